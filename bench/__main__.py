@@ -1,4 +1,4 @@
-"""`python -m bench`: measures the requested figures, shows them, and fails if a figure misses its target."""
+"""`python -m bench`: measures the requested figures, prints them, and fails if a figure misses its target."""
 
 from __future__ import annotations
 

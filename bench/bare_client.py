@@ -1,9 +1,9 @@
-"""Repeats calls of a MAAS region, with a few lines of code that decide nothing: `python -m bench.bare_client URL FILE`.
+"""Repeats recorded calls to a MAAS region without making decisions: `python -m bench.bare_client URL FILE`.
 
-The client is a separate process, as the daemon is. It makes the calls of FILE, and as many calls at a time as farrier
-makes. It takes the machines one after another, and makes the calls about one machine in their order; calls about no
-machine or about several machines are in between. From a response, the client reads only the ids that later calls need.
-At the end it prints how long the calls took.
+The client is a separate process, as the daemon is. The client makes the calls of FILE, with the same concurrency as
+farrier. The client handles the machines one after another, and makes the calls about one machine in their order. Calls
+about no machine or about several machines are made in between. From a response, the client reads only the ids that
+later calls need. At the end it prints how long the calls took.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from farrier.sim.maas import ADMIN
 
 _KEY = parsed(ADMIN.key)
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-# Longer than the slowest call of a region that is busy with four calls.
+# This is longer than the slowest call of a region that is busy with four calls.
 _PATIENCE_SECONDS = 60
 
 
 class Took(msgspec.Struct, frozen=True):
-    """The result that the client prints at its end."""
+    """The result that the client prints at its end: the duration, and the numbers of calls."""
 
     seconds: float
     calls: int
@@ -39,8 +39,8 @@ class Took(msgspec.Struct, frozen=True):
 
 
 def in_line(calls: Sequence[Made]) -> Iterator[Sequence[Made]]:
-    """Machines with all their calls, in the order of the first calls. A call about several machines follows when the
-    calls of all these machines have begun, or at its original place if this is later."""
+    """Yield each machine's calls, in the order of the machines' first calls. A call about several machines follows when
+    the calls of all these machines have begun, or at its original place if this is later."""
     machines: dict[str, list[Made]] = {}
     others: dict[int, list[Made]] = defaultdict(list)
     places: dict[str, int] = {}
@@ -59,7 +59,7 @@ def in_line(calls: Sequence[Made]) -> Iterator[Sequence[Made]]:
 
 
 class _Bare:
-    """The tasks that make one list of calls."""
+    """The tasks that make the calls of a list."""
 
     def __init__(self, http: httpx.AsyncClient, calls: Sequence[Made]) -> None:
         self._http = http
@@ -106,7 +106,7 @@ async def make(url: str, calls: Sequence[Made]) -> Took:
 
 
 def main(url: str, file: str) -> None:
-    """The process."""
+    """Run the process."""
     calls = msgspec.json.decode(Path(file).read_bytes(), type=list[Made])
     took = anyio.run(make, url, calls, backend_options={"use_uvloop": True})
     sys.stdout.buffer.write(msgspec.json.encode(took) + b"\n")

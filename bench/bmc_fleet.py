@@ -1,4 +1,4 @@
-"""The benchmarks' BMCs as their clients see them: addresses, credential, and counts of requests.
+"""Starts the BMCs of the benchmarks, and gives clients their addresses, credential, and counts of requests.
 
 The fleet is a separate process (`bench.bmc_server`), because its handshakes cost as much CPU time as the measured
 handshakes of the client. The fleet ends at the end of the block that started it, or when this process ends.
@@ -25,14 +25,14 @@ from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credentials import CredentialPlaces
 from farrier.services.trust import CaFile
 
-# Five thousand listeners take some seconds; a fleet that is not ready by then has failed.
+# Five thousand listeners take some seconds. A fleet that is not ready after this time has failed.
 _PATIENCE_SECONDS = 60
 _LONGEST_LINE = 1 << 16
 _LOOPBACK = "127.0.0.0/8"
 
 
 class BmcFleet:
-    """A running fleet."""
+    """A running fleet of BMCs."""
 
     def __init__(self, directory: Path, *, bmcs: int, dead: int) -> None:
         self.directory = directory
@@ -53,12 +53,12 @@ class BmcFleet:
 
     @property
     def credential(self) -> str:
-        """The reference to the credential of all BMCs: a file, as at most sites."""
+        """The reference to the credential of all BMCs. As at most sites, it is a file."""
         return f"file:{self.directory / 'credential.json'}"
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The settings with which a daemon reaches and trusts them."""
+        """The settings with which a daemon can reach and trusts the BMCs."""
         return {
             "FARRIER_BMC_CA_FILE": str(self.directory / "ca.crt"),
             "FARRIER_BMC_ALLOWED_NETWORKS": _LOOPBACK,
@@ -82,13 +82,13 @@ class BmcFleet:
         return CredentialPlaces(file_roots=(self.directory,))
 
     async def counts(self) -> Counts:
-        """The counts of the BMCs since the last call. Calls must not overlap."""
+        """Return the counts of the BMCs since the last call. Calls must not overlap."""
         assert self._process is not None and self._process.stdin is not None, "it was started with pipes"
         await self._process.stdin.send(b"\n")
         return msgspec.json.decode(await self._line(), type=Counts)
 
     async def start(self, process: anyio.abc.Process) -> None:
-        """Return once all BMCs listen. Called once, by `bmc_fleet`."""
+        """Wait until all BMCs listen. `bmc_fleet` calls this once."""
         assert process.stdout is not None, "it was started with pipes"
         self._process, self._lines = process, BufferedByteReceiveStream(process.stdout)
         with anyio.fail_after(_PATIENCE_SECONDS):
@@ -100,7 +100,7 @@ class BmcFleet:
 
 
 def _prepared(directory: str) -> Path:
-    """The directory, with the BMCs' credential in it."""
+    """Return the directory, after writing the BMCs' credential to it."""
     path = Path(directory).resolve()
     credential = {"username": USERNAME, "password": PASSWORD}
     (path / "credential.json").write_bytes(msgspec.json.encode(credential))

@@ -1,4 +1,4 @@
-"""The cost of polling power: of the client alone, and of a daemon that polls a fleet of BMCs every minute.
+"""Measures the cost of polling power, for the client alone and for a daemon that polls a fleet of BMCs every minute.
 
 Each poll is one GET over a new connection, with the BMC's certificate verified and a credential read from a file. To
 measure the client alone, this process runs the client, and another process runs the BMCs. The floor of this measurement
@@ -36,7 +36,7 @@ _AT_A_TIME = 50
 _POLLS = 2_000
 _VERIFIED = 200
 
-# By then each node has run once, late polls have caught up, and the daemon has loaded its code and planned its
+# After this time, each node has run once, no poll is late, and the daemon has loaded its code and planned its
 # statements.
 _WARM_UP = timedelta(seconds=35)
 # The measurement lasts for one polling interval, in which each BMC is to be polled once.
@@ -58,14 +58,14 @@ _CONNECT = """
 
 
 class Polled(msgspec.Struct, frozen=True):
-    """One minute of a daemon: its CPU time as a share of a core, and the counts of the BMCs."""
+    """The result of one minute of a daemon: its CPU time as a share of a core, and the counts of the BMCs."""
 
     cores: float
     counts: Counts
 
 
 class _Nobody(ServiceObserver):
-    """Records nothing."""
+    """An observer that records nothing."""
 
     @override
     def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
@@ -85,19 +85,19 @@ async def client(bmcs: BmcFleet) -> AsyncIterator[RedfishBmc]:
 
 
 def target(bmcs: BmcFleet, address: str, *, known: bool = True) -> BmcTarget:
-    """One BMC of the fleet, with a known or an unknown path of its system."""
+    """Return a target for one BMC of the fleet. If `known` is true, it has the path of the BMC's system."""
     return BmcTarget(address=address, credential=bmcs.credential, system_path=SYSTEM if known else None)
 
 
 async def requests_each(bmcs: BmcFleet, call: Callable[[str], Awaitable[object]], addresses: Sequence[str]) -> float:
-    """How many requests one call makes, as counted by the BMCs."""
+    """Return how many requests one call makes, as the BMCs count them."""
     await bmcs.counts()
     await _rate(call, addresses)
     return sum((await bmcs.counts()).requests.values()) / len(addresses)
 
 
 async def _rate(call: Callable[[str], Awaitable[object]], addresses: Sequence[str]) -> float:
-    """Calls a second."""
+    """Return the calls per second."""
     left = iter(addresses)
 
     async def worker() -> None:
@@ -112,8 +112,8 @@ async def _rate(call: Callable[[str], Awaitable[object]], addresses: Sequence[st
 
 
 def _bare(bmcs: BmcFleet) -> Callable[[str], Awaitable[object]]:
-    """The floor: connect, make the handshake, send the request, and read as many bytes as the response announces.
-    Decodes nothing."""
+    """Measure the floor: connect, make the handshake, send the request, and read as many bytes as the response
+    announces. Nothing is decoded."""
     context = ssl.create_default_context(cafile=bmcs.directory / "ca.crt")
     basic = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
 
@@ -147,7 +147,7 @@ async def _alone(bmcs: BmcFleet) -> Readings:
 
 
 async def connect(ground: Ground, bmcs: BmcFleet) -> None:
-    """Insert one node at rest for each BMC, verified; all are due for a poll within the next minute. May be
+    """Insert one verified node at rest for each BMC. All nodes are due for a poll within the next minute. May be
     repeated."""
     version = await Credentials(bmcs.places).version(bmcs.credential)
     recorded = {
@@ -169,7 +169,7 @@ async def connect(ground: Ground, bmcs: BmcFleet) -> None:
 
 
 async def poll(ground: Ground, bmcs: BmcFleet, *, warm_up: timedelta, interval: timedelta) -> Polled:
-    """A daemon polls the ground's nodes once an interval; measured for one interval."""
+    """Run a daemon that polls the ground's nodes once an interval, and measure it for one interval."""
     settings = {**bmcs.environment, "FARRIER_NODE_POWER_SYNC_INTERVAL": f"{interval.total_seconds()}"}
     async with daemon.running(ground.dsn, settings) as process:
         await anyio.sleep(warm_up.total_seconds())
@@ -205,12 +205,12 @@ BMC_POLL = Benchmark(
     "polls the fleet every 60 s",
     nodes=5_000,
     goals=(
-        # Twice the rate that 5,000 BMCs a minute require.
+        # This is twice the rate that 5,000 BMCs a minute require.
         Goal("polls", "/s", Bound.AT_LEAST, 2 * 5_000 / 60),
         Goal("requests, first verify", "", Bound.AT_MOST, 4),
         Goal("requests, verify", "", Bound.AT_MOST, 3),
         Goal("requests, poll", "", Bound.AT_MOST, 1),
-        # A poll at the edge of the minute may count twice, or not at all.
+        # A poll at the beginning or end of the minute may count twice, or not at all.
         Goal("requests in a minute", "/BMC", Bound.AT_MOST, 1.05),
         Goal("polled in a minute", "of all", Bound.AT_LEAST, 0.99),
         Goal("cpu", "cores", Bound.AT_MOST, 0.5),

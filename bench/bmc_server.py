@@ -1,10 +1,10 @@
-"""A fleet of BMCs in a separate process: `python -m bench.bmc_server BMCS DEAD DELAY DIRECTORY`.
+"""Runs a fleet of BMCs in a separate process: `python -m bench.bmc_server BMCS DEAD DELAY DIRECTORY`.
 
 `bench.bmc_fleet` starts this process. The process ends when its standard input ends, so it never outlives its parent.
-Each BMC has its own address in 127.77.0.0/16 and a certificate with that address. It speaks TLS, requires basic
+Each BMC has its own address in 127.77.0.0/16 and a certificate with that address. Each BMC speaks TLS, requires basic
 authentication for all paths except the service root, has one system and one manager, and takes DELAY seconds for each
-response. Dead BMCs are spread evenly among the others: the kernel drops their SYNs, as a firewall does. For each input
-on standard input, the process prints a line of counts.
+response. Dead BMCs are spread evenly among the others; the kernel drops SYNs to them, as a firewall does. For each
+input on standard input, the process prints a line of counts.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ USERNAME = "farrier"
 PASSWORD = "never-used-elsewhere"
 
 _FIRST = IPv4Address("127.77.0.1")
-# The number of addresses in one certificate. Its additional bytes cost no measurable time in a handshake, and creating
-# five thousand certificates would take long.
+# The number of addresses in one certificate. The additional bytes cost no measurable time in a handshake, whereas
+# creating five thousand certificates would take long.
 _SHARE_A_CERTIFICATE = 20
 _BACKLOG = 64
 _LONGEST_REQUEST = 16 * 1024
@@ -61,33 +61,33 @@ class Counts(msgspec.Struct):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Printed once, when all BMCs listen."""
+    """The message that is printed once, when all BMCs listen."""
 
     port: int
 
 
 def host(number: int) -> str:
-    """The address of a BMC; they are counted from 0."""
+    """Return the address of a BMC. BMCs are counted from 0."""
     return str(_FIRST + number)
 
 
 def serial(number: int) -> str:
-    """The serial number of a BMC's system."""
+    """Return the serial number of a BMC's system."""
     return _SERIAL.replace(_NUMBER, f"{number:012}")
 
 
 def uuid(number: int) -> str:
-    """The UUID of a BMC's system."""
+    """Return the UUID of a BMC's system."""
     return _UUID.replace(_NUMBER, f"{number:012}")
 
 
 def is_dead(number: int, *, bmcs: int, dead: int) -> bool:
-    """Whether this BMC is one of the `dead` BMCs, which are spread evenly among the others."""
+    """Return whether this BMC is one of the `dead` BMCs, which are spread evenly among the others."""
     return number * dead // bmcs < (number + 1) * dead // bmcs
 
 
 class _Fleet:
-    """The shared data of all BMCs: their pages, and the counts of requests."""
+    """The data that all BMCs share: their pages, and the counts of requests."""
 
     def __init__(self) -> None:
         self._counts = Counts()
@@ -105,7 +105,7 @@ class _Fleet:
         self._counts.connections += 1
 
     def answer(self, number: int, path: str, authorization: str | None) -> bytes:
-        """The complete response of one BMC."""
+        """Return the complete response of one BMC."""
         self._counts.requests[path] = self._counts.requests.get(path, 0) + 1
         if path != ROOT and authorization != _RIGHT:
             self._counts.refused += 1
@@ -117,7 +117,7 @@ class _Fleet:
         return _http("404 Not Found", b"{}") if page is None else _http("200 OK", page)
 
     def told(self) -> Counts:
-        """The counts, which are then reset."""
+        """Return the counts, and reset them."""
         counts, self._counts = self._counts, Counts()
         counts.asked = len(self._asked)
         self._asked.clear()
@@ -125,7 +125,7 @@ class _Fleet:
 
 
 def _resource() -> dict[str, Any]:
-    """The Redfish resource of a system: some two kilobytes, as on real servers."""
+    """Return the Redfish resource of a system, which has some two kilobytes, as on real servers."""
     below = ("Bios", "Memory", "Processors", "Storage", "LogServices", "SecureBoot", "BootOptions", "SimpleStorage")
     return {
         "@odata.id": SYSTEM,
@@ -175,7 +175,7 @@ class _Conversation(asyncio.Protocol):
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are streams without saying so.
+        # uvloop's transports are streams, but their types do not declare this.
         self._transport = cast(asyncio.WriteTransport, transport)
         self._fleet.connected()
 
@@ -208,8 +208,8 @@ def _listening(address: str, port: int, *, backlog: int) -> socket.socket:
 
 @contextmanager
 def _black_hole(number: int, port: int) -> Iterator[None]:
-    """An address that responds to no SYN. The kernel drops SYNs while the queue of connections to accept is full. One
-    connection fills a queue of length 0, and nothing accepts it."""
+    """Return an address that responds to no SYN. The kernel drops SYNs while the accept queue is full. The queue has
+    length 0, so one connection fills it, and no connection is accepted."""
     with _listening(host(number), port, backlog=0), socket.create_connection((host(number), port)):
         yield
 
@@ -249,7 +249,7 @@ def _say(what: msgspec.Struct) -> None:
 
 
 def main(bmcs: str, dead: str, delay: str, directory: str) -> None:
-    """The process."""
+    """Run the process."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     anyio.run(serve, int(bmcs), int(dead), float(delay), Path(directory), backend_options={"use_uvloop": True})

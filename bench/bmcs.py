@@ -1,9 +1,9 @@
-"""The effect of dead BMCs on healthy BMCs.
+"""Measures the effect of dead BMCs on healthy BMCs.
 
 A `farrier run` process verifies a fleet of BMCs, which is also a separate process. A tenth of the BMCs are dead: a SYN
 gets no response, so each attempt lasts until the connection times out. To measure the duration, one transaction
-registers and enqueues all nodes, so that all slots are in use at once. A fleet without dead BMCs is measured first. To
-measure the lag, registrations are spread over half a minute.
+registers and enqueues all nodes, so that all slots are in use at once. Before that, a fleet without dead BMCs is
+measured. To measure the lag, registrations are spread over half a minute.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _DEAD_OF = 10
 _SPREAD = timedelta(seconds=30)
 _LOOK_SECONDS = 0.1
 
-# A node's wait begins with the transaction that registers it, but the daemon sees the node only after the commit. In
-# one transaction with thousands of others, it would be late from the start.
+# A node's wait begins with the transaction that registers it, but the daemon sees the node only after the commit. If
+# one transaction registered thousands of nodes, each node would be late from the start.
 _REGISTERED_AT_ONCE = 20
 
 _REGISTER = """
@@ -47,7 +47,7 @@ _FIRST_FAILURES = """
        AND h.layer = 'management' AND h.from_value = 'verifying' AND h.to_value = 'enroll'
      GROUP BY n.id
 """
-# A node that is not verified yet has waited since its registration.
+# If a node is not verified yet, it has waited since its registration.
 _WAITS = """
     SELECT extract(epoch FROM CASE WHEN n.management = 'manageable' THEN n.management_entered_at ELSE farrier.now() END
                               - n.created_at)::float8 AS seconds
@@ -56,7 +56,7 @@ _WAITS = """
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """Seconds after the registration of a fleet until its last healthy BMC was verified, and until its last dead one
+    """The seconds from the registration of a fleet until its last healthy BMC was verified, and until its last dead BMC
     was reported dead (0 if there is none)."""
 
     healthy: float
@@ -64,7 +64,7 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 async def verify(ground: Ground, bmcs: BmcFleet) -> Verified:
-    """Register all nodes at once while a daemon runs, and wait until every healthy one is manageable."""
+    """Register all nodes at once while a daemon runs, and wait until every node with a healthy BMC is manageable."""
     dead = list(bmcs.dead)
     async with daemon.running(ground.dsn, bmcs.environment):
         async with ground.pool.acquire() as conn, conn.transaction():
@@ -91,8 +91,8 @@ async def _until_verified(ground: Ground, dead: list[str]) -> None:
 
 
 async def lag(ground: Ground, bmcs: BmcFleet, *, spread: timedelta) -> float:
-    """The 99th percentile of the milliseconds from the registration of a healthy node until its BMC is verified, with
-    registrations spread over `spread`."""
+    """Return the 99th percentile of the milliseconds from the registration of a healthy node until its BMC is verified.
+    Registrations are spread over `spread`."""
     addresses = bmcs.addresses
     some = range(0, len(addresses), _REGISTERED_AT_ONCE)
     async with daemon.running(ground.dsn, bmcs.environment):

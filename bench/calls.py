@@ -1,4 +1,4 @@
-"""The calls that a MAAS region received, in a form that another client can repeat on another region.
+"""Records the calls that a MAAS region receives, in a form that another client can repeat on another region.
 
 `Calls` records the calls while a daemon works, and `bench.bare_client` repeats them. The names of objects replace the
 ids of the region, because another region assigns other ids: `<gpu-1>` is a machine, `<gpu-1/disk/2>` its third disk.
@@ -20,8 +20,8 @@ _NAMED = re.compile(r"<([^<>]+)>")
 
 
 class Made(msgspec.Struct, frozen=True):
-    """One call. `machine` is the host name of the machine that the call concerns, if any; the call may create this
-    machine."""
+    """A recorded call. `machine` is the host name of the machine that the call concerns, if any; the call may create
+    this machine."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Made(msgspec.Struct, frozen=True):
     refused: bool
 
     def to(self, ids: Mapping[str, str]) -> str:
-        """Path and query with these ids."""
+        """Return the path and the query with these IDs."""
         query = urlencode([(name, _spelled(value, ids)) for name, value in self.query])
         return _spelled(self.path, ids) + (f"?{query}" if query else "")
 
@@ -42,14 +42,14 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """The ids in a response about one machine."""
+    """The IDs in a response about one machine."""
 
     system_id: str
     blockdevice_set: tuple[_Known, ...] = ()
     interface_set: tuple[_Known, ...] = ()
 
     def ids(self, name: str) -> dict[str, str]:
-        """The ids by their names in calls."""
+        """Return the IDs by the names that calls use."""
         disks = {f"{name}/disk/{place}": str(disk.id) for place, disk in enumerate(self.blockdevice_set)}
         ports = {f"{name}/port/{place}": str(port.id) for place, port in enumerate(self.interface_set)}
         return {name: self.system_id, **disks, **ports}
@@ -88,8 +88,8 @@ class Calls:
 
 
 def _written(machine: Machine, before: str, part: str) -> str:
-    """The part of a path, with a name in place of an id of `machine` or of its disks and ports. `before` is the
-    preceding part."""
+    """Return a part of the path. If it is an ID of `machine` or of its disks and ports, it is replaced by a name.
+    `before` is the preceding part."""
     match before:
         case "machines" | "nodes":
             return f"<{machine.hostname}>"
@@ -106,6 +106,6 @@ def _spelled(text: str, ids: Mapping[str, str]) -> str:
 
 
 def needed(made: Made) -> frozenset[str]:
-    """The names of the machines whose ids the call contains."""
+    """Return the names of the machines whose IDs the call contains."""
     held = [made.path, *(value for _, value in made.query)]
     return frozenset(name.partition("/")[0] for text in held for name in _NAMED.findall(text))

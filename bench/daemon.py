@@ -1,4 +1,4 @@
-"""A real `farrier run` as a separate process, beside the client that measures it."""
+"""Runs a real `farrier run` as a separate process, beside the client that measures it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from farrier.errors import DatabaseUnreachable
 # A daemon starts within a second. A daemon that is not ready after this time has failed.
 _PATIENCE_SECONDS = 60
 _LONGEST_LINE = 1 << 16
-# Enough time to load a million nodes.
+# This is enough time to load a million nodes.
 _LONG_SECONDS = 900
 _LOOK_SECONDS = 0.2
 _NODE_RUNS = 'farrier_handler_runs_total{kind="node"'
@@ -34,7 +34,7 @@ class Running(msgspec.Struct, frozen=True):
     _ended: Callable[[], Awaitable[int]]
 
     async def node_runs(self) -> int:
-        """How many runs of nodes the daemon has counted."""
+        """Return how many runs of nodes the daemon has counted."""
         async with httpx.AsyncClient(trust_env=False) as client:
             lines = (await client.get(f"{self.url}/metrics", timeout=_PATIENCE_SECONDS)).text.splitlines()
         return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(_NODE_RUNS))
@@ -51,13 +51,13 @@ class Running(msgspec.Struct, frozen=True):
         await self._ended()
 
     def memory(self, field: str) -> float:
-        """`VmRSS` (resident now) or `VmHWM` (the most it ever was), in MB."""
+        """Return a value in MB: `VmRSS` (resident memory now) or `VmHWM` (its maximum so far)."""
         lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
         kilobytes = next(line.split()[1] for line in lines if line.startswith(f"{field}:"))
         return int(kilobytes) * 1024 / 1e6
 
     def cpu_seconds(self) -> float:
-        """The CPU time of all its threads since the daemon began."""
+        """Return the CPU time of all threads of the daemon since it began."""
         # The second field is the name of the program in brackets, which may contain spaces.
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         user, system = int(fields[11]), int(fields[12])
@@ -66,8 +66,8 @@ class Running(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def running(dsn: str, settings: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
-    """A daemon on the database of `dsn`, with `settings` as in its environment; it is drained at the end of the
-    block."""
+    """Run a daemon on the database of `dsn`, with `settings` in its environment. At the end of the block, the daemon is
+    drained."""
     command = [sys.executable, "-m", "farrier", "run", "--dsn", dsn, "--http-port", "0"]
     environment = {**os.environ, **(settings or {})}
     async with await anyio.open_process(command, stdin=None, stdout=None, env=environment) as process:
@@ -80,13 +80,13 @@ async def running(dsn: str, settings: Mapping[str, str] | None = None) -> AsyncI
                 yield Running(process.pid, url, process.wait)
                 beside.cancel_scope.cancel()
         finally:
-            with suppress(ProcessLookupError):  # it ended by itself, and the code that waits for it reports that
+            with suppress(ProcessLookupError):  # the daemon has ended, and the waiting code reports it
                 process.terminate()
 
 
 async def _until_ready(stream: ByteReceiveStream) -> tuple[BufferedByteReceiveStream, str]:
-    """Read the log up to the event of readiness. Returns the rest of the log and the daemon's URL. Raises
-    DatabaseUnreachable with the last line if the daemon ends before."""
+    """Read the log until the daemon is ready. Returns the rest of the log and the daemon's URL. If the daemon ends
+    before, raises DatabaseUnreachable with the last line."""
     log = BufferedByteReceiveStream(stream)
     line, url = b"", ""
     try:

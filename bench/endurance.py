@@ -1,5 +1,5 @@
-"""Values that must stay bounded: the memory of a daemon with the whole fleet, and the cost of a wake while another
-session keeps an old snapshot."""
+"""Measures values that must stay bounded: the memory of a daemon with the whole fleet, and the cost of a wake while
+another session keeps an old snapshot open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WOKEN = "SELECT EXISTS (SELECT FROM farrier.wakes)"
 
 
 async def _cost_of_a_wake(ground: Ground, work: Work, ids: Sequence[int]) -> float:
-    """Seconds of a poll and of a load of some nodes."""
+    """Return the seconds of a poll and of a load of some nodes."""
     controllers, some = PostgresControllers(ground.pool), ids[:_LOADED]
     floor = (await controllers.poll([NODE_KIND.name], "0")).floor
     took = []

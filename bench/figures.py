@@ -1,7 +1,7 @@
-"""Targets of benchmarks, readings, and the figure that is computed from several readings.
+"""Defines targets of benchmarks, their readings, and the figure that is computed from several readings.
 
-Pure data. A benchmark states its goals, and the runner takes readings. A figure is the median of the readings, compared
-with the goal.
+The module has only data. A benchmark states its goals, and the runner takes readings. A figure is the median of the
+readings, and is compared with the goal.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from bench.ground import Ground
 
 
 class Bound(StrEnum):
-    """Whether a figure has to be at least or at most its target."""
+    """The direction of a target: a figure must be at least or at most the target."""
 
     AT_LEAST = ">="
     AT_MOST = "<="
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """One figure and its target. A figure without a target is only reported, because it depends on the machine as much
-    as on the program."""
+    """A figure to measure, and its target. A figure without a target is only reported, because it depends on the
+    machine as much as on the program."""
 
     name: str
     unit: str
@@ -34,20 +34,20 @@ class Goal(msgspec.Struct, frozen=True):
     target: float | None = None
 
     def is_met_by(self, value: float) -> bool:
-        """Whether the value meets the target, as a value equal to the target does."""
+        """Return whether the value meets the target. A value equal to the target meets it."""
         if self.target is None:
             return True
         return value >= self.target if self.bound is Bound.AT_LEAST else value <= self.target
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The value of one run, and its share of the floor's speed (None: there is no floor)."""
+    """The value of one run, and its share of the floor's speed (None if there is no floor)."""
 
     value: float
     of_floor: float | None = None
 
 
-Readings: TypeAlias = Mapping[str, Reading]  # by the goal's name
+Readings: TypeAlias = Mapping[str, Reading]  # by the name of the goal
 Measure: TypeAlias = Callable[[], Awaitable[Readings]]
 
 
@@ -64,7 +64,7 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A goal, and the medians of all runs."""
+    """A goal, and the medians of the values of all runs."""
 
     benchmark: str
     name: str
@@ -79,7 +79,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(benchmark: Benchmark, nodes: int, readings: Sequence[Readings]) -> tuple[Figure, ...]:
-    """The figures of a benchmark from the readings of all its runs."""
+    """Return the figures of a benchmark from the readings of all its runs."""
     return tuple(
         _figure(benchmark, nodes, goal, [reading[goal.name] for reading in readings]) for goal in benchmark.goals
     )

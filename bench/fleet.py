@@ -1,6 +1,6 @@
-"""Nodes in bulk: a fleet at rest, and ways to change all of it at once.
+"""Inserts nodes in bulk as a fleet at rest, and changes all nodes at once.
 
-A node at rest is in the state of most nodes: it is in service, its BMC is verified, and its power reading and heartbeat
+A node at rest has the usual state of a node: it is in service, its BMC is verified, and its power reading and heartbeat
 stay fresh for longer than any benchmark lasts. Each node has the stored outcome of an idle run of the real loop, so
 that the first measured run is idle, too.
 """
@@ -12,7 +12,7 @@ from datetime import timedelta
 from bench.ground import Ground
 from bench.loop import running
 
-# Enough time to insert a million nodes.
+# This is enough time to insert a million nodes.
 _SECONDS = 600
 _ACTIVE = """
     INSERT INTO farrier.nodes
@@ -26,7 +26,8 @@ _ACTIVE = """
 _BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
            "manager_path": "/redfish/v1/Managers/1", "manufacturer": "Example",
            "product": "HGX"}"""
-# The guards allow only transitions of the handler, but a fleet that is inserted at rest makes no transitions.
+# The guards are off, because they allow only transitions of the handler, but a fleet that is inserted at rest makes no
+# transitions.
 WITHOUT_GUARDS = "ALTER TABLE farrier.nodes DISABLE TRIGGER USER"
 WITH_GUARDS = "ALTER TABLE farrier.nodes ENABLE TRIGGER USER"
 _AGENTS = """
@@ -80,8 +81,8 @@ async def _insert(ground: Ground, first: int, last: int) -> None:
 
 
 async def settle(ground: Ground) -> None:
-    """Finish the work that bulk statements cause, so that the benchmark does not measure it. The checkpoint is before
-    the vacuum: the first change of a page after a checkpoint writes the whole page to the WAL."""
+    """Finish the work that bulk statements cause, so that the benchmark does not measure it. The checkpoint precedes
+    the vacuum, because the first change of a page after a checkpoint writes the whole page to the WAL."""
     async with ground.pool.acquire() as conn:
         await conn.execute("CHECKPOINT", timeout=_SECONDS)
         await conn.execute("VACUUM ANALYZE", timeout=_SECONDS)
@@ -93,7 +94,7 @@ async def clear(ground: Ground) -> None:
 
 
 async def ids(ground: Ground) -> list[int]:
-    """Every node's id."""
+    """Return the ID of every node."""
     return [record["id"] for record in await ground.pool.fetch(_IDS)]
 
 
@@ -108,7 +109,7 @@ async def resound(ground: Ground) -> None:
 
 
 async def newborn(ground: Ground, nodes: int) -> None:
-    """Insert `nodes` more nodes whose agents have just enrolled. Each node is enqueued, and has a pending intent for
+    """Insert `nodes` further nodes whose agents have just enrolled. Each node is enqueued, and has a pending intent for
     its BMC."""
     async with ground.pool.acquire() as conn, conn.transaction():
         await conn.execute(_NEWBORN, nodes)

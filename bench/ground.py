@@ -1,7 +1,7 @@
-"""The PostgreSQL of a benchmark: an embedded server in a new directory, or the server of a given DSN.
+"""Prepares the PostgreSQL of a benchmark, which is an embedded server in a new directory, or the server of a given DSN.
 
-Durability is as in production: fsync is on. A given database must not have a schema `farrier`: the benchmarks create
-this schema, fill it with generated nodes, and drop it. The same applies to the schema `yardstick`, which has no nodes.
+As in production, fsync is on. A given database must not have a schema `farrier`: the benchmarks create this schema,
+fill it with generated nodes, and drop it. The same applies to the schema `yardstick`, which has no nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from farrier.io import catalog, migrate, pool
 from farrier.io.embedded import EmbeddedServer
 
 PATIENCE = timedelta(seconds=20)
-# As many as the daemon has by default.
+# The daemon's default number of connections.
 POOL_SIZE = 8
 
 _EXISTS = "SELECT to_regnamespace($1::text) IS NOT NULL"
@@ -40,7 +40,7 @@ class Ground(msgspec.Struct, frozen=True):
 
 @contextmanager
 def server(dsn: str | None) -> Iterator[str]:
-    """The DSN of a running server: `dsn`, or the DSN of an embedded server that is removed after the block."""
+    """Yield the DSN of a running server: `dsn`, or the DSN of an embedded server that is removed after the block."""
     if dsn is not None:
         yield dsn
         return
@@ -55,7 +55,8 @@ def server(dsn: str | None) -> Iterator[str]:
 
 @asynccontextmanager
 async def ground(dsn: str) -> AsyncIterator[Ground]:
-    """A new schema for one benchmark, dropped after the block. Raises ConfigError if the schema already exists."""
+    """Create a new schema for one benchmark, and drop it after the block. Raises ConfigError if the schema already
+    exists."""
     connections = await pool.open_pool(dsn, size=POOL_SIZE, patience=PATIENCE)
     try:
         async with connections.acquire() as conn:
@@ -70,8 +71,8 @@ async def ground(dsn: str) -> AsyncIterator[Ground]:
 
 
 async def refuse_if_there(conn: pool.Connection, schema: str) -> None:
-    """Raises ConfigError if the database has this schema, because the schema belongs to another program, and would be
-    dropped."""
+    """Raise ConfigError if the database has this schema, because the schema belongs to another program, and the
+    benchmark would drop it."""
     if await conn.fetchval(_EXISTS, schema):
         raise ConfigError(
             f"the database already has a schema {schema}; use a database without it, because the "
@@ -80,7 +81,7 @@ async def refuse_if_there(conn: pool.Connection, schema: str) -> None:
 
 
 async def settings(dsn: str) -> dict[str, str]:
-    """The settings of the server that affect the figures."""
+    """Return the settings of the server that affect the figures."""
     conn = await pool.connect(dsn, patience=PATIENCE)
     try:
         return {record["name"]: record["value"] for record in await conn.fetch(_SETTINGS)}

@@ -1,7 +1,7 @@
-"""The speed of reading and removing history with ten million changes.
+"""Measures the speed of reading and removing history with ten million changes.
 
-Reads pages of two lists, of all changes and of the changes of one node: at the beginning, in the middle and at the end
-of each list. Also reads a page without matches, and removes old changes. The changes are those of a hundred days, in
+The benchmark reads pages at the beginning, in the middle and at the end of two lists: all changes, and the changes of
+one node. The benchmark also reads a page without matches, and removes old changes. The changes span a hundred days, in
 the order in which a fleet makes them. One node makes a thousand changes a day, which is more than a node with a dead
 BMC makes.
 """
@@ -30,7 +30,7 @@ _RESTLESS = 100_000
 # The API's default number of rows.
 _PAGE = 100
 _SAMPLES = 200
-# A tenth of all: a million of ten.
+# A tenth of all changes: one million of ten million.
 _DAYS_REMOVED = _DAYS // 10
 
 _NODES = """
@@ -60,7 +60,7 @@ _RESTLESS_NODE = """
 
 
 class _Past(msgspec.Struct, frozen=True):
-    """The generated history: its beginning, the ID of the last node, its size, and the time to generate it."""
+    """The generated history: its beginning, the ID of the last node, its size, and how long the generation took."""
 
     began: datetime
     last: int
@@ -113,7 +113,8 @@ _Walk = tuple[Order, HistoryFilter, Sequence[HistoryKey]]
 
 
 def _walks(past: _Past, chance: random.Random, removed: int) -> Mapping[str, _Walk]:
-    """The keys at which the measured pages of each list begin. In an order by time, the first page is the newest."""
+    """Return the keys at which the measured pages of each list begin. The lists are in descending order of time, so the
+    first page is the newest."""
     everything, restless = HistoryFilter(), HistoryFilter(resource=("node", str(past.last)))
     gone = (removed + 2) / _DAYS
     parts = {"first": (0.98, 0.99), "middle": (0.5, 0.6), "last": (gone, gone + 0.02)}
@@ -137,7 +138,7 @@ def _versions(past: _Past, chance: random.Random, low: float, high: float) -> Se
 async def _pages(
     queries: PostgresQueries, order: Order, wanted: HistoryFilter, keys: Sequence[HistoryKey]
 ) -> tuple[float, float]:
-    """The median and the 99th percentile of the milliseconds of a page."""
+    """Return the median and the 99th percentile of the milliseconds of a page."""
     took = []
     for key in keys:
         began = time.perf_counter()
@@ -148,7 +149,7 @@ async def _pages(
 
 
 async def _remove(ground: Ground, older_than: timedelta) -> float:
-    """The number of changes removed per second, without the pauses of a daemon."""
+    """Return the number of changes removed per second, without the pauses that a daemon makes."""
     retention = PostgresRetention(ground.pool)
     began, deleted, key = time.perf_counter(), 0, None
     while True:

@@ -1,4 +1,4 @@
-"""The real loop over nodes, in this process, with a sink that counts its work.
+"""Runs the real loop for nodes in this process, with a sink that counts its work.
 
 The parts are those of the daemon, including the listener. Only the BMC client is missing, because no node of these
 benchmarks needs it.
@@ -51,9 +51,9 @@ NodeIO: TypeAlias = PostgresStateIO[Node, Node, Write]
 NodeLoop: TypeAlias = Loop[Node, Node, Write, NodeServices]
 
 CONTROLLER = ControllerConfig()
-# A benchmark that has not done its work after this time has failed. The time is long enough for a million nodes.
+# If a benchmark has not done its work after this time, it has failed. The time is long enough for a million nodes.
 PATIENCE = timedelta(minutes=15)
-# The benchmarks make all agents of a fleet silent, and the brake must not hold the nodes.
+# The benchmarks make all agents of a fleet silent, so the brake is off; otherwise it would keep the nodes in service.
 _NODES = NodeConfig(brake_share=1)
 _LOOK_SECONDS = 0.05
 
@@ -75,7 +75,7 @@ class Tally(PrometheusSink):
         self._changed.set()
 
     async def until(self, *, runs: int = 0, transitions: int = 0) -> None:
-        """Return once at least `runs` runs and `transitions` transitions have ended since this sink was made."""
+        """Wait until at least `runs` runs and `transitions` transitions have ended since this sink was made."""
         with anyio.fail_after(PATIENCE.total_seconds()):
             while self.runs < runs or self.transitions < transitions:
                 self._changed = anyio.Event()
@@ -83,7 +83,7 @@ class Tally(PrometheusSink):
 
 
 class Unconnected(Regions):
-    """Regions of a site without MAAS."""
+    """The regions of a site without MAAS."""
 
     @override
     def client(self, site: str) -> MaasClient | None:
@@ -95,7 +95,7 @@ class Unconnected(Regions):
 
 
 class Unplugged(BmcClient):
-    """A client without any BMC."""
+    """A BMC client without any BMC."""
 
     @override
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
@@ -118,10 +118,10 @@ class Work(msgspec.Struct, frozen=True):
     handler: NodeHandler
 
     async def until_at_rest(self, ids: Collection[int]) -> None:
-        """Return once each of these resources has run, and no run or commit of it is in progress."""
+        """Wait until each of these resources has run, and no run or commit of it is in progress."""
         agenda = self.loop.agenda
         with anyio.fail_after(PATIENCE.total_seconds()):
-            # No event reports this.
+            # No event reports this state.
             while agenda.load_at < math.inf or agenda.under_way or not all(map(self._is_idle, ids)):  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_SECONDS)
 
@@ -142,7 +142,7 @@ async def running(
     controllers: PostgresControllers | None = None,
     config: ControllerConfig = CONTROLLER,
 ) -> AsyncIterator[Work]:
-    """A controller at work on the ground's nodes; drained at the end of the block."""
+    """Run a controller for the ground's nodes. At the end of the block, the controller is drained."""
     memory.settle()
     async with ground.pool.acquire() as conn:
         await catalog.set_settings(conn, _NODES)

@@ -1,5 +1,5 @@
-"""The load that observation puts on a MAAS region: requests and machines a minute, for a fleet at rest and for 100
-machines that deploy.
+"""Measures the load of observation on a MAAS region: requests and machines a minute, for a fleet at rest and for 100
+deploying machines.
 
 The loop, storage, handler and client are real; the region is simulated. The clocks of the region and of the database
 advance together, by one polling interval at a time, so that half an hour takes seconds. The figures are the requests
@@ -48,14 +48,15 @@ _URL = "http://maas.bench/MAAS"
 _PACE = ObserveSite()
 _SITE = Site(name="bench", maas=MaasSite(url=_URL, key="env:KEY"), observe=_PACE)
 _MOVING = 100
-# Long enough for a complete sweep and for a complete deployment.
+# This is long enough for a complete sweep and for a complete deployment.
 _AT_REST = timedelta(minutes=30)
 _IN_MOTION = timedelta(minutes=12)
 _COMMISSIONED = timedelta(minutes=15)
 _MINUTE = timedelta(minutes=1)
 _PATIENCE = 120.0
 
-# Replaces the only function that reads the time with one that adds an offset; both are dropped with the schema.
+# Replaces the only function that reads the time with a function that adds an offset. The function and the offset are
+# dropped with the schema.
 _CLOCK = """
     CREATE TABLE farrier.bench_clock (shift interval NOT NULL);
     INSERT INTO farrier.bench_clock VALUES ('0');
@@ -64,8 +65,8 @@ _CLOCK = """
 """
 _ADVANCE = "UPDATE farrier.bench_clock SET shift = shift + $1"
 _WAKE = "INSERT INTO farrier.wakes (kind, resource) SELECT $1, id FROM farrier.maas_regions RETURNING resource"
-# After many incomplete reads in a row, the observer pauses. So a machine that was never read counts as remaining work,
-# too.
+# After many incomplete reads in a row, the observer pauses. So a machine that was never read also counts as remaining
+# work.
 _BUSY = """
     SELECT EXISTS (SELECT FROM farrier.wakes WHERE kind = $1)
            OR EXISTS (SELECT FROM farrier.node_observations WHERE read_at IS NULL)
@@ -132,28 +133,28 @@ class _Watch(msgspec.Struct, frozen=True):
     is_idle: Callable[[int], bool]
 
     async def rest(self) -> None:
-        """Run the observer, and return once it has nothing to do until more time passes."""
+        """Run the observer until it has nothing to do before more time passes."""
         (woken,) = [record["resource"] for record in await self.ground.pool.fetch(_WAKE, REGION_KIND.name)]
         with anyio.fail_after(_PATIENCE):
             while await self.ground.pool.fetchval(_BUSY, REGION_KIND.name) or not self.is_idle(woken):
                 await anyio.lowlevel.checkpoint()
 
     async def poll(self) -> None:
-        """Let one interval of polling pass."""
+        """Advance the time by one polling interval."""
         self.region.advance(_PACE.events_every)
         await self.ground.pool.execute(_ADVANCE, _PACE.events_every)
         await self.rest()
 
     async def at_rest(self) -> float:
-        """Requests a minute while nothing happens."""
+        """Return the requests a minute while nothing happens."""
         self.observed.requests.clear()
         for _ in range(_AT_REST // _PACE.events_every):
             await self.poll()
         return self.observed.requests.total() / (_AT_REST / _MINUTE)
 
     async def in_motion(self, ids: Sequence[str], client: MaasClient) -> float:
-        """Requests a minute while `_MOVING` machines deploy. Deployments begin one after the other, and each is
-        followed by another. The first round is a warm-up, the second is counted."""
+        """Return the requests a minute while `_MOVING` machines deploy. Deployments begin one after the other, and when
+        one ends, another begins. The first round is a warm-up, and the second is counted."""
         steps = _IN_MOTION // _PACE.events_every
         for step in range(2 * steps):
             if step == steps:
@@ -170,7 +171,7 @@ class _Watch(msgspec.Struct, frozen=True):
 
 
 async def _ready(client: MaasClient, number: int) -> str:
-    """Create a machine and begin its commissioning; returns its id."""
+    """Create a machine and begin its commissioning. Returns its ID."""
     new = NewMachine(
         hostname=f"moving-{number}",
         mac_addresses=(f"52:54:00:00:{number // 250:02x}:{number % 250:02x}",),
@@ -247,8 +248,8 @@ MAAS_POLLS = Benchmark(
     name="maas_polls",
     what="requests a minute from the observer to a MAAS region: with a fleet at rest, and with 100 machines deploying",
     nodes=10_000,
-    # A poll of events every 5 s, a sweep every half an hour with 50 machines a request, and up to three requests a poll
-    # for machines that deploy.
+    # The targets allow a poll of events every 5 s, a sweep every half an hour with 50 machines a request, and up to
+    # three requests a poll for deploying machines.
     goals=(Goal("at rest", "/min", Bound.AT_MOST, 20), Goal("100 deploying", "/min", Bound.AT_MOST, 60)),
     open=_polls_of,
 )

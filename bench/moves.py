@@ -12,8 +12,8 @@ from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from bench.loop import running
 
-# An intent is accepted, the agent's enrollment is recorded, the onboarding begins, the onboarding ends and the node is
-# in service.
+# The transitions are: an intent is accepted, the agent's enrollment is recorded, the onboarding begins, the onboarding
+# ends and the node is in service.
 _TRANSITIONS_OF_A_LIFE = 4
 
 
@@ -30,7 +30,7 @@ async def _there_and_back(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
                 await befall(ground)
                 await fleet.settle(ground)
                 began = time.perf_counter()
-                # As after a restart of the server: the controller loads everything, without wakes.
+                # As after a restart of the server, the controller loads all nodes, without wakes.
                 work.loop.woken_all()
                 await work.tally.until(transitions=(number + 1) * nodes)
                 took += time.perf_counter() - began

@@ -1,10 +1,10 @@
-"""A fleet onboards through MAAS: the time that farrier adds to the time of MAAS, and how soon farrier acts on what it
-reads.
+"""Measures a fleet that onboards through MAAS: the time that farrier adds to MAAS's time, and how soon farrier reacts
+to a change that it reads.
 
 A separate `farrier run` process takes nodes from `onboard` to `active`. The region's durations and the intervals at
-which farrier reads it are divided by `FACTOR`. farrier's own work is not divided, so in a real fleet its share of the
-time is `FACTOR` times smaller. This process records when the region sends each response. The history has the time of
-each commit. Both times are from the clock of one machine.
+which farrier reads it are divided by `FACTOR`. The duration of farrier's work stays the same, so in a real fleet its
+share of the time is `FACTOR` times smaller. This process records when the region sends each response. The history has
+the time of each commit. Both times are from the clock of one machine.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from farrier.sim.maas.call import Exchange
 FACTOR = 10.0
 # A server boots for some minutes. Its agent enrolls long before the machine's second sync, so the boot delays no node.
 _BOOT = timedelta(minutes=4)
-# Machines come in racks: a fleet of a thousand within a quarter of an hour.
+# Machines are registered rack by rack, a fleet of a thousand within a quarter of an hour.
 _ARRIVE_WITHIN = timedelta(minutes=15)
 _RACK = 20
-# The longest intervals for which the figures are meant. After the division, they are the shortest intervals that a site
-# may have.
+# The longest intervals to which the figures apply. Divided by `FACTOR`, they are the shortest intervals that a site may
+# have.
 _EVENTS_EVERY = timedelta(seconds=10)
 _MOTION_EVERY = timedelta(seconds=50)
-# A node is stuck if it takes more than this many times as long as MAAS, and more than this many seconds.
+# A node is stuck if it takes more than `_PATIENCE_TIMES` times as long as MAAS, and more than `_PATIENCE_SECONDS`
+# seconds.
 _PATIENCE_TIMES = 2
 _PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
@@ -74,12 +75,12 @@ _LEFT = """
 
 
 class Stuck(FarrierError):
-    """Nodes that should be active are not."""
+    """Some nodes should be active but are not."""
 
 
 class Shown:
-    """The time at which a response of the region first showed each change. The response may be a page of events, a list
-    of machines or one machine."""
+    """Records when a response of the region first showed each change. The response may be a page of events, a list of
+    machines or one machine."""
 
     def __init__(self, region: Region, *, wall: Callable[[], float] = time.time) -> None:
         self._region = region
@@ -90,11 +91,13 @@ class Shown:
         region.on_answer.append(self._answered)
 
     def by_machines(self) -> dict[tuple[str, str], float]:
-        """The time of the first response that showed a machine in a status, by machine and status."""
+        """Return the time of the first response that showed a machine in a status, by machine and status, without pages
+        of events."""
         return self._machines
 
     def by_anything(self) -> dict[tuple[str, str], float]:
-        """The same for the first response that showed the change; the response may be a page of events."""
+        """Return the time of the first response that showed a machine in a status, by machine and status, including
+        pages of events."""
         first = dict(self._machines)
         for moment, content in self._pages:
             for event in msgspec.json.decode(content)["events"]:
@@ -117,7 +120,7 @@ class Shown:
             case ["machines", system_id]:
                 self._showed(system_id)
             case _:
-                pass  # an object of a machine does not show its status
+                pass  # the object of a machine does not show its status
 
     def _showed(self, system_id: str) -> None:
         machine = self._region.machines.get(system_id)
@@ -143,7 +146,7 @@ class Onboarded(msgspec.Struct, frozen=True):
 async def take_in(
     ground: Ground, region: Region, pace: Pace, nodes: int, *, within: timedelta, boot: timedelta
 ) -> Onboarded:
-    """Register nodes, a rack at a time, and onboard all of them. Raises Stuck."""
+    """Register nodes, a rack at a time, and onboard all of them. Raises Stuck if some do not become active in time."""
     shown = Shown(region)
     async with upstream(ground, region, pace, boot=boot) as there:
         in_time = await _come(ground, there, nodes, within=within)
@@ -160,7 +163,7 @@ async def take_in(
 
 
 async def _come(ground: Ground, there: Upstream, nodes: int, *, within: timedelta) -> bool:
-    """Whether all of them became active in time."""
+    """Register and onboard the nodes, and return whether all became active in time."""
     names = await register(ground, there, nodes)
     racks = [names[first : first + _RACK] for first in range(0, nodes, _RACK)]
     async with daemon.running(ground.dsn, there.environment):
@@ -172,7 +175,7 @@ async def _come(ground: Ground, there: Upstream, nodes: int, *, within: timedelt
 
 
 async def until_active(ground: Ground, nodes: int, *, patience: float) -> bool:
-    """Whether so many are in service within so many seconds."""
+    """Return whether at least `nodes` nodes are in service within `patience` seconds."""
     with anyio.move_on_after(patience):
         while True:
             if await ground.pool.fetchval(_ACTIVE) >= nodes:
@@ -182,17 +185,17 @@ async def until_active(ground: Ground, nodes: int, *, patience: float) -> bool:
 
 
 async def stuck(ground: Ground) -> Stuck:
-    """The states of the nodes that are not in service."""
+    """Return an error with the states of the nodes that are not in service."""
     return Stuck("not in service: " + "; ".join(str(dict(row)) for row in await ground.pool.fetch(_STUCK)))
 
 
 def maas_takes(durations: Durations) -> float:
-    """Seconds that one node waits for the region, with any client."""
+    """Return the seconds that one node waits for the region, with any client."""
     return (durations.commission + durations.deploy + durations.sync).total_seconds()
 
 
 def percentile(values: Sequence[float], which: int) -> float:
-    """The `which`-th percentile; a single value itself."""
+    """Return the `which`-th percentile. If there is only one value, return this value."""
     return quantiles(values, n=100, method="inclusive")[which - 1] if len(values) > 1 else values[0]
 
 
@@ -228,7 +231,7 @@ ONBOARDING = Benchmark(
         Goal("overhead, p95", "%", Bound.AT_MOST, 5),
         Goal("poll to run, p50", "ms", Bound.AT_MOST, 100),
         Goal("poll to run, p99", "ms", Bound.AT_MOST, 100),
-        # A page of events names a machine; another read shows its state.
+        # A page of events only names a machine; another request reads its state.
         Goal("event to run, p50", "ms", Bound.AT_MOST, 200),
         Goal("event to run, p99", "ms", Bound.AT_MOST, 500),
     ),

@@ -1,9 +1,10 @@
-"""A large fleet onboards through a MAAS whose work takes no time: compares farrier with a bare client that makes the
-same calls.
+"""Compares farrier, which onboards a large fleet through a MAAS whose work takes no time, with a bare client that makes
+the same calls.
 
 The calls to the region are recorded while a `farrier run` process takes the fleet to `active`. Then a process that
-decides and stores nothing makes the same calls to another region of the same kind, machine after machine. The ratio of
-the two times shows the cost of deciding the next call, storing the decision, and making the call only once.
+makes no decisions and stores nothing makes the same calls to another region of the same kind, machine after machine.
+The ratio of the two times shows the cost of deciding the next call, storing the decision, and making the call only
+once.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from bench.upstream import Pace, onboard, register, served, upstream
 from farrier.errors import FarrierError
 from farrier.sim.maas import Durations, Region
 
-# Work is done within the call, or right after it. A sync counts as fresh for one and a half intervals, so with a
-# shorter interval some syncs would be too old when farrier reads them.
+# The region does its work within the call, or right after it. A sync counts as fresh for one and a half intervals. With
+# a shorter interval, some syncs would be too old when farrier reads them.
 INSTANT = Durations(commission=timedelta(0), deploy=timedelta(0), sync=timedelta(seconds=5))
 # The shortest intervals that a site may have.
 _PACE = Pace(events_every=timedelta(seconds=1), motion_every=timedelta(seconds=5))
-# The time limit for each node. A node that takes longer has failed.
+# The time limit for each node. If a node takes longer, the benchmark has failed.
 _PATIENCE_SECONDS = 1.0
 _AT_LEAST_SECONDS = 60.0
 
@@ -51,7 +52,8 @@ class Refused(FarrierError):
 
 
 async def by_farrier(ground: Ground, nodes: int) -> tuple[float, Calls]:
-    """Seconds until the last of the nodes, all requested at once, is active, and the calls that the region received."""
+    """Return the seconds until all nodes, which are requested at once, are active, and the calls that the region
+    received."""
     region = Region(durations=INSTANT)
     calls = Calls(region)
     async with upstream(ground, region, _PACE) as there:

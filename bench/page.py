@@ -1,4 +1,5 @@
-"""The time of the pages for operators over a large fleet: inventory, filtered, sorted and searched, and one node.
+"""Measures the time of the pages for operators with a large fleet: the inventory, also filtered, sorted and searched,
+and one node.
 
 Each page is requested from the web application in this process, without a socket, as a browser with an open page does
 every few seconds. The time includes all queries and the rendering.
@@ -25,14 +26,14 @@ from farrier.web.backend import Backend
 from farrier.web.site import Site
 
 _SAMPLES = 30
-# Enough time to update all nodes.
+# This is enough time to update all nodes.
 _SECONDS = 600
-# Sites and models are the fleet's; racks of 16 nodes and two labels are what an operator filters by.
+# Sites and models are those of the generated fleet. Operators filter by racks of 16 nodes and by two labels.
 _DETAILS = """
     UPDATE farrier.nodes
        SET rack = 'r' || id / 16, labels = jsonb_build_object('row', id % 40, 'gpu', 'h100')
 """
-# One node in a hundred is offline for longer than its limit. These nodes are on top of the inventory.
+# One node in a hundred has been offline for longer than its limit. The inventory shows these nodes first.
 _LATE = """
     UPDATE farrier.nodes
        SET status = 'offline', status_entered_at = farrier.now() - interval '1 hour'
@@ -55,7 +56,7 @@ _PATHS: Mapping[str, str] = {
 
 
 async def _nothing() -> None:
-    """The registry of this site has nothing to refresh."""
+    """Do nothing, because the registry of this site has nothing to refresh."""
 
 
 @asynccontextmanager
@@ -80,7 +81,7 @@ async def _pages(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 
 async def _milliseconds(client: httpx.AsyncClient, path: str) -> float:
-    """The median time of a page."""
+    """Return the median time of a page."""
     took = []
     for _ in range(_SAMPLES):
         began = time.perf_counter()

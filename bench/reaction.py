@@ -1,9 +1,9 @@
-"""The time from an intent to its committed transition, while the fleet is swept at its usual rate.
+"""Measures the time from an intent to its committed transition, while the fleet is swept at its usual rate.
 
-The daemon is a separate process; this process is the client. It inserts an intent on one connection and waits on
-another for the notification of the commit that responds to the intent and changes the node. The time begins before the
-client sends the INSERT, and ends when the notification arrives. It contains two round trips to the server and the work
-between them.
+The daemon is a separate process; this process is the client. The client inserts an intent on one connection. On another
+connection it waits for the notification of the commit that answers the intent and changes the node. The time begins
+before the client sends the INSERT, and ends when the notification arrives. The time includes two round trips to the
+server and the work between them.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ _COUNT = "SELECT count(*) FROM farrier.nodes"
 
 
 class _Client:
-    """Submits an intent, and waits for the response."""
+    """Submits an intent, and waits for its answer."""
 
     def __init__(self, asking: pool.Single) -> None:
         self._asking = asking
         self._heard = anyio.Event()
 
     def hear(self, *_: Any) -> None:
-        """The callback of the listening connection."""
+        """Receive a notification of the listening connection."""
         self._heard.set()
 
     async def ask(self, node: int) -> float:
-        """Milliseconds from intent to response. One at a time: the notification does not name the intent."""
+        """Return the milliseconds from an intent to its answer. Calls must not overlap, because the notification does
+        not name the intent."""
         self._heard = anyio.Event()
         began = time.perf_counter()
         await self._asking.execute(_ASK, str(node))

@@ -1,5 +1,5 @@
-"""Several daemons on one database: the throughput that a second daemon adds, and the time until one daemon runs the
-nodes of another daemon that was killed or stopped."""
+"""Measures several daemons on one database: the throughput that a second daemon adds, and how soon it runs the nodes of
+a daemon that was killed or stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOK_SECONDS = 0.02
 
 _OWNERS = "SELECT count(*) AS shards FROM farrier.shards WHERE kind = 'node' AND owner IS NOT NULL GROUP BY owner"
 _WAKE = "INSERT INTO farrier.wakes (kind, resource) SELECT 'node', id FROM farrier.nodes"
-# All shards belong to the remaining controller, and all enqueued resources were run.
+# This query is true when all shards belong to the remaining controller, and all enqueued resources were run.
 _TAKEN_OVER = """
     SELECT count(DISTINCT owner) = 1 AND bool_and(owner IS NOT NULL) AND NOT EXISTS (SELECT FROM farrier.wakes)
            AND NOT bool_or(owner = $1)
@@ -33,7 +33,7 @@ _FIRST = "SELECT id FROM farrier.controllers ORDER BY started_at LIMIT 1"
 
 
 async def _until_shared(ground: Ground, owners: int) -> None:
-    """Return once this many daemons have the same number of shards."""
+    """Wait until this many daemons have the same number of shards."""
     with anyio.fail_after(_PATIENCE_SECONDS):
         while True:
             rows = await ground.pool.fetch(_OWNERS)
@@ -50,7 +50,7 @@ async def _until_taken_over(ground: Ground, former: object) -> None:
 
 
 async def _rate(processes: Sequence[daemon.Running]) -> float:
-    """The runs per second of all daemons together."""
+    """Return the runs per second of all daemons together."""
     before, began = [await process.node_runs() for process in processes], time.perf_counter()
     await anyio.sleep(_TURN_SECONDS)
     after = [await process.node_runs() for process in processes]
@@ -73,7 +73,7 @@ async def _two(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
                     await second.until_runs(2 * nodes)
                     both = await _rate([first, second])
                 await _until_shared(ground, 1)
-                await anyio.sleep(_TURN_SECONDS)  # to load the shards of the second
+                await anyio.sleep(_TURN_SECONDS)  # the first daemon loads the shards of the second
                 shares.append(both / ((alone + await _rate([first])) / 2))
         return {"of_one": Reading(median(shares))}
 
@@ -85,8 +85,8 @@ async def _takeovers(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
     await fleet.fill(ground, nodes)
 
     async def handed_over(how: signal.Signals) -> tuple[float, float]:
-        """Two times in seconds: from the start of a second daemon until it owns its share of the shards, and from the
-        signal to the first daemon until the second has run the nodes of the first."""
+        """Return two durations in seconds: from the start of a second daemon until it owns its share of the shards, and
+        from the signal to the first daemon until the second has run the nodes of the first."""
         async with AsyncExitStack() as stack:
             first = await stack.enter_async_context(daemon.running(ground.dsn))
             await _until_shared(ground, 1)

@@ -1,4 +1,4 @@
-"""The figures as a table for people, or as JSON for programs.
+"""Prints the figures as a table for people, or as JSON for programs.
 
 The report goes to standard output, and progress to standard error, so that a pipe gets only the report.
 """
@@ -31,17 +31,17 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def report(figures: Sequence[Figure], yardstick: Yardstick, postgresql: Mapping[str, str]) -> Report:
-    """The figures with the machine and server on which they were taken."""
+    """Return the figures with the machine and the server on which they were taken."""
     return Report(figures, yardstick, postgresql, platform.python_version(), len(os.sched_getaffinity(0)))
 
 
 def show_json(report: Report) -> None:
-    """One JSON object."""
+    """Print one JSON object."""
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
 
 
 def show_table(report: Report) -> None:
-    """A row for each figure."""
+    """Print a table with a row for each figure."""
     table = Table("benchmark", "figure", "nodes", "value", "target", "of the floor", "runs", "")
     for figure in report.figures:
         table.add_row(
@@ -67,7 +67,7 @@ def show_table(report: Report) -> None:
 
 
 def show_list(benchmarks: Sequence[Benchmark]) -> None:
-    """Names, what they measure, and their targets."""
+    """Print the names of benchmarks, what they measure, and their targets."""
     table = Table("benchmark", "measures", "nodes", "targets")
     for benchmark in benchmarks:
         goals = "\n".join(f"{goal.name} {_target(goal)}".rstrip() for goal in benchmark.goals)
@@ -80,7 +80,7 @@ def _target(of: Goal | Figure) -> str:
 
 
 def _beside(here: Speed, there: Speed) -> str:
-    """The speed of this machine, compared with the machine on which the targets were set."""
+    """Return a text about the speed of this machine, compared with the machine on which the targets were set."""
     rate = here.transitions_per_second / there.transitions_per_second
     haste = there.reaction_p50_ms / here.reaction_p50_ms
     return (
@@ -91,7 +91,7 @@ def _beside(here: Speed, there: Speed) -> str:
 
 
 def _console() -> Console:
-    """A console as wide as the terminal. A file or a pipe has no width, and gets whole lines."""
+    """Return a console as wide as the terminal. A file or a pipe has no width, so lines are not broken there."""
     return Console(width=None if sys.stdout.isatty() else _WIDTH)
 
 

@@ -1,7 +1,7 @@
-"""The cost of an idle fleet: processor time, WAL and row updates of a daemon and its PostgreSQL.
+"""Measures the cost of an idle fleet: CPU time, WAL and row updates of a daemon and its PostgreSQL.
 
 The measurement lasts for the interval in which the daemon loads every snapshot again, so it includes each of these
-loads once. PostgreSQL has to run on this machine, because its processes are looked up.
+loads once. PostgreSQL must run on this machine, because the benchmark reads the CPU time of its processes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from farrier.errors import ConfigError
 
 _MINUTE = timedelta(minutes=1)
 _TEN_MINUTES = timedelta(minutes=10)
-# Within this time after the load of the last node, the outcome of its run is committed, and PostgreSQL has counted the
+# Within this time after the last node was loaded, the outcome of its run is committed, and PostgreSQL has counted the
 # commit.
 _WARM_UP_SECONDS = 10
 _BMC_WARM_UP_SECONDS = 35
-# Enough time for the first runs of a million nodes: a slow machine makes 2,600 runs a second.
+# This is enough time for the first runs of a million nodes, because even a slow machine makes 2,600 runs a second.
 _START_PATIENCE_SECONDS = 1800
-# As often as a controller reports its lag.
+# The interval at which a controller reports its lag.
 _LOOK_SECONDS = 2.0
 # The number of nodes for which the targets are set. A machine with two processors cannot poll as many BMCs.
 _FLEET = 100_000
@@ -51,7 +51,7 @@ _LAG = "SELECT max(l) FROM farrier.controllers c, unnest(c.lags) l"
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """The totals of a daemon and its PostgreSQL since they began."""
+    """The totals of a daemon and its PostgreSQL since they were started."""
 
     at: float
     daemon: float
@@ -62,7 +62,7 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 def _fields(pid: int | str) -> list[str]:
-    """The fields of `/proc/PID/stat` after the name of the program, which may contain blanks."""
+    """Return the fields of `/proc/PID/stat` after the name of the program, which may contain blanks."""
     return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
 
 
@@ -82,12 +82,12 @@ async def _postmaster(ground: Ground) -> int:
 
 
 def _postgres_seconds(postmaster: int) -> float:
-    """The CPU time of all PostgreSQL processes, including processes that have ended."""
+    """Return the CPU time of all PostgreSQL processes, including processes that have ended."""
     ticks = sum(int(field) for field in _fields(postmaster)[11:15])
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
             fields = _fields(pid)
-        except OSError:  # it has ended since
+        except OSError:  # the process has ended in the meantime
             continue
         if int(fields[1]) == postmaster:
             ticks += int(fields[11]) + int(fields[12])
@@ -102,8 +102,8 @@ async def _look(ground: Ground, process: daemon.Running, postmaster: int) -> _Se
 
 
 def _between(before: _Seen, after: _Seen, *, times: float = 1) -> dict[str, Reading]:
-    """The figures between two measurements of the totals. `times` scales the changes of nodes to a fleet that is this
-    many times as large."""
+    """Return the figures from two measurements of the totals. `times` scales the changes of nodes to a fleet that is
+    `times` as large."""
     took = after.at - before.at
     changes = after.own_changes - before.own_changes + (after.changes - before.changes) * times
     busy = after.daemon - before.daemon, after.postgres - before.postgres
@@ -158,7 +158,7 @@ async def _a_million(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
         async with daemon.running(ground.dsn) as process:
             began = time.perf_counter()
             await process.until_runs(nodes)
-            # Some of these are second runs. The start has ended when no node waits for its first run.
+            # Some of these runs are second runs of a node. The start has ended when no node waits for its first run.
             with anyio.fail_after(_START_PATIENCE_SECONDS):
                 while await ground.pool.fetchval(_LAG) > _START_IS_OVER:  # noqa: ASYNC110 - another process
                     await anyio.sleep(_LOOK_SECONDS)

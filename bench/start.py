@@ -1,4 +1,4 @@
-"""The time from the start of a controller until it has run the enqueued resources, and until it has run all
+"""Measures the time from the start of a controller until it has run the enqueued resources, and until it has run all
 resources."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from farrier.model.node import Node
 from farrier.model.runs import Loaded
 from farrier.model.writes import Write
 
-# Enough for several nodes in each shard.
+# This is enough for several nodes in each shard.
 _WOKEN = 1_000
 
 _WAKE = """
@@ -84,7 +84,7 @@ START = Benchmark(
     "from the takeover of a shard until the nodes of this shard with a wake have run; nodes "
     "a second until each node has run once",
     nodes=100_000,
-    # A million in a minute.
+    # This is the rate of a million nodes in a minute.
     goals=(
         Goal("woken", "s", Bound.AT_MOST, 1),
         Goal("all", "/s", Bound.AT_LEAST, 1_000_000 / 60),

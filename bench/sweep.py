@@ -1,4 +1,5 @@
-"""Handler runs per second of one process over a fleet at rest, as a share of the rate of the handler alone."""
+"""Measures the handler runs per second of one process with a fleet at rest, as a share of the rate of the handler
+alone."""
 
 from __future__ import annotations
 
@@ -19,17 +20,17 @@ from bench.loop import CONTROLLER, Work, running
 from farrier.handlers.node.handler import NodeHandler
 from farrier.model.node import Node
 
-# More runs than any process can make, so that some node is always due.
+# This is more than any process can run, so that some node is always due.
 _RUNS_WANTED = 1_000_000
 # The benchmark alternates between the loop and the handler, so that both run at the same speed of the machine.
 _TURNS = 7
 _TURN_SECONDS = 1.0
-# Half a second for the handler alone. A turn has to end long before the controller has to renew its row.
+# This takes the handler alone half a second. A turn must end long before the controller has to renew its row.
 _AT_A_TIME = 50_000
 
 
 def hurried(nodes: int) -> timedelta:
-    """A period too short to run a fleet of this size, so that nodes are always due."""
+    """Return a period too short to run a fleet of this size, so that nodes are always due."""
     return timedelta(seconds=nodes / _RUNS_WANTED)
 
 
@@ -40,7 +41,7 @@ async def _turn_of_loop(work: Work) -> float:
 
 
 def _turn_of_handler(handler: NodeHandler, snapshots: Sequence[Node]) -> float:
-    """Runs of the handler per second. Nothing else happens in this process meanwhile."""
+    """Return the runs of the handler per second. Nothing else runs in this process at the same time."""
     now, handle = datetime.now(UTC), handler.handle
     began = time.perf_counter()
     for snapshot in snapshots:

@@ -1,8 +1,9 @@
-"""A simulated MAAS region beside a daemon: its future fleet, the agents of its machines, and its configuration files.
+"""Runs a simulated MAAS region beside a daemon, with its future fleet, the agents of its machines, and its
+configuration files.
 
-Used by the benchmarks of MAAS. The region and the agents of its machines run in this process; the daemon is a separate
-process and connects to the region over a socket. The nodes' BMCs are verified beforehand, as in a generated fleet,
-because the figures are about MAAS.
+The benchmarks of MAAS use this module. The region and the agents of its machines run in this process; the daemon is a
+separate process and connects to the region over a socket. The nodes' BMCs are verified beforehand, as in a generated
+fleet, because the figures are about MAAS.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ SITE = "bench"
 _CREDENTIAL = {"username": "farrier", "password": "never-used-elsewhere"}
 _BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
            "manager_path": "/redfish/v1/Managers/1"}"""
-# Each node has a different BMC address and a different MAC address. Nothing is sent to these addresses. A statement for
-# all nodes at once; it is not measured.
+# Each node has a different BMC address and a different MAC address. Nothing is sent to these addresses. One statement
+# registers all nodes; it is not measured.
 _SECONDS = 60
 _REGISTER = """
     SELECT farrier.register_node(
@@ -55,7 +56,7 @@ _ASK = """
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the region is read."""
+    """The intervals at which farrier reads the region."""
 
     events_every: timedelta
     motion_every: timedelta
@@ -73,9 +74,9 @@ class Upstream(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def served(region: Region) -> AsyncIterator[str]:
-    """The URL of `region` over a socket, with its clock at real speed. The objects of this process are excluded from
-    later garbage collections. Otherwise a full collection would pause the region, unlike a real region, and the pause
-    would be longer after each measurement."""
+    """Serve `region` over a socket, with its clock at real speed, and yield its URL. The objects of this process are
+    excluded from later garbage collections. Otherwise a full collection would pause the region, unlike a real region,
+    and the pause would be longer after each measurement."""
     async with open_region(region, speed=1.0) as url:
         memory.settle()
         yield url
@@ -86,7 +87,7 @@ async def upstream(
     ground: Ground, region: Region, pace: Pace, *, boot: timedelta = timedelta(0)
 ) -> AsyncIterator[Upstream]:
     """Serve `region` over a socket, with its clock at real speed. The agent of a machine starts `boot` after the region
-    has deployed the machine. Server and agents stop at the end of the block."""
+    has deployed the machine. The server and the agents stop at the end of the block."""
     agents = SimulatedAgents(PostgresAgents(ground.pool))
     installations = Installations(region, agents, boot=boot)
     with tempfile.TemporaryDirectory(prefix="farrier-maas-") as directory:
@@ -115,7 +116,7 @@ async def upstream(
 
 
 async def register(ground: Ground, there: Upstream, nodes: int, *, first: int = 1) -> Sequence[str]:
-    """Register nodes with verified BMCs that wait for an onboarding; returns their names."""
+    """Register nodes with verified BMCs that wait for an onboarding. Returns their names."""
     await ground.pool.execute(_REGISTER, first, SITE, there.credential, nodes, timeout=_SECONDS)
     async with ground.pool.acquire() as conn, conn.transaction():
         await conn.execute(fleet.WITHOUT_GUARDS)

@@ -1,8 +1,8 @@
-"""The wakes per second that a primary commits with a synchronous standby, and without a standby.
+"""Measures the wakes per second that a primary commits with a synchronous standby, and without a standby.
 
-A NOTIFY serializes commits, and each one waits for the confirmation of the standby. The benchmark runs two servers on
-one machine, in new directories that are removed afterwards. Between two machines, each commit would also take a round
-trip on the network.
+A NOTIFY serializes commits, and each commit waits for the confirmation of the standby. The benchmark runs two servers
+on one machine, in new directories that are removed afterwards. Between two machines, each commit would also take a
+round trip on the network.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _STATE = "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'"
 def standby_of(
     primary: EmbeddedServer, directory: Path, settings: Mapping[str, str] | None = None
 ) -> Iterator[EmbeddedServer]:
-    """A streaming copy of the primary in this new directory, stopped after the block. The directory stays."""
+    """Create and run a streaming copy of the primary in this new directory. The copy is stopped after the block, and
+    the directory stays."""
     owner = account.for_server(primary.directory / "data")
     directory.mkdir(mode=0o700)
     owner.take(directory)
@@ -65,7 +66,8 @@ def _primary() -> Iterator[EmbeddedServer]:
 
 
 async def _rate(clients: Sequence[pool.Connection], ids: Sequence[int]) -> float:
-    """Wakes per second of clients that each enqueue one wake after another, each in a transaction."""
+    """Return the wakes per second of several clients. Each client enqueues one wake after another, each in a separate
+    transaction."""
     left, committed, began = itertools.cycle(ids), 0, time.perf_counter()
 
     async def enqueue(client: pool.Connection) -> None:
@@ -82,8 +84,8 @@ async def _rate(clients: Sequence[pool.Connection], ids: Sequence[int]) -> float
 
 @asynccontextmanager
 async def _waiting_for_standby(conn: pool.Connection) -> AsyncIterator[None]:
-    """Let commits wait for the standby, but only within the block, because otherwise dropping the schema would wait,
-    too."""
+    """Let commits wait for the standby, but only within the block, because otherwise the drop of the schema would also
+    wait."""
     await _apply(conn, "ALTER SYSTEM SET synchronous_standby_names = '*'", "sync")
     try:
         yield

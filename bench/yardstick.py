@@ -1,4 +1,4 @@
-"""The yardstick: the speed of plain SQL on this server, with no table and no statement of farrier's.
+"""Measures the yardstick, which is the speed of plain SQL on this server, without any table or statement of farrier.
 
 Machines differ: with a slow disk or busy neighbours, any program misses an absolute target. The runner measures the
 yardstick before the first benchmark and after the last, so that a reader can separate the machine
@@ -25,12 +25,12 @@ from farrier.io import pool
 
 _THINGS = 20_000
 _BATCH = 500
-# Long enough for some hundred commits, so that one slow write has little effect.
+# This is long enough for some hundred commits, so that one slow write has little effect.
 _MOVING = timedelta(seconds=1)
 _REQUESTS = 500
 # These requests are sent before the measured requests, so that each connection has planned its statement.
 _FIRST_REQUESTS = 50
-# The time limit of all requests. If the disk is so slow, fewer requests are enough.
+# The time limit of all requests. If the disk is so slow that the limit is reached, fewer requests are enough.
 _ASKING = timedelta(seconds=2)
 _ANSWER_SECONDS = 10
 
@@ -53,7 +53,7 @@ _MOVE = """
      RETURNING id, state, version, changed_at)
     INSERT INTO yardstick.history (thing, state, version, changed_at) SELECT * FROM moved
 """
-# Each of these is one trip to the server and one commit.
+# Each of these statements is one round trip to the server and one commit.
 _ASK = """
     WITH asked AS (INSERT INTO yardstick.requests (thing, state) VALUES ($1, $2) RETURNING id)
     SELECT pg_notify('yardstick_asked', id::text) FROM asked
@@ -76,16 +76,17 @@ _KEPT = "SELECT count(*) FROM yardstick.history"
 class Speed(msgspec.Struct, frozen=True):
     """The speed of plain SQL on one machine at one time."""
 
-    transitions_per_second: float  # rows changed, each with a row of history; 500 a commit
-    reaction_p50_ms: float  # from before a client's INSERT until it hears that a worker has committed the answer
+    transitions_per_second: float  # rows changed, each with a row of history, 500 per commit
+    reaction_p50_ms: float  # from before a client's INSERT until it is notified that a worker has committed the answer
 
 
-# The speed of plain SQL, without any of farrier's code, on the two-core machine on which the targets were set.
+# The speed of plain SQL, without any code of farrier, on the two-core machine on which the targets were set.
 WHERE_THE_TARGETS_WERE_SET = Speed(transitions_per_second=80_000, reaction_p50_ms=0.75)
 
 
 class Yardstick(msgspec.Struct, frozen=True):
-    """This machine before the first benchmark and after the last, and the reference machine."""
+    """The speed of this machine before the first benchmark and after the last, and the speed of the reference
+    machine."""
 
     before: Speed
     after: Speed
@@ -93,21 +94,21 @@ class Yardstick(msgspec.Struct, frozen=True):
 
 
 async def take(dsn: str) -> Speed:
-    """Measure for some two seconds. Raises ConfigError if the database has a schema `yardstick` or `farrier`
-    already."""
+    """Measure the speed for some two seconds. Raises ConfigError if the database already has a schema `yardstick` or
+    `farrier`."""
     async with _connected(dsn) as conn:
         await refuse_if_there(conn, "farrier")  # a controller may run there, and change the figures
     return await beside(dsn)
 
 
 async def beside(dsn: str) -> Speed:
-    """Measure while an idle schema `farrier` exists."""
+    """Measure the speed while an idle schema `farrier` exists."""
     async with tables(dsn):
         return Speed(await transitions_per_second(dsn), await reaction_p50_ms(dsn))
 
 
 def between(before: Speed, after: Speed) -> Speed:
-    """The speed of the machine during another measurement."""
+    """Return the speed of the machine during another measurement, from the speeds before and after it."""
     return Speed(
         (before.transitions_per_second + after.transitions_per_second) / 2,
         (before.reaction_p50_ms + after.reaction_p50_ms) / 2,
@@ -116,15 +117,15 @@ def between(before: Speed, after: Speed) -> Speed:
 
 @asynccontextmanager
 async def tables(dsn: str) -> AsyncIterator[None]:
-    """Things, their history and requests, dropped after the block. Raises ConfigError, and changes nothing, if there is
-    a schema `yardstick`."""
+    """Create the tables of things, their history and requests, and drop them after the block. If there is a schema
+    `yardstick`, raises ConfigError and changes nothing."""
     async with _connected(dsn) as conn:
         await refuse_if_there(conn, "yardstick")
         await conn.execute(_CREATE)
         try:
             await conn.execute(_FILL, _THINGS)
             await conn.execute("VACUUM ANALYZE yardstick.things")
-            # Buffers that an earlier benchmark left dirty must not be written during the measurement.
+            # If an earlier benchmark left dirty buffers, they must not be written during the measurement.
             await conn.execute("CHECKPOINT")
             yield
         finally:
@@ -133,7 +134,8 @@ async def tables(dsn: str) -> AsyncIterator[None]:
 
 
 async def transitions_per_second(dsn: str) -> float:
-    """Rows changed per second, in batches on one connection. A first round over all things does not count."""
+    """Return the rows changed per second, in batches on one connection. A first round over all things does not
+    count."""
     moves = _moves()
     async with _connected(dsn) as conn:
         for batch, state in itertools.islice(moves, _THINGS // _BATCH):
@@ -149,8 +151,8 @@ async def transitions_per_second(dsn: str) -> float:
 
 
 async def reaction_p50_ms(dsn: str) -> float:
-    """The median time of requests that follow one after another. Client and worker have one connection each, and run in
-    this process."""
+    """Return the median time of requests that follow one after another. Client and worker have one connection each, and
+    run in this process."""
     async with _connected(dsn) as asking, _connected(dsn) as working, anyio.create_task_group() as group:
         await group.start(_work, working)
         took = await _ask(asking)
@@ -168,7 +170,7 @@ async def _connected(dsn: str) -> AsyncIterator[pool.Single]:
 
 
 def _moves() -> Iterator[tuple[range, str]]:
-    """Batches of all things with their next state, back and forth, without an end."""
+    """Yield batches of all things with their next state, which alternates, without an end."""
     batches = [range(first, first + _BATCH) for first in range(1, _THINGS + 1, _BATCH)]
     return ((batch, state) for state in itertools.cycle(("there", "here")) for batch in batches)
 
@@ -180,7 +182,7 @@ class _Bell:
         self._rung = anyio.Event()
 
     def ring(self, *_: Any) -> None:
-        """The callback of the listening connection."""
+        """Receive a notification of the listening connection."""
         self._rung.set()
 
     async def heard(self) -> None:
@@ -189,17 +191,17 @@ class _Bell:
 
 
 async def _work(conn: pool.Single, *, task_status: TaskStatus[None]) -> None:
-    """The worker: responds to each intent when it is notified."""
+    """Run the worker, which answers each intent when it is notified."""
     bell = _Bell()
     await conn.add_listener("yardstick_asked", bell.ring)
     task_status.started()
     while True:
         await bell.heard()
-        await conn.fetchval(_ANSWER)  # execute() would plan it each time
+        await conn.fetchval(_ANSWER)  # execute() would plan the statement each time
 
 
 async def _ask(conn: pool.Single) -> list[float]:
-    """The client: how many milliseconds each request took."""
+    """Run the client. Returns how many milliseconds each request took."""
     bell, things = _Bell(), itertools.count(1)
     await conn.add_listener("yardstick_answered", bell.ring)
 

@@ -1,6 +1,6 @@
 """farrier: a single-writer state controller for bare-metal GPU nodes, on PostgreSQL.
 
-The packages and their allowed imports: `docs/architecture.md`. The state model: `docs/state-model.md`.
+`docs/architecture.md` describes the packages and their allowed imports, and `docs/state-model.md` the state model.
 """
 
 from __future__ import annotations

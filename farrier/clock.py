@@ -1,7 +1,7 @@
 """The monotonic clock of this process, for leases, deadlines and durations.
 
 Stored times come from the database (`farrier.now()`), so the clocks of hosts may differ. Tests pass a clock that they
-move.
+control.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 
 class MonotonicClock:
-    """`farrier.protocols.Clock` on the system's clock. Where the system supports it, the clock also counts the time
-    in which the machine was suspended, because leases expire meanwhile."""
+    """The `farrier.protocols.Clock` of the system. If the system supports it, the clock also counts the time while the
+    machine is suspended, because leases expire during this time."""
 
     def monotonic(self) -> float:
         return time.clock_gettime(_CLOCK)
@@ -22,5 +22,5 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def wall() -> datetime:
-    """The time of day on this host, without a database: for the expiry of tokens, and for lists without ages."""
+    """Return the time of day on this host, without a database, for the expiry of tokens and for lists without ages."""
     return datetime.now(UTC)

@@ -1,10 +1,10 @@
-"""The daemon: the order in which its parts start, run and end.
+"""The daemon, which starts, runs and stops its parts in a fixed order.
 
 The daemon starts HTTP, connects to the database, checks the schema, reads the sites, starts listener and loops, and
 reports READY. To stop, the daemon reports STOPPING, drains under a deadline, releases its shards, closes the
 connections, and stops HTTP last. SIGHUP reads the settings and sites again while all parts run. One root task group
-owns every task. A task that ends unexpectedly stops the daemon, and the log names the task. The daemon reads and writes
-no table; `wiring` makes the parts that do.
+owns every task. A task that ends unexpectedly stops the daemon, and the log names the task. The daemon itself reads and
+writes no table; `wiring` makes the parts that do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from farrier.web.tls import Certificate
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# The daemon stays ready during a shorter silence of the database, because the loop continues by itself afterwards.
+# If the database does not respond for a shorter time, the daemon stays ready, because the loop continues by itself
+# afterwards.
 _SILENCE = timedelta(seconds=5)
 # How often the daemon updates its status line if systemd requires no notifications.
 _LOOK_EVERY = timedelta(seconds=1)
@@ -66,8 +67,8 @@ class Daemon:
         self._certificate: Certificate | None = None
 
     async def run(self, *, task_status: TaskStatus[Serving] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Start, report to `task_status`, work until `stop`, drain. Raises the error that prevented the start, and
-        InternalError for a task that ended by itself. Errors of tasks are raised in exception groups."""
+        """Start, report to `task_status`, work until `stop`, then drain. Raises the error that prevented the start, and
+        InternalError if a task ended too early. Errors of tasks are raised in exception groups."""
         config = self._config
         self._sites = site_files.load(config.sites.directory)
         self.use_tokens()
@@ -138,7 +139,7 @@ class Daemon:
         self._sites = sites
 
     async def _begin_with_sites(self, runtime: wiring.Runtime) -> None:
-        """Use the sites that were read last, even if SIGHUP replaces the sites meanwhile."""
+        """Use the sites that were read last, even if SIGHUP replaces the sites at the same time."""
         used = None
         while used is not self._sites:
             used = self._sites
@@ -147,7 +148,7 @@ class Daemon:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the loop has begun, so that a stop has to drain it."""
+        """Whether the loop has begun, so that a stop must drain it."""
         return self._progress is not None
 
     @property
@@ -183,7 +184,7 @@ class Daemon:
             beside.cancel_scope.cancel()
 
     async def _watch(self, progress: wiring.Progress) -> None:
-        """Notify systemd as long as renewals return to the controller, with or without success. If the database is
+        """Notify systemd as long as the controller's renewals return, successfully or not. If the database is
         unreachable, systemd must not kill the process, because a new process could not reach the database either."""
         patience = self._notifier.watchdog
         while True:
@@ -204,7 +205,7 @@ class Daemon:
 
 
 def _warn_without_token(http: HttpConfig) -> None:
-    """Log once why farrier will refuse clients, before it refuses the first client."""
+    """Log once, before a request arrives, that farrier will refuse clients because it has no token."""
     if not (is_loopback(http.host) or http.tokens_file or http.bearer_token):
         _log.warning(
             "http.no_token",
@@ -226,8 +227,8 @@ async def _use(runtime: wiring.Runtime, sites: Sites) -> None:
 
 
 async def until_stopped(name: str, work: Callable[[], Awaitable[None]], stop: anyio.Event) -> None:
-    """Run `work`, which must not end before `stop` is set. Logs an error of `work` with the task's name, and raises it
-    again. Raises InternalError if `work` returns too early."""
+    """Run `work`, which must not end before `stop` is set. If `work` raises an error, log it with the task's name and
+    raise it again. Raises InternalError if `work` returns too early."""
     try:
         await work()
     except Exception as error:
@@ -238,7 +239,7 @@ async def until_stopped(name: str, work: Callable[[], Awaitable[None]], stop: an
 
 
 def main(config: Config, reload: Callable[[], Config]) -> ExitCode:
-    """Run the daemon as this process until a signal ends it. `reload` reads the configuration again, for SIGHUP. Errors
+    """Run the daemon in this process until a signal ends it. On SIGHUP, `reload` reads the configuration again. Errors
     that prevent or end the work are logged, not raised."""
     try:
         return anyio.run(_main, config, reload, backend_options={"use_uvloop": True})
@@ -269,15 +270,15 @@ async def obey(
     life: anyio.CancelScope,
     reload: Callable[[], Awaitable[None]],
 ) -> None:
-    """Drain on the first signal that stops the process. End at once on the second, or on the first if the loop has not
-    begun. A reload may wait for the database; signals do not wait for the reload.
+    """Drain on the first stop signal. End at once on the second stop signal, or on the first if the loop has not begun.
+    A reload may wait for the database; signals do not wait for the reload.
     """
     asked, to_do = anyio.create_memory_object_stream[None](1)
     async with to_do, anyio.create_task_group() as beside, asked:
         beside.start_soon(_one_by_one, to_do, reload)
         async for number in received:
             if number == signal.SIGHUP:
-                with contextlib.suppress(anyio.WouldBlock):  # a reload that has not begun yet covers this signal
+                with contextlib.suppress(anyio.WouldBlock):  # a reload that has not begun yet also covers this signal
                     asked.send_nowait(None)
             elif daemon.is_ready and not stop.is_set():
                 _log.info("signal.stop", signal=number.name)
@@ -322,7 +323,7 @@ async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, no
 
 
 def _explained(failure: Exception) -> ExitCode:
-    """Log why the process ends, with a traceback only for unexpected errors."""
+    """Log why the process ends. Only an unexpected error is logged with a traceback."""
     known = foreseen(failure)
     if known is None:
         _log.critical("daemon.failed", exc_info=failure)
@@ -332,7 +333,7 @@ def _explained(failure: Exception) -> ExitCode:
 
 
 def foreseen(failure: BaseException) -> FarrierError | None:
-    """The first FarrierError in a group of errors, if any."""
+    """Return the first FarrierError in a group of errors, if any."""
     if isinstance(failure, FarrierError):
         return failure
     if isinstance(failure, BaseExceptionGroup):

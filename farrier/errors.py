@@ -22,8 +22,8 @@
     └── InternalError               a bug in farrier, or an unexpected exception
 
 Each class has a `label` and a `fate`. The label is the value of the `error` label of metrics, so it never changes. The
-fate decides what the loop does after the error. A text names what was expected, what was found and what to do. It never
-contains a secret.
+fate decides what the loop does after the error. A text names what was expected, what was found and what to do. A text
+never contains a secret.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The public library for packages that define kinds. The library is stable: see docs/library.md.
 
-Everything else in farrier may change with any release. `docs/tutorial-your-own-kind.md` defines a kind with these
-names.
+Everything else in farrier may change with any release. `docs/tutorial-your-own-kind.md` shows how to define a kind with
+this library.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ __all__ = [
     "require_lease",
 ]
 
-# The caller has just written to the database, so the server is up or will soon be up again.
+# The caller has just written to the database, so the server is available, or will soon be available again.
 _PATIENCE = timedelta(seconds=5)
 
 

@@ -1,9 +1,9 @@
-"""Structured logs: a constant event name, and keys for everything else.
+"""Structured logs. A line has a constant event name, and keys for all other data.
 
 `cli` calls `configure` once, before anything logs; modules call `structlog.stdlib.get_logger(__name__)`. The loop binds
-a step's context (kind, id, name) with structlog's contextvars. Lines go to standard error: JSON under systemd or
-without a terminal, colours on a terminal. Values under keys that name a secret are masked, at any depth, before a
-renderer gets them; so are passwords in URLs. Repeated warnings and errors are counted instead of written, and
+a step's context (kind, id, name) with structlog's contextvars. Lines go to standard error, as JSON under systemd or
+without a terminal, and in colours on a terminal. Before a line is rendered, passwords in URLs and all values under keys
+that name a secret are masked, at any depth. Repeated warnings and errors are counted instead of written, and
 `write_repeats` writes the counts. Lines of libraries that use `logging` have the same form and limits. Each line is one
 write, so lines of different threads do not mix. The caller never gets an error about writing a line.
 """
@@ -35,32 +35,34 @@ MASK = "***"
 _SECRET_KEY = re.compile(
     r"(?i)passw|secret|token|authorization|cookie|api_?key|agent_?key|private_?key|credential_?value"
 )
-# Values of these types are never masked: numbers under such a key are fencing tokens or counts of tokens.
+# Values of these types are never masked, because numbers under the key of a secret are fencing tokens or counts of
+# tokens.
 _HARMLESS = (bool, int, float, type(None))
 _NUMBERS = frozenset(_HARMLESS)
 _URL_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+(?=@)", re.IGNORECASE)
 
 
-# The subject of a line. A line with the same event and the same subject is a repetition.
+# The keys that define the subject of a line. A line with the same event and the same subject is a repetition.
 _ABOUT = (
     *("kind", "id", "node", "site", "machine", "task", "step", "url"),
     *("service", "operation", "result", "label", "failure", "verdict"),
 )
-# Seconds. With this interval, a lasting fault of a node is logged twelve times an hour.
+# In seconds. With this interval, a lasting fault of a node is logged twelve times an hour.
 _AGAIN_AFTER = 300.0
-# Length of a window in seconds, and the largest number of lines of one event in a window, whatever their subjects. When
-# a region fails for thousands of nodes, the first hundred lines are enough. From 10,000 lines in 30 s on, journald
-# drops lines at random.
+# The length of a window in seconds, and the largest number of lines of one event in a window, whatever their subjects
+# are. When a region fails for thousands of nodes, the first hundred lines are enough. From 10,000 lines in 30 s on,
+# journald drops lines at random.
 _BURST_OVER = 60.0
 _BURST = 100
-# Largest number of remembered subjects, at about 300 bytes each. With more, a subject may be logged too often.
+# The largest number of remembered subjects, at about 300 bytes each. If there are more, a subject may be logged too
+# often.
 _MOST_REMEMBERED = 10_000
-# Largest number of events that are counted separately. farrier has fewer than a hundred. All
-# lines of a logger of a library count as one event; libraries use a dozen loggers.
+# The largest number of events that are counted separately. farrier has fewer than a hundred. All lines of a logger of a
+# library count as one event; libraries use a dozen loggers.
 _MOST_EVENTS = 1_000
 _OTHER = "other"
 _LIMITED = (logging.WARNING, logging.ERROR)
-# structlog's methods whose lines are not limited. The lines of a method that structlog adds later are limited.
+# The lines of these methods of structlog are not limited. If structlog adds a method later, its lines are limited.
 _UNLIMITED = frozenset({"debug", "info", "critical", "fatal"})
 # Types that msgspec formats exactly as json does. Floats, bytes, times, sets and enums differ.
 _PLAIN = frozenset({str, int, bool, type(None)})
@@ -90,7 +92,7 @@ def configure(
     stream: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Set up structlog and logging. Idempotent. A later call may change the settings; repetitions then count from zero.
+    """Set up structlog and logging. May be called again with other settings; repetitions are then counted from zero.
     `clock` measures the time between repetitions. A logger that was made with `bind` earlier keeps its settings; module
     loggers get the new ones.
     """
@@ -110,8 +112,8 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # asyncpg's pool logs a traceback for each attempt to connect to an unreachable server. The code that requests a
-    # connection logs its own event.
+    # asyncpg's pool logs a traceback for each failed attempt to connect. The code that requests a connection logs a
+    # separate event.
     logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
     # These libraries log each request at `info`. farrier counts requests in metrics instead.
     for chatty in ("httpx", "httpcore", "uvicorn.access"):
@@ -180,7 +182,8 @@ class _Own(logging.Logger):
 
 class _Ours(structlog.stdlib.BoundLogger):
     """The logger class that `structlog.stdlib.get_logger` returns. The processors build the event. The handler formats
-    it, so that errors of formatting do not reach the caller. The called method has already formatted `event_args`."""
+    the event, so that errors of formatting do not reach the caller. The called method has already formatted
+    `event_args`."""
 
     _logger: _Own
 
@@ -203,7 +206,8 @@ class Suppressed(NamedTuple):
 
 
 class _Burst:
-    """The numbers of lines of one event, over all subjects: written in the current window, and suppressed."""
+    """The numbers of lines of one event over all subjects: lines written in the current window, and suppressed
+    lines."""
 
     def __init__(self, since: float) -> None:
         self.since = since
@@ -212,8 +216,9 @@ class _Burst:
 
 
 class Repeats:
-    """Limits repeated lines. Of one event about one subject, it admits the first line, and then one every five minutes;
-    of one event, at most a hundred lines a minute. It counts all other lines. Its memory is bounded."""
+    """Limits repeated lines. For one event about one subject, it admits the first line, and then one line every five
+    minutes. For one event, it admits at most a hundred lines a minute. It counts all other lines. Its memory is
+    limited."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.begin(clock)
@@ -228,8 +233,8 @@ class Repeats:
         self._reported_at = clock()
 
     def admit(self, event: str, about: Hashable) -> int | None:
-        """Return None if this line must not be written. Otherwise return the number of equal lines that were not
-        written since the last written one."""
+        """Return None if this line must not be written. Otherwise return the number of equal lines that were suppressed
+        since the last written line."""
         now = self._clock()
         if event not in self._bursts and len(self._bursts) >= _MOST_EVENTS:
             event = _OTHER
@@ -262,8 +267,8 @@ class Repeats:
         return found
 
     def _forget(self, now: float) -> None:
-        """Forget subjects of which no line was written for ten minutes, with their counts; and the oldest subjects if
-        there are too many."""
+        """Forget subjects without a written line for ten minutes, with their counts. If there are too many subjects,
+        also forget the oldest."""
         while self._seen:
             oldest_at, _ = next(iter(self._seen.values()))
             if now - oldest_at < 2 * _AGAIN_AFTER and len(self._seen) <= _MOST_REMEMBERED:
@@ -275,8 +280,8 @@ _repeats = Repeats()
 
 
 def limit(_logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """A structlog processor: drops a repeated warning or error. A line that is written has the number of dropped lines
-    as `repeated`."""
+    """Drop a repeated warning or error (a structlog processor). If a line is written, its key `repeated` has the number
+    of dropped lines."""
     if method in _UNLIMITED:
         return event
     failure = event.get("exc_info")
@@ -288,14 +293,15 @@ def limit(_logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
 
 
 def write_repeats(*, at_once: bool = False) -> None:
-    """Log how many lines of each event were not written since the last report, at most every five minutes; with
-    `at_once`, immediately. The daemon calls this regularly, and at its end."""
+    """Log how many lines of each event were suppressed since the last report, at most every five minutes, or
+    immediately with `at_once`. The daemon calls this regularly, and at its end."""
     for event, lines in _repeats.suppressed(at_once=at_once):
         _log.info("log.repeats_not_written", of=event, lines=lines)
 
 
 def _foreign_repeats(record: logging.LogRecord) -> bool:
-    """Limit lines of other libraries in the same way. A line that is not text is not limited."""
+    """Limit lines of other libraries in the same way. If the message of a line is not a text, the line is not
+    limited."""
     if record.levelno not in _LIMITED or not isinstance(record.msg, str):
         return True
     return _repeats.admit(record.name, record.msg) is not None
@@ -305,24 +311,24 @@ _unix_time = structlog.processors.TimeStamper(fmt=None)
 
 
 def _stamp(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """A structlog processor: adds the time of the event, in UTC, to the microsecond."""
+    """Add the time of the event, in UTC with microseconds (a structlog processor)."""
     second, micros = divmod(int(_unix_time(logger, method, event)["timestamp"] * 1e6), 1_000_000)
     event["timestamp"] = f"{_iso(second)}.{micros:06}Z"
     return event
 
 
-@lru_cache(maxsize=1)  # many lines have the same second
+@lru_cache(maxsize=1)  # many lines are in the same second
 def _iso(second: int) -> str:
     return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def _traceback(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """A structlog processor: formats the exception of a line that has one."""
+    """Format the exception of a line, if it has one (a structlog processor)."""
     return structlog.processors.format_exc_info(logger, method, event) if "exc_info" in event else event
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """A structlog processor: masks the secrets of an event."""
+    """Mask the secrets of an event (a structlog processor)."""
     if _any_secret(tuple(event)):
         return {key: _masked(key, value) for key, value in event.items()}
     for value in event.values():
@@ -366,7 +372,7 @@ def _renderer(form: Format, out: TextIO) -> Processor:
         # Pretty tracebacks show local variables, which may contain secrets.
         plain = structlog.dev.plain_traceback
         console = structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)
-        return lambda logger, method, event: console(logger, method, {**event})  # a copy, because it removes keys
+        return lambda logger, method, event: console(logger, method, {**event})  # a copy, as the call removes keys
     return _as_json
 
 
@@ -375,8 +381,8 @@ _any_json = structlog.processors.JSONRenderer(default=str)
 
 
 def _as_json(logger: WrappedLogger, method: str, event: EventDict) -> str | bytes:
-    """Format an event as json does, with `str` for types that json does not support. msgspec formats most lines, in a
-    fifth of the time."""
+    """Format an event as `json` does, with `str` for types that json does not support. msgspec formats most lines,
+    because it needs a fifth of the time."""
     kinds = set(map(type, event.values()))
     if kinds <= _PLAIN or all(kind in _PLAIN or issubclass(kind, StrEnum) for kind in kinds):
         try:

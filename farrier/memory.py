@@ -1,15 +1,15 @@
 """Tunes the garbage collector for a long-running loop.
 
-The daemon and benchmarks call `settle` once after start-up. This shortens pauses: during a full collection of about 50
-ms, the process serves no request.
+The daemon and benchmarks call `settle` once after start-up. `settle` shortens the pauses of a full collection, in which
+the process serves no request for about 50 ms.
 """
 
 from __future__ import annotations
 
 import gc
 
-# Number of new containers after which Python collects the youngest generation. A loop holds a few thousand containers
-# for some milliseconds; with Python's default of 700, collections would promote them while they are in use.
+# The number of new containers after which Python collects the youngest generation. A loop uses a few thousand
+# containers for some milliseconds. With Python's default of 700, collections would promote them while they are in use.
 _YOUNG = 10_000
 
 

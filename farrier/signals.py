@@ -1,8 +1,8 @@
-"""The signals that this process receives, without repeated deliveries.
+"""Yields the signals that this process receives, without repeated deliveries.
 
-If a signal arrives while the loop reads another signal, uvloop 0.23 delivers it twice (`Loop._invoke_signals`). This
-happens when a stop follows a reload at once. A second stop ends the process without a drain, so a delivery must not
-count twice.
+If a signal arrives while the loop reads another signal, uvloop 0.23 delivers it twice (`Loop._invoke_signals`). For
+example, a stop signal may directly follow a reload signal. A second stop signal ends the process without a drain, so a
+signal that is delivered twice must count once.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import AsyncIterable, AsyncIterator
 from farrier.clock import MonotonicClock
 from farrier.protocols import Clock
 
-# Longer than an iteration of a busy loop, and shorter than the time after which a person presses Ctrl-C again.
+# This is longer than an iteration of a busy loop, and shorter than the time after which a person presses Ctrl-C again.
 _SECONDS = 0.3
 
 
 async def distinct(
     received: AsyncIterable[signal.Signals], clock: Clock | None = None
 ) -> AsyncIterator[signal.Signals]:
-    """Every signal, except a repetition of the same signal within 0.3 s. SIGHUP is never left out, because a file may
-    have changed in between."""
+    """Yield every signal, except a repetition of the same signal within 0.3 s. SIGHUP is always yielded, because a file
+    may have changed in between."""
     clock = clock or MonotonicClock()
     last: dict[signal.Signals, float] = {}
     async for number in received:

@@ -1,7 +1,7 @@
 """Notifies systemd of the daemon's state: READY, STATUS, WATCHDOG, RELOADING, STOPPING.
 
-Outside of systemd ($NOTIFY_SOCKET is not set), a notifier does nothing. It never raises and never blocks, because the
-daemon must continue if systemd does not respond. The protocol is sd_notify(3), one datagram per message.
+Without systemd ($NOTIFY_SOCKET is not set), a notifier does nothing. A notifier never raises an error and never blocks,
+because the daemon must continue if systemd does not respond. The protocol is sd_notify(3), one datagram per message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Notifier:
         """Interval within which systemd requires a call of `alive`; None if systemd has no watchdog for farrier."""
 
     def ready(self) -> None:
-        """Report that start-up or a reload is complete. systemd then starts the units ordered after farrier's."""
+        """Report that start-up or a reload is complete. systemd then starts the units that are ordered after
+        farrier."""
         self._send("READY=1")
 
     def alive(self) -> None:
@@ -44,14 +45,14 @@ class Notifier:
     def _send(self, message: str) -> None:
         if self._address[:1] not in ("/", "@"):
             return
-        # "@" stands for the zero byte that an abstract address begins with.
+        # In $NOTIFY_SOCKET, "@" represents the zero byte with which an abstract address begins.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
             sender.setblocking(False)
             try:
                 sender.sendto(message.encode(), address)
             except OSError:
-                return  # the socket is gone or full; the next notification tries again
+                return  # the socket is missing or full; the next notification tries again
 
 
 def _watchdog(environment: Mapping[str, str]) -> timedelta | None:

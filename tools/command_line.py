@@ -1,4 +1,4 @@
-"""Every command with its help, arguments and options, for the manual pages and the page of commands."""
+"""Reads every command with its help, arguments and options, for the manual pages and the page of commands."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import typer
 from farrier import cli
 
 if TYPE_CHECKING:
-    from typer import _click  # typer has no public names for its classes
+    from typer import _click  # these classes have no public names in typer
 
 _MARKUP = re.compile(r"\[/?(?:bold|dim|red|green|yellow|cyan)[^\]]*\]")
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """An argument or option: `-l, --label TEST`, its meaning, and the group of options in which the help has it."""
+    """An argument or option: its form, such as `-l, --label TEST`, its meaning, and its group in the help."""
 
     signature: str
     meaning: str
@@ -36,12 +36,12 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        """The word after `farrier`."""
+        """The word after `farrier` in the command."""
         return self.name.split()[1]
 
 
 def commands() -> Iterator[Command]:
-    """All commands in the order of `farrier --help`."""
+    """Return all commands in the order of `farrier --help`."""
     for name, about in cli.COMMANDS.items():
         command = typer.main.get_command(cli.load(name))
         inner: Mapping[str, _click.Command] = getattr(command, "commands", {})
@@ -70,5 +70,5 @@ def _parameters(command: _click.Command, context: typer.Context) -> Iterator[Par
 
 
 def _plain(text: str) -> str:
-    """The text on one line, without markup of rich."""
+    """Return the text on one line, without the markup of rich."""
     return " ".join(_MARKUP.sub("", text).split())

@@ -1,4 +1,4 @@
-"""Generates the page of all commands, `docs/commands.md`: each with its arguments and options."""
+"""Generates `docs/commands.md`, the page of all commands with their arguments and options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ the same for all.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join(_page())
 
 
@@ -63,5 +63,5 @@ def _code(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A text that Markdown shows as it is."""
+    """Return the text in a form that Markdown shows unchanged."""
     return re.sub(r"([*<>|])", r"\\\1", text)

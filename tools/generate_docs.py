@@ -1,9 +1,9 @@
 """Generates the parts of the documentation that describe the code, and checks that they are current.
 
-A page has `<!-- generated: NAME -->` … `<!-- end generated -->`. The text between the two comes from `blocks`, which
-reads the model, the settings, the errors, the metrics, the HTTP API and the import contract. `make docs` rewrites
-the pages; `--check`, a part of `make check`, prints a diff and fails. Text outside of the markers is written by people
-and never changed. A file of `files` is generated as a whole. Needs no database.
+A page has `<!-- generated: NAME -->` … `<!-- end generated -->`. The text between these markers comes from `blocks`,
+which reads the model, the settings, the errors, the metrics, the HTTP API and the import contract. `make docs` rewrites
+the pages; `--check`, a part of `make check`, prints a diff and fails. People write the text outside of the markers; it
+is never changed. The files in `files` are generated as a whole. No database is needed.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _SECTION = re.compile(r"^## (.+)\n\n", re.MULTILINE)
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """Every page of the documentation."""
+    """Return every page of the documentation."""
     return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 @cache
 def blocks() -> Mapping[str, str]:
-    """The text of each marker, by name."""
+    """Return the text of each marker, by name."""
     return {
         **_model(),
         "status-diagram": f"```mermaid\n{diagram.mermaid(Layer.STATUS)}```\n",
@@ -70,7 +70,7 @@ def blocks() -> Mapping[str, str]:
 
 @cache
 def files() -> Mapping[str, str]:
-    """The files that are generated as a whole, by path."""
+    """Return the files that are generated as a whole, by path."""
     manual = {f"docs/man/{name}": text for name, text in man_pages.pages().items()}
     return {
         "docs/schema.sql": schema_text.whole(migrate.carried()),
@@ -80,7 +80,7 @@ def files() -> Mapping[str, str]:
 
 
 def fill(text: str, known: Mapping[str, str]) -> str:
-    """A page with its blocks filled in. Raises ValueError for an unknown name."""
+    """Return a page with its blocks filled in. Raises ValueError for an unknown name."""
 
     def replace(found: re.Match[str]) -> str:
         name = found["name"]
@@ -92,7 +92,7 @@ def fill(text: str, known: Mapping[str, str]) -> str:
 
 
 def differences(root: Path = ROOT) -> Iterator[str]:
-    """Lines of a diff for each page and file that is out of date."""
+    """Yield the lines of a diff for each page and file that is out of date."""
     for path, text, generated in _generated(root):
         name = path.relative_to(root).as_posix()
         yield from difflib.unified_diff(
@@ -101,7 +101,7 @@ def differences(root: Path = ROOT) -> Iterator[str]:
 
 
 def rewrite(root: Path = ROOT) -> list[Path]:
-    """Bring every page and file up to date; returns the changed ones."""
+    """Update every page and file. Returns those that changed."""
     changed = []
     for path, text, generated in _generated(root):
         if generated != text:
@@ -112,7 +112,7 @@ def rewrite(root: Path = ROOT) -> list[Path]:
 
 
 def _generated(root: Path) -> Iterator[tuple[Path, str, str]]:
-    """Each page and file, with its text on disk and its generated text."""
+    """Yield each page and file, with its text on disk and its generated text."""
     known = blocks()
     for page in pages(root):
         text = page.read_text(encoding="utf-8")
@@ -123,7 +123,7 @@ def _generated(root: Path) -> Iterator[tuple[Path, str, str]]:
 
 
 def _model() -> dict[str, str]:
-    """The sections of `farrier model`, named by their titles: `onboarding-stages`."""
+    """Return the sections of `farrier model`, named by their titles, such as `onboarding-stages`."""
     _, *parts = _SECTION.split(diagram.markdown())
     titles, texts = parts[::2], parts[1::2]
     return {re.sub(r"\W+", "-", title.lower()): text for title, text in zip(titles, texts, strict=True)}
@@ -199,7 +199,7 @@ def _errors() -> str:
 
 
 def _tree(root: type[errors.FarrierError] = errors.FarrierError) -> Iterator[type[errors.FarrierError]]:
-    """The errors that `farrier.errors` defines, in source order."""
+    """Return the tree of errors that `farrier.errors` defines, in source order."""
     for error in vars(errors).values():
         if isinstance(error, type) and issubclass(error, root) and error is not root:
             yield error
@@ -215,7 +215,7 @@ def _metrics() -> str:
 
 
 def _of(module: ModuleType, type_: type[T]) -> list[T]:
-    """The values of a type that a module defines, in source order."""
+    """Return the values of a type that a module defines, in source order."""
     return [value for value in vars(module).values() if isinstance(value, type_)]
 
 
@@ -224,12 +224,12 @@ def _labels(labels: Iterable[str]) -> str:
 
 
 def commands() -> Mapping[str, str]:
-    """Every command with the first sentence of its help."""
+    """Return every command with the first sentence of its help."""
     return {command.name: command.paragraphs[0] for command in command_line.commands()}
 
 
 def _http_operations() -> str:
-    """The operations of the HTTP API, in the order of their table."""
+    """Return the operations of the HTTP API, in the order of their table."""
     rows = [
         (f"`{each.method} {each.path}`", " ".join((inspect.getdoc(each.respond) or "").split()), each.scope.value)
         for each in api.OPERATIONS
@@ -246,7 +246,7 @@ def _packages() -> str:
 
 
 def _first_line(text: str) -> str:
-    """The first sentence or paragraph, on one line."""
+    """Return the first sentence or paragraph, on one line."""
     return " ".join(text.split("\n\n", maxsplit=1)[0].split())
 
 

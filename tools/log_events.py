@@ -1,7 +1,7 @@
-"""Every event that farrier logs, read from its source: names are constants, so the list is complete.
+"""Reads every event that farrier logs from the source code. Names of events are constants, so the list is complete.
 
-Used by `tools.generate_docs` for the table in docs/operating/running.md, and by a test of the secrets in the log.
-Events of simulations and commands are omitted, because they are not in the log of a service.
+`tools.generate_docs` uses the events for the table in docs/operating/running.md, and a test checks them for secrets in
+the log. Events of simulations and commands are omitted, because they are not in the log of a service.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_THE_SERVICE = ("sim", "cli")
 
 
 class LogEvent(msgspec.Struct, frozen=True, order=True):
-    """One event: its name, its levels, and the keys of its lines."""
+    """An event: its name, its levels, and the keys of its lines."""
 
     name: str
     levels: tuple[str, ...]
@@ -30,7 +30,7 @@ class LogEvent(msgspec.Struct, frozen=True, order=True):
 
 
 def events() -> list[LogEvent]:
-    """All of them, by name."""
+    """Return all events by name."""
     found: dict[str, list[LogEvent]] = {}
     for path in sorted(FARRIER.rglob("*.py")):
         if path.relative_to(FARRIER).parts[0] not in _NOT_THE_SERVICE:
@@ -59,7 +59,7 @@ def _levels(called: ast.expr) -> tuple[str, ...]:
     match called:
         case ast.Attribute(value=ast.Name(id=logger), attr=level) if logger in _LOGGERS and level in _LEVELS:
             return (level,)
-        case ast.Name(id="level"):  # chosen a line above, among these
+        case ast.Name(id="level"):  # the line above has chosen one of these
             return ("warning", "error")
         case _:
             return ()

@@ -14,12 +14,12 @@ from farrier.errors import ExitCode
 from tools import command_line
 from tools.command_line import Command
 
-_SECTION = 1  # commands
+_SECTION = 1  # the manual section of commands
 _ABOUT = "A single-writer state controller for bare-metal GPU nodes, on PostgreSQL."
 
 
 def pages() -> Mapping[str, str]:
-    """The text of each page, by the name of its file."""
+    """Return the text of each page, by the name of its file."""
     found = {"farrier.1": "".join(_overview())}
     for name, commands in groupby(command_line.commands(), lambda each: each.group):
         found[f"farrier-{name}.1"] = "".join(_page(name, list(commands)))
@@ -86,6 +86,6 @@ def _exit_codes() -> Iterator[str]:
 
 
 def _roff(text: str) -> str:
-    """The text with no character that roff would interpret."""
+    """Return the text with the characters escaped that roff would interpret."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("\N{HORIZONTAL ELLIPSIS}", "...")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped

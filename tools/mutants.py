@@ -1,13 +1,13 @@
-"""Counts how many small faults in the code that decides are found by the tests that reach them.
+"""Plants small faults in the code that makes decisions, and counts how many of them the tests that reach them find.
 
 `python -m tools.mutants map DIRECTORY` draws faults by a seed, copies the checkout, plants a probe before each
-statement that has one, and runs the tests: DIRECTORY then holds the faults, which test reached which, and how long each
-test took. `python -m tools.mutants run DIRECTORY` plants one fault after another and runs the tests that reached it,
-the quickest first: those of `make test` in this checkout, and then, where none of them fails, the others. It prints
-which suite found what.
+statement with a fault, and runs the tests. DIRECTORY then contains the faults, the tests that reached each fault, and
+how long each test took. `python -m tools.mutants run DIRECTORY` plants one fault after another and runs the tests that
+reached it, the quickest first: first the tests of `make test` in this checkout and then, if none of them fails, the
+others. The command prints how many faults each suite found.
 
 A fault is another comparison, a negated condition, `and` for `or`, a number that is one off, a missing return value, or
-a missing statement. Lints do not count as tests. This module is also the pytest plugin of its runs.
+a missing statement. Lints do not count as tests. This module is also the pytest plugin of these runs.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROOMS = ("farrier/model", "farrier/controller", "farrier/handlers/node")
 
-# A quick test finds most faults, and pytest collects few files quickly.
+# These tests run first: quick tests find most faults, and pytest collects few files quickly.
 FIRST = 40
-# A fault may make a loop endless: pytest-timeout ends the test, and this limit ends the process if pytest-timeout
-# cannot.
+# A fault may make a loop endless. pytest-timeout then ends the test; if it cannot, this limit ends the process.
 PATIENCE_SECONDS = 300.0
 WORKERS = 2
-# Modules that `main` imports once. Without this, each forked run would import them again.
+# `main` imports these modules once; otherwise each forked run would import them again.
 LIBRARIES = (
     "aiohttp",
     "asyncpg",
@@ -57,7 +56,8 @@ LIBRARIES = (
 
 _ONLY, _TIMES = "FARRIER_MUTANTS_ONLY", "FARRIER_MUTANTS_TIMES"
 _PROBE = "__import__('farrier.probes', fromlist=['hit']).hit({number})"
-# Counts hits in the programs that a test starts, too: they inherit the environment, in which pytest names the test.
+# A probe also counts hits in the programs that a test starts, because they inherit the environment, in which pytest
+# names the test.
 _PROBES = """
 import os
 seen = set()
@@ -77,7 +77,7 @@ _NOT_WALKED = {"annotation", "returns", "decorator_list", "args", "type_params"}
 
 
 class Mutant(msgspec.Struct, frozen=True):
-    """One fault, with its number among those that its file can have."""
+    """A drawn fault, and its number among the possible faults of its file."""
 
     file: str
     line: int
@@ -86,7 +86,7 @@ class Mutant(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A possible change in a tree, and its statement."""
+    """A possible change in a syntax tree, and its statement."""
 
     statement: ast.stmt
     line: int
@@ -98,7 +98,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def faults(tree: ast.Module) -> list[Fault]:
-    """Each fault that the functions of a module can have, always in the same order."""
+    """Return each fault that the functions of a module can have, always in the same order."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     inner = {id(below) for one in functions for below in ast.walk(one) if below is not one and below in functions}
     found = []
@@ -116,7 +116,7 @@ def faults(tree: ast.Module) -> list[Fault]:
 
 
 def _own(statement: ast.stmt) -> Iterator[ast.AST]:
-    """A statement and its expressions, without those of the statements inside it."""
+    """Yield a statement and its expressions, but not the expressions of statements inside it."""
     yield statement
     for name, value in ast.iter_fields(statement):
         for child in value if isinstance(value, list) else [value]:
@@ -150,7 +150,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def drawn(root: Path, *, seed: int, count: int) -> list[Mutant]:
-    """This many faults of the packages in `ROOMS`, drawn with the seed."""
+    """Return `count` faults of the packages in `ROOMS`, drawn with the seed."""
     every = [
         Mutant(path.relative_to(root).as_posix(), fault.line, fault.what, number)
         for room in ROOMS
@@ -162,14 +162,15 @@ def drawn(root: Path, *, seed: int, count: int) -> list[Mutant]:
 
 
 def planted(text: str, mutant: Mutant) -> str:
-    """A file's text with the fault in it."""
+    """Return a file's text with the fault in it."""
     tree = ast.parse(text)
     faults(tree)[mutant.number].plant()
     return ast.unparse(tree)
 
 
 def probed(text: str, numbers: dict[int, int]) -> str:
-    """A file's text with a probe before each statement that has a fault: its number in the file → in the draw."""
+    """Return a file's text with a probe before each statement that has a fault. `numbers` maps a fault's number in the
+    file to its number in the draw."""
     tree = ast.parse(text)
     every = faults(tree)
     probes: dict[int, list[ast.stmt]] = defaultdict(list)
@@ -186,7 +187,7 @@ def probed(text: str, numbers: dict[int, int]) -> str:
 
 
 def make_map(directory: Path, arguments: Sequence[str], *, seed: int, count: int) -> None:
-    """Draw faults, and run the tests to see which of them reach each."""
+    """Draw faults, and run the tests to record which tests reach each fault."""
     tree, hits = directory / "probed", directory / "hits"
     hits.mkdir(parents=True)
     for copy in (directory / "tree", tree):
@@ -203,7 +204,7 @@ def make_map(directory: Path, arguments: Sequence[str], *, seed: int, count: int
 
 
 def reached(directory: Path) -> tuple[dict[int, set[str]], dict[str, float]]:
-    """The tests that reach each fault, and the seconds of every test; tests that fail even without a fault are
+    """Return the tests that reach each fault, and the seconds of every test. Tests that fail even without a fault are
     omitted."""
     seconds: dict[str, float] = defaultdict(float)
     failed = set()
@@ -224,7 +225,8 @@ def reached(directory: Path) -> tuple[dict[int, set[str]], dict[str, float]]:
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The suite that found a fault: `small`, `large`, `none` of the tests that reach it, or `unreached`."""
+    """The suite that found a fault: `small`, `large`, `none` if no test that reaches the fault finds it, or
+    `unreached`."""
 
     mutant: Mutant
     by: str
@@ -233,7 +235,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def run(directory: Path, *, small: set[str]) -> Iterator[Found]:
-    """Try each fault that was not tried before; results are stored as they come."""
+    """Try each fault that was not tried before. Results are stored immediately."""
     mutants = msgspec.json.decode((directory / "mutants.json").read_bytes(), type=list[Mutant])
     tests, seconds = reached(directory)
     results = directory / "results.jsonl"
@@ -274,7 +276,7 @@ def _tried(tree: Path, mutant: Mutant, small: list[str], large: list[str]) -> Fo
     path, begun = tree / mutant.file, time.monotonic()
     sound = path.read_text(encoding="utf-8")
     path.write_text(planted(sound, mutant), encoding="utf-8")
-    os.utime(path, (when := time.time_ns() // 1_000_000 % 2**31, when))  # never that of the bytecode of another fault
+    os.utime(path, (when := time.time_ns() // 1_000_000 % 2**31, when))  # a time that no bytecode of another fault has
     try:
         for by, tests in (("small", small), ("large", large)):
             for some in (tests[:FIRST], tests[FIRST:]):
@@ -288,7 +290,8 @@ def _tried(tree: Path, mutant: Mutant, small: list[str], large: list[str]) -> Fo
 
 
 def _first_failure(tree: Path, tests: list[str]) -> str | None:
-    """The test that failed, if one did; "nothing" if the fault lets no test begin or end."""
+    """Return the test that failed, if any. If the fault prevents any test from beginning or ending, return
+    "nothing"."""
     only, times = tree.with_suffix(".only"), tree.with_suffix(".times")
     only.write_text("\n".join(tests), encoding="utf-8")
     times.write_text("", encoding="utf-8")
@@ -300,7 +303,7 @@ def _first_failure(tree: Path, tests: list[str]) -> str | None:
 
 
 def _pytest(tree: Path, arguments: Sequence[str], environ: dict[str, str], timeout: float | None = None) -> int:
-    """pytest's exit code, from a process that has all libraries in memory already; 1 if it took too long."""
+    """Return pytest's exit code, from a process that has all libraries in memory already; 1 if it took too long."""
     run = get_context("fork").Process(target=_in_tree, args=(tree, arguments, environ))
     run.start()
     run.join(timeout)
@@ -322,7 +325,7 @@ def _in_tree(tree: Path, arguments: Sequence[str], environ: dict[str, str]) -> N
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
     options = ["-q", "-p", "no:cacheprovider", "-p", "tools.mutants", "--ignore=tests/architecture", "--no-header"]
-    # Of the libraries above, those that are plugins are in memory before pytest can rewrite them.
+    # Some of these libraries are plugins of pytest, and are in memory before pytest can rewrite them.
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code = pytest.main([*options, *arguments])
     sys.stdout.flush()
@@ -338,7 +341,7 @@ def _copy_to(place: Path) -> None:
 
 
 def of_make_test() -> set[str]:
-    """The tests that `make test` runs in this checkout."""
+    """Return the tests that `make test` runs in this checkout."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-m", "not full", "--no-header"]
     listed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True).stdout
     return {_plain(line) for line in listed.splitlines() if "::" in line}
@@ -348,7 +351,7 @@ def of_make_test() -> set[str]:
 
 
 def _plain(test: str) -> str:
-    """Without the group that xdist appends."""
+    """Return the name of a test without the group that xdist appends."""
     return test.removesuffix("@one at a time")
 
 

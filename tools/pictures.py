@@ -1,4 +1,5 @@
-"""Pictures of the documentation: the demo as an animated SVG, and each of its pages as a PNG file (`make pictures`)."""
+"""Makes the pictures of the documentation: the demo as an animated SVG, and each of its web pages as a PNG file (`make
+pictures`)."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 
 _COLUMNS, _ROWS = 104, 30
 _NODES = 40
-# Seconds of the demo that are recorded; by then most nodes are active and some wait for an operator.
+# The recorded seconds of the demo. After this time, most nodes are active and some wait for an operator.
 _RECORDED = 75.0
 _FRAMES = 20
 _SECONDS_PER_FRAME = 0.8
@@ -41,7 +42,7 @@ _TALL: ViewportSize = {"width": 1400, "height": 1700}
 _PHONE: ViewportSize = {"width": 390, "height": 844}
 _CHARACTER, _LINE, _MARGIN = 8.4, 18, 14  # pixels
 
-# What rich writes before each redrawing: it erases its lines from the last up.
+# The text that rich writes before it redraws: it erases its lines, beginning with the last.
 _REDRAW = re.compile(r"(?:\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)*)")
 _CONTROL = re.compile(r"\x1b\[\?\d+[hl]")
 _WORDS = re.compile(r"\S+(?: \S+)*")
@@ -49,7 +50,7 @@ _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
 def record(directory: Path, chromium: str) -> list[Text]:
-    """Runs the demo on a terminal, takes the screenshots at its end, and returns what the terminal showed."""
+    """Run the demo on a terminal, and take the screenshots at its end. Returns the output of the terminal."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
     command = [sys.executable, "-m", "farrier", "demo", "--nodes", str(_NODES), "--dir", str(directory)]
@@ -59,7 +60,7 @@ def record(directory: Path, chromium: str) -> list[Text]:
     )
     os.close(theirs)
     written: list[bytes] = []
-    # A thread, because a demo whose terminal is full stands still, its web pages too.
+    # A thread reads the terminal, because the demo and its web pages stop while the terminal's buffer is full.
     reader = threading.Thread(target=_read, args=(ours, written))
     reader.start()
     try:
@@ -86,7 +87,7 @@ def _read(terminal: int, written: list[bytes]) -> None:
 
 
 def _screenshots(address: str, chromium: str) -> None:
-    """A picture of every page; of a node's also as a phone shows it in the dark."""
+    """Take a picture of every page. For a node's page, also take one as a phone shows it in dark mode."""
     with urllib.request.urlopen(f"{address}/api/v1/nodes?limit=1000") as answer:
         nodes = json.load(answer)["nodes"]
     retried = [each for each in nodes if (each["workflow"] or {}).get("attempt", 1) > 1]
@@ -121,7 +122,7 @@ def _screenshot(page: Page, url: str, name: str) -> None:
 
 
 def animated(frames: Sequence[Text]) -> str:
-    """An SVG that shows one frame after another, and the last one where animations are off."""
+    """Return an SVG that shows one frame after another. If animations are off, it shows the last frame."""
     width, height = round(_COLUMNS * _CHARACTER) + 2 * _MARGIN, _ROWS * _LINE + 2 * _MARGIN
     lasts = len(frames) * _SECONDS_PER_FRAME
     groups = []
@@ -158,7 +159,7 @@ def _lines(frame: Text) -> Iterator[str]:
 
 
 def _runs(line: Text) -> Iterable[tuple[str, Style]]:
-    """The pieces of the line, each of one style."""
+    """Yield the pieces of the line, each of one style."""
     styles: list[Style] = [Style.null()] * len(line.plain)
     for span in line.spans:
         style = span.style if isinstance(span.style, Style) else Style.parse(span.style)
@@ -183,7 +184,7 @@ def _colour(style: Style) -> str:
 
 
 def main() -> None:
-    """Writes docs/pictures/."""
+    """Write docs/pictures/."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("google-chrome") or "chromium")
     options = parser.parse_args()

@@ -1,6 +1,6 @@
-"""The generated parts of runbook pages: when each alert fires, and the model's recommendation for each failure.
+"""Generates parts of runbook pages: when each alert fires, and the model's recommendation for each failure.
 
-Part of `generate_docs`. People write the text around them.
+`generate_docs` calls this module. People write the text around the generated parts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from farrier.model.failures import BMC_ADVICE, FAILURES, MAX_ATTEMPTS, QUARANTIN
 
 
 def blocks() -> Mapping[str, str]:
-    """The text of each marker of a runbook page, by name."""
+    """Return the text of each marker of a runbook page, by name."""
     return {
         "alerts": _index(),
         **{f"alert-{name}": _facts(rules) for name, rules in by_name().items()},
@@ -26,7 +26,7 @@ def blocks() -> Mapping[str, str]:
 
 
 def by_name() -> Mapping[str, list[Alert]]:
-    """The rules of the default settings, by the name of their alert."""
+    """Return the rules of the default settings, by the name of their alert."""
     found: dict[str, list[Alert]] = {}
     for group in alerts.groups(Config()):
         for alert in group.alerts:

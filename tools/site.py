@@ -1,7 +1,8 @@
-"""Hooks of mkdocs, which makes the site of docs/: pages from outside of docs/, links to them, and the navigation.
+"""Hooks of mkdocs, which makes the web site from docs/. The hooks add pages from outside of docs/, links to these
+pages, and the navigation.
 
-GitHub and the site show the same pages, so links and headings follow GitHub's rules. A link to a file that is no page
-becomes its text.
+GitHub and the site show the same pages, so links and headings follow GitHub's rules. If a link leads to a file that is
+no page, only its text remains.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _CODE = re.compile(r"(^ *```.*?^ *```)", re.DOTALL | re.MULTILINE)
 
 
 def slug(heading: str, separator: str) -> str:
-    """The anchor of a heading, as GitHub makes it."""
+    """Return the anchor of a heading, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Set what YAML cannot name: functions, and the pages of a pattern."""
+    """Set values that YAML cannot express: functions, and the pages that match a pattern."""
     mermaid = {"name": "mermaid", "class": "mermaid", "format": pymdownx.superfences.fence_code_format}
     config.mdx_configs["pymdownx.superfences"] = {"custom_fences": [mermaid]}
     config.mdx_configs["toc"]["slugify"] = slug
@@ -49,7 +50,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _expanded(entries: Iterable[Any], names: list[str]) -> list[Any]:
-    """The navigation with each pattern replaced by the pages that it matches."""
+    """Return the navigation with each pattern replaced by the pages that it matches."""
     found: list[Any] = []
     for entry in entries:
         match entry:
@@ -71,14 +72,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Mend the links of a page."""
+    """Correct the links of a page."""
     parts = _CODE.split(markdown)
     parts[::2] = [_LINK.sub(lambda link: _mended(link, page.file, files), text) for text in parts[::2]]
     return "".join(parts)
 
 
 def _mended(link: re.Match[str], source: File, files: Files) -> str:
-    """A link with its target as the site names it; one to a file that is not on the site as its text."""
+    """Return a link with its target as the site names it. If the target is not on the site, return only the text of the
+    link."""
     here = Path(source.abs_src_path or "").parent
     target = (here / link["target"]).resolve()
     if not target.is_relative_to(ROOT) or not target.exists():

@@ -1,13 +1,13 @@
-"""Traces which functions run for one node: idle, from the INSERT of an intent to its response, and in a step in MAAS.
+"""Traces which functions run for an idle node, from the INSERT of an intent to its answer, and in a step in MAAS.
 
 `python -m tools.trace_walk` runs the daemon of `farrier demo` over one node, with its BMC, its agent and a MAAS region,
 and prints the functions that ran. `--write` stores them in `tools/walks.json`, from which `tools.generate_docs` makes
 the walks in docs/architecture.md without a database. `tests/e2e/test_walks.py` traces again with `--check`.
 
-A walk has each Python function of the package that begins under one of the walk's first functions, once, in order of
-its first call. Not included are lambdas, comprehensions and generator expressions, which are lines of their function;
-`__methods__`, mainly constructors; and `log`, `metrics`, `cli` and `sim`, which record events or play outside services.
-Functions of other tasks do not run under a walk's first functions.
+A walk begins with certain functions. A walk has each Python function of the package that these functions call, directly
+or indirectly, once, in the order of the first calls. A walk omits lambdas, comprehensions and generator expressions,
+which are lines of their function; `__methods__`, mainly constructors; and `log`, `metrics`, `cli` and `sim`, which
+record events or simulate external services. A walk does not include functions of other tasks.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ FARRIER = Path(__file__).parents[1] / "farrier"
 WALKS = Path(__file__).parent / "walks.json"
 
 _NOT_COUNTED = ("cli", "log.py", "metrics", "sim")
-# A region's work takes half an hour of its own time.
+# A region's work takes half an hour of its simulated time.
 _SPEED = 600.0
 _PATIENCE_SECONDS = 120.0
-# After a node has become active: for the last runs that its onboarding enqueues.
+# The pause after a node has become active, for the last runs that its onboarding enqueues.
 _QUIET_SECONDS = 3.0
 _LOOK_EVERY = 0.02
-# A function that runs by chance while an intent is answered does not run in most of the repetitions.
+# If a function runs only by chance while an intent is answered, it does not run in most of the repetitions.
 _TIMES = 5
 # The number of intents. Polls and renewals run less often in the same time, or about as often as without intents.
 _MANY_TIMES = 40
-# A session of the server reports its functions when it has been idle for ten seconds.
+# A session of the server reports its calls of functions when it has been idle for ten seconds.
 _REPORTED_AFTER = 11.0
 _MAAS_STEP = "configure_storage"
-# How often a check traces until the walks are the stored ones: a step by chance reads the region's key again, which is
-# cached for a second.
+# The largest number of traces in which a check compares the walks with the stored walks. By chance, a step reads the
+# region's key again, which is cached for a second.
 _CHECKS = 3
 
 _PAUSE = "pause", '{"reason": "a walk"}'
@@ -77,7 +77,8 @@ _Begins: TypeAlias = Callable[[FrameType], bool]
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
-    """A function that ran: how deep under the walk's first one, the file below the package, its qualified name."""
+    """A function that ran: its depth below the walk's first function, its file in the package, and its qualified
+    name."""
 
     depth: int
     file: str
@@ -85,15 +86,16 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Walk(msgspec.Struct, frozen=True):
-    """The functions that ran: those of Python, and those of SQL that run only then."""
+    """The functions that ran: Python functions, and the SQL functions that run only in this case."""
 
     python: tuple[Call, ...]
     sql: tuple[str, ...] = ()
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """A walk to be traced. The tracer records the functions that run under the functions in `begins`. It stops before
-    the first call of `ends`; without `ends`, it records until `tracing` ends. A walk has at most `limit` functions."""
+    """A walk to be traced. The tracer records the functions that the functions in `begins` call, directly or
+    indirectly. The tracer stops before the first call of `ends`; without `ends`, it records until `tracing` ends. A
+    walk has at most `limit` functions."""
 
     title: str
     begins: Mapping[str, _Begins]
@@ -159,7 +161,7 @@ class Tracer:
             sys.setprofile(None)
 
     async def ended(self) -> bool:
-        """Whether the function was called before which the way ends."""
+        """Return whether the function `ends`, before which the way ends, was called."""
         return self._has_ended
 
     def _look(self, frame: FrameType, event: str, _argument: object) -> None:
@@ -177,7 +179,8 @@ class Tracer:
         self.calls.append(Call(depth, file, code.co_qualname.replace(".<locals>", "")))
 
     def _depth(self, frame: FrameType) -> int | None:
-        """How many counted functions are around it, up to one with which the walk begins; None without one."""
+        """Return the number of counted functions between the frame and the function with which the walk begins. None if
+        no function around the frame begins the walk."""
         depth = 0
         around: FrameType | None = frame
         while around is not None:
@@ -189,14 +192,14 @@ class Tracer:
         return None
 
     def _begins(self, name: str, frame: FrameType) -> bool:
-        """Whether the walk begins here; only the first of equal tasks is followed."""
+        """Return whether the walk begins at this frame. If several equal tasks run, only the first is followed."""
         if self._file(frame.f_code) is None or not self._way.begins[name](frame):
             return False
         self.owners[name] = frame.f_locals["self"]
         return name != "Steps._run" or self._frames.setdefault(name, frame) is frame
 
     def _file(self, code: CodeType) -> str | None:
-        """The file of a function that counts; None for others."""
+        """Return the file of a function that counts; None for other functions."""
         if code not in self._files:
             path = Path(code.co_filename)
             inside = path.is_relative_to(FARRIER) and path.relative_to(FARRIER).parts[0] not in _NOT_COUNTED
@@ -206,7 +209,7 @@ class Tracer:
 
 
 async def traced(*, with_sql: bool = False) -> dict[str, Walk]:
-    """The walks, by their names."""
+    """Return the walks by their names."""
     maas = Tracer(WAYS["maas"])
     with tempfile.TemporaryDirectory(prefix="farrier-walk-") as directory:
         async with _one_node(Path(directory)) as scene:
@@ -295,7 +298,8 @@ async def _answer(conn: asyncpg.Connection[asyncpg.Record], action: str, params:
 
 
 async def _sql(conn: asyncpg.Connection[asyncpg.Record]) -> tuple[str, ...]:
-    """SQL functions that run at least once more for each intent, compared with the same time without intents."""
+    """Return the SQL functions that run at least once more for each intent, compared with the same time without
+    intents."""
     await conn.execute("ALTER SYSTEM SET track_functions = 'all'")
     await conn.execute("SELECT pg_reload_conf()")
     await anyio.sleep(1)
@@ -311,7 +315,8 @@ async def _sql(conn: asyncpg.Connection[asyncpg.Record]) -> tuple[str, ...]:
 
 
 def differences(walks: Mapping[str, Walk]) -> Iterator[str]:
-    """Lines about functions that ran and are not in the stored walks, the reverse, and walks that are too long."""
+    """Yield a line for each function that ran but is not in the stored walks, for the reverse, and for each walk that
+    is too long."""
     for name, walk in walks.items():
         ran, named = ({f"{call.name} in {call.file}" for call in each.python} for each in (walk, kept()[name]))
         yield from (f"{name}: {function} ran, and is not in the walk\n" for function in sorted(ran - named))
@@ -321,12 +326,12 @@ def differences(walks: Mapping[str, Walk]) -> Iterator[str]:
 
 
 def kept() -> dict[str, Walk]:
-    """The walks that were traced last."""
+    """Return the walks that were stored last."""
     return msgspec.json.decode(WALKS.read_bytes(), type=dict[str, Walk])
 
 
 def markdown() -> str:
-    """The walks as Markdown."""
+    """Return the walks as Markdown."""
     return "\n".join(_section(WAYS[name], walk) for name, walk in kept().items())
 
 
@@ -342,7 +347,8 @@ def _section(way: Way, walk: Walk) -> str:
 
 
 def _words(said: Mapping[tuple[str, str], str], call: Call) -> str:
-    """The first words of the function's docstring, or of that of the protocol's method that it implements."""
+    """Return the first words of the function's docstring or, if it has none, of the docstring of the protocol's method
+    that the function implements."""
     text = said.get((call.file, call.name), "")
     if not text and call.name.count(".") == 1:
         method = call.name[call.name.index(".") :]
@@ -352,7 +358,7 @@ def _words(said: Mapping[tuple[str, str], str], call: Call) -> str:
 
 
 def _docstrings() -> dict[tuple[str, str], str]:
-    """The docstring of each function of the package, by file and qualified name."""
+    """Return the docstring of each function of the package, by file and qualified name."""
     said: dict[tuple[str, str], str] = {}
     for path in FARRIER.rglob("*.py"):
         file = path.relative_to(FARRIER).as_posix()
@@ -372,7 +378,7 @@ def _in(parent: ast.AST, around: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tools.trace_walk", description="Trace what runs for one node.")
     parser.add_argument("--write", action="store_true", help="store the walks for the documentation")
     parser.add_argument("--check", action="store_true", help="print only the differences from the documentation")

@@ -1,1 +1,1 @@
-"""Job queues on PostgreSQL, measured in turns with work that resembles farrier's work."""
+"""Compares job queues on PostgreSQL one after another, with work that resembles farrier's work."""

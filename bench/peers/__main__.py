@@ -1,8 +1,9 @@
-"""`python -m bench.peers`: raw SQL, pgqueuer and graphile-worker in turns on an embedded PostgreSQL, and medians.
+"""`python -m bench.peers`: measures raw SQL, pgqueuer and graphile-worker alternately on an embedded PostgreSQL, and
+prints medians.
 
-A peer that is not installed is skipped. `load`: jobs per second that read a thing. `step`: jobs per second that change
-a thing, with history. `reaction`: milliseconds from the INSERT of a job until the client sees that its change is
-committed, one job at a time.
+A peer that is not installed is skipped. `load` is the number of jobs per second that read a thing. `step` is the number
+of jobs per second that change a thing, with history. `reaction` is the milliseconds from the INSERT of a job until the
+client sees that the job's change is committed, one job at a time.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _GRAPHILE_JOBS = """
           FROM unnest($2::bigint[]) i))
 """
 _GRAPHILE_LEFT = "SELECT EXISTS (SELECT FROM graphile_worker._private_jobs)"
-# A trigger of the database announces the change, so that this is the same for every peer.
+# A trigger of the database announces the change, so that the announcement is the same for every peer.
 _ANNOUNCE = """
     CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN PERFORM pg_notify('stepped', ''); RETURN NULL; END $$;
@@ -50,7 +51,7 @@ Enqueue = Callable[[Any, str, list[int]], Awaitable[None]]
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """One queue: how to create its tables, enqueue jobs and count the jobs left, and its worker."""
+    """A queue. It defines how to create its tables, enqueue jobs and count the remaining jobs, and its worker."""
 
     name: str
     install: Callable[[Any, str], Awaitable[None]]
@@ -91,7 +92,7 @@ def _python(module: str) -> Callable[[str], common.Worker]:
 
 
 def peers() -> Sequence[Peer]:
-    """The queues that are installed."""
+    """Return the queues that are installed."""
     found = [Peer("raw SQL", _sql_install, _sql_enqueue, sql_queue.LEFT, _python("sql_queue"))]
     if importlib.util.find_spec("pgqueuer") is not None:
         found.append(
@@ -152,7 +153,8 @@ async def _measure_in(peer: Peer, dsn: str) -> dict[str, float]:
 
 
 async def _rate(peer: Peer, conn: Any, work: str) -> float:
-    """Jobs per second. The time begins before the first job is enqueued, and ends when the queue is empty."""
+    """Return the jobs per second. The time begins before the first job is enqueued, and ends when the queue is
+    empty."""
     began = time.perf_counter()
     for first in range(1, _JOBS + 1, _AT_ONCE):
         await peer.enqueue(conn, work, list(range(first, first + _AT_ONCE)))

@@ -1,8 +1,8 @@
-"""Shared by all peers: the table of things, the work on one thing, and the measurement of a run.
+"""Defines, for all peers, the table of things, the work on one thing, and the measurement of a run.
 
-Used by `bench.peers.__main__` and by the workers in Python. A worker is a process; it prints READY, works until
-SIGTERM, and ends. The work on one job is a SELECT of its thing by id and, for `step`, one statement that changes it,
-compares its version, and inserts its history.
+`bench.peers.__main__` and the workers in Python use this module. A worker is a process; it prints READY, works until
+SIGTERM, and ends. The work on one job is a SELECT of its thing by ID and, for `step`, one statement that compares the
+version of the thing, changes it, and inserts its history.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def ready() -> None:
 
 
 async def step(conn: Any, thing: int) -> None:
-    """Read the thing of a job and change it. Repeated calls change it only once."""
+    """Read the thing of a job and change it. If the step is repeated, it changes the thing only once."""
     row = await load(conn, thing)
     if row["state"] == "here":
         await conn.execute(STEP, thing, row["version"], row["state"])
@@ -77,7 +77,7 @@ async def until_told() -> None:
 
 @asynccontextmanager
 async def working(worker: Worker) -> AsyncIterator[None]:
-    """Run the peer's worker during the block."""
+    """Run the peer's worker while the block runs."""
     environment = {**os.environ, **worker.environment}
     process = await asyncio.create_subprocess_exec(*worker.command, stdout=asyncio.subprocess.PIPE, env=environment)
     assert process.stdout is not None, "it is a pipe"

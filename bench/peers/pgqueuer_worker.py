@@ -1,4 +1,4 @@
-"""pgqueuer 1.x: its worker, with the handlers on a pool of their own. Needs `pip install 'pgqueuer==1.6.*'`."""
+"""The worker of pgqueuer 1.x, with the handlers on a separate pool. Needs `pip install 'pgqueuer==1.6.*'`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import asyncpg
 from bench.peers import common
 
 BATCH = 100
-# pgqueuer does not report when it listens.
+# pgqueuer does not report when it begins to listen.
 _BEGUN_SECONDS = 0.5
 LEFT = "SELECT EXISTS (SELECT FROM pgqueuer)"
 
@@ -53,7 +53,7 @@ async def install(conn: Any) -> None:
 
 
 async def enqueue(conn: Any, work: str, things: list[int]) -> None:
-    """Enqueue jobs with pgqueuer's own client."""
+    """Enqueue jobs with pgqueuer's client."""
     payloads: list[bytes | None] = [str(thing).encode() for thing in things]
     await (
         _pgqueuer(".queries")

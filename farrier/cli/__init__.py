@@ -1,8 +1,8 @@
-"""The command `farrier`: its commands, and the exit code of the process.
+"""The command `farrier`, with its subcommands and the exit codes of the process.
 
-Each command has a module of the same name; only `import` has the module `importing`. A module is loaded when its
+Each command has a module of the same name, except `import`, whose module is `importing`. A module is loaded when its
 command is called, so that `farrier --help` is fast. Each expected error is reported in one line on standard error, and
-the process exits with a code of `farrier.errors.ExitCode`. Standard output has only the requested data.
+the process exits with a code of `farrier.errors.ExitCode`. Only the requested data is printed to standard output.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ _MODULES = {"import": "importing"}  # a module cannot have the name of a keyword
 
 
 class _Commands(TyperGroup):
-    """Loads commands only when they are needed, and ends expected errors with one line and their exit codes."""
+    """Loads a command only when it is needed. An expected error ends the process with one line and the exit code of the
+    error."""
 
     @override
     def main(self, *args: Any, **given: Any) -> Any:
@@ -98,7 +99,7 @@ def _line(wrong: exceptions.ClickException) -> str:
     """Return what is wrong with the command line, and the option that shows the help."""
     text = " ".join(wrong.format_message().split()).replace("Value error, ", "", 1)
     text = text.removeprefix("Invalid value: ").removeprefix("Invalid value for ").removesuffix(".")
-    # typer's texts about numbers omit the value, which pydantic's error has.
+    # typer's text about a number omits the value, but the error of pydantic contains the value.
     for fault in getattr(wrong.__cause__, "errors", list)()[:1]:
         value = repr(fault["input"])
         text = text if value in text else f"{text}, got {value}"

@@ -1,4 +1,4 @@
-"""`farrier alerts`: rules for Prometheus, made from the settings. Needs no database."""
+"""`farrier alerts`: prints rules for Prometheus, made from the settings. Needs no database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsers of arguments: KEY=VALUE pairs, durations, times. An invalid argument is a usage error."""
+"""Parses arguments: KEY=VALUE pairs, durations, times. An invalid argument is a usage error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
 
 
 def among(what: str, known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser for known values that are separated by commas."""
+    """Return a parser for a list of known values, separated by commas."""
     names = tuple(map(str, known))
 
     def parsed(text: str) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def among(what: str, known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def label_tests(text: str) -> tuple[LabelTest, ...]:
-    """Convert tests of labels."""
+    """Convert filters of labels."""
     try:
         return selection.label_tests([text])
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The display of `farrier demo`: a table that is redrawn on a terminal, plain lines anywhere else."""
+"""Displays the progress of `farrier demo`, on a terminal as a table that is redrawn, and otherwise as plain lines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus as W
 
-# Widths in columns: of the longest bar, and of everything beside the two bars.
+# Widths in columns: the longest bar, and everything beside the two bars.
 _BAR_WIDTH = 40
 _BESIDE_BARS = 64
-# Lines that are kept for transitions, whatever the number of workflows.
+# The number of lines that are reserved for transitions, whatever the number of workflows is.
 _FEWEST_MOVES = 3
 _REFRESH_PER_SECOND = 4
 
@@ -49,14 +49,14 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Board:
-    """The output of the demo while it runs."""
+    """The display of the demo while the demo runs."""
 
     def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[PastMove]) -> None:
         """Show the fleet `seconds` after the start."""
 
 
 class _Lines(Board):
-    """Print a line whenever a count has changed."""
+    """Prints a line whenever a count has changed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -74,7 +74,7 @@ class _Lines(Board):
 
 
 class _Redrawn(Board):
-    """Redraw bars and the newest transitions in place."""
+    """Redraws bars and the newest transitions in place."""
 
     def __init__(self, live: Live, place: Place) -> None:
         self._live = live
@@ -93,8 +93,8 @@ class _Redrawn(Board):
             _bars("management", [node.management for node in nodes], Management, width),
         )
         top = Group(head, bars)
-        # The terminal cuts off the end of a display that is too long, and the newest transitions are at the end. One
-        # line is for the cursor.
+        # If a display is too long, the terminal cuts off its end, where the newest transitions are. One line is for the
+        # cursor.
         left = console.height - 1 - len(console.render_lines(top))
         self._live.update(Group(top, *_news(nodes, moves, left)))
 
@@ -132,7 +132,8 @@ def _bars(title: str, values: Sequence[StrEnum], states: type[StrEnum], width: i
 
 
 def _stages(nodes: Sequence[NodeGlance]) -> list[tuple[str, int]]:
-    """How many workflows are in each stage, in the order of the stages, and how many wait for an operator."""
+    """Return the number of workflows in each stage, in the order of the stages, and the number that wait for an
+    operator."""
     order = [str(stage) for stage in (*OnboardingStage, *DecommissionStage)]
     counts = Counter(node.stage for node in nodes if node.stage is not None and node.workflow_status is W.RUNNING)
     waiting = Counter(node.workflow_status for node in nodes)
@@ -142,8 +143,8 @@ def _stages(nodes: Sequence[NodeGlance]) -> list[tuple[str, int]]:
 
 
 def _news(nodes: Sequence[NodeGlance], moves: Sequence[PastMove], lines: int) -> tuple[Table, Table]:
-    """Show workflows and the newest transitions in this number of lines. Transitions use the lines that workflows do
-    not need."""
+    """Return tables of workflows and of the newest transitions, with this number of lines in total. Transitions get the
+    lines that workflows do not need."""
     workflows = _workflow_rows(nodes)
     room = max(lines - 2, 0)
     shown = min(len(moves), max(_FEWEST_MOVES, room - len(workflows)), room)
@@ -151,7 +152,7 @@ def _news(nodes: Sequence[NodeGlance], moves: Sequence[PastMove], lines: int) ->
 
 
 def _workflow_rows(nodes: Sequence[NodeGlance]) -> list[tuple[Text, Text, Text]]:
-    """The lines of workflows, then those of nodes that wait for an operator."""
+    """Return the lines of workflows, and then the lines of nodes that wait for an operator."""
     rows = []
     for stage, count in _stages(nodes):
         style = "red" if stage == W.FAILED_MANUAL_INTERVENTION else "yellow" if stage == W.FAILED_RETRYABLE else "cyan"

@@ -1,5 +1,5 @@
-"""Submits one action for many resources of a kind. Follows each resource until its intent is answered or it reaches the
-state that the user waits for. The number of resources in flight may be limited."""
+"""Submits an action for many resources of a kind. Follows each resource until its intent is answered or the resource
+reaches the state that the user waits for. The user may limit how many resources are in flight at a time."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from farrier.model.writes import Verdict
 
 # No notification reports a change of a state to clients, so the command polls.
 _LOOK_EVERY_SECONDS = 0.2
-# Number of intents that one poll reads. If more intents are pending, several polls read them in turn.
+# The number of intents that one poll reads. If more intents are pending, several polls read them one after the other.
 _LOOKED = 20
-# Resources whose states one statement reads.
+# The number of resources whose states one statement reads.
 _READ = 1000
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource for which an action is submitted. `refusal`: why the model would refuse the action now; `delay`: what
-    would delay the answer."""
+    """A resource for which an action is submitted. `refusal` is the reason why the model would refuse the action now.
+    `delay` is the reason why the answer would come later."""
 
     id: int
     name: str
@@ -48,13 +48,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_well(self) -> bool:
-        """Whether the action was accepted and, if the user waits for a state, led to this state."""
+        """Whether the action was accepted and, if the user waits for a state, the resource reached this state."""
         return self.status in (Verdict.ACCEPTED, "pending")
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """The present state of a resource. `is_there`: this is the awaited state. `failure`: why the resource cannot reach
-    the awaited state by itself."""
+    """The present state of a resource. `is_there` is true if it is the awaited state. `failure` is the reason why the
+    resource cannot reach the awaited state by itself."""
 
     state: str
     is_there: bool
@@ -62,20 +62,21 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class Door(Protocol):
-    """The database operations of one kind."""
+    """The database operations on the resources of one kind."""
 
     async def ask(self, target: Target) -> int:
         """Submit the intent. Raises RefusedByModel."""
 
     async def intent(self, intent: int) -> IntentView:
-        """The intent with its answer."""
+        """Return the intent with its answer."""
 
     async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
-        """The present state of each of these resources, and whether it is the awaited state."""
+        """Return the present state of each of these resources, and whether it is the awaited state."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How many resources may be in flight at once (None: all), what ends a flight, and the time limit of a flight."""
+    """How resources are followed. `most` resources are followed at once (None: all). If `waits` is true, each is
+    followed until its answer or until the state `until`, but at most for `patience`."""
 
     most: int | None
     waits: bool
@@ -86,7 +87,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flight(msgspec.Struct, kw_only=True):
-    """A resource whose intent was submitted. `reason` is that of the answer."""
+    """A resource whose intent was submitted, and which is being followed. `reason` is the reason in the answer."""
 
     target: Target
     intent: int
@@ -97,7 +98,8 @@ class Flight(msgspec.Struct, kw_only=True):
 
 
 class Bulk:
-    """One run over all targets. When a flight ends, its result is added to `results`, and `landed` is called."""
+    """A run of the action for all targets. When a resource need not be followed further, its result is added to
+    `results`, and `landed` is called."""
 
     def __init__(self, door: Door, targets: Sequence[Target], pace: Pace, landed: Callable[[Result], None]) -> None:
         self._door = door
@@ -110,7 +112,7 @@ class Bulk:
 
     async def run(self) -> None:
         """Submit the intents and follow all resources. If the number in flight is limited, no intent is submitted after
-        a resource has been late or has failed."""
+        a resource was late or failed."""
         while self._waiting or self._flights:
             while self._may_begin():
                 await self._begin(self._waiting.popleft())
@@ -127,7 +129,7 @@ class Bulk:
         try:
             intent = await self._door.ask(target)
         except MalformedRequest as refusal:
-            if not self.results and not self._flights:  # wrong for every resource
+            if not self.results and not self._flights:  # the error would be the same for every resource
                 raise
             self._end(Result(id=target.id, name=target.name, intent=None, status="refused", reason=refusal.text))
             return
@@ -142,7 +144,7 @@ class Bulk:
             self._land(flight, "pending", None)
 
     async def _look(self) -> bool:
-        """Read answers and states. Returns whether a flight ended."""
+        """Read answers and states. Returns whether a resource need not be followed further."""
         before = len(self.results)
         await self._look_for_answers()
         await self._look_for_states()

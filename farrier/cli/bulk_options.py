@@ -1,5 +1,5 @@
-"""The options of commands that submit an action for many resources, and the run of such a command: preview, question,
-progress, and the table of refusals."""
+"""Defines the options of commands that submit an action for many resources, and runs such a command: preview,
+confirmation, progress, and the table of refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PANEL = "How"
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
-    """How to submit an action for many resources."""
+    """The values of the options: how to submit an action for many resources."""
 
     dry_run: bool
     yes: bool
@@ -83,7 +83,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     ] = None,
     as_json: output.AsJson = False,
 ) -> Orders:
-    """The orders of these options."""
+    """Return the values of these options as `Orders`."""
     if not wait and (until is not None or max_in_flight is not None):
         raise typer.BadParameter("--no-wait cannot be combined with --until or --max-in-flight: both wait for answers")
     pace = Pace(most=max_in_flight, waits=wait, until=until, patience=arguments.patience(timeout), timeout=timeout)
@@ -102,12 +102,13 @@ PARAMETERS = tuple(inspect.signature(orders, eval_str=True).parameters.values())
 
 
 def taken(given: dict[str, Any]) -> Orders:
-    """Remove the values of these options from `given`, and return the orders."""
+    """Remove the values of these options from `given`, and return them as `Orders`."""
     return orders(**{parameter.name: given.pop(parameter.name) for parameter in PARAMETERS})
 
 
 async def run(action: str, kind: str, targets: Sequence[Target], door: Door, given: Orders) -> None:
-    """Preview, or ask the user, submit, follow and report. Raises typer.Exit with code 1 if anything was refused."""
+    """With --dry-run, print a preview. Without --dry-run, ask the user, submit, follow and report. Raises typer.Exit
+    with code 1 if anything was refused."""
     if given.dry_run:
         _preview(action, kind, targets, as_json=given.as_json)
         return
@@ -121,7 +122,7 @@ async def run(action: str, kind: str, targets: Sequence[Target], door: Door, giv
 
 
 def confirm(text: str, *, yes: bool) -> None:
-    """Ask the user. Without a terminal, --yes is required."""
+    """Ask the user to confirm. Without a terminal, --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -161,7 +162,7 @@ def _expected(target: Target) -> str:
 
 
 async def _follow(action: str, targets: Sequence[Target], door: Door, given: Orders) -> Sequence[Result]:
-    """Submit and follow all, with a progress bar on a terminal."""
+    """Submit and follow all targets. On a terminal, show a progress bar."""
     console = Console(stderr=True)
     bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     hidden = not console.is_terminal or len(targets) == 1

@@ -1,7 +1,7 @@
-"""Completes names in a shell: nodes and other resources, kinds, sites and actions of the database.
+"""Completes names from the database in a shell: nodes and other resources, kinds, sites and actions.
 
-The shell waits for the completion while the user types. So the database has one second to respond, and no embedded
-server is started. After an expected error, the shell completes nothing.
+The user waits for the completion. So the database must respond within a second, and no embedded server is started.
+After an expected error, the shell completes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from farrier.model.resource_views import WantedResources
 from farrier.model.views import Wanted
 
 _PATIENCE_SECONDS = 1.0
-# More names than a user reads.
+# The largest number of names; a user would not read more.
 _MOST = 200
 
 
@@ -40,7 +40,7 @@ def node_names(ctx: typer.Context, incomplete: str) -> Sequence[str]:
 
 
 def names_of(kind: str | None = None) -> Completion:
-    """Complete the name of a resource of this kind. Default: the kind that the command line names."""
+    """Return the function that completes the name of a resource of this kind. Default: the kind in the command line."""
 
     def completed(ctx: typer.Context, incomplete: str) -> Sequence[str]:
         chosen = kind or str(ctx.params.get("kind") or "")
@@ -72,7 +72,7 @@ def sites(ctx: typer.Context, incomplete: str) -> Sequence[str]:
 
 
 def actions(ctx: typer.Context, incomplete: str) -> Sequence[str]:
-    """Complete an action of the kind that the command line names. Default: an action of nodes."""
+    """Complete an action of the kind in the command line. Default: an action of nodes."""
     chosen = ctx.params.get("kind") or NODE
 
     async def found(session: Session) -> Iterable[str]:
@@ -103,7 +103,8 @@ async def _within_patience(settings: Config, found: Callable[[Session], Awaitabl
 
 
 def _runs(settings: Config) -> bool:
-    """Whether a connection starts no server: an API or a DSN is set, or the embedded server is running."""
+    """Return whether a connection starts no server, because an API or a DSN is set, or the embedded server runs
+    already."""
     database = settings.database
     return (
         bool(settings.client.api or database.dsn)

@@ -1,4 +1,4 @@
-"""Words that a shell completes without a database: states, forms of output, contexts."""
+"""Completes words in a shell without a database: states, output formats, contexts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Completion = Callable[[typer.Context, str], Sequence[str]]
 
 
 def one_of(known: Iterable[str]) -> Completion:
-    """Complete one of these words."""
+    """Return the function that completes one of these words."""
     words = sorted(map(str, known))
 
     def completed(_: typer.Context, incomplete: str) -> Sequence[str]:
@@ -22,7 +22,7 @@ def one_of(known: Iterable[str]) -> Completion:
 
 
 def several_of(known: Iterable[str]) -> Completion:
-    """Complete the last of some words that are separated by commas."""
+    """Return the function that completes the last word of a list that is separated by commas."""
     words = sorted(map(str, known))
 
     def completed(_: typer.Context, incomplete: str) -> Sequence[str]:

@@ -55,7 +55,7 @@ def check(given: Config, as_json: output.AsJson = False) -> None:
 
 async def _read(given: Config) -> Sites:
     """Read everything that the daemon reads before it connects to the database. Raises ConfigError."""
-    from farrier import wiring  # imports that take a second, which --help need not wait for
+    from farrier import wiring  # these imports take a second, and --help need not wait for them
     from farrier.io.embedded import wheel_binaries
     from farrier.web.tls import Certificate
 
@@ -73,7 +73,7 @@ async def _read(given: Config) -> Sites:
 
 
 def _changed(given: Config) -> Iterator[tuple[str, Any]]:
-    """Name and value of each setting that differs from its default."""
+    """Return name and value of each setting that differs from its default."""
     usual = Config()
     for section in Config.__struct_fields__:
         mine, default = getattr(given, section), getattr(usual, section)

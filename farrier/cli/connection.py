@@ -1,8 +1,9 @@
-"""The settings and the database of a command, and the options that select them.
+"""Gives commands their settings and their database, and the options that select them.
 
-`with_database` passes a `Session` to a command as its first parameter, and `with_settings` a `Config`. Both add --dsn,
---embedded, --config and --context to the command's own options. The precedence is that of `farrier.config`: option,
-environment, file. The current context applies only if none of these three sources names a database.
+`with_database` passes a `Session` to a command as its first parameter, and `with_settings` a `Config`. Both decorators
+add --dsn, --embedded, --config and --context to the command's own options. As in `farrier.config`, the order of
+precedence is: option, environment, file. The current context applies only if none of these three sources names a
+database.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -> Callable[P, None]:
-    """A command that receives a session with a database whose schema fits this program."""
+    """Wrap a command, so that it receives a session. If the schema of its database does not fit this program, the
+    command fails."""
 
     @wraps(command)
     def connected(settings: config.Config, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -59,44 +61,45 @@ def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -
 
 @asynccontextmanager
 async def client(settings: config.Config) -> AsyncIterator[clients.Client]:
-    """The database for queries and requests. Raises the errors of `io.client.client`."""
+    """Open the database for queries and requests. Raises the errors of `io.client.client`."""
     async with clients.client(await located(settings)) as reached:
         yield reached
 
 
 @asynccontextmanager
 async def administrator(settings: config.Config) -> AsyncIterator[Single]:
-    """One connection for work on the schema. Raises the errors of `io.client.administrator`."""
+    """Open one connection for work on the schema. Raises the errors of `io.client.administrator`."""
     async with clients.administrator(await located(settings)) as conn:
         yield conn
 
 
 async def located(settings: config.Config) -> config.DatabaseConfig:
-    """The settings of the database, with the DSN itself in place of a reference to it. Raises ConfigError."""
+    """Return the settings of the database. If the DSN is a reference, it is replaced by the DSN itself. Raises
+    ConfigError."""
     if settings.client.api and not (settings.database.dsn or settings.database.embedded):
         raise ConfigError("this command needs a connection to the database; use --dsn instead of --api")
     if not settings.database.refers:
         return settings.database
-    from farrier import wiring  # imports that take a second, which other commands need not wait for
+    from farrier import wiring  # these imports take a second, and other commands need not wait for them
 
     return await wiring.located(settings.database)
 
 
 @asynccontextmanager
 async def opened(settings: config.Config) -> AsyncIterator[Session]:
-    """A session with the database of these settings, or with the API that they name instead."""
+    """Open a session with the database of these settings. If they name an API, use the API instead."""
     reach = remote(settings.client) if settings.client.api else client(settings)
     async with reach as reached:
         yield Session(settings, reached.queries, reached.resources, reached.requests, reached.retention)
 
 
 def chosen_settings(given: Mapping[str, Any]) -> config.Config:
-    """The settings that these options select. Options that the user omitted are missing."""
+    """Return the settings that these options select. Options that the user omitted are missing."""
     return _settings(**{name: given.get(name) for name in inspect.signature(_settings).parameters})
 
 
 def with_settings(command: Callable[Concatenate[config.Config, P], None]) -> Callable[P, None]:
-    """A command that receives the settings. Its options may name the database."""
+    """Wrap a command, so that it receives the settings. Its options may name the database."""
     signature = inspect.signature(command, eval_str=True)
     where = inspect.signature(_settings, eval_str=True).parameters
 
@@ -104,7 +107,7 @@ def with_settings(command: Callable[Concatenate[config.Config, P], None]) -> Cal
     def configured(*args: P.args, **kwargs: P.kwargs) -> None:
         chosen: dict[str, Any] = {name: kwargs.pop(name) for name in where}
         settings = _settings(**chosen)
-        log.configure(log.Level.ERROR, settings.log.format)  # an error ends as one line of the command's own
+        log.configure(log.Level.ERROR, settings.log.format)  # an error ends as one line of this command
         command(settings, *args, **kwargs)
 
     own = tuple(signature.parameters.values())[1:]

@@ -1,4 +1,4 @@
-"""`farrier context`: the named databases and APIs of this user, and the context that commands use."""
+"""`farrier context`: manages the named databases and APIs of this user, and selects the context that commands use."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _NONE = "none"
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards of one kind that a controller owns, or the shards of a kind that no controller owns; then all fields
+    """The shards of one kind that a controller owns, or that no controller owns. If no controller owns them, all fields
     of the controller are None. A controller that runs no kind has one part without a kind."""
 
     controller: str | None = None

@@ -1,4 +1,4 @@
-"""`farrier dashboard`: dashboards for Grafana over the metrics of this program. Needs no database."""
+"""`farrier dashboard`: prints Grafana dashboards of the metrics of this program. Needs no database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from farrier.metrics.runbooks import Runbooks
 
 
 class About(msgspec.Struct, frozen=True):
-    """A dashboard in the list of dashboards."""
+    """The entry of a dashboard in the list of dashboards."""
 
     name: str
     title: str
@@ -27,7 +27,7 @@ class About(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A dashboard and its file."""
+    """A dashboard and the file to which it was written."""
 
     name: str
     path: str

@@ -120,7 +120,7 @@ def url(settings: Config) -> None:
 
 
 async def _checked(conn: Single) -> tuple[migrate.SchemaStatus, tuple[identities.Duplicate, ...]]:
-    """Return whether the schema fits and, if it fits, the machines that several nodes recorded."""
+    """Return whether the schema fits. If it fits, also return the machines that several nodes have recorded."""
     status = await migrate.inspect(conn)
     return status, await identities.duplicates(conn) if status.found == status.needed else ()
 

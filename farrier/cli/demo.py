@@ -1,7 +1,7 @@
-"""`farrier demo`: the real daemon over a simulated fleet, on an embedded PostgreSQL, without any set-up.
+"""`farrier demo`: runs the real daemon with a simulated fleet and an embedded PostgreSQL, without any set-up.
 
-Reads the options, runs `simulation`, and prints the result. Ctrl-C stops everything in order and leaves nothing
-running. The temporary directory is removed, unless the demo failed: then its content helps to find the cause.
+The command reads the options, runs `simulation`, and prints the result. Ctrl-C stops all parts in order. The temporary
+directory is removed, unless the demo failed, because then its content helps to find the cause.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from farrier.errors import ConfigError, ExitCode, FarrierError
 if TYPE_CHECKING:
     from farrier.cli.simulation import Options, Summary
 
-# What the extra `demo` installs and this command imports.
+# The packages that the extra `demo` installs and this command imports.
 _EXTRA = ("bcrypt", "cryptography")
 
 
@@ -94,7 +94,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
 
 
 def _faults(chosen: bool | None, *, until_active: bool) -> bool:
-    """Whether to inject failures. Default: yes, unless the demo ends when every node is active."""
+    """Return whether to inject failures. Default: yes, unless the demo ends when every node is active."""
     if chosen and until_active:
         raise typer.BadParameter(
             "--until-active cannot be combined with --faults, because faults keep nodes from becoming active"
@@ -103,7 +103,7 @@ def _faults(chosen: bool | None, *, until_active: bool) -> bool:
 
 
 def _simulation() -> ModuleType:
-    """The module `simulation`, which needs the extra `demo`."""
+    """Import the module `simulation`, which needs the extra `demo`."""
     try:
         from farrier.cli import simulation
     except ModuleNotFoundError as missing:
@@ -115,7 +115,7 @@ def _simulation() -> ModuleType:
 
 
 def _run(options: Options, *, as_json: bool) -> ExitCode:
-    """Run the simulation and print its result; the daemon logs to a file beside the data."""
+    """Run the simulation and print its result. The daemon writes its log to a file beside the data."""
     from farrier.cli.simulation import simulate
     from farrier.daemon import foreseen
 
@@ -139,7 +139,7 @@ def _run(options: Options, *, as_json: bool) -> ExitCode:
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[TextIO]:
-    """The log file of the demo, locked until the end: a second demo in the directory would share the fleet of the
+    """Open and lock the log file of the demo, because a second demo in the same directory would use the fleet of the
     first."""
     with _usable(directory):
         log_file = open(directory / "farrier.log", "a", encoding="utf-8")  # noqa: SIM115 - closed below
@@ -165,7 +165,7 @@ def _usable(directory: Path) -> Iterator[None]:
 
 
 def _print_next(kept: Path | None) -> None:
-    """Print the next commands: for the database that the demo leaves in `kept`, or without a database."""
+    """Print the commands to try next. If `kept` is a directory, they use the database that the demo left there."""
     from farrier.cli.simulation import DATABASE
 
     if kept is None:

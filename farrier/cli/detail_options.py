@@ -1,4 +1,4 @@
-"""Options for the details of a node, and for the selection of nodes.
+"""Defines options for the details of a node, and options that select nodes.
 
 `described` and `narrowed` add these options to those of a command, and pass their values as the command's second
 parameter, after the session.
@@ -32,13 +32,14 @@ _PANEL = "Which nodes"
 
 
 def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
-    """A command that receives the given details of a registration, by name."""
+    """Wrap a command, so that it receives the details of a registration by name."""
     options = [_description(name) for name in DETAILS]
     return _with(command, options, lambda given: {name: _value(name, value) for name, value in given.items()})
 
 
 def narrowed(command: Taking[Wanted, P]) -> Taken[P]:
-    """A command that receives a filter of nodes. The filter selects by state, label and detail, not by name."""
+    """Wrap a command, so that it receives a filter of nodes. The filter selects by state, label and detail, not by
+    name."""
     others = inspect.signature(_wanted, eval_str=True).parameters.values()
     return _with(command, [*map(_filter, LISTED), *others][:-1], lambda given: _wanted(**given))
 
@@ -105,7 +106,7 @@ def _wanted(
 
 
 def _description(name: str) -> inspect.Parameter:
-    """The option for a detail. For a list, the option has the singular name and is repeated for each element."""
+    """Return the option for a detail. For a list, the option has the singular name and is repeated for each element."""
     option = f"--{name.replace('_', '-')}"
     help_ = f"{DETAILS[name].help[0].upper()}{DETAILS[name].help[1:]}"
     usual = DEFAULTS[name]
@@ -118,7 +119,7 @@ def _description(name: str) -> inspect.Parameter:
 
 
 def _filter(name: str) -> inspect.Parameter:
-    """The option for the values of a listed detail."""
+    """Return the option that filters by the values of a detail."""
     completed = completed_names.sites if name == "site" else None
     option = typer.Option(help=f"Only this {name}. {_AGAIN}.", autocompletion=completed, rich_help_panel=_PANEL)
     return _parameter(name, list[str], option)

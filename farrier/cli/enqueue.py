@@ -1,4 +1,4 @@
-"""`farrier enqueue`: enqueues a resource. Does not wait for the run."""
+"""`farrier enqueue`: enqueues a resource, and does not wait for the run of its handler."""
 
 from __future__ import annotations
 

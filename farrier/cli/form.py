@@ -1,8 +1,8 @@
-"""The options that select the form of a list: -o, --json, --sort-by and --watch.
+"""Defines the options that select the output format of a list: -o, --json, --sort-by and --watch.
 
-One of three decorators adds these options to a command, and passes the command a `Form`: `formed` adds all of them,
-`formed_once` is for a list that does not change, `formed_as_is` for a list that has its own order, too. `listing`
-prints in this form.
+One of three decorators adds these options to a command, and passes the command a `Form`: `formed` adds all of them.
+`formed_once` is for a list that does not change. `formed_as_is` is for a list with a fixed order, without --watch.
+`listing` prints the list in this format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PANEL = "Output"
 
 
 class Output(StrEnum):
-    """The forms that -o names."""
+    """The output formats that -o accepts."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -49,17 +49,17 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def formed(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A command with all options."""
+    """Add all options to a command."""
     return _with(command, tuple(inspect.signature(_form).parameters))
 
 
 def formed_once(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A command with all options but --watch."""
+    """Add all options except --watch to a command."""
     return _with(command, ("form", "as_json", "sort_by"))
 
 
 def formed_as_is(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A command with -o and --json."""
+    """Add only -o and --json to a command."""
     return _with(command, ("form", "as_json"))
 
 
@@ -126,8 +126,8 @@ def _form(
 
 
 def compiled(path: str) -> Any:
-    """Compile a JSONPath of RFC 9535. Raises a usage error."""
-    import jsonpath  # half of the time that a listing takes to load
+    """Compile a JSONPath of RFC 9535. An invalid JSONPath is a usage error."""
+    import jsonpath  # this import takes half of the time in which a listing is loaded
 
     try:
         return jsonpath.JSONPathEnvironment(strict=True).compile(path)

@@ -20,7 +20,8 @@ from farrier import config
 from farrier.config import HttpConfig
 from farrier.errors import ConfigError, ExitCode
 
-# Shorter than the time limit of container engines, because an engine would kill the check before it prints its message.
+# This is shorter than the time limit of container engines, because an engine would otherwise kill the check before it
+# prints its message.
 _SECONDS = 4.0
 
 
@@ -57,7 +58,7 @@ def _response(url: str) -> tuple[int, str]:
     parts = urlsplit(url)
     connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_SECONDS)
     if parts.scheme == "https":
-        # Nothing is sent but the path, and the address is one of this machine.
+        # The request contains no secret, only the path, and it goes to an address of this machine.
         unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
         connection = HTTPSConnection(parts.hostname or "", parts.port, timeout=_SECONDS, context=unverified)
@@ -68,7 +69,7 @@ def _response(url: str) -> tuple[int, str]:
 
 
 def url_of(http: HttpConfig) -> str:
-    """The address at which this machine reaches the daemon."""
+    """Return the URL at which this machine reaches the daemon."""
     if http.port == 0:
         raise ConfigError("http.port is 0, so the settings do not show which port the daemon uses; set http.port")
     scheme = "https" if http.tls_cert else "http"
@@ -76,7 +77,7 @@ def url_of(http: HttpConfig) -> str:
 
 
 def _host(host: str) -> str:
-    """The host for a URL; for the address of all interfaces, loopback."""
+    """Return the host for a URL. If the daemon listens on all interfaces, return loopback."""
     try:
         address = ip_address(host)
     except ValueError:

@@ -18,7 +18,7 @@ from farrier.model import duration
 from farrier.model.counted import counted
 from farrier.model.history import HistoryFilter, Order, parse_resource
 
-# A controller that lost the reply to a commit looks up the commit in the history, so younger entries must stay.
+# If a controller loses the reply to a commit, it looks for the commit in the history, so younger entries must stay.
 _YOUNGEST = timedelta(days=1)
 
 history = typer.Typer(

@@ -1,4 +1,5 @@
-"""`--follow` of the commands over history: prints the newest changes, and then each new change as it is committed."""
+"""Implements `--follow` of the history commands: prints the newest changes, and then each new change when it is
+committed."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey
 # reading.
 _PERIOD = timedelta(seconds=1)
 _SHARE = 10
-# A change has the time of its statement, but becomes visible with its COMMIT. Only a client that registers nodes and
-# leaves its transaction open takes longer than this to commit.
+# A change has the time of its statement, but becomes visible with its COMMIT. The COMMIT follows within this time,
+# unless a client that registers nodes leaves its transaction open.
 _LATE = timedelta(minutes=1)
 
 
 async def show(session: Session, wanted: HistoryFilter, *, newest: int, form: Form) -> None:
-    """Print the newest changes in the order of time, and then each later change."""
+    """Print the newest changes in the order of their times, and then each later change."""
     if wanted.until is not None:
         raise typer.BadParameter("--follow continues until Ctrl-C; omit --until")
     printer = Printer(history_options.ROWS, form)
@@ -38,7 +39,7 @@ async def follow(
     session: Session, wanted: HistoryFilter, *, newest: int, period: timedelta
 ) -> AsyncIterator[Sequence[HistoryEntry]]:
     """Yield each change once, in the order in which changes become visible. Each reading covers the last minute again,
-    and leaves out changes that were yielded before."""
+    and omits changes that were yielded before."""
     recent = msgspec.structs.replace(wanted, since=_LATE)
     known = {change.key for change in await _last(session, recent)}
     beginning = await _last(session, wanted, newest)
@@ -60,6 +61,6 @@ async def _last(session: Session, wanted: HistoryFilter, most: int | None = None
 
 
 def _still_recent(known: set[HistoryKey]) -> set[HistoryKey]:
-    """The keys that a later reading may return again."""
+    """Return the keys that a later reading may return again."""
     latest = max((key.at for key in known), default=None)
     return {key for key in known if latest is None or key.at >= latest - _LATE}

@@ -1,4 +1,4 @@
-"""Shared by the commands over history: the options that select changes, and the output of changes.
+"""Defines, for the history commands, the options that select changes, and the output of changes.
 
 `narrowed` adds these options to those of a command, and passes a `HistoryFilter` as the command's second parameter,
 after the session.
@@ -26,7 +26,7 @@ from farrier.model.views import Page
 
 P = ParamSpec("P")
 
-# Changes of one page.
+# The number of changes in one page.
 PAGE = 1000
 _PANEL = "Which changes"
 
@@ -39,7 +39,7 @@ Follow = Annotated[
 
 
 def as_object(change: HistoryEntry) -> dict[str, Any]:
-    """A change in its JSON form, with its key."""
+    """Return a change in its JSON form, with its key."""
     plain: dict[str, Any] = output.plain(change)
     return plain | {"key": change.key.text}
 
@@ -75,7 +75,7 @@ ROWS: Rows[HistoryEntry] = Rows(
 
 
 async def show(pages: AsyncIterator[HistoryPage], form: Form) -> HistoryKey | None:
-    """Print changes page by page. Returns the key at which the next page would begin, or None at the end."""
+    """Print changes page by page. Returns the key at which the next page would begin, or None after the last page."""
     following = None
 
     async def rows() -> AsyncIterator[Page[HistoryEntry]]:
@@ -89,13 +89,14 @@ async def show(pages: AsyncIterator[HistoryPage], form: Form) -> HistoryKey | No
 
 
 async def everything(session: Session, wanted: HistoryFilter) -> AsyncIterator[HistoryPage]:
-    """All changes, the oldest first. The query in this order leaves out the newest changes; the last page ends with
-    them."""
+    """Yield all changes, the oldest first. A query in this order omits the newest changes, so they are read separately
+    and added to the last page."""
     reached: HistoryKey | None = None
     known: set[HistoryKey] = set()
     unprinted: tuple[HistoryEntry, ...] = ()
     async for page in walk(session, wanted, Order.OLDEST):
-        # The newest changes are read from the time that was reached, so those of this time are read twice.
+        # The newest changes are read from the time that was reached, so the changes of exactly this time are read
+        # twice.
         reached = max(filter(None, (reached, page.reached)), key=lambda key: key.at, default=None)
         known |= {change.key for change in page.changes}
         known = {key for key in known if reached is not None and key.at >= reached.at}
@@ -109,7 +110,7 @@ async def everything(session: Session, wanted: HistoryFilter) -> AsyncIterator[H
 
 
 async def last(session: Session, wanted: HistoryFilter, most: int | None = None) -> AsyncIterator[HistoryPage]:
-    """One page of all changes, or of the newest `most` of them, the oldest first."""
+    """Yield one page with all changes, or with the newest `most` changes, the oldest first."""
     newest: list[HistoryEntry] = []
     async for page in walk(session, wanted, Order.NEWEST, most=most):
         newest += page.changes
@@ -119,7 +120,7 @@ async def last(session: Session, wanted: HistoryFilter, most: int | None = None)
 async def walk(
     session: Session, wanted: HistoryFilter, order: Order, *, after: HistoryKey | None = None, most: int | None = None
 ) -> AsyncIterator[HistoryPage]:
-    """All pages of the matching changes, or the pages with the first `most` changes."""
+    """Yield all pages of the matching changes, or the pages with the first `most` changes."""
     printed = 0
     while most is None or printed < most:
         limit = PAGE if most is None else min(PAGE, most - printed)
@@ -134,7 +135,7 @@ async def walk(
 def narrowed(
     command: Callable[Concatenate[Session, HistoryFilter, P], Awaitable[None]],
 ) -> Callable[Concatenate[Session, P], Awaitable[None]]:
-    """A command with the options that select changes."""
+    """Add the options that select changes to a command."""
     session, _, *own = inspect.signature(command, eval_str=True).parameters.values()
     which = inspect.signature(_wanted, eval_str=True).parameters
 

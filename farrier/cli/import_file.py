@@ -1,8 +1,9 @@
-"""Reads the rows of a CSV or JSON file with nodes. Each mistake is one line with the place, the field and the value.
+"""Reads the rows of a CSV or JSON file with nodes. Each mistake is reported in one line with the place, the field and
+the value.
 
-The first line of a CSV file names its fields, which are those of an object in JSON: `name`, the details of a node,
-`bmc_address` and `bmc_credential`. In CSV, labels are `row=b;gpu=h100` and MAC addresses are separated by `;`. An empty
-cell changes nothing.
+The first line of a CSV file names its fields. The fields are the same as in a JSON object: `name`, the details of a
+node, `bmc_address` and `bmc_credential`. In CSV, labels are `row=b;gpu=h100` and MAC addresses are separated by `;`. An
+empty cell changes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from farrier.model.details import DETAILS
 BMC = {"bmc_address": "address", "bmc_credential": "credential"}
 """The fields of a BMC, with the parameters of intent `set_bmc`."""
 FIELDS = ("name", *DETAILS, *BMC)
-# As `node_name_form` of the database.
+# The same rule as `node_name_form` in the database.
 _NAME = re.compile(r"(?!\d+\Z)[A-Za-z0-9._-]{1,253}")
 _SEPARATOR = ";"
 
@@ -40,7 +41,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A mistake: the place, the field (empty: the whole row), and what is wrong with it."""
+    """A mistake: the place, the field (empty for the whole row), and the error text."""
 
     where: str
     field: str
@@ -52,11 +53,11 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Wrong(ValueError):
-    """A file that cannot be read as a list of nodes."""
+    """A file cannot be read as a list of nodes."""
 
 
 def read(path: Path) -> tuple[list[Row], list[Fault]]:
-    """The rows of a file, and its mistakes. Raises Wrong if the file has no rows that can be read."""
+    """Return the rows of a file, and its mistakes. Raises Wrong if the file has no readable rows."""
     forms = {".csv": _of_csv, ".json": _of_json}
     if path.suffix.lower() not in forms:
         raise Wrong(f"expected a file that ends in .csv or .json, got {path.name!r}")
@@ -155,7 +156,7 @@ def _of_json(text: str) -> Iterator[tuple[str, _Given]]:
 
 
 def checked(where: str, given: Mapping[str, Any]) -> tuple[Row | None, list[Fault]]:
-    """The row with these fields, or its mistakes."""
+    """Return the row with these fields, or its mistakes."""
     faults = list(_faults(where, given))
     if faults:
         return None, faults
@@ -189,14 +190,14 @@ def _faults(where: str, given: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _about(value: Any, text: str) -> str:
-    """Put the value in front of the sentence, unless it already has the value. Not for a credential: it may be a
-    secret."""
+    """Put the value in front of the text, unless the text already contains it. Do not call this for a credential, which
+    may be a secret."""
     has_it = isinstance(value, list) or (isinstance(value, str) and value in text)
     return text if has_it else f"{repr(value)[:80]} {text}"
 
 
 def doubled(rows: Sequence[Row]) -> Iterator[Fault]:
-    """Return a fault for each name and each address that also occurs in an earlier row."""
+    """Yield a fault for each name and each address that also occurs in an earlier row."""
     first: dict[tuple[str, Any], str] = {}
     for row in rows:
         macs = (detail_changes.canonical_mac(mac) for mac in row.values.get("macs", ()))

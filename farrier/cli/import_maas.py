@@ -1,4 +1,5 @@
-"""Reads the machines of a site's MAAS region, and makes them rows of an import. Sends only requests that read."""
+"""Reads the machines of a site's MAAS region with requests that change nothing, and converts the machines to rows of an
+import."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ _BLANKS = re.compile(rf"[\s{CONTROL}]+")
 
 
 async def rows(session: Session, site: str) -> tuple[list[Row], list[Fault]]:
-    """Return a row for each machine of the region, and a fault for each machine that cannot become a node. The name in
-    a row is that of the node with this machine, or else the machine's host name."""
+    """Return a row for each machine of the region, and a fault for each machine that cannot become a node. If a node
+    has this machine, the row has the node's name, otherwise the machine's host name."""
     machines = await _machines(session, site)
     names = await _names(session, site)
     checked = [_checked(site, machine, names.get(machine.system_id)) for machine in machines]
@@ -43,7 +44,7 @@ async def _machines(session: Session, site: str) -> Sequence[Machine]:
     async with regions.opened(session.settings, sites) as clients:
         client = clients.client(site)
         assert client is not None
-        # The addresses are the only list of all machines that the region returns in one small response.
+        # The list of BMC addresses is the only list of all machines that the region returns in one small response.
         machines = await client.machines(LookUp.ID, sorted(await client.power_addresses()))
     if not machines:
         raise typer.BadParameter(f"--maas: the region of site {site} has no machines")
@@ -51,7 +52,7 @@ async def _machines(session: Session, site: str) -> Sequence[Machine]:
 
 
 async def _names(session: Session, site: str) -> dict[str, str]:
-    """The names of the site's nodes, by the IDs of their machines."""
+    """Return the names of the site's nodes, by the IDs of their machines."""
     found: dict[str, str] = {}
     after, full = "", True
     while full:
@@ -63,7 +64,7 @@ async def _names(session: Session, site: str) -> dict[str, str]:
 
 
 async def _of_others(session: Session, site: str, found: Sequence[Row]) -> list[Fault]:
-    """Return a fault for each row whose name belongs to a node at another site or with another machine. Host names are
+    """Yield a fault for each row whose name belongs to a node at another site or with another machine. Host names are
     unique only within a region."""
     by_name = {row.name: row for row in found}
     names = tuple(by_name)
@@ -97,7 +98,7 @@ def _checked(site: str, machine: Machine, name: str | None) -> tuple[Row | None,
 
 
 def _given(site: str, machine: Machine, name: str | None) -> Mapping[str, object]:
-    """The fields of the machine's node. None: MAAS does not know the value."""
+    """Return the fields of the machine's node. A field is None if MAAS does not know the value."""
     info = machine.hardware_info
     return {
         "name": name or machine.hostname,
@@ -109,7 +110,7 @@ def _given(site: str, machine: Machine, name: str | None) -> Mapping[str, object
 
 
 def _model(reported: str | None) -> str | None:
-    """The model in the form of the detail. MAAS stores the text that the firmware reports, which may be a
+    """Return the model in the form of the detail. MAAS stores the text that the firmware reports, which may be a
     placeholder."""
     text = _BLANKS.sub(" ", reported or "").strip()[:_MOST_MODEL].rstrip()
     return None if text.lower() in ("", *PLACEHOLDERS) else text

@@ -1,4 +1,4 @@
-"""What an import would change: for each row a node to create, a node to change, or nothing."""
+"""Determines the changes of an import: for each row, a node to create, a node to change, or nothing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _PAGE = 500
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import would do with a row. `node` is None for a node to create. `details` are the parameters of `set`,
-    `bmc` those of `set_bmc`; both are empty if nothing changes."""
+    """The change that an import would make for a row. `node` is None if a node is to be created. `details` are the
+    parameters of `set`, and `bmc` those of `set_bmc`; both are empty if nothing changes."""
 
     row: Row
     node: NodeView | None
@@ -34,7 +34,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The new values, each with the present value if this is known."""
+        """Return the new values, each with the present value if it is known."""
         return ", ".join(self._word(name, value) for name, value in {**self.details, **self.bmc}.items())
 
     def _word(self, name: str, value: Any) -> str:
@@ -60,7 +60,7 @@ async def _step(session: Session, row: Row, node: NodeView | None) -> Step:
     given = {parameter: row.bmc[field] for field, parameter in BMC.items() if field in row.bmc}
     if node is None:
         return Step(row=row, node=None, details=row.values, bmc=given)
-    if given or "macs" in row.values:  # a line of the inventory has neither
+    if given or "macs" in row.values:  # a line of the inventory has neither of these details
         detail = (await session.queries.node(str(node.id))).rows[0]
         now = {"address": detail.bmc_address, "credential": detail.bmc_credential}
         given = {parameter: value for parameter, value in given.items() if now[parameter] != value}

@@ -21,7 +21,7 @@ from farrier.model.counted import counted
 from farrier.model.edges import NODE
 from farrier.model.requests import Registration
 
-# Mistakes that are printed; a file in a wrong form has one in each line.
+# The largest number of mistakes that are printed; a file in a wrong form may have a mistake in each line.
 _MOST_FAULTS = 20
 _CHANGING = ("create", "change")
 
@@ -107,7 +107,7 @@ def _preview(steps: Sequence[Step], *, as_json: bool) -> None:
 
 
 async def _apply(session: Session, steps: Sequence[Step], how: Orders) -> None:
-    """Register the new nodes, all or none, and submit intents for the others. Raises typer.Exit if one is refused."""
+    """Register either all new nodes or none, and submit intents for the others. Raises typer.Exit if one is refused."""
     new = [step.row for step in steps if step.node is None]
     if new:
         await session.requests.register([Registration(name=row.name, **{**row.bmc, **row.values}) for row in new])

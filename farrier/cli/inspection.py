@@ -1,4 +1,4 @@
-"""`farrier node show` and `farrier node why`: all data of a node, and the explanation of its state."""
+"""`farrier node show` and `farrier node why`: print all data of a node, and the explanation of its state."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _networks(node: NodeDetail) -> Iterable[tuple[str, Cell]]:
 
 
 def _in_maas(maas: MaasView, now: datetime) -> str:
-    """Return the reading as in `deployed (Deployed), owned by admin, read 4s ago`."""
+    """Return a text about the reading, such as `deployed (Deployed), owned by admin, read 4s ago`."""
     named = f" ({maas.status_name})" if maas.status_name else ""
     held = f", owned by {maas.owner}" if maas.owner else ""
     news = "; changed since then" if maas.stale_since is not None else ""
@@ -104,7 +104,7 @@ def _in_maas(maas: MaasView, now: datetime) -> str:
 
 def _power(node: NodeDetail, now: datetime) -> str:
     bmc = node.bmc
-    # farrier stores a read that confirms the stored power only now and then, but a failed read at once.
+    # If a read confirms the stored power, farrier rarely stores the time of the read. It stores a failed read at once.
     later = " or more recently" if bmc.sync_failure is None else ""
     read = "" if bmc.power_at is None else f", read {output.ago(bmc.power_at, now)} ago{later}"
     return f"{bmc.power}{read}" + ("" if bmc.desired_power is None else f"; target power {bmc.desired_power}")
@@ -128,14 +128,14 @@ def _workflow(workflow: WorkflowView) -> str:
 
 
 def clock_row(clock: Clock, now: datetime) -> tuple[Cell, ...]:
-    """A clock as a line of a table."""
+    """Return a clock as a line of a table."""
     limit = "none" if clock.limit is None else duration.human(clock.limit)
     above = None if clock.above is None else duration.human(clock.above)
     return clock.layer, output.state(clock.state), output.ago(clock.since, now), limit, above
 
 
 def request_row(request: RequestView, now: datetime) -> tuple[Cell, ...]:
-    """A request and its answer as a line of a table."""
+    """Return an intent and its answer as a line of a table."""
     answer = request.status if request.reason is None else f"{request.status}: {request.reason}"
     return str(request.id), request.action, request.requested_by, output.ago(request.created_at, now), answer
 
@@ -173,13 +173,13 @@ def _besides(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
 
 
 def alert_in_words(alert: Alert) -> str:
-    """Return an alert as in `gpu-3: ECC errors (blocks scheduling)`."""
+    """Return a text about an alert, such as `gpu-3: ECC errors (blocks scheduling)`."""
     blocks = " (blocks scheduling)" if alert.blocks_scheduling else ""
     return f"{alert.id}: {alert.message}{blocks}" if alert.message else f"{alert.id}{blocks}"
 
 
 def clock_in_words(clock: Clock, now: datetime) -> str:
-    """Return a clock as in `status active for 2h, no limit: the target state of a node`."""
+    """Return a text about a clock, such as `status active for 2h, no limit: the target state of a node`."""
     stands = f"{clock.layer} {clock.state} for {output.ago(clock.since, now)}"
     if clock.limit is None:
         return f"{stands}, no limit: {clock.note}"

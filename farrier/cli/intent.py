@@ -1,4 +1,4 @@
-"""`farrier intent`: submits an intent, and lists, shows and awaits intents of nodes and of any other kind."""
+"""`farrier intent`: submits, lists, shows and awaits intents of nodes and of other kinds."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Shared by commands that submit an intent: the name of the client, and the output of the response.
+"""Determines, for commands that submit an intent, the name of the client and the output of the answer.
 
-Exit codes are those of `farrier intent submit`: 0 accepted, 3 rejected, 1 no response in time.
+The exit codes are the same as for `farrier intent submit`: 0 accepted, 3 rejected, 1 no answer in time.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from farrier.model.requests import Answer
 
 
 def this_user() -> str:
-    """The default name of the client: this user."""
+    """Return the default name of the client, which is the name of this user."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container whose user has no name
+    except (KeyError, OSError):  # in a container, the user may have no name
         return f"uid {os.getuid()}"
 
 
 def print_pending(intent: int, text: str, *, as_json: bool) -> None:
-    """Print that an intent was submitted. Does not wait for its answer."""
+    """Print that an intent was submitted, without waiting for its answer."""
     if as_json:
         output.json({"intent": intent, "status": "pending"})
     else:
@@ -32,8 +32,8 @@ def print_pending(intent: int, text: str, *, as_json: bool) -> None:
 
 
 def judged(kind: str, intent: int, answer: Answer | None, timeout: str, *, as_json: bool) -> Answer:
-    """Print the answer, and return it if it is `accepted`. If there is no answer, name the command that explains
-    why."""
+    """Print the answer. Returns it if it is `accepted`. If there is no answer, the error names the command that
+    explains why."""
     if answer is None:
         if as_json:
             output.json({"intent": intent, "status": "pending"})
@@ -52,6 +52,6 @@ def judged(kind: str, intent: int, answer: Answer | None, timeout: str, *, as_js
 
 
 def late(text: str) -> typer.Exit:
-    """Return the error for an answer that did not arrive in time, with what to do."""
+    """Return the error for an answer that did not arrive in time, with advice."""
     typer.echo(f"farrier: {text}", err=True)
     return typer.Exit(ExitCode.FAILED)

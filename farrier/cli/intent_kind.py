@@ -1,5 +1,5 @@
-"""Intents of one kind: the kind's actions, and the queries that read its intents. Intents of nodes are numbered
-separately; intents of all other kinds share one numbering."""
+"""Reads the intents and the actions of one kind. Intents of nodes are numbered separately; intents of all other kinds
+share one numbering."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IntentArgument = Annotated[int, typer.Argument(metavar="ID", help="ID of the int
 
 
 async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
-    """One intent, as one row. Raises RefusedByModel if the kind has no such intent."""
+    """Return a page with one intent. Raises RefusedByModel if the kind has no such intent."""
     await actions(session, kind)
     page = await session.resources.intent(kind, intent)
     if page.rows[0].kind != kind:
@@ -40,12 +40,12 @@ async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
 
 
 async def some(session: Session, kind: str, wanted: WantedIntents, before: int | None, limit: int) -> IntentPage:
-    """A page of intents of the kind, newest first."""
+    """Return a page of intents of the kind, newest first."""
     return await session.resources.intents(kind, wanted, before=before, limit=limit)
 
 
 async def actions(session: Session, kind: str) -> tuple[str, ...]:
-    """The actions of a kind. Raises a usage error for a kind that is not installed."""
+    """Return the actions of a kind. Raises a usage error for a kind that is not installed."""
     kinds = await session.resources.kinds(counted=False)
     known(kind, "kind", (each.kind for each in kinds))
     return tuple(action.action for each in kinds if each.kind == kind for action in each.actions)

@@ -1,4 +1,4 @@
-"""`farrier intent list`: intents of one resource or of a whole kind, newest first."""
+"""`farrier intent list`: lists intents of one resource or of a whole kind, newest first."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
 
 
 async def _pages(session: Session, kind: str, wanted: WantedIntents, limit: int) -> AsyncIterator[Page[IntentView]]:
-    """Yield pages until they have `limit` intents in total, or until no intent is left."""
+    """Yield pages until they have `limit` intents in total, or until there are no more intents."""
     before: int | None = None
     while limit:
         page = await intent_kind.some(session, kind, wanted, before, min(limit, listing.PAGE))

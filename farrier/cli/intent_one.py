@@ -1,4 +1,4 @@
-"""`farrier intent get` and `farrier intent wait`: one intent and its answer."""
+"""`farrier intent get` and `farrier intent wait`: print one intent and its answer."""
 
 from __future__ import annotations
 

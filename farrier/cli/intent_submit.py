@@ -1,4 +1,4 @@
-"""`farrier intent submit`: submits an intent and, on request, waits for the answer or for the status that results."""
+"""`farrier intent submit`: submits an intent and, on request, waits for the answer or for a status of the node."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
 
 
 def _values(action: str, given: dict[str, str]) -> dict[str, object]:
-    """Convert texts to the action's parameters. The database refuses parameters that the action does not have."""
+    """Convert texts to the action's parameters. If the action does not have a parameter, the database refuses it."""
     return param_texts.typed(actions.rules(Action(action)).fields if action in set(Action) else {}, given)
 
 

@@ -60,7 +60,7 @@ def install(
 ) -> None:
     """If the table of the kind does not exist, create it with the kind's SQL. Register the kind's states, edges and
     actions; if these change later, run the command again."""
-    from farrier import wiring  # imports that take a second, which --help need not wait for
+    from farrier import wiring  # these imports take a second, and --help need not wait for them
     from farrier.io import catalog, kinds, migrate
 
     found = wiring.installable(wiring.extension(name))

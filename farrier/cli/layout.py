@@ -1,7 +1,7 @@
-"""Lays out rows for a terminal. Columns that do not fit beside each other are printed below their row.
+"""Lays out rows for a terminal. If the columns do not fit beside each other, some are printed below their row.
 
-No text is cut, and no line is wider than the terminal. `width` None means a pipe, where lines are as long as their
-content.
+No text is cut, and no line is wider than the terminal. If `width` is None, the output is a pipe, in which lines are as
+long as their content.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _GAP = 2
 _INDENT = 4
 # If fewer columns than this are left beside the name, the value is put below the name.
 _NARROWEST = 16
-# What rich needs to wrap a text, and never prints on.
+# rich needs a console to wrap a text, but prints nothing on this console.
 _PAPER = Console(file=io.StringIO())
 
 
 class Table:
-    """Rows under headings. A column never becomes narrower than earlier rows made it. If columns do not fit, the
+    """Rows under headings. A column never becomes narrower than for earlier rows. If the columns do not fit, the
     columns `below` are moved below the rows first, and then the columns with the fewest values."""
 
     def __init__(self, headings: Sequence[str], *, below: Sequence[str] = ()) -> None:
@@ -30,7 +30,7 @@ class Table:
         self._widths = [Text(heading).cell_len for heading in headings]
 
     def lines(self, rows: Sequence[Sequence[Text]], width: int | None, *, headed: bool = True) -> Iterator[Text]:
-        """The lines of these rows."""
+        """Return the lines of these rows."""
         cells = list(zip(*rows, strict=True)) or [()] * len(self._headings)
         self._widths = [
             max(before, *(cell.cell_len for cell in column)) if column else before
@@ -46,7 +46,7 @@ class Table:
             yield from _below([(self._headings[place].lower(), row[place]) for place in below if row[place]], width)
 
     def _beside(self, filled: Sequence[int], width: int | None) -> list[int]:
-        """The columns that fit; always the first one."""
+        """Return the columns that fit beside each other; always including the first column."""
         left = list(range(len(self._widths)))
         while width is not None and len(left) > 1 and sum(self._widths[i] + _GAP for i in left) - _GAP > width:
             chosen = [place for place in self._first_below if place in left]
@@ -56,7 +56,7 @@ class Table:
 
 
 def facts(pairs: Sequence[tuple[str, Text]], width: int | None) -> Iterator[Text]:
-    """The lines of facts, each with its name beside it."""
+    """Return the lines of facts, each with its name beside it."""
     names = max((Text(name).cell_len for name, _ in pairs), default=0) + _GAP
     for name, value in pairs:
         label = Text.assemble((name, "dim"), " " * (names - Text(name).cell_len))
@@ -81,7 +81,7 @@ def _row(cells: Sequence[Text], widths: Sequence[int], width: int | None) -> Ite
 
 
 def _below(pairs: Iterable[tuple[str, Text]], width: int | None) -> Iterator[Text]:
-    """Names with their values, as many on a line as fit."""
+    """Return names with their values, as many on each line as fit."""
     line = Text()
     for name, value in pairs:
         pair = Text.assemble((f"{name}: " if name else "", "dim"), value)
@@ -100,7 +100,7 @@ def _indented(text: Text, width: int | None) -> Iterator[Text]:
 
 
 def _wrapped(text: Text, width: int) -> Sequence[Text]:
-    """Break a text between words, and inside a word only if the word alone is wider."""
+    """Break a text between words. A word is broken only if it is wider than a line."""
     if text.cell_len <= width and "\n" not in text.plain:
         return [text]
     lines = text.wrap(_PAPER, max(width, 1), overflow="fold", tab_size=1)

@@ -1,7 +1,7 @@
-"""Lists rows in the form that -o, --sort-by and --watch select.
+"""Prints lists in the format that -o, --sort-by and --watch select.
 
-A command passes a `Listing` and the `Form` of its options to `show`. A command that reads pages in its own order passes
-them to a `Printer`. With --sort-by, --watch or JSONPath, the whole list is in memory; otherwise one page.
+A command passes a `Listing` and the `Form` of its options to `show`. A command that reads pages in a fixed order passes
+them to a `Printer`. With --sort-by, --watch or JSONPath, the whole list is in memory; otherwise only one page.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from farrier.model.views import Page
 
 T = TypeVar("T")
 
-# Rows that are laid out together.
+# The number of rows that are laid out together.
 PAGE = 1000
 
-# How often --watch reads the list, and how much longer it waits than the last reading took: a list of the whole fleet
-# must not load the database.
+# --watch pauses between two readings of the list for at least this period, and for at least `_SHARE` times as long as
+# the last reading took, so that a list of the whole fleet does not load the database.
 _PERIOD = timedelta(seconds=2)
 _SHARE = 10
 _NUMBER = re.compile(r"(\d+)")
 
 
 class Column(msgspec.Struct, Generic[T], frozen=True):
-    """A column of a table. `wide`: only with -o wide. `ages`: the text changes as time passes, without any change of
-    the resource."""
+    """A column of a table. If `wide` is true, only -o wide shows it. If `ages` is true, its text changes as time
+    passes, without any change of the resource."""
 
     heading: str
     cell: Callable[[T, datetime], Cell]
@@ -45,8 +45,8 @@ class Column(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Rows(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """How rows are printed. `below`: headings of the columns that are moved below the rows first on a narrow
-    terminal."""
+    """How rows are printed. If a terminal is narrow, the columns with the headings in `below` are moved below the rows
+    first."""
 
     columns: Sequence[Column[T]]
     name: Callable[[T], str]
@@ -57,8 +57,8 @@ class Rows(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Listing(Rows[T], frozen=True, kw_only=True):
-    """What a command lists. `pages` reads it anew. `fields` are those of the JSON object of a row. `newest` is the
-    largest number of rows; the list then has the rows with the highest IDs. None: the list has all rows."""
+    """The list that a command prints. `pages` reads the list anew. `fields` are the fields of the JSON object of a row.
+    If `newest` is set, the list has at most this number of rows, with the highest IDs; otherwise it has all rows."""
 
     pages: Callable[[], AsyncIterator[Page[T]]]
     id: Callable[[T], Hashable]
@@ -67,12 +67,12 @@ class Listing(Rows[T], frozen=True, kw_only=True):
 
 
 async def once(read: Callable[[], Awaitable[Page[T]]]) -> AsyncIterator[Page[T]]:
-    """The pages of a list that is read in one piece."""
+    """Yield the pages of a list that one query reads."""
     yield await read()
 
 
 async def show(listing: Listing[T], form: Form) -> None:
-    """Print the list. With --watch, print each later change, too."""
+    """Print the list. With --watch, also print each later change."""
     _refuse_unknown(form.sort_by, listing.fields)
     printer = Printer(listing, form)
     if form.watch:
@@ -101,7 +101,8 @@ async def _in_pages(now: datetime, rows: Sequence[T]) -> AsyncIterator[Page[T]]:
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True):
-    """The rows that are new or differ from the last reading, and ID and name of those that are no longer listed."""
+    """The rows that are new or differ from the last reading, and the ID and name of each row that is no longer
+    listed."""
 
     now: datetime
     rows: Sequence[T]
@@ -109,7 +110,7 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
 
 
 async def changes(listing: Listing[T], period: timedelta) -> AsyncIterator[Change[T]]:
-    """Read the list repeatedly, and yield the rows that differ from the previous reading; at first every row."""
+    """Read the list repeatedly. First yield every row, and then the rows that differ from the previous reading."""
     known: dict[Hashable, tuple[str, tuple[str, ...]]] | None = None
     while True:
         began = anyio.current_time()
@@ -131,7 +132,7 @@ async def changes(listing: Listing[T], period: timedelta) -> AsyncIterator[Chang
 
 
 def _left_out(listing: Listing[Any], found: Mapping[Any, object]) -> Callable[[Any], bool]:
-    """Whether a row may be missing only because the list has just the newest rows. Then the row is not gone."""
+    """Return a function that tells whether a row may be missing only because the list is limited to the newest rows."""
     if listing.newest is None or len(found) < listing.newest:
         return lambda _: False
     oldest = min(found)
@@ -139,13 +140,13 @@ def _left_out(listing: Listing[Any], found: Mapping[Any, object]) -> Callable[[A
 
 
 def _state(listing: Listing[T], row: T, now: datetime) -> tuple[str, ...]:
-    """The texts of a row. For a text that changes with time, only whether there is one."""
+    """Return the texts of a row. For a text that changes with time, return only whether it is empty."""
     texts = ((column, output.shown(column.cell(row, now)).plain) for column in listing.columns)
     return tuple(str(bool(text)) if column.ages else text for column, text in texts)
 
 
 class Printer(Generic[T]):
-    """Prints rows in one form."""
+    """Prints rows in one output format."""
 
     def __init__(self, rows: Rows[T], form: Form) -> None:
         self._rows = rows
@@ -179,7 +180,7 @@ class Printer(Generic[T]):
 
     def _print_rows(self, now: datetime, rows: Sequence[T], *, gone: Sequence[str] = ()) -> None:
         if self._output is Output.NAME:
-            # A resource may have several rows.
+            # One resource may have several rows.
             typer.echo("".join(f"{name}\n" for name in dict.fromkeys(map(self._rows.name, rows))), nl=False)
         elif self._find is not None:
             for value in self._find([self._object(row, now) for row in rows]):
@@ -194,7 +195,8 @@ class Printer(Generic[T]):
 
 
 def _sorted(listing: Listing[T], rows: Sequence[T], now: datetime, sort_by: str) -> list[T]:
-    """The rows in the order of a field, those without a value last; numbers in texts count as numbers."""
+    """Return the rows in the order of a field. Rows without a value come last, and numbers in texts are compared as
+    numbers."""
     if not sort_by:
         return list(rows)
     field = sort_by.removeprefix("-")
@@ -205,7 +207,7 @@ def _sorted(listing: Listing[T], rows: Sequence[T], now: datetime, sort_by: str)
 
 
 def _value(held: Any, path: str) -> Any:
-    """The value of a field, or of a field within it: `labels.row`."""
+    """Return the value of a field, or of a field within a field, such as `labels.row`."""
     if not isinstance(held, dict):
         return None
     if path in held:
@@ -218,7 +220,7 @@ def _rank(value: Any) -> tuple[Any, ...]:
     match value:
         case bool() | int() | float():
             return 0, value
-        case str():  # a time has no fraction if it is zero: without its Z it is before those that have
+        case str():  # without its Z, a time without a fraction sorts before times with a fraction
             return 1, [int(part) if part.isdecimal() else part for part in _NUMBER.split(value.removesuffix("Z"))]
         case _:
             return 2, msgspec.json.encode(value)

@@ -1,4 +1,4 @@
-"""The output of `farrier db migrate`: what it did and, with `--plan`, what it would do.
+"""Prints the changes that `farrier db migrate` made or, with `--plan`, would make.
 
 A plan has a row for each step and each object; its last line is the verdict. A report has a line for each type of
 change. If there are many objects of a type, they are counted instead of listed.
@@ -16,7 +16,7 @@ from farrier.io.migrate import Migrated
 from farrier.io.schema_plan import Plan
 
 _NOTHING = "no migration is needed"
-# Objects of a kind that fit on a screen, and objects that fit on a line.
+# The number of objects of a type that fit on a screen, and the number that fit on a line.
 _MOST_ROWS = 40
 _MOST_NAMES = 5
 _COUNTED = {

@@ -1,4 +1,4 @@
-"""Names on the command line that no resource has."""
+"""Reports names on the command line that no resource has."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ class _Named(Protocol):
 
 
 class Missing:
-    """The given names and IDs that were not found yet. A glob that matches nothing is no error."""
+    """The names and IDs from the command line that were not found yet. A glob that matches nothing is not an error."""
 
     def __init__(self, kind: str, given: Iterable[str]) -> None:
         self._kind = kind
         self._left = {name for name in given if not selection.is_glob(name)}
 
     def seen(self, resources: Iterable[_Named]) -> None:
-        """Note that these resources were found."""
+        """Record that these resources were found."""
         if self._left:
             self._left.difference_update(text for each in resources for text in (each.name, str(each.id)))
 
     def otherwise(self, text: str) -> str:
-        """The text to print for an empty list; empty if a given name was not found, which `refuse` reports."""
+        """Return the text to print for an empty list. If a given name was not found, the text is empty, because
+        `refuse` reports this."""
         return "" if self._left else text
 
     def refuse(self) -> None:
-        """Raise RefusedByModel if any was not found."""
+        """Raise RefusedByModel if any name was not found."""
         if self._left:
             named = ", ".join(map(repr, sorted(self._left)))
             raise RefusedByModel(

@@ -1,4 +1,4 @@
-"""`farrier model`: the state model as this program has it. Needs no database."""
+"""`farrier model`: prints the state model of this program. Needs no database."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from farrier.model.edges import NODE, Layer
 from farrier.model.kinds import KindLayer, KindSpec
 from farrier.model.params import describe
 
-# A line of text on the narrowest terminal.
+# The length of a line on the narrowest terminal.
 _LINE = 80
 
 
 class Format(StrEnum):
-    """Format in which the model is printed."""
+    """The output format of the model."""
 
     TEXT = "text"
     MD = "md"

@@ -1,4 +1,5 @@
-"""`farrier node`: register nodes. The commands that read, and those that act on many nodes, have their own modules."""
+"""`farrier node`: registers nodes. Other modules have the commands that read nodes, and the commands that act on many
+nodes."""
 
 from __future__ import annotations
 

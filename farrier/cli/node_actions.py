@@ -1,5 +1,5 @@
-"""A command for each action of a node: `farrier node drain 'rack7-*' --reason cooling`. Its options are the parameters
-of the action; the commands come only from the table of actions."""
+"""Makes a command for each action of a node, such as `farrier node drain 'rack7-*' --reason cooling`. The parameters of
+the action are the options of the command. The table of actions alone defines these commands."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Names = Annotated[
 
 
 def add_to(group: typer.Typer) -> None:
-    """Add a command for each action, except `set`, which has its own."""
+    """Add a command for each action except `set`, which has a separate module."""
     for action in Action:
         if action is not Action.SET:
             group.command(command_of(action), rich_help_panel="Actions")(with_database(_submits(action)))
 
 
 def command_of(action: Action) -> str:
-    """The name of the command of an action."""
+    """Return the name of the command for an action."""
     return action.replace("_", "-")
 
 

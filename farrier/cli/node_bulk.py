@@ -1,4 +1,4 @@
-"""Selects the nodes that an action is for, and submits its intents."""
+"""Selects the nodes for an action, and submits the intents for these nodes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PAGE = 1000
 
 
 async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tuple[NodeView, ...]:
-    """The selected nodes, in the order of their names. Raises a usage error if no name and no option selects nodes, and
-    RefusedByModel for a name that no node has."""
+    """Return the selected nodes in the order of their names. Raises a usage error if no name and no option selects
+    nodes, and RefusedByModel for a name that no node has."""
     wanted = msgspec.structs.replace(wanted, names=tuple(names))
     if wanted == Wanted():
         raise typer.BadParameter("name the nodes, or select them with -l, --status, --site, …; '*' selects all nodes")
@@ -44,7 +44,7 @@ async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tupl
 
 
 def target(action: Action, node: NodeView) -> Target:
-    """The node as a target, with the answer that an intent would get now."""
+    """Return the node as a target, with the answer that an intent would get now."""
     answer = foreseen.of_node(action, node)
     return Target(
         id=node.id,
@@ -56,7 +56,7 @@ def target(action: Action, node: NodeView) -> Target:
 
 
 class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
-    """`Door` of nodes. `params` returns the parameters of the action for a node, by its ID."""
+    """The `Door` of nodes. `params` returns the parameters of the action for a node with this ID."""
 
     session: Session
     action: Action
@@ -66,7 +66,7 @@ class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: str
 
     async def ask(self, target: Target) -> int:
-        """Submit the intent by the node's ID, because another node may get its name."""
+        """Submit the intent by the node's ID, because another node may get its name in the meantime."""
         request = Request(
             resource=str(target.id),
             action=self.action,
@@ -77,11 +77,11 @@ class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
         return await self.session.requests.ask(request)
 
     async def intent(self, intent: int) -> IntentView:
-        """The intent with its answer."""
+        """Return the intent with its answer."""
         return (await self.session.resources.intent(NODE, intent)).rows[0]
 
     async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
-        """The progress of these nodes. A node that is no longer listed is deleted."""
+        """Return the progress of these nodes. A node that is no longer listed counts as deleted."""
         page = await self.session.queries.inventory(Wanted(names=tuple(map(str, ids))), limit=len(ids))
         listed = {node.id: self._seen(node) for node in page.rows}
         return {id_: listed.get(id_, self._deleted()) for id_ in ids}

@@ -1,4 +1,4 @@
-"""`farrier node list`: the nodes that the arguments select, those above a limit first."""
+"""`farrier node list`: lists the nodes that the arguments select. Nodes above a limit come first."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def list_(
 
 
 async def _pages(session: Session, wanted: Wanted, missing: Missing) -> AsyncIterator[Page[Overdue]]:
-    """The nodes above a limit, then all others."""
+    """Yield the nodes above a limit, and then all other nodes."""
     above = await session.queries.overdue(wanted, session.settings.sla)
     missing.seen(overdue.node for overdue in above.rows)
     without = {overdue.node.id for overdue in above.rows}
@@ -81,7 +81,7 @@ def _note(row: Overdue, _: datetime) -> str:
 
 
 def _notes(node: NodeView) -> Iterator[str]:
-    """Notes about problems that may need a decision of an operator."""
+    """Return notes about problems that may need a decision of an operator."""
     workflow = node.workflow
     if node.paused is not None:
         yield f"paused: {node.paused}"

@@ -1,4 +1,5 @@
-"""`farrier node set`: changes details of one node or of many: `farrier node set 'rack7-*' site=ams1 label=row=b`."""
+"""`farrier node set`: changes details of one or many nodes, as in `farrier node set 'rack7-*' site=ams1
+label=row=b`."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def _changes(texts: list[str]) -> detail_changes.Changes:
 
 
 async def _set(session: Session, nodes: tuple[NodeView, ...], changes: detail_changes.Changes, how: Orders) -> None:
-    """Submit an intent for each node that does not have all these values."""
+    """Submit an intent for each node whose values differ from these values."""
     params = {node.id: found for node in nodes if (found := detail_changes.params(changes, node))}
     same = len(nodes) - len(params)
     if same or not nodes:

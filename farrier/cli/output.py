@@ -1,8 +1,8 @@
-"""The output of commands: tables for people, JSON for programs.
+"""Prints the output of commands, as tables for people or as JSON for programs.
 
-Tables fit the terminal; in a pipe they are as wide as their content. Nothing is truncated. In JSON durations are
-numbers of seconds and times ISO 8601. Texts of BMCs and other services are printed without control characters, because
-these could manipulate a terminal.
+Tables fit the terminal; in a pipe they are as wide as their content. Nothing is truncated. In JSON, durations are
+numbers of seconds, and times are in ISO 8601. Texts of BMCs and other services are printed without control characters,
+because these could manipulate a terminal.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ Cell = str | Text | None
 
 
 def words(kind: str) -> str:
-    """Return the name of a kind for a sentence, as the database has it."""
+    """Return the name of a kind for use in a sentence, as the database defines it."""
     return kind.replace("_", " ")
 
 
 class Table:
-    """Prints rows under headings, any number of times. For `below` see `layout.Table`."""
+    """Prints rows under headings, any number of times. `layout.Table` explains `below`."""
 
     def __init__(self, headings: Sequence[str], *, below: Sequence[str] = ()) -> None:
         self._layout = layout.Table(headings, below=below)
         self._headed = True
 
     def print(self, rows: Iterable[Sequence[Cell]]) -> None:
-        """Print rows, the first ones with the headings. Print nothing if there are no rows."""
+        """Print rows. The headings are printed before the first rows. If there are no rows, nothing is printed."""
         found = [[shown(cell) for cell in row] for row in rows]
         if found:
             _print(lambda width: self._layout.lines(found, width, headed=self._headed))
@@ -71,7 +71,7 @@ class Table:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, below: Sequence[str] = ()) -> None:
-    """Print rows under headings. Print nothing if there are no rows."""
+    """Print rows under headings. If there are no rows, print nothing."""
     Table(columns, below=below).print(rows)
 
 
@@ -91,7 +91,7 @@ def _print(laid_out: Callable[[int | None], Iterable[Text]]) -> None:
 
 
 def shown(cell: Cell) -> Text:
-    """Return a cell without control characters of a terminal."""
+    """Return a cell without control characters, which could manipulate a terminal."""
     if isinstance(cell, Text):
         return cell
     return Text("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cell or ""))
@@ -110,7 +110,7 @@ def verdict(status: str) -> Text:
 
 
 def excess(clock: Clock | None) -> Text | None:
-    """Return which clock is above its limit, and by how much."""
+    """Return a text that names the clock that is above its limit, and the excess."""
     if clock is None or clock.above is None:
         return None
     return Text(f"{duration.human(clock.above)} ({clock.layer}: {clock.state})", style="bold red")
@@ -127,7 +127,7 @@ def moment(at: datetime | None) -> str | None:
 
 
 def text(value: object) -> str:
-    """Return a value of JSON in one line: a text without quotes, any other value as JSON."""
+    """Return a value of JSON on one line. A text has no quotes; any other value is JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -1,4 +1,4 @@
-"""Options for the parameters of an action, made from the rules of the model."""
+"""Makes the options for the parameters of an action from the rules of the model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def values(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[str, o
 
 
 def options(fields: Mapping[str, Field]) -> Iterator[inspect.Parameter]:
-    """One option for each parameter."""
+    """Return one option for each parameter."""
     for name, field in fields.items():
         flag = name.replace("_", "-")
         type_: Any = _TYPES.get(field.type, str)

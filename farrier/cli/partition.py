@@ -1,4 +1,4 @@
-"""`farrier partition`: InfiniBand partitions, and the ports in them."""
+"""`farrier partition`: manages InfiniBand partitions, and lists the ports in them."""
 
 from __future__ import annotations
 

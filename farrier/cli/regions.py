@@ -1,4 +1,4 @@
-"""The configured sites and the clients of their MAAS regions, for commands that send requests to a region."""
+"""Returns the configured sites and the clients of their MAAS regions, for commands that send requests to a region."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from farrier.services.times import Times
 
 
 class _Unobserved(ServiceObserver):
-    """A command does not count its requests."""
+    """An observer that ignores requests, because a command does not count them."""
 
     @override
     def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
@@ -26,7 +26,7 @@ class _Unobserved(ServiceObserver):
 
 
 def configured(settings: Config) -> Sites:
-    """The sites that the daemon would use."""
+    """Return the sites that the daemon would use."""
     if not settings.sites.directory:
         raise ConfigError(
             "no directory of sites is configured; set sites.directory in the file that --config names, or "
@@ -37,7 +37,7 @@ def configured(settings: Config) -> Sites:
 
 @asynccontextmanager
 async def opened(settings: Config, sites: Sites) -> AsyncIterator[Regions]:
-    """The clients of the regions of these sites."""
+    """Open the clients of the regions of these sites."""
     observer = _Unobserved()
     async with (
         wiring.credentials(settings, observer=observer) as store,

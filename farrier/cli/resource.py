@@ -1,4 +1,4 @@
-"""`farrier resource`: resources of any installed kind, including kinds of other packages."""
+"""`farrier resource`: manages resources of any installed kind, including kinds of other packages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from farrier.cli.connection import with_database
 from farrier.model.edges import NODE
 
 if TYPE_CHECKING:
-    from typer import _click  # typer's classes, for which typer has no public names
+    from typer import _click  # these classes have no public names in typer
 
-# Kinds with their own tables. Their commands are in the command group of this name, or at the top level.
+# Kinds with separate tables. Their commands are in the command group with this name, or at the top level.
 _WITH_OWN_COMMANDS = (NODE,)
 
 
 class _Commands(TyperGroup):
-    """Run the kind's own command if it exists: `resource why node gpu-1` runs `node why gpu-1`."""
+    """Runs the kind's own command if it exists: `resource why node gpu-1` runs `node why gpu-1`."""
 
     @override
     def resolve_command(

@@ -25,22 +25,22 @@ _PAGE = 1000
 
 
 class ResourceDoor(msgspec.Struct, frozen=True, kw_only=True):
-    """`Door` of a kind. `request` has everything but the resource."""
+    """The `Door` of a kind. `request` is the intent without the resource."""
 
     session: Session
     request: Request
     until: str | None
 
     async def ask(self, target: Target) -> int:
-        """Submit the intent by the ID of the resource, because another resource may get its name."""
+        """Submit the intent by the ID of the resource, because another resource may get its name in the meantime."""
         return await self.session.requests.ask(msgspec.structs.replace(self.request, resource=str(target.id)))
 
     async def intent(self, intent: int) -> IntentView:
-        """The intent with its answer."""
+        """Return the intent with its answer."""
         return (await self.session.resources.intent(self.request.kind, intent)).rows[0]
 
     async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
-        """The progress of these resources."""
+        """Return the progress of these resources."""
         wanted = WantedResources(kind=self.request.kind, names=tuple(map(str, ids)), ended=True)
         page = await self.session.resources.resources(wanted, limit=len(ids))
         return {each.id: self._seen(each) for each in page.rows}
@@ -98,7 +98,7 @@ async def _act(
 
 
 def command() -> Any:
-    """The command, with the options of commands that act on many resources."""
+    """Return the command, with the options of commands that act on many resources."""
     signature = inspect.signature(_act, eval_str=True)
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
     # typer derives the options from this signature.
@@ -107,7 +107,7 @@ def command() -> Any:
 
 
 async def _action(session: Session, kind: str, action: str) -> ActionView:
-    """The action of the kind. Raises a usage error for an unknown one, and for `create`."""
+    """Return the action of the kind. Raises a usage error for an unknown action, and for `create`."""
     intent_kind.known(action, f"action of {output.words(kind)}s", await intent_kind.actions(session, kind))
     if action == CREATE:
         raise typer.BadParameter(
@@ -119,14 +119,14 @@ async def _action(session: Session, kind: str, action: str) -> ActionView:
 
 
 def _target(action: ActionView, resource: ResourceView) -> Target:
-    """The resource with the expected answer."""
+    """Return the resource as a target, with the expected answer."""
     answer = foreseen.of_resource(action, resource)
     refusal = answer.reason if isinstance(answer, Refused) else ""
     return Target(id=resource.id, name=resource.name, state=resource.state, refusal=refusal)
 
 
 async def _select(session: Session, wanted: WantedResources) -> tuple[ResourceView, ...]:
-    """The selected resources, in the order of their names. Raises a usage error if no name and no option selects
+    """Return the selected resources in the order of their names. Raises a usage error if no name and no option selects
     resources, and RefusedByModel for a name that no resource has."""
     if wanted == WantedResources(kind=wanted.kind):
         raise typer.BadParameter("name the resources, or select them with --state or --site; '*' selects all")

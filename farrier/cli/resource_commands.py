@@ -1,5 +1,5 @@
-"""The commands over resources of any kind. `farrier resource` takes the kind as an argument; `farrier segment` and
-`farrier partition` are for one kind each.
+"""The commands for resources of any kind. `farrier resource` has the kind as an argument; `farrier segment` and
+`farrier partition` have a fixed kind.
 
 Kinds, states and actions are read from the database, so a kind of another package works like a built-in one.
 """
@@ -69,7 +69,7 @@ By = Annotated[str | None, typer.Option(help="Client name that the history recor
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent to submit, and what to wait for and how long."""
+    """An intent to submit, and the answer or state for which to wait."""
 
     request: Request
     wait: bool
@@ -81,7 +81,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 def of_kind(
     kind: str, command: Callable[Concatenate[Session, P], Awaitable[None]]
 ) -> Callable[Concatenate[Session, P], Awaitable[None]]:
-    """The command for this kind only, without the argument for the kind."""
+    """Return the command for this kind only, without the argument for the kind."""
     signature = inspect.signature(command, eval_str=True)
 
     @wraps(command)
@@ -96,7 +96,7 @@ def of_kind(
 
 
 def _completed(kind: str, parameter: inspect.Parameter) -> inspect.Parameter:
-    """The parameter. For `name` and `names`, the shell completes the names of resources of this kind."""
+    """Return the parameter. For `name` and `names`, the shell completes the names of resources of this kind."""
     if parameter.name not in ("name", "names"):
         return parameter
     type_, given = get_args(parameter.annotation)
@@ -143,7 +143,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
 
 
 async def refuse_until(session: Session, kind: str, until: str | None) -> None:
-    """Raise a usage error for a state to wait for that the kind does not have. The database refuses an unknown kind."""
+    """Raise a usage error if `until` is not a state of the kind. If the kind is unknown, the database refuses it."""
     if until is None:
         return
     for each in filter_names.unknown_states((until,), await session.resources.kinds(kind, counted=False)):
@@ -263,7 +263,7 @@ async def ask(session: Session, asked: Asking) -> None:
     patience = arguments.patience(timeout)
     await refuse_until(session, request.kind, asked.until)
     intent = await session.requests.ask(request)
-    answered = request.action == CREATE  # the INSERT of a create answers it
+    answered = request.action == CREATE  # for `create`, the INSERT already contains the answer
     if not (asked.wait or answered) and asked.until is None:
         intent_answers.print_pending(
             intent, f"{request.action} of {request.kind} {request.resource}", as_json=asked.as_json

@@ -1,7 +1,8 @@
-"""The commands of one built-in kind, made from its spec: `farrier segment`, `farrier partition`.
+"""Makes the commands of a built-in kind from its spec: `farrier segment`, `farrier partition`.
 
-The commands that read are those of `resource_commands`, for this kind only. Each action is a command whose options are
-the action's parameters; the command for `create` is named `add`. These commands are derived only from the kind's spec.
+The commands that read are those of `resource_commands`, restricted to this kind. Each action is a command whose options
+are the action's parameters; the command for `create` is named `add`. These commands are derived only from the kind's
+spec.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SHOWN: Mapping[str, Any] = {
 
 
 def shortcut(spec: KindSpec, help_: str) -> typer.Typer:
-    """A group of commands for this kind."""
+    """Return a group of commands for this kind."""
     group = typer.Typer(no_args_is_help=True, add_completion=False, help=help_)
     for name, command in _SHOWN.items():
         group.command(name)(with_database(commands.of_kind(spec.name, command)))
@@ -42,7 +43,7 @@ def shortcut(spec: KindSpec, help_: str) -> typer.Typer:
 
 
 def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) -> Callable[..., Awaitable[None]]:
-    """A command that submits an intent with the action."""
+    """Return a command that submits an intent with the action."""
     fields = params.describe(takes).fields
 
     async def command(  # noqa: PLR0913 - one parameter is one option

@@ -1,4 +1,4 @@
-"""The output of resources of any kind: a line of a list, all details of one, and the explanation of its state."""
+"""Prints resources of any kind: a line of a list, all details of one resource, and the explanation of its state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from farrier.model.resource_why import ResourceWhy
 
 
 def columns(limits: Limits) -> tuple[Column[ResourceView], ...]:
-    """The columns of a list of resources."""
+    """Return the columns of a list of resources."""
     return (
         Column("NAME", lambda each, _: each.name),
         Column("STATE", lambda each, _: output.state(each.state)),
@@ -91,8 +91,8 @@ def in_words(why: ResourceWhy, now: datetime) -> Iterable[tuple[str, Cell]]:
 
 
 def _own(detail: Mapping[str, Any], *, short: bool = False) -> Iterable[tuple[str, str]]:
-    """Return name and value of the kind's own columns that have a value. `short` omits lists and objects, so that the
-    rest fits on one line."""
+    """Return the name and value of each of the kind's own columns that has a value. `short` omits lists and objects, so
+    that the other values fit on one line."""
     for name, value in detail.items():
         if value not in (None, "", [], {}) and not (short and isinstance(value, (list, dict))):
             yield name, output.text(value)

@@ -1,4 +1,4 @@
-"""`farrier run`: the daemon in the foreground, until a signal ends it."""
+"""`farrier run`: runs the daemon in the foreground, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def run(  # noqa: PLR0913 - one parameter is one option
 
     settings = read()
     log.configure(settings.log.level, settings.log.format)
-    from farrier import daemon  # imports that take a second, which --help need not wait for
+    from farrier import daemon  # these imports take a second, and --help need not wait for them
 
     raise typer.Exit(daemon.main(settings, read))

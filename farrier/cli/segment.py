@@ -1,4 +1,4 @@
-"""`farrier segment`: network segments, and the owners of their addresses."""
+"""`farrier segment`: manages network segments, and lists the owners of their addresses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The parts of `farrier demo` in one process: database, BMCs, MAAS, daemon, agents and fleet.
+"""Runs the parts of `farrier demo` in one process: database, BMCs, MAAS, daemon, agents and fleet.
 
-The parts are started in this order and stopped in reverse order. The daemon is that of `farrier run`. All other parts
-use the database as other services do, over their own connections.
+The parts are started in this order and stopped in reverse order. The daemon is the same as in `farrier run`. All other
+parts use the database like external services, over separate connections.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ _LOOK_EVERY_SECONDS = 0.25
 _MOVES_SHOWN = 12
 # The time over which agents enroll in an interactive demo.
 _ARRIVAL = timedelta(seconds=15)
-# Shorter than in a real fleet, so that a user of the demo sees silence.
+# This is shorter than in a real fleet, so that a user of the demo sees silent agents.
 _OFFLINE_AFTER = timedelta(seconds=30)
-# The clock of the simulated region runs many times as fast as a real one, so farrier reads the region more often.
+# The clock of the simulated region runs many times as fast as real time, so farrier reads the region more often.
 _EVENTS_EVERY = timedelta(seconds=1)
 _MOTION_EVERY = timedelta(seconds=5)
-# On the region's clock. With the default of half an hour, the demo would show a failed deployment too late.
+# This is a time of the region's clock. With the default of half an hour, the demo would show a failed deployment too
+# late.
 _NODE_TIMEOUT = timedelta(minutes=10)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of the demo. `timeout` limits `until_active` only; `speed` is how many seconds of MAAS pass in a real
+    """The options of the demo. `timeout` limits only `until_active`. `speed` is how many seconds of MAAS pass in a real
     second."""
 
     directory: Path
@@ -81,7 +82,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of the demo. `with_bmc` counts the nodes with a BMC."""
+    """The result of the demo. `with_bmc` is the number of nodes that have a BMC."""
 
     ok: bool
     seconds: float
@@ -93,7 +94,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def simulate(options: Options, console: Console) -> Summary:
-    """Run until the fleet has reached the goal, the time is up, or a signal arrives. Returns the state of the fleet."""
+    """Run until the fleet has reached the goal, the time is over, or a signal arrives. Returns the state of the
+    fleet."""
     started = anyio.current_time()
     seen: tuple[NodeGlance, ...] = ()
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
@@ -110,8 +112,8 @@ async def simulate(options: Options, console: Console) -> Summary:
 
 
 class _Interruption:
-    """The first Ctrl-C ends the scene, and all parts close in order. A second one, or one before the scene has begun,
-    cancels everything."""
+    """Handles Ctrl-C. The first Ctrl-C ends the scene, and all parts close in order. A second Ctrl-C, or one before the
+    scene has begun, cancels everything."""
 
     def __init__(self, whole: anyio.CancelScope) -> None:
         self._whole = whole
@@ -129,7 +131,7 @@ class _Interruption:
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """Everything that runs."""
+    """All running parts of the demo."""
 
     serving: Serving
     bmc: SimulatedBmc
@@ -208,7 +210,7 @@ def _place(scene: Scene) -> Place:
 
 
 async def _play(scene: Scene, options: Options, shown: Board, started: float) -> None:
-    """Register and run the fleet until it has reached the goal or the time is up."""
+    """Register and run the fleet until it has reached the goal or the time is over."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scene.fleet.arrive, timedelta(0) if options.until_active else _ARRIVAL)
         if options.faults:

@@ -61,7 +61,7 @@ def list_(settings: Config, form: Form) -> None:
     sites: Sites = {}
     try:
         sites = regions.configured(settings)
-    except ConfigError as error:  # the list of regions helps an operator to find a site whose file was lost
+    except ConfigError as error:  # if a site's file was lost, the list of regions helps an operator to find the site
         wrong = error
     listed = Listing(
         columns=_columns(sites, "not here" if wrong is None else "not known"),
@@ -89,7 +89,7 @@ async def _listed(settings: Config, sites: Sites) -> Page[Listed]:
 
 
 def _columns(sites: Sites, elsewhere: str) -> tuple[Column[Listed], ...]:
-    """The columns. For a region without a site file here, `elsewhere` is shown instead of the URL."""
+    """Return the columns. If a region has no site file here, `elsewhere` is shown instead of the URL."""
     return (
         Column("SITE", lambda each, _: each.site),
         Column("REGION", lambda each, _: each.url or ("none" if each.site in sites else elsewhere)),
@@ -171,7 +171,7 @@ async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta
 
 
 async def _observed(settings: Config) -> Page[RegionView] | None:
-    """The observed regions. If no database responds, print a note and return None."""
+    """Return the observed regions. If no database responds, print a note and return None."""
     try:
         async with opened(settings) as reached:
             found = await reached.resources.resources(WantedResources(kind=maas_region.KIND))
@@ -187,7 +187,7 @@ def _region(seen: ResourceView) -> RegionView:
 
 
 async def _ask(settings: Config, sites: Sites) -> tuple[Asked, ...]:
-    """Return the response of each region. The regions are asked concurrently."""
+    """Return the response of each region. All regions are requested concurrently."""
     answers: dict[str, Asked] = {}
     async with regions.opened(settings, sites) as clients:
 
@@ -233,7 +233,7 @@ def _facts(each: Site, region: RegionView | None) -> Iterator[tuple[str, Cell]]:
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, Cell]]:
-    """Each setting by its path, without those that are not set."""
+    """Yield each setting by its path, except settings that are not set."""
     match value:
         case dict():
             for key, held in value.items():

@@ -32,7 +32,7 @@ sla = typer.Typer(
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """One limit in force; `key` is its name in the table `section` of the configuration."""
+    """A limit in force. `key` is its name in the table `section` of the configuration."""
 
     section: str
     key: str
@@ -86,7 +86,7 @@ _LIMIT_COLUMNS: tuple[Column[Limit], ...] = (
 
 
 class Breach(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer of a resource above its limit."""
+    """A layer of a resource that is above its limit."""
 
     kind: str
     name: str
@@ -99,7 +99,7 @@ class Breach(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resource(self) -> str:
-        """The name of a node, in the form that the node commands accept, or the kind and name of any other resource."""
+        """The name of a node in the form that the node commands accept, or the kind and name of another resource."""
         return self.name if self.kind == NODE else f"{self.kind}/{self.name}"
 
 
@@ -154,8 +154,8 @@ _BREACH_COLUMNS: tuple[Column[Breach], ...] = (
 
 
 async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]:
-    """The kinds that are registered only in the database. If the database does not respond, print a note, and return no
-    kind."""
+    """Return the kinds that are registered only in the database. If the database does not respond, print a note and
+    return no kind."""
     if not (settings.database.dsn or settings.database.embedded or settings.client.api):
         return ()
     try:

@@ -1,7 +1,7 @@
-"""Standard output whose write errors have their own class, so that a full disk is not reported as an unreachable
+"""Gives write errors of standard output a separate class, so that a full disk is not reported as an unreachable
 database.
 
-A pipe whose reader has ended is no error: the process ends silently.
+If the reader of a pipe has ended, this is not an error: the process ends silently.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Output(io.FileIO):
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Run the process; if standard output cannot be written, print that and exit."""
+    """Run the process. If standard output cannot be written, print this and exit."""
     _replace()
     try:
         try:
@@ -57,7 +57,7 @@ def watched() -> Iterator[None]:
 
 def _replace() -> None:
     given = sys.stdout
-    if isinstance(given, io.TextIOWrapper):  # None if it is closed
+    if isinstance(given, io.TextIOWrapper):  # standard output is None if it is closed
         sys.stdout = io.TextIOWrapper(
             io.BufferedWriter(_Output(given.fileno(), "w", closefd=False)),
             encoding=given.encoding,
@@ -78,6 +78,6 @@ def _flush() -> None:
 
 
 def _to_nowhere(stream: TextIO) -> None:
-    """Redirect the stream to /dev/null: at its end, the interpreter would flush again, print an error, or exit with
-    another code."""
+    """Redirect the stream to /dev/null. Otherwise the interpreter would flush the stream again at its end, print an
+    error, or exit with another code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,6 +1,6 @@
-"""`farrier systemd`: the units of the service, for the environment in which this program is installed.
+"""`farrier systemd`: installs the units of the service for the environment in which this program is installed.
 
-The templates are in `units/`. An upgrade writes the units again. The files that operators edit are written only once.
+The templates are in `units/`. An upgrade writes the units again, but never replaces the files that operators edit.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ UNITS = Path(__file__).parent / "units"
 SERVICES = ("farrier.service", "farrier@.service")
 _INSTALLED = Path("etc/systemd/system")
 
-# Where the templates expect the program.
+# The path at which the templates expect the program.
 _PROGRAM = "/opt/farrier/bin/farrier"
-# What `useradd` accepts on every distribution.
+# The names that `useradd` accepts on every distribution.
 _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 
 systemd = typer.Typer(no_args_is_help=True, add_completion=False, help="Install the units of the service.")
 
 
 class Change(StrEnum):
-    """What happened to a file."""
+    """The change of a file."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -40,7 +40,7 @@ class Change(StrEnum):
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """A file of the service, and what happened to it."""
+    """A file of the service, and how it was changed."""
 
     path: str
     change: Change

@@ -1,6 +1,6 @@
 """Settings: their definitions (`groups`), reading (`reading`) and description (`describing`).
 
-Precedence: flag, environment, file, default.
+If several sources set a key, the order of precedence is: flag, environment, file, default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of commands that use the HTTP API instead of the database."""
+"""The settings of commands that use the HTTP API instead of the database."""
 
 from __future__ import annotations
 

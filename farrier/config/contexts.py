@@ -1,4 +1,4 @@
-"""Contexts: the named databases and APIs of one user, in a file in the user's home directory.
+"""Reads and writes the contexts of a user, which are named databases and APIs in a file in the user's home directory.
 
 The daemon does not use contexts. The URLs in the file may contain passwords, so only the user may read the file.
 """
@@ -39,14 +39,14 @@ class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise ValueError("set at least one of dsn, embedded, api and config")
         is_reference = DatabaseConfig(dsn=self.dsn).refers
         if self.dsn and not is_reference and not self.dsn.startswith(_DSN_SCHEMES):
-            # The text does not quote the DSN, which may have a password.
+            # The error text does not quote the DSN, because it may contain a password.
             raise ValueError("dsn must be a URL such as postgresql://user@host/database, or a reference: file:PATH")
         if self.api and not self.api.startswith(("http://", "https://")):
             raise ValueError(f"api must be a URL such as https://farrier.example, not {self.api!r}")
 
     @property
     def flags(self) -> Mapping[str, object]:
-        """The settings of the context, as if they were given as options."""
+        """The settings of the context, in the form in which options set them."""
         return {
             "database.dsn": self.dsn or None,
             "database.embedded": self.embedded or None,
@@ -56,29 +56,29 @@ class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @property
     def file(self) -> Path | None:
-        """The settings file."""
+        """The settings file of the context, if any."""
         return Path(self.config).expanduser() if self.config else None
 
 
 class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of the file. `current` is the context of commands that name no database."""
+    """The content of the contexts file. `current` is the context of commands that name no database."""
 
     current: str = ""
     contexts: Mapping[str, Context] = {}
 
     def named(self, name: str) -> Context:
-        """The context with this name. Raises ConfigError."""
+        """Return the context with this name. Raises ConfigError."""
         if name not in self.contexts:
             ways = nearest(name, self.contexts) if self.contexts else "to add one, run farrier context add"
             raise ConfigError(f"no context is named {name!r} in {path()}; {ways}")
         return self.contexts[name]
 
     def chosen(self) -> Context | None:
-        """The current context, if there is one. Raises ConfigError."""
+        """Return the current context, if there is one. Raises ConfigError."""
         return self.named(self.current) if self.current else None
 
     def with_context(self, name: str, context: Context) -> Contexts:
-        """These contexts with `context` under this name, added or replaced. Raises ConfigError."""
+        """Return these contexts with `context` under this name, added or replaced. Raises ConfigError."""
         if not _NAME.fullmatch(name):
             raise ConfigError(
                 f"a context cannot be named {name!r}; expected 1 to 63 letters, digits, dots, dashes and underscores"
@@ -86,20 +86,21 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Contexts(self.current or name, {**self.contexts, name: context})
 
     def without(self, name: str) -> Contexts:
-        """These contexts without one of them. Raises ConfigError."""
+        """Return these contexts without the context of this name. Raises ConfigError."""
         self.named(name)
         left = {each: context for each, context in self.contexts.items() if each != name}
         return Contexts("" if self.current == name else self.current, left)
 
 
 def path() -> Path:
-    """The user's file: farrier/contexts.toml in XDG_CONFIG_HOME, or else in ~/.config."""
+    """Return the path of the user's file: farrier/contexts.toml in XDG_CONFIG_HOME or, without this variable, in
+    ~/.config."""
     home = os.environ.get("XDG_CONFIG_HOME")
     return (Path(home) if home else Path.home() / ".config") / "farrier" / "contexts.toml"
 
 
 def load() -> Contexts:
-    """The contexts of the user. Without a file, there are no contexts. Raises ConfigError."""
+    """Return the contexts of the user. If there is no file, there are no contexts. Raises ConfigError."""
     try:
         text = path().read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -113,7 +114,7 @@ def load() -> Contexts:
 
 
 def save(contexts: Contexts) -> None:
-    """Replace the file. Raises ConfigError."""
+    """Replace the content of the file. Raises ConfigError."""
     where = path()
     draft = where.with_suffix(".new")
     try:
@@ -138,7 +139,7 @@ def _lines(contexts: Contexts) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """A string of TOML, which has the escapes of JSON."""
+    """Return a TOML string. TOML has the same escapes as JSON."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,8 +1,8 @@
-"""Settings of credentials: allowed references, and the hosts that may receive each secret. Part of `groups` and
-`sites`.
+"""The settings of credentials: allowed references, and the hosts that may receive each secret. `groups` and `sites`
+contain them.
 
-A binding allows references for hosts and networks. By default no reference is allowed for any host, because a client
-that registers nodes could otherwise make farrier send any secret to any server.
+A binding allows references for hosts and networks. By default, no host may receive any secret, because a client that
+registers nodes could otherwise make farrier send any secret to any server.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from msgspec import Meta
 
 _SCHEMES = ("file:", "env:", "systemd:", "vault:")
 _HOST = re.compile(r"[a-z0-9*]([a-z0-9*._-]*[a-z0-9*])?|[0-9a-f:]+")
-_ANY_NAME = re.compile(r"[*._-]*\*[*._-]*")  # no letter and no digit beside the stars
+_ANY_NAME = re.compile(r"[*._-]*\*[*._-]*")  # a name that consists of stars, dots and dashes only
 _STARRED_ADDRESS = re.compile(r"(?=.*\*)(?=.*[0-9])[0-9*.]+")
 
 
 def check_networks(key: str, networks: Iterable[str]) -> None:
-    """Raises ValueError for a text that is not a network."""
+    """Raise ValueError for a text that is not a network."""
     for network in networks:
         try:
             ipaddress.ip_network(network)
@@ -76,7 +76,8 @@ class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Allowed targets of credential references. A reference to any other target is refused before it is read."""
+    """The allowed targets of credential references. A reference to any other target is refused before farrier reads the
+    secret."""
 
     file_roots: Annotated[
         tuple[str, ...],

@@ -1,6 +1,6 @@
-"""Settings of the database: address, connections and time limits.
+"""The settings of the database: address, connections and time limits.
 
-A section of `groups.Config`. `repr` shows no password of a DSN.
+These settings are a section of `groups.Config`. The `repr` of the settings omits the password of a DSN.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     @property
     def refers(self) -> bool:
-        """Whether `dsn` is a reference to a file with the DSN."""
+        """Whether `dsn` is a reference to a file that contains the DSN."""
         return self.dsn.startswith(("file:", "systemd:"))
 
     @override

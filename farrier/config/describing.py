@@ -1,8 +1,8 @@
-"""Describes the settings for operators: a list, a file with every default and its reason, and the keys of a site's
-file.
+"""Describes the settings for operators: as a list, as a file with every default and its reason, and as the keys of a
+site's file.
 
-Called by `farrier config` and by the generator of the documentation. Derived only from `groups` and `sites`, so the
-description is never out of date.
+`farrier config` and the generator of the documentation call this module. All texts are derived from `groups` and
+`sites`, so the description is always current.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _NO_TABLE = "{}"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One setting. `default` is spelled as in a file. `is_table`: a file spells the setting as separate tables."""
+    """A setting. `default` is spelled as in a file. `is_table` is true if a file spells the setting as separate
+    tables."""
 
     section: str
     key: str
@@ -36,12 +37,12 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def settings() -> tuple[Setting, ...]:
-    """Every setting, in the order of the file."""
+    """Return every setting, in the order of the file."""
     return tuple(_settings())
 
 
 def as_toml() -> str:
-    """A file that sets every setting to its default, with the descriptions as comments."""
+    """Return a file that sets every setting to its default, with the descriptions as comments."""
     lines: list[str] = []
     section = ""
     for setting in settings():
@@ -50,15 +51,15 @@ def as_toml() -> str:
             lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
         lines += _comment(setting.description)
         if setting.key:
-            # If the file set the key here, a table of the same name further down would be an error.
+            # This line is a comment, because a table of the same name further down would make the key an error.
             off = "# " if setting.is_table else ""
             lines.append(f"{off}{setting.key} = {setting.default}")
     return "\n".join(lines).rstrip() + "\n"
 
 
 class SiteSetting(msgspec.Struct, frozen=True):
-    """One key of a site's file. `table` is spelled as the heading of the table, and `default` as in a file. `default`
-    is empty if the key has no default. `required`: the file must set the key."""
+    """A key of a site's file. `table` is spelled as the heading of the table, and `default` as in a file. `default` is
+    empty if the key has no default. `required` is true if the file must set the key."""
 
     table: str
     key: str
@@ -68,7 +69,7 @@ class SiteSetting(msgspec.Struct, frozen=True):
 
 
 def site_settings() -> tuple[SiteSetting, ...]:
-    """Every key of a site's file. A table that may occur in several places is described at the first of them."""
+    """Return every key of a site's file. If a table may occur in several places, only its first place is described."""
     return tuple(_table_settings(Site, "", {}))
 
 
@@ -107,7 +108,7 @@ def _comment(text: str) -> list[str]:
 def _settings() -> Iterator[Setting]:
     for section in msgspec.structs.fields(Config):
         group = section.default
-        if isinstance(group, Limits):  # the keys of this table are those of the model
+        if isinstance(group, Limits):  # the model defines the keys of this table
             hint = get_type_hints(Config, include_extras=True)[section.name]
             yield Setting(section.name, "", "", _description(hint), "")
             continue

@@ -1,9 +1,9 @@
-"""Every setting: its type, default and meaning, as one frozen struct per section of the file.
+"""Defines every setting: its type, default and meaning. Each section of the file is one frozen struct.
 
 The description of a field is the documentation that operators read (`farrier config`, docs/), so it states what the
 setting does and why the default was chosen. Durations are `timedelta` here; in a file they are written `"30s"`, `"5m"`,
-`"72h"` or a number of seconds. Relations between fields are checked in `__post_init__`, and `reading` turns its
-ValueError into a ConfigError.
+`"72h"` or as a number of seconds. `__post_init__` checks the relations between fields, and `reading` converts its
+ValueError to a ConfigError.
 """
 
 from __future__ import annotations
@@ -194,12 +194,12 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     @property
     def patience(self) -> Patience:
-        """The ages from which a node counts as silent, and an observation as outdated."""
+        """The ages from which a node counts as silent and an observation as outdated."""
         return Patience(offline_after=self.offline_after, observation_ttl=self.observation_ttl)
 
 
-# Private, carrier-grade and unique-local networks; no loopback, and no link-local network, in which clouds serve
-# secrets.
+# Private, carrier-grade and unique-local networks, without loopback and without link-local networks, in which clouds
+# offer secrets.
 _MANAGEMENT_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 
 

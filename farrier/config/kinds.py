@@ -12,7 +12,7 @@ _WANTED = "expected the name of a kind as package.module:NAME"
 
 
 def specs(names: Iterable[str]) -> Iterator[KindSpec]:
-    """The specs of these kinds. Raises ConfigError."""
+    """Return the specs of these kinds. Raises ConfigError."""
     for name in names:
         found = named(name)
         spec = getattr(found, "spec", found)

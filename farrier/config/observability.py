@@ -1,4 +1,4 @@
-"""Settings of HTTP, metrics, traces and log."""
+"""The settings of HTTP, metrics, traces and the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ABSOLUTE = re.compile(r"https?://[^\s/]+(/\S*)?")
 _PLACE = re.compile(r"\{([^{}]*)\}")
 OF_A_RESOURCE = ("kind", "name", "site")
 """The values of a resource that `dashboards_url` may have in braces."""
-# The schemes of references that a credential store resolves.
+# The schemes of references to secrets, which a credential store reads.
 _SCHEMES = frozenset({"file", "env", "systemd", "vault"})
 
 
@@ -24,7 +24,7 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     host: Annotated[
         str,
-        # An empty host would listen on every address.
+        # With an empty host, the server would listen on every address.
         Meta(
             min_length=1,
             description="Address to listen on. If it is not loopback, every request needs a token, except for "

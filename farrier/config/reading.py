@@ -1,7 +1,9 @@
-"""Reads the configuration: defaults, then the file, then the environment, then flags.
+"""Reads the configuration from defaults, the file, the environment and flags; a later source overrides an earlier
+source.
 
-`cli` calls it once, and again on SIGHUP. Every refusal is a ConfigError. It names the source, the section and the key,
-states what was expected, and shows the nearest valid name. It never contains a value, because values may be secrets.
+`cli` calls `load` once, and again on SIGHUP. Every refusal is a ConfigError, which names the source, the section and
+the key, states what was expected, and shows the nearest valid name. A ConfigError never contains a value, because
+values may be secrets.
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ ENV_PREFIX = "FARRIER_"
 
 _ENVIRONMENT = "the environment"
 _DIGITS = re.compile(r"\d+(\.\d+)?")
-# Some editors write this mark at the beginning of a file. It has no meaning.
+# Some editors write this byte order mark at the beginning of a file. It has no meaning.
 _BYTE_ORDER_MARK = "\ufeff"
-# No setting needs half of this depth.
+# The deepest setting needs less than half of this depth.
 _DEEPEST = 20
 _TOO_DEEP = f"it is nested too deeply; at most {_DEEPEST} levels of tables and arrays are allowed"
 
 SECTIONS: Mapping[str, type[Any]] = get_type_hints(Config)
-_SLA = "sla"  # the only section that is no struct: the model defines its keys, and operators name some of its tables
+_SLA = "sla"  # this section is no struct: the model defines its keys, and operators name some of its tables
 
-# If a source sets one of these keys, values of the other key from sources of lower precedence are dropped: --embedded
-# overrides a DSN in the file.
+# If a source sets one of these keys, the value of the other key from sources of lower precedence is ignored. For
+# example, --embedded overrides a DSN in the file.
 _ALTERNATIVES = {("database", "dsn"): "embedded", ("database", "embedded"): "dsn"}
 
 
@@ -50,8 +52,8 @@ def load(
     environment: Mapping[str, str] = os.environ,
     flags: Mapping[str, object] | None = None,
 ) -> Config:
-    """Read the effective settings. `flags` are keyed like `database.dsn`; a value of None means that the flag was not
-    given.
+    """Read the effective settings. The keys of `flags` are like `database.dsn`; the value None means that the flag was
+    not given.
 
     Raises ConfigError.
     """
@@ -80,7 +82,7 @@ class _Given(NamedTuple):
 
 
 def fields(section: str) -> Mapping[str, msgspec.structs.FieldInfo]:
-    """The fields of a section, by their names in the file."""
+    """Return the fields of a section, by their names in the file."""
     return {field.encode_name: field for field in msgspec.structs.fields(SECTIONS[section])}
 
 
@@ -107,7 +109,7 @@ def toml(text: str) -> dict[str, Any]:
         content = tomllib.loads(text.removeprefix(_BYTE_ORDER_MARK))
     except tomllib.TOMLDecodeError:
         raise
-    except ValueError:  # a limit of Python, whose text is for programmers
+    except ValueError:  # a limit of Python; its error text is meant for programmers
         raise ValueError("it contains a number with thousands of digits") from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
@@ -157,7 +159,7 @@ def _check_names(source: str, given: Mapping[str, Mapping[str, object]]) -> None
 
 
 def check_name(name: str, known: Iterable[str], *, what: str, where: str) -> None:
-    """Refuse a name that is not known, and suggest the nearest one. Raises ConfigError."""
+    """Raise ConfigError if a name is not in `known`, and suggest the nearest known name."""
     names = tuple(known)
     if name in names:
         return
@@ -165,7 +167,7 @@ def check_name(name: str, known: Iterable[str], *, what: str, where: str) -> Non
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A suggestion for an unknown name."""
+    """Return a suggestion for an unknown name."""
     names = tuple(map(str, known))
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"expected one of: {', '.join(names)}"
@@ -182,7 +184,7 @@ def _build(section: str, pairs: Mapping[str, _Given]) -> Any:
 
 
 def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
-    """Read section [sla], with its tables for sites and models."""
+    """Read section [sla], with its tables for individual sites and models."""
     source = next(given.source for given in pairs.values())
     table = {key: given.value for key, given in pairs.items()}
     named = {scope: _tables(scope, table.pop(scope, {}), source) for scope in ("site", "model")}
@@ -200,15 +202,15 @@ def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
 
 
 def _specs(given: Iterable[str], named_kinds: Iterable[str]) -> tuple[KindSpec, ...]:
-    """The kinds besides nodes that may have limits. Kinds of other packages are imported only if a key may belong to
-    such a kind."""
+    """Return the kinds besides nodes that may have limits. Kinds of other packages are imported only if a key may
+    belong to one of them."""
     if _first_words(given) <= _first_words(limits.KEYS | limits.keys_of(BUILT_IN)):
         return BUILT_IN
     return (*BUILT_IN, *kinds.specs(named_kinds))
 
 
 def _first_words(keys: Iterable[str]) -> frozenset[str]:
-    """The layers and kinds with which these keys begin."""
+    """Return the first words of these keys, each of which is the name of a layer or a kind."""
     return frozenset(key.partition(".")[0] for key in keys)
 
 
@@ -255,15 +257,15 @@ def _value(section: str, key: str, given: _Given, wanted: Any) -> object:
 
 
 def one_of(type_: Any) -> str:
-    """The accepted values of an enumeration; empty for another type."""
+    """Return a text with the accepted values of an enumeration; empty for any other type."""
     if not (isinstance(type_, type) and issubclass(type_, enum.Enum)):
         return ""
     return f"expected one of {', '.join(repr(each.value) for each in type_)}"
 
 
 def _from_text(value: str, wanted: Any) -> object:
-    """Parse a value of the environment: a list is separated by commas, a list of tables is JSON, and other values are
-    converted to their type."""
+    """Parse a value of the environment. A list is separated by commas, a list of tables is JSON, and any other value is
+    converted to its type."""
     if get_origin(get_args(wanted)[0]) is tuple:
         if _of_tables(wanted):
             return msgspec.json.decode(value or "[]", type=wanted)
@@ -277,7 +279,7 @@ def _of_tables(wanted: Any) -> bool:
 
 
 def read_duration(value: object) -> timedelta:
-    """Parse a duration of a file: a number of seconds or a text with units. Raises ValueError."""
+    """Parse a duration of a file, which is a number of seconds or a text with units. Raises ValueError."""
     match value:
         case timedelta():
             found = value
@@ -297,6 +299,6 @@ def read_duration(value: object) -> timedelta:
 def _seconds(number: float) -> timedelta:
     try:
         return timedelta(seconds=number)
-    except (ValueError, OverflowError):  # nan, inf and too large numbers
+    except (ValueError, OverflowError):  # nan, infinity and too great numbers
         most = timedelta.max // timedelta(seconds=1)
         raise ValueError(f"expected a finite number of seconds, at most {most}") from None

@@ -1,4 +1,4 @@
-"""Settings of network segments. Part of `groups`, which describes the rules for all settings."""
+"""The settings of network segments, a section of `groups`, which describes the rules for all settings."""
 
 from __future__ import annotations
 

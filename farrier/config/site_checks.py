@@ -1,6 +1,6 @@
-"""Checks a site beyond the types of its keys.
+"""Checks the rules of a site that the types of its keys do not express.
 
-`site_files` calls this module for each site that was parsed. The module reports all faults at once. It sends no request
+`site_files` calls this module for each parsed site. The module reports all faults at once. The module sends no request
 to the region, because the region may not exist yet.
 """
 
@@ -33,11 +33,11 @@ _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 
-# The shortest and longest useful duration of each key. A shorter duration would put too much load on the region; a
-# longer duration would look like an outage. For tokens, the longest is the limit of the database.
+# The shortest and longest useful duration of each key. A shorter duration would load the region too much; a longer
+# duration would look like an outage. For tokens, the longest duration is the limit of the database.
 _LIMITS = {
     ("maas", "node_timeout"): (_MINUTE, _DAY),
-    # A run of a partition must end within a minute, and reads twice.
+    # A run of a partition must end within a minute, and it reads UFM twice.
     ("ufm", "read_timeout"): (_SECOND, 20 * _SECOND),
     ("ufm", "change_timeout"): (_SECOND, 45 * _SECOND),
     ("observe", "events_every"): (_SECOND, _MINUTE),
@@ -56,7 +56,7 @@ _WITH_A_ROOT = (Layout.FLAT, Layout.LVM, Layout.BCACHE)
 
 
 def faults(site: Site) -> Iterator[Fault]:
-    """All faults of one site."""
+    """Return all faults of one site."""
     if site.maas is not None:
         yield from _maas(site.maas)
     if site.ufm is not None:
@@ -96,7 +96,7 @@ def _ufm(ufm: UfmSite) -> Iterator[Fault]:
 
 
 def _is_plain(url: str) -> bool:
-    """Whether a URL has a host, perhaps with a port, and no user, query or fragment."""
+    """Return whether a URL has a host, perhaps with a port, and no user, query or fragment."""
     parts = urlsplit(url)
     try:
         port_is_one = parts.port != 0
@@ -128,8 +128,8 @@ def _durations(site: Site) -> Iterator[Fault]:
 
 
 def _token(deploy: DeploySite, maas: MaasSite) -> Iterator[Fault]:
-    """Check the lifetime of the token: a deployment may begin when half of it is over, and the agent enrols at the end
-    of the deployment."""
+    """Check the lifetime of the token. A deployment may begin when half of the lifetime is over, and the agent enrolls
+    at the end of the deployment."""
     least = 2 * (2 * maas.node_timeout + _FIRST_BOOT)
     if deploy.bootstrap_ttl < least:
         text = (
@@ -231,7 +231,7 @@ def _link(link: LinkSite, path: str) -> Iterator[Fault]:
 
 
 def _spelled(link: LinkSite) -> Iterator[str]:
-    """The valid addresses in canonical form, for comparison."""
+    """Return the valid addresses in canonical form, so that they can be compared."""
     for text in link.addresses.values():
         try:
             yield str(ipaddress.ip_address(text))

@@ -1,8 +1,9 @@
-"""Reads the sites: each file `NAME.toml` of a directory is the site NAME. Also reads the cloud-init template that the
-file names.
+"""Reads the sites of a directory. Each file `NAME.toml` defines the site NAME, and may name a cloud-init template,
+which is also read.
 
-Called at the start, on SIGHUP and by `farrier site`. If one file is invalid, the whole load fails with the faults of
-all files, so that a change never takes effect in part. Reads no secret, and sends no request.
+The daemon calls this module at the start and on SIGHUP, and `farrier site` also calls it. If one file is invalid, the
+whole load fails with the faults of all files, so that a change never takes effect in part. The module reads no secret,
+and sends no request.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from farrier.config.tables import Fault, Reader, place
 from farrier.errors import ConfigError
 from farrier.model.counted import counted
 
-# A site with a thousand static addresses has 100 kB; a larger file is not a site's file.
+# The file of a site with a thousand static addresses has 100 kB, so a larger file is not a site's file.
 _LARGEST_SITE = 1024 * 1024
 # The limit of user data is cloud_init.max_bytes; template statements and comments need further space.
 _LARGEST_TEMPLATE = 1024 * 1024
@@ -31,11 +32,11 @@ _NAME = re.compile(r"(?![0-9]+$)[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class _UnreadableError(Exception):
-    """A file that farrier cannot use. The text gives the reason."""
+    """A file cannot be used. The text gives the reason."""
 
 
 def load(directory: str) -> Sites:
-    """The sites of a directory by name; none for "". Raises ConfigError with all faults."""
+    """Return the sites of a directory by name; none if `directory` is empty. Raises ConfigError with all faults."""
     if not directory:
         return {}
     root = Path(directory)
@@ -54,17 +55,17 @@ def load(directory: str) -> Sites:
 
 
 def _files(root: Path) -> list[Path]:
-    """The site files of the directory. Files whose names begin with a dot come from editors and mounts, and are not
-    sites."""
+    """Return the site files of the directory. Files whose names begin with a dot come from editors and mounts, and are
+    not sites."""
     try:
         return sorted(path for path in root.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
-    except (OSError, ValueError) as failure:  # ValueError for a name that no directory can have
+    except (OSError, ValueError) as failure:  # a ValueError means that no directory can have this name
         why = failure.strerror if isinstance(failure, OSError) else failure
         raise ConfigError(f"cannot read the directory of the sites {str(root)!r} (sites.directory): {why}") from failure
 
 
 def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:
-    """The site of a file, or its faults."""
+    """Return the site of a file, or its faults."""
     if not _NAME.fullmatch(path.stem):
         return None, [
             Fault(
@@ -102,7 +103,7 @@ def _with_template(site: Site, template: str) -> Site:
 
 
 def _inside(path: Path, root: Path) -> Path:
-    """The path of a file below `root`, with symlinks resolved."""
+    """Return the path of a file below `root`, with symlinks resolved."""
     try:
         found, allowed = path.resolve(strict=True), root.resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as failure:
@@ -135,7 +136,7 @@ def _why(failure: Exception) -> str:
 
 
 def _together(sites: Sites) -> Iterator[str]:
-    """The faults that concern several sites, each of which is valid by itself."""
+    """Return the faults that concern several sites, each of which is valid by itself."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     regions: defaultdict[str, list[str]] = defaultdict(list)
     fabrics: defaultdict[str, list[str]] = defaultdict(list)
@@ -152,5 +153,5 @@ def _together(sites: Sites) -> Iterator[str]:
         if len(shared) > 1:
             yield f"{', '.join(shared)}: [maas] url: all use {url}; a region can belong to only one site"
     for url, shared in fabrics.items():
-        if len(shared) > 1:  # each site assigns its own partition numbers, and would use numbers of the other site
+        if len(shared) > 1:  # each site assigns its own partition numbers, so two sites would use the same numbers
             yield f"{', '.join(shared)}: [ufm] url: all use {url}; a UFM can belong to only one site"

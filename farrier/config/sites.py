@@ -1,8 +1,8 @@
-"""The settings of sites: one TOML file per site, and one frozen struct per table of the file.
+"""The settings of sites. Each site has one TOML file, and each table of the file is one frozen struct.
 
-Each node names its site. `site_files` reads the files at the start and again on SIGHUP. Handlers receive the result, so
-a run never sees a part of a change. The files contain no secret: the API key is a credential reference. No default of a
-setting wipes disks, or changes networks of tenants.
+Each node names its site. `site_files` reads the files at the start and again on SIGHUP. Handlers receive all sites
+together, so a run never sees a part of a change. The files contain no secret: the API key is a credential reference. No
+default of a setting wipes disks or changes networks of tenants.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Mtu: TypeAlias = Annotated[
     int, Meta(ge=576, le=9216, description="MTU in bytes. If omitted: the MTU that commissioning found.")
 ]
 
-# The database's syntax of resource names. A name of digits only would be an ID.
+# The database's syntax of resource names. A name that consists only of digits would be read as an ID.
 ResourceName: TypeAlias = Annotated[str, Meta(pattern=r"^(?=.*[^0-9])[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
 MOST_USED = 16
 """Largest number of segments, and of partitions, of one node. Every run of an onboarding reads each of them."""
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One table of a site's file."""
+    """A table of a site's file."""
 
 
 class MaasSite(_Table, frozen=True, kw_only=True):
@@ -421,5 +421,5 @@ class Site(_Table, frozen=True, kw_only=True):
 
 Sites: TypeAlias = Mapping[str, Site]
 
-# Fields that no file sets.
+# The fields that no file sets.
 DERIVED = frozenset({(Site, "name"), (CloudInitSite, "template")})

@@ -1,7 +1,8 @@
 """Reads a TOML table into a struct and reports all its faults, not only the first.
 
-Used for files with nested tables (`site_files`); `reading` reads the main configuration. A fault names the table and
-the key, what was expected and what was found. A fault never contains the value of a key that refers to a secret.
+`site_files` uses this module for files with nested tables; `reading` reads the main configuration. A fault names the
+table and the key, what was expected and what was found. A fault never contains the value of a key that refers to a
+secret.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from farrier.log import mask_urls
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
-# Keys whose values are not shown: the file may contain the secret itself instead of a reference.
+# The values of these keys are not shown, because the file may contain the secret itself instead of a reference.
 _NOT_SHOWN = frozenset({"key", "credential", "token", "sha256"})
 _SHOWN = 60
 
 
 class Fault(NamedTuple):
-    """A fault. `where` is a table, and the key if the fault concerns one key: `[network.bonds 2] mtu`."""
+    """A fault of a file. `where` is a table, or a table and a key if the fault concerns one key: `[network.bonds 2]
+    mtu`."""
 
     where: str
     text: str
@@ -36,7 +38,7 @@ class Fault(NamedTuple):
 
 
 class Reader:
-    """Reads the tables of one file. `faults` are the faults found so far, and `derived` the fields that no file
+    """Reads the tables of one file. `faults` are the faults found so far, and `derived` are the fields that no file
     sets."""
 
     def __init__(self, derived: frozenset[tuple[type[Any], str]] = frozenset()) -> None:
@@ -44,7 +46,7 @@ class Reader:
         self._derived = derived
 
     def struct(self, wanted: type[_T], table: object, path: str = "") -> _T | None:
-        """The struct of a table. None if the table has a fault."""
+        """Read a table into a struct. Returns None if the table has a fault."""
         before = len(self.faults)
         if not isinstance(table, Mapping):
             self._fault(path, "", f"expected a table, got {_kind(table)}")
@@ -65,7 +67,7 @@ class Reader:
             return None
         try:
             return wanted(**ready)
-        except (ValueError, OverflowError, RecursionError) as error:  # keys that exclude each other
+        except (ValueError, OverflowError, RecursionError) as error:  # keys of which only one may be set
             self._fault(path, "", str(error))
             return None
 
@@ -94,12 +96,12 @@ class Reader:
 
 
 def place(path: str, key: str = "") -> str:
-    """The location of a fault, as its text shows it."""
+    """Return the location of a fault, as its text shows it."""
     return f"{f'[{path}]' if path else ''} {key}".strip()
 
 
 def meant(hint: Any) -> tuple[Any, Any]:
-    """The type without annotations and `| None`, and the type of the elements if it is a tuple."""
+    """Return the type without annotations and `| None`. For a tuple, return the type of its elements."""
     while True:
         if get_origin(hint) is Annotated:
             hint = get_args(hint)[0]
@@ -113,12 +115,12 @@ def meant(hint: Any) -> tuple[Any, Any]:
 
 
 def is_struct(type_: Any) -> bool:
-    """Whether the type is read from a table."""
+    """Return whether values of the type are read from a table."""
     return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
 
 
 def description(hint: Any) -> str:
-    """The description in a field's annotation."""
+    """Return the description in a field's annotation."""
     if get_origin(hint) is Annotated:
         inner, *extras = get_args(hint)
         found = [extra.description for extra in extras if isinstance(extra, msgspec.Meta) and extra.description]
@@ -129,7 +131,7 @@ def description(hint: Any) -> str:
 def _expected(text: str, hint: Any, type_: Any) -> str:
     if values := one_of(type_):
         return values
-    if "matching regex" in text and description(hint):  # the pattern itself is for programmers
+    if "matching regex" in text and description(hint):  # the pattern itself is meant for programmers
         return f"expected: {description(hint).removesuffix('.')}"
     return text
 

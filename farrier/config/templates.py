@@ -1,4 +1,4 @@
-"""Templates of user data: compilation, the names that they may use, and their faults before the first use.
+"""Compiles the templates of user data, and checks them, with the names that they may use, before the first use.
 
 `site_files` calls `faults` when it reads a site. `handlers.node.cloud_init` renders the result of `compiled`. A
 template can use only the given values. It cannot include files or reach attributes that begin with an underscore. An
@@ -62,9 +62,10 @@ TOKEN = "bootstrap_token"
 _SEGMENTS = "segments"
 # The methods of Python's mappings that a template may call.
 _OF_MAPPINGS = frozenset({"items", "keys", "values", "get"})
-# How many templates are kept: more than any installation has sites. One template takes some kilobytes.
+# The number of templates that are cached, which is greater than the number of sites of any installation. A template
+# takes some kilobytes.
 _KEPT = 256
-# The file name in tracebacks of a template that came from no file.
+# The file name in tracebacks of a template that was not read from a file.
 _NAMELESS = "<template>"
 
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e]")
@@ -72,8 +73,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def _yaml(value: object) -> str:
-    """The value as YAML on one line, which parses to exactly this value. The result is also JSON, except for characters
-    beyond the basic plane, which YAML escapes differently."""
+    """Return the value as YAML on one line, from which a parser gets exactly this value. The result is also JSON,
+    except for characters beyond the basic plane, which YAML escapes differently."""
     return _NOT_PLAIN.sub(_escaped, json.dumps(value, ensure_ascii=False, default=_plain))
 
 
@@ -91,7 +92,7 @@ def _plain(value: object) -> object:
 
 
 def _given(value: object) -> object:
-    """Refuse to render an expression without a value."""
+    """Return the value of an expression, or raise an error if it has no value."""
     if value is None:
         raise jinja2.UndefinedError("an expression has no value; add a default: {{ … or 'text' }}")
     return value
@@ -110,18 +111,19 @@ _environment.filters["yaml"] = _yaml
 
 @lru_cache(maxsize=_KEPT)
 def compiled(text: str) -> jinja2.Template:
-    """The template of a text. Raises jinja2.TemplateSyntaxError."""
+    """Compile the template. Raises jinja2.TemplateSyntaxError."""
     return _environment.from_string(text)
 
 
 @lru_cache(maxsize=_KEPT)
 def names_token(text: str) -> bool:
-    """Whether the template uses the bootstrap token. Raises as `compiled` does."""
+    """Return whether the template uses the bootstrap token. Raises the same errors as `compiled`."""
     return TOKEN in meta.find_undeclared_variables(_environment.parse(text))
 
 
 def faults(text: str, variables: Iterable[str], *, segments: Collection[str] = ()) -> Iterator[str]:
-    """The faults that farrier can find without a node, in the template of a site with these variables and segments."""
+    """Return the faults of the template that can be found without a node, for a site with these variables and
+    segments."""
     names = tuple(variables)
     for name in names:
         if name in GIVEN:
@@ -179,7 +181,8 @@ def _line(tree: nodes.Template, name: str) -> int:
 
 
 def _attributes(tree: nodes.Template) -> Iterator[tuple[Mapping[str, str], str, int]]:
-    """The attributes of `node` and `node.bmc` that the template uses: known attributes, attribute and line."""
+    """Yield each use of an attribute of `node` or `node.bmc`: the known attributes, the used attribute, and the
+    line."""
     for found in (*tree.find_all(nodes.Getattr), *tree.find_all(nodes.Getitem)):
         of, attribute = _asked(found)
         if attribute is None:
@@ -193,7 +196,8 @@ def _attributes(tree: nodes.Template) -> Iterator[tuple[Mapping[str, str], str, 
 
 
 def _asked(found: nodes.Node | None) -> tuple[nodes.Node | None, str | None]:
-    """The object and the name of an attribute access. No name if the template computes the name when it is rendered."""
+    """Return the object and the name of an attribute access. The name is None if the template computes it when it is
+    rendered."""
     if isinstance(found, nodes.Getattr):
         return found.node, found.attr
     if isinstance(found, nodes.Getitem) and isinstance(found.arg, nodes.Const) and isinstance(found.arg.value, str):
@@ -206,7 +210,7 @@ def _is_node(found: nodes.Node | None) -> bool:
 
 
 def line_of(error: BaseException) -> int | None:
-    """The line of a template that raised `error` while it was rendered."""
+    """Return the line of the template that raised `error` while it was rendered."""
     at = error.__traceback__
     line = None
     while at is not None:

@@ -1,7 +1,8 @@
-"""The file of API tokens (`http.tokens_file`): for each token its name, hash, scopes and expiry, never the token.
+"""Reads and extends the file of API tokens (`http.tokens_file`). The file has the name, hash, scopes and expiry of each
+token, never the token.
 
-Read at the start, and again on SIGHUP. If there is any fault, the whole load fails, so that a change never takes effect
-in part.
+The daemon reads the file at the start and again on SIGHUP. If there is any fault, the whole load fails, so that a
+change never takes effect in part.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from farrier.config.tables import Fault, Reader, place
 from farrier.errors import ConfigError
 from farrier.model.api_token import Scope
 
-# Names of clients in intents and history: a client without a token, and the client with the token of this setting.
+# The names that intents and history show for a client without a token, and for the client with the token in this
+# setting.
 ANONYMOUS = "anonymous"
 BEARER_TOKEN = "http.bearer_token"
 _RESERVED = frozenset({ANONYMOUS, BEARER_TOKEN})
 
-# A thousand tokens have 200 kB; a larger file is not a tokens file.
+# A file with a thousand tokens has 200 kB, so a larger file is not a tokens file.
 _LARGEST = 1024 * 1024
 _SCOPES = ", ".join(Scope)
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?")
@@ -34,7 +36,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token, without its secret."""
+    """An API token without its secret."""
 
     name: Annotated[str, Meta(description="name of the client, as shown in intents and history")]
     sha256: Annotated[str, Meta(description="64 hexadecimal digits that farrier token create prints")]
@@ -49,7 +51,7 @@ class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.name in _RESERVED:
             raise ValueError(f"name: {self.name!r} is reserved; choose the name of the client")
-        if not _SHA256.fullmatch(self.sha256):  # not shown, because it may be the token
+        if not _SHA256.fullmatch(self.sha256):  # the value is not shown, because it may be the token
             raise ValueError("sha256: expected the 64 hexadecimal digits that farrier token create prints")
         if wrong := [scope for scope in self.scopes if scope not in tuple(Scope)]:
             raise ValueError(f"scopes: expected one or more of {_SCOPES}; got {wrong[0][:60]!r}")
@@ -64,12 +66,13 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(path: str) -> tuple[ApiToken, ...]:
-    """The tokens of a file; none for "". Raises ConfigError, which names the file and its faults on one line."""
+    """Return the tokens of a file; none if the path is empty. Raises ConfigError, which names the file and its faults
+    on one line."""
     return _parsed(path, _text(path)) if path else ()
 
 
 def add(path: Path, token: ApiToken) -> None:
-    """Add a token to a file, which need not exist. Raises ConfigError, and then leaves the file unchanged."""
+    """Add a token to a file, which need not exist. If it raises ConfigError, the file is unchanged."""
     before = _text(str(path)) if path.exists() else ""
     separator = "" if not before else "\n" if before.endswith("\n") else "\n\n"
     _parsed(str(path), f"{before}{separator}{entry(token)}")
@@ -89,7 +92,7 @@ def _text(path: str) -> str:
         return content.decode("utf-8")
     except OSError as failure:
         raise _refusal(path, f"cannot be read: {failure.strerror}") from failure
-    except ValueError as failure:  # a name that no file can have; a text that is not UTF-8
+    except ValueError as failure:  # no file can have this name; or the text is not UTF-8
         raise _refusal(path, f"cannot be read as UTF-8 text: {failure}") from failure
 
 
@@ -123,7 +126,7 @@ def _refusal(path: str, fault: str) -> ConfigError:
 
 
 def entry(token: ApiToken) -> str:
-    """The table of a token, as the file has it."""
+    """Return the table of a token as text for the file."""
     scopes = ", ".join(f'"{scope}"' for scope in token.scopes)
     lines = ["[[tokens]]", f'name = "{token.name}"', f'sha256 = "{token.sha256}"', f"scopes = [{scopes}]"]
     if token.expires is not None:

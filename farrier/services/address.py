@@ -1,7 +1,8 @@
-"""BMC addresses: their syntax, and the networks in which farrier may connect.
+"""BMC addresses: their syntax, and the networks to which farrier may connect.
 
-The client gets the URL from `parse` and checks the resolved addresses with `Networks`. So no name, changed DNS response
-or unusual spelling of a number leads outside the configured networks. No packet is sent to a refused address.
+The BMC client gets the URL from `parse` and checks the resolved addresses with `Networks`. So a name, a changed DNS
+response or an unusual spelling of an address cannot make farrier connect outside the configured networks. farrier sends
+no packet to a refused address.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ PRIVATE_NETWORKS: tuple[Network, ...] = tuple(
 
 
 class Networks:
-    """The networks in which farrier may connect."""
+    """The networks to which farrier may connect."""
 
     def __init__(self, networks: Sequence[Network] = PRIVATE_NETWORKS) -> None:
         self._networks = tuple(networks)
 
     def allows(self, address: str) -> bool:
-        """Whether a numeric address is in one of the networks; an IPv4-mapped IPv6 address counts as IPv4."""
+        """Return whether a numeric address is in one of the networks. An IPv4-mapped IPv6 address counts as IPv4."""
         try:
             number = ip_address(address)
         except ValueError:
@@ -44,7 +45,7 @@ class Networks:
         return any(number in network for network in self._networks)
 
     def check(self, addresses: Sequence[str]) -> None:
-        """Raise `BmcError` unless all of these are in the networks."""
+        """Raise `BmcError` unless all of these addresses are in the networks."""
         for address in sorted(addresses):
             if not self.allows(address):
                 raise _incomplete(
@@ -54,10 +55,10 @@ class Networks:
 
 
 def parse(address: str) -> URL:
-    """The base URL of a BMC given as `https://host[:port]` or `host[:port]`. Raises `BmcError`.
+    """Return the base URL of a BMC whose address is `https://host[:port]` or `host[:port]`. Raises `BmcError`.
 
-    A user name or password in the address is never repeated. An IPv6 address may have brackets; with a port it must
-    have them.
+    No error text repeats a user name or password from the address. An IPv6 address may have brackets; if a port
+    follows, the brackets are required.
     """
     text = address.strip()
     try:
@@ -80,7 +81,7 @@ def parse(address: str) -> URL:
 
 
 def _one_spelling(url: URL) -> URL:
-    """The URL in one canonical form, by which turns and logins are counted."""
+    """Return the URL in one canonical form. farrier counts turns and logins of a BMC by this form."""
     host = (url.host or "").rstrip(".")
     with suppress(ValueError):  # a name
         host = str(ip_address(host))

@@ -1,9 +1,9 @@
-"""Requests of httpx over the connections of aiohttp, at half the CPU: an `httpx.AsyncBaseTransport`.
+"""An `httpx.AsyncBaseTransport` that sends requests over aiohttp, which takes half the CPU time of httpx's transport.
 
-Used by `http_client`; `sent_once` also by `bmc_transport`. Sends each request at most once and unchanged: no redirect,
-cookie, proxy, decompression or queue. Every failure is an exception of httpx. `ConnectError`, `ConnectTimeout` and
-`UnsupportedProtocol` mean that the request was not sent; after any other exception, the request may have arrived. The
-caller sets the time limit.
+`http_client` uses this transport; `bmc_transport` uses only `sent_once`. The transport sends each request at most once
+and unchanged, without redirects, cookies, proxies, decompression or a queue. The transport raises each failure as an
+exception of httpx. `ConnectError`, `ConnectTimeout` and `UnsupportedProtocol` mean that the request was not sent; after
+any other exception, the request may have arrived. The caller sets the time limit.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from yarl import URL
 # farrier rarely sends on a connection that the server is closing.
 KEPT = timedelta(seconds=5)
 
-# A ValueError means a header that cannot be sent, or an invalid host.
+# A ValueError means that a header cannot be sent, or that the host is invalid.
 _FORESEEN = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError)
 
-# The first match gives the exception of httpx; anything else is a `ReadError`. aiohttp raises the errors for requests
-# that were not sent before it has a connection, and never after.
+# The first matching entry names the exception of httpx; any other error becomes a `ReadError`. If aiohttp did not send
+# a request, it raises the error before it has a connection, and never afterwards.
 _KINDS: Final[tuple[tuple[type[Exception], type[httpx.TransportError]], ...]] = (
     (aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout),
     (aiohttp.ClientConnectorError, httpx.ConnectError),
@@ -50,8 +50,7 @@ _KINDS: Final[tuple[tuple[type[Exception], type[httpx.TransportError]], ...]] = 
 
 
 class Lost(aiohttp.ClientConnectionError):
-    """The connection ended during a request, for this reason. aiohttp does not send the request again after this
-    error."""
+    """The connection ended during a request. aiohttp does not send the request again after this error."""
 
     def __init__(self, reason: aiohttp.ClientError) -> None:
         super().__init__(*reason.args)
@@ -59,8 +58,8 @@ class Lost(aiohttp.ClientConnectionError):
 
 
 async def sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Middleware that raises `Lost` for errors after which aiohttp would send a GET again. Only the caller decides
-    about a retry."""
+    """Middleware that raises `Lost` for errors after which aiohttp would send a GET again, because only the caller may
+    decide to retry."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:  # the request was not sent, and aiohttp does not send it again
@@ -70,12 +69,12 @@ async def sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandl
 
 
 class AioTransport(httpx.AsyncBaseTransport):
-    """The connections of one client; opened in the running loop, closed at the end."""
+    """The connections of one client. The connections are opened in the running event loop, and `aclose` closes them."""
 
     def __init__(self, *, context: ssl.SSLContext, connect_timeout: timedelta) -> None:
         self._session = aiohttp.ClientSession(
             connector=_Connector(context),
-            # From the resolution of the name to the end of the handshake.
+            # The time limit of a connection covers the resolution of the name, the connection and the TLS handshake.
             timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout.total_seconds()),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Otherwise aiohttp would add the type application/octet-stream to a POST without a body.
@@ -92,7 +91,8 @@ class AioTransport(httpx.AsyncBaseTransport):
         try:
             response = await self._session.request(
                 request.method,
-                # Every byte unchanged, without user and password, which would become a header.
+                # Every byte stays unchanged, but user and password are omitted, because aiohttp would make a header of
+                # them.
                 URL(f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}", encoded=True),
                 headers=[(name.decode(), value.decode()) for name, value in request.headers.raw],
                 data=body or None,
@@ -111,9 +111,9 @@ class AioTransport(httpx.AsyncBaseTransport):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Does not reuse a kept connection with unread data: its end, or an unrequested response.
+    """Closes an idle connection that has unread data (its end, or an unrequested response) instead of reusing it.
 
-    aiohttp itself would reuse it, and lose the request or return the unrequested response.
+    aiohttp itself would reuse the connection, and then lose the request or return the unrequested response.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:
@@ -121,7 +121,7 @@ class _Connector(aiohttp.TCPConnector):
             ssl=context,
             limit=0,
             keepalive_timeout=KEPT.total_seconds(),
-            # Each connection resolves the name again, and errors are those of the system's resolver.
+            # Each connection resolves the name again, so errors of the resolution are those of the system's resolver.
             use_dns_cache=False,
             resolver=aiohttp.ThreadedResolver(),
         )
@@ -130,7 +130,7 @@ class _Connector(aiohttp.TCPConnector):
 
     @override
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
-        """Return a new connection, or a kept one without unread data."""
+        """Return a new connection, or an idle one without unread data."""
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol = connection.protocol
@@ -149,13 +149,13 @@ class _Connector(aiohttp.TCPConnector):
 
 
 def _take_note(closed: asyncio.Future[None]) -> None:
-    """Keeps asyncio from logging the unretrieved end of an unused connection."""
+    """Mark the exception of a closed connection as seen, so that asyncio does not log it."""
     if not closed.cancelled():
         closed.exception()
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of a response, read on demand. Closing it before its end also closes the connection."""
+    """The body of a response, read on demand. If it is closed before its end, the connection is also closed."""
 
     def __init__(self, response: aiohttp.ClientResponse, request: httpx.Request) -> None:
         self._response = response
@@ -179,7 +179,8 @@ class _Body(httpx.AsyncByteStream):
             _raise(error, self._request)
         if chunk:
             return chunk
-        # If the end of the connection ends the body, aiohttp takes the body as complete even after a reset.
+        # If the body has no length and lasts until the connection ends, aiohttp accepts it as complete even after a
+        # reset.
         end = self._end
         if end is not None and end.done() and not end.cancelled() and end.exception() is not None:
             raise httpx.ReadError("the connection was reset during the response", request=self._request)
@@ -192,15 +193,15 @@ class _Body(httpx.AsyncByteStream):
         self._response.close()
 
     def _no_more(self, _: asyncio.Future[None]) -> None:
-        """Fail the read when the connection ends: aiohttp closes the connection of a peer that breaks HTTP within a
-        body, and its reader would wait for the rest for ever."""
+        """Fail the read when the connection ends. If the peer breaks HTTP within a body, aiohttp closes the connection,
+        and the reader would otherwise wait forever."""
         content = self._response.content
         if not content.is_eof() and content.exception() is None:
             content.set_exception(aiohttp.ClientPayloadError("the connection ended within the body"))
 
 
 def _raise(error: Exception, request: httpx.Request) -> NoReturn:
-    """Raise the exception of httpx for an error. Reasons of a failed connection are chained as the system gave them."""
+    """Raise the exception of httpx for an error of aiohttp. The cause of a failed connection is the system's error."""
     if isinstance(error, Lost):
         error = error.reason
     kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), httpx.ReadError)

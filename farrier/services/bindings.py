@@ -1,8 +1,8 @@
-"""Which BMC may receive which credential: bindings of references to hosts and networks.
+"""Bindings of credential references to hosts and networks: they define which BMC may receive which credential.
 
-`wiring` makes them from the settings; `use_sites` adds the bindings of the site files, at the start and on SIGHUP. They
-are checked before a reference is read. Clients choose references and addresses freely, and only an operator binds them,
-so a pair without a binding is refused.
+`wiring` makes the bindings from the settings; `use_sites` adds the bindings of the site files at the start and on
+SIGHUP. farrier checks the bindings before it reads the secret of a reference. Users choose references and addresses
+freely, but only an operator can bind them, so farrier refuses a pair without a binding.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ _SETTING = "[[credentials.bindings]]"
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The bindings of a reference that fit the host of its BMC; those that `at` returns also fit its addresses."""
+    """The bindings of a reference that match the host of its BMC. `at` returns only those that also match its
+    addresses."""
 
     reference: str
     host: str
     bindings: tuple[CredentialBinding, ...]
 
     def at(self, addresses: Sequence[str]) -> Bound:
-        """The bindings that fit every one of `addresses`. Raises `CredentialError` if no binding fits."""
+        """Return the bindings that match each of `addresses`. Raises `CredentialError` if no binding matches."""
         holding = tuple(binding for binding in self.bindings if _has(binding, addresses))
         if holding:
             return Bound(self.reference, self.host, holding)
@@ -43,8 +44,8 @@ class Bound(msgspec.Struct, frozen=True):
         )
 
     def check_for_others(self) -> None:
-        """Raise `CredentialError` if the host is a name and only its networks are bound: MAAS resolves the name itself,
-        perhaps to another address. Call it on a result of `at`."""
+        """Raise `CredentialError` if the host is a name and only its networks are bound, because MAAS resolves the name
+        itself and may get another address. Call this on a result of `at`."""
         if any(binding.hosts for binding in self.bindings) or is_number(self.host):
             return
         raise CredentialError(
@@ -66,7 +67,7 @@ class Bindings:
         self._of_site = {name: site.credentials.bindings for name, site in sites.items()}
 
     def of(self, target: BmcTarget, host: str) -> Bound:
-        """The bindings of the target's reference to its host. Raises `CredentialError` if there is no such binding."""
+        """Return the bindings of the target's reference to its host. Raises `CredentialError` if there are none."""
         credential_forms.parts(target.credential)
         own = self._of_site.get(target.site, ()) if target.site is not None else ()
         found = tuple(binding for binding in (*self._everywhere, *own) if _fits(binding, target.credential, host))
@@ -81,7 +82,7 @@ class Bindings:
 
 
 def is_number(host: str) -> bool:
-    """Whether a host is an address rather than a name."""
+    """Return whether a host is a numeric address and not a name."""
     return _number(host) is not None
 
 
@@ -100,8 +101,8 @@ def _fits(binding: CredentialBinding, reference: str, host: str) -> bool:
 
 
 def _is_host(pattern: str, host: str) -> bool:
-    """Whether a pattern matches the host. A star matches a part of a name, but never of an address, where it could
-    match any digits."""
+    """Return whether a pattern matches the host. A star matches a part of a name, but never a part of an address, where
+    it could match any digits."""
     if _IN_NUMBERS.fullmatch(host):
         number = _number(host)
         return pattern == host if number is None else _number(pattern) == number
@@ -112,10 +113,10 @@ def _has(binding: CredentialBinding, addresses: Sequence[str]) -> bool:
     return not binding.networks or all(map(Networks(_networks(binding.networks)).allows, addresses))
 
 
-# Addresses, and names that resolve as addresses, without a name server: 127.1, 0x7f000001.
+# Numeric addresses, and names that the system converts to an address without a name server: 127.1, 0x7f000001.
 _IN_NUMBERS = re.compile(r".*:.*|(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
 
-# A star that could mean `..` would lead to another directory.
+# If a star could match `..`, the reference would lead to another directory.
 _OTHER_DIRECTORY = re.compile(r"(?:^|.*[:/])\.{1,2}(?:/.*|$)", re.DOTALL)
 
 

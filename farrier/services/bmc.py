@@ -1,10 +1,10 @@
-"""The BMC client over Redfish: DMTF's asyncio library, basic authentication unless sessions are configured.
+"""The BMC client over Redfish, with DMTF's asyncio library and basic authentication, or with sessions if configured.
 
-Opened by `wiring`, called by the node's steps through `protocols.BmcClient`. Guarantees: one call in flight per BMC; a
-deadline that begins after the wait for a turn; a limit of failed logins. Every failure is a `BmcError` with a class,
-and its text and traceback contain no secret. Sends only GETs, except to switch power and to open or close a session.
-Each call checks the host against the bindings of the reference, resolves the name once, and checks its addresses
-against the networks. It then connects, and only then reads the secret.
+`wiring` opens the client, and the node's steps call it through `protocols.BmcClient`. The client sends one call at a
+time to each BMC, begins a call's deadline only after the wait for other calls, and limits failed logins. Every failure
+is a `BmcError` with a class, and its text and traceback contain no secret. The client sends only GETs, except to switch
+power and to open or close a session. Each call checks the host against the bindings of the reference, resolves the name
+once, and checks its addresses against the networks. A call connects after these checks, and reads the secret last.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def open_bmc(
     clock: protocols.Clock | None = None,
     lookup: Lookup = look_up,
 ) -> AsyncIterator[RedfishBmc]:
-    """The client, which closes with the context. Raises `ConfigError` for an unusable TLS policy."""
+    """Open the client, which closes with the context. Raises `ConfigError` for an unusable TLS policy."""
     trusts = {settings.trust, *settings.trust_by_host.values()}
     if Insecure() in trusts:
         hosts = [host for host, trust in settings.trust_by_host.items() if trust == Insecure()]
@@ -71,7 +71,7 @@ async def open_bmc(
 
 @contextmanager
 def _records(settings: BmcSettings) -> Iterator[SessionRecords]:
-    """The records of sessions; empty ones if no session is opened."""
+    """Open the records of sessions. If no session is ever opened, there are no records."""
     match settings.auth:
         case BmcAuth.BASIC:
             yield SessionRecords.none()
@@ -143,11 +143,11 @@ class RedfishBmc(protocols.BmcClient):
             found = await work(_Call(exchange, self._turns, exchange.bmc))
             return _reading(found, exchange)
         except LeaseLost:
-            raise  # nothing was sent, and nothing of this call is to be stored
+            raise  # nothing was sent, so nothing of this call may be stored
         except Exception as error:
             failure = self._failure(error, exchange)
-        # Raised outside the `except` block, the new exception carries neither the old exception nor its frames, which
-        # hold the headers.
+        # The new exception is raised outside the `except` block, so it contains neither the old exception nor its
+        # frames, which contain the headers.
         raise failure
 
     def _access(self, target: BmcTarget) -> Access:
@@ -178,14 +178,15 @@ class RedfishBmc(protocols.BmcClient):
             bmc_failure.scrub(detail, credential, *secrets),
             credential_version=credential.version if credential is not None else None,
             retry_after=bmc_failure.retry_after(error),
-            # An error in the BMC details or in reading the secret does not count as a request to the BMC.
+            # If the BMC details are wrong or the secret cannot be read, the call does not count as a request to the
+            # BMC.
             dialled=exchange is not None and exchange.requests > 0 and not _is_ours(error, failure),
             sent=exchange is not None and exchange.sent,
         )
 
 
 class _Call:
-    """One running call: its exchange, and its turns at the BMC."""
+    """A running call to a BMC: its requests, and its waits for the exclusive use of the BMC."""
 
     def __init__(self, exchange: Exchange, turns: Turns, bmc: URL) -> None:
         self.exchange = exchange
@@ -194,7 +195,7 @@ class _Call:
 
     @asynccontextmanager
     async def turn(self, within: timedelta | None = None) -> AsyncIterator[None]:
-        """Wait for a turn, which may last for the usual deadline or `within`."""
+        """Wait for the exclusive use of the BMC. The deadline is `within`, or the usual deadline."""
         async with self._turns.turn(self._bmc):
             self.exchange.begin(within)
             yield

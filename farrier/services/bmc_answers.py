@@ -1,6 +1,7 @@
-"""Interprets responses of a BMC: a resource, a new session, or a refusal with its class and text. Pure.
+"""Pure functions that interpret responses of a BMC: a resource, a new session, or a refusal.
 
-Used by `bmc_exchange` for each response. Texts are farrier's, with the path and the status; they do not quote a body.
+`bmc_exchange` calls these functions for each response. A refusal becomes an error with a class and a text. The text has
+the path and the status, and never quotes a body.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ although they are ready after a minute.
 
 
 class Answered(BmcError):
-    """The BMC responded with a status other than success."""
+    """The BMC responded with a status that is no success."""
 
     def __init__(self, status: int, failure: BmcFailure, detail: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(failure, detail, retry_after=retry_after)
@@ -45,7 +46,7 @@ def accepted(path: str, response: Response) -> None:
 
 
 def resource(path: str, response: Response) -> Resource:
-    """The JSON object in a successful response. Raises `BmcError` for another status or body."""
+    """Return the JSON object in a successful response. Raises `BmcError` for any other status or body."""
     accepted(path, response)
     body = response.dict
     if not isinstance(body, dict):
@@ -54,12 +55,12 @@ def resource(path: str, response: Response) -> Resource:
 
 
 def opened(path: str, response: Response) -> tuple[str, str | None, str | None]:
-    """Token and location of a new session, and when it began by the BMC's clock."""
+    """Return the token, the location and the creation time of a new session. The time is by the BMC's clock."""
     body = resource(path, response)
     token = response.getheader("X-Auth-Token")
     if not isinstance(token, str) or not token.strip():
         raise BmcError(BmcFailure.PROTOCOL, f"{path} opened a session, but returned no token")
-    # Some BMCs return a URL with another host or with http; only its path counts.
+    # Some BMCs return a URL with another host or with http, so farrier uses only its path.
     try:
         place = URL(response.getheader("Location") or "").path
     except ValueError:
@@ -78,7 +79,7 @@ def _status_text(path: str, response: Response) -> str:
 
 
 def _retry_after(response: Response) -> timedelta | None:
-    """The wait that `Retry-After` requires: seconds, or a date by the BMC's own clock."""
+    """Return the wait that `Retry-After` requires, in seconds or as a date by the BMC's clock."""
     wanted = response.getheader("Retry-After") or ""
     try:
         if wanted.isdecimal():

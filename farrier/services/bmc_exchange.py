@@ -1,8 +1,8 @@
-"""The requests of one call to a BMC: sent one at a time, within a deadline, reported, and decoded or refused.
+"""Sends the requests of one call to a BMC one at a time within a deadline, reports them, and decodes the responses.
 
-Reads the credential once per call, after connecting to the checked address, and sends it with each request, or once for
-a session. Every login counts against the login cap; nothing is sent after a refusal. An action is sent once, with one
-of three results: responded, never sent, unknown.
+A call reads the credential once, after it has connected to the checked address. A call sends the credential with each
+request, or once to open a session. Every login counts against the login cap; after a refusal, the call sends nothing
+more. An action is sent once, and its result is one of: responded, never sent, unknown.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from farrier.services.bmc_settings import BmcSettings
 from farrier.services.bmc_transport import Dial, Headers, Route, dialling
 
 SERVICE_ROOT = "/redfish/v1/"
-# The path on every known BMC; used only if the service root lacks the link to it.
+# The path of the collection of sessions on every known BMC; used only if the service root has no link to it.
 STANDARD_SESSIONS = "/redfish/v1/SessionService/Sessions"
 SESSION_SERVICE = "/redfish/v1/SessionService"
 
-# Errors after which the action may have taken effect nevertheless: they occur in transit or during the action.
+# Statuses after which the action may have taken effect: the error may have occurred in transit or during the action.
 _PERHAPS_DONE = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
 
 T = TypeVar("T")
 
 
 class Operation(StrEnum):
-    """The purpose of a request; a metric label."""
+    """The purpose of a request, also the value of a metric label."""
 
     ROOT = "root"
     SESSION = "session"
@@ -66,20 +66,20 @@ class Operation(StrEnum):
 
 
 class _AnotherSecret(Exception):
-    """The open session belongs to another secret; nothing was sent in it."""
+    """The open session was opened with another secret, so the request was not sent in it."""
 
 
 class _Shows(Enum):
-    """The authentication that requests contain."""
+    """The kind of authentication that requests contain."""
 
     NOTHING = auto()
-    HEADER = auto()  # the credential
-    BODY = auto()  # the credential, for a session
+    HEADER = auto()  # the credential in a header
+    BODY = auto()  # the credential in the body of the request that opens a session
     SESSION = auto()
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """One BMC, its route and its credential."""
+    """A BMC, the route to it, and its credential."""
 
     bmc: URL
     route: Route
@@ -100,8 +100,8 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exchange:
-    """The requests of one call. `requests` counts those that were sent; `sent` is whether an action may have
-    arrived."""
+    """The requests of one call. `requests` counts the sent requests; `sent` is true if an action may have reached the
+    BMC."""
 
     def __init__(self, access: Access, shared: Shared) -> None:
         self._access = access
@@ -123,7 +123,7 @@ class Exchange:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Secrets besides the credential that no text may contain."""
+        """The secrets, besides the credential, that no text may contain."""
         session = self._shared.sessions.of(self._access.bmc)
         return () if session is None else (session.token,)
 
@@ -134,7 +134,7 @@ class Exchange:
         self.deadline = anyio.current_time() + within.total_seconds()
 
     async def log_in(self) -> None:
-        """Send the credential with all further requests, or use a session. Called once per turn, after `root`."""
+        """Send the credential with all further requests, or use a session. Call this once per turn, after `root`."""
         match self._access.auth:
             case BmcAuth.BASIC:
                 self._shows = _Shows.HEADER
@@ -144,8 +144,9 @@ class Exchange:
                 assert_never(never)
 
     async def root(self) -> Resource | None:
-        """The service root, read at most once; None if the BMC requires a login for it, against the standard. Call it
-        before `log_in`: with the credential, the read could cost an unnecessary login."""
+        """Return the service root, which is read at most once. Returns None if the BMC requires a login for it, which
+        Redfish forbids. Call this before `log_in`, because a read with the credential could cost an unnecessary login.
+        """
         if not self._asked_for_root:
             self._asked_for_root = True
             request = partial(self._client.get, SERVICE_ROOT)
@@ -157,7 +158,7 @@ class Exchange:
         return self._root
 
     async def get(self, operation: Operation, path: str) -> Resource:
-        """The JSON object at a path."""
+        """Read the JSON object at a path."""
         try:
             return await self._get(operation, path)
         except _AnotherSecret:
@@ -165,15 +166,15 @@ class Exchange:
         except Answered as refusal:
             if refusal.status != HTTPStatus.UNAUTHORIZED or not self._session_is_old:
                 raise
-        # Outside the `try`, so that an error here is not taken for an error of the read. The BMC has ended the session,
-        # or reports so. If the session is still open, `_replace_session` ends it; otherwise it would occupy one of the
-        # BMC's few sessions.
+        # This is outside the `try`, so that an error here does not count as an error of the read. The BMC reports that
+        # it has ended the session. If the session is still open, `_replace_session` ends it; otherwise it would occupy
+        # one of the BMC's few sessions.
         await self._replace_session()
         return await self._get(operation, path)
 
     async def act(self, operation: Operation, path: str, body: Mapping[str, str]) -> None:
-        """Send an action, once. Raises `Answered` for a refusal; `sent` is false afterwards if the action cannot have
-        arrived."""
+        """Send an action once. Raises `Answered` for a refusal. Afterwards `sent` is false if the action cannot have
+        reached the BMC."""
         self.sent = True
         try:
             await self._send(operation, path, partial(self._client.post, path, body=dict(body)), bmc_answers.accepted)
@@ -214,8 +215,8 @@ class Exchange:
         return understood
 
     async def _connected(self, operation: Operation, login: ExitStack, headers: Headers) -> None:
-        """Read the secret and add it to the headers, once TLS has proven the host at the checked address. The login
-        counts until `login` closes. Without a valid lease, a change sends no secret, and no login counts."""
+        """Read the secret and add it to the headers after TLS has proven the host. The result of the login is recorded
+        when `login` closes. If the lease is invalid, a change sends no secret and counts no login."""
         secret = await self._show(headers)
         if operation.changes:
             require_lease()
@@ -223,7 +224,7 @@ class Exchange:
             login.enter_context(self._shared.logins.attempt(self._access.bmc, secret))
 
     async def _show(self, headers: Headers) -> Secret | None:
-        """Authenticate the request. Returns the secret with which the request logs in; None if it does not log in."""
+        """Add the authentication to the headers. Returns the secret if the request logs in with it, otherwise None."""
         match self._shows:
             case _Shows.NOTHING:
                 return None
@@ -242,7 +243,7 @@ class Exchange:
         return await self._secret()
 
     async def _read(self) -> Credential:
-        """The secret, read once a call. Raises `CredentialError`."""
+        """Return the secret, which is read once per call. Raises `CredentialError`."""
         if self.credential is None:
             self.credential = await self._access.store.resolve(self._access.reference)
         return self.credential
@@ -261,8 +262,8 @@ class Exchange:
             self._enter(session)
 
     async def _replace_session(self) -> None:
-        """End the open session, if any, and open another. If none may be opened, send the credential with each request:
-        a target with `only_reads` forbids the POST of the login, and farrier has at most one open session at a BMC."""
+        """End the open session, if any, and open another. If no session may be opened, send the credential with each
+        request: `only_reads` forbids the POST of the login, and farrier has at most one open session at a BMC."""
         self._session_is_old = False
         bmc, sessions = self._access.bmc, self._shared.sessions
         if self._access.only_reads:
@@ -284,7 +285,7 @@ class Exchange:
         self._client, self._shows = self._anonymous(), _Shows.HEADER
 
     async def _waits_for_expiry(self) -> bool:
-        """Whether farrier has an open session that it cannot close, which must expire first."""
+        """Return whether farrier has an open session that it cannot close and that must expire first."""
         bmc, sessions = self._access.bmc, self._shared.sessions
         await sessions.forget_expired(bmc)
         stuck = [entry for entry in sessions.left(bmc) if sessions.is_stuck(entry)]
@@ -297,8 +298,8 @@ class Exchange:
         return bool(stuck)
 
     async def _closed_all_left(self) -> bool:
-        """Close the sessions of ended processes by their recorded IDs, in the current session. Returns whether none is
-        left."""
+        """Close the sessions of ended processes by their recorded IDs, using the current session. Returns whether all
+        are closed."""
         sessions = self._shared.sessions
         for entry in sessions.left(self._access.bmc):
             if await self._closed(entry):
@@ -308,8 +309,8 @@ class Exchange:
         return not sessions.left(self._access.bmc)
 
     async def _closed(self, entry: Entry) -> bool:
-        """Close the session of a record, and return whether it is over. Reads the session first, because the BMC may
-        have given its ID to another session."""
+        """Close a recorded session, and return whether it has ended. Reads the session first, because the BMC may have
+        given its ID to another session."""
         place = entry.record.location
         assert place is not None, "a session without a location waits for its expiry"
         credential = await self._read()
@@ -323,7 +324,7 @@ class Exchange:
         return same is not None
 
     async def _session_timeout(self) -> timedelta:
-        """The time after which the BMC ends an unused session."""
+        """Return the time after which the BMC ends an unused session."""
         try:
             service = await self._get(Operation.SESSION, SESSION_SERVICE)
         except Answered as refusal:
@@ -338,7 +339,7 @@ class Exchange:
         self._shows = _Shows.SESSION
 
     async def _open_session(self, entry: Entry) -> Session:
-        """Open a session and record it. If it may be open after an error, its record stays."""
+        """Open a session and record it. If the session may be open after an error, the record stays."""
         sent = False
         try:
             self._client, self._shows = self._anonymous(), _Shows.NOTHING
@@ -368,7 +369,7 @@ class Exchange:
         )
 
     async def _log_in_at(self, path: str) -> tuple[str, str | None, str | None]:
-        """Send the login for a session, and return its decoded response."""
+        """Send the login that opens a session, and return the decoded response."""
         credential = await self._read()
         body = {"UserName": credential.username, "Password": credential.password}
         self._shows = _Shows.BODY
@@ -380,7 +381,8 @@ class Exchange:
             self._shows = _Shows.NOTHING
 
     async def _sessions_path(self) -> str:
-        """The path at which a session is opened. A BMC without sessions may count the attempt as a failed login."""
+        """Return the path at which sessions are opened. If a BMC has no sessions, it may count the attempt as a failed
+        login."""
         root = await self.root()
         if root is None:
             return STANDARD_SESSIONS

@@ -1,8 +1,8 @@
-"""Maps each exception and HTTP status to a failure class and a text. Total: an unknown exception is `internal`.
+"""Maps each exception and HTTP status to a failure class and a text. An unknown exception becomes `internal`.
 
-Used by the BMC client for exceptions of aiohttp, ssl, the redfish library and the operating system, and for HTTP
-statuses. Texts are farrier's words and short reasons of the layers below; a body is never quoted. The same cause always
-gives the same text, because an outcome is stored only when it changes.
+The BMC client uses this module for exceptions of aiohttp, ssl, the redfish library and the operating system, and for
+HTTP statuses. farrier writes the texts and adds short reasons from these libraries; it never quotes a body. The same
+cause always results in the same text, because farrier stores an outcome only when it changes.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def _always(text: str) -> Callable[[Exception], str]:
     return lambda _: text
 
 
-# The first rule that fits any exception of the chain decides, and the innermost exception that fits gives the text. The
-# rules for certificates and time-outs come before those for connections, because connection errors wrap their
-# exceptions.
+# The first rule that matches any exception of the chain determines the class, and the innermost matching exception
+# determines the text. The rules for certificates and time-outs precede the rules for connections, because connection
+# errors wrap the exceptions of certificates and time-outs.
 _RULES: tuple[Rule, ...] = (
     # A peer that closes the connection during the handshake is more often a rebooting BMC than a wrong certificate.
     (
@@ -86,7 +86,7 @@ _STATUSES = {
     405: BmcFailure.UNSUPPORTED,
     410: BmcFailure.UNSUPPORTED,
     501: BmcFailure.UNSUPPORTED,
-    # Busy or booting: the BMC, or a proxy in front of it, requires a later retry.
+    # The BMC is busy or booting: it, or a proxy in front of it, requires a later retry.
     409: BmcFailure.UNREACHABLE,
     429: BmcFailure.UNREACHABLE,
     502: BmcFailure.UNREACHABLE,
@@ -101,11 +101,11 @@ OF_A_REQUEST = tuple(
 )
 """The failures of single requests. The client finds the other failures by comparing what it has read."""
 
-# Errors that mean that the BMC has responded to the request or never received it.
+# With these errors, the BMC has responded to the request or has never received it.
 _ANSWERED_OR_NEVER_HAD = (
     BmcError,
     CredentialError,
-    LeaseLost,  # raised in the place of the request
+    LeaseLost,  # the error was raised before the request was sent
     aiohttp.ClientConnectorError,  # no route, no name, no handshake
     aiohttp.ConnectionTimeoutError,
     aiohttp.ServerFingerprintMismatch,
@@ -113,18 +113,18 @@ _ANSWERED_OR_NEVER_HAD = (
     socket.gaierror,
     redfish.RedfishInvalidTargetError,
     redfish.RedfishProtocolError,
-    RecursionError,  # the JSON of a response
+    RecursionError,  # the JSON of a response is nested too deeply
 )
 
 
 def of_exception(error: Exception) -> tuple[BmcFailure, str]:
-    """Class and text of any exception; `internal` if no rule fits."""
+    """Return the class and text of any exception; the class is `internal` if no rule matches."""
     chain = tuple(_innermost_first(error))
     for cause in chain:
         if isinstance(cause, BmcError):
             return cause.failure, cause.detail
         if isinstance(cause, CredentialError):
-            # Wrong details wait for an operator's edit; a Vault that is down recovers by itself.
+            # Wrong details need an operator's edit; an unavailable Vault recovers without one.
             return (BmcFailure.UNREACHABLE if cause.temporary else BmcFailure.INCOMPLETE), str(cause)
     for kinds, failure, text in _RULES:
         for cause in chain:
@@ -134,33 +134,34 @@ def of_exception(error: Exception) -> tuple[BmcFailure, str]:
 
 
 def is_of_credential(error: Exception) -> bool:
-    """Whether the cause is that the secret could not be read."""
+    """Return whether the cause is that the secret could not be read."""
     return any(isinstance(cause, CredentialError) for cause in _innermost_first(error))
 
 
 def of_status(status: int) -> BmcFailure | None:
-    """Class of an HTTP status; None for success. Redirects are not followed, so they are failures."""
+    """Return the class of an HTTP status, or None for success. Redirects are failures, because they are not
+    followed."""
     if 200 <= status < 300:
         return None
     return _STATUSES.get(status, BmcFailure.PROTOCOL)
 
 
 def may_have_arrived(error: Exception) -> bool:
-    """Whether the request may have reached the BMC although no response arrived. False if the BMC responded, or if
-    there was no connection.
+    """Return whether the request may have reached the BMC without a response. False if the BMC responded, or if there
+    was no connection.
     """
     return not any(isinstance(cause, _ANSWERED_OR_NEVER_HAD) for cause in _innermost_first(error))
 
 
 def retry_after(error: Exception) -> timedelta | None:
-    """How long the caller must wait, as the BMC or the login cap requires."""
+    """Return how long the caller must wait, as the BMC or the login cap requires."""
     waits = (cause.retry_after for cause in _innermost_first(error) if isinstance(cause, BmcError))
     return next(waits, None)
 
 
 def scrub(text: str, credential: Credential | None, *tokens: str) -> str:
-    """`text` without the password in any spelling in which farrier sends it or a BMC may quote it, and without
-    `tokens`."""
+    """Return `text` without `tokens` and without the password, in each spelling in which farrier sends it or a BMC may
+    quote it."""
     if credential is None:
         return text
     password = credential.password

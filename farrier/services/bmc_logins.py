@@ -1,8 +1,8 @@
-"""Limits failed logins per BMC: `LOGIN_CAP` within `LOGIN_WINDOW`, over all nodes and calls.
+"""Limits failed logins per BMC to `LOGIN_CAP` within `LOGIN_WINDOW`, over all nodes and calls.
 
-Firmware locks an account after three to five. The BMC client checks before it connects and reports the result of each
-login. An unknown result counts as failed, unless the credential is known to be good. `Logins` counts per BMC and
-process, in memory; after a crash, the records of the nodes apply.
+Firmware locks an account after three to five failed logins. The BMC client checks the limit before it connects, and
+reports the result of each login. An unknown result counts as failed, unless the credential is known to be good.
+`Logins` counts per BMC and process, in memory; after a crash, the records of the nodes apply.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Logins:
         self._good: dict[URL, Secret] = {}
 
     def admit(self, bmc: URL) -> None:
-        """Raise `BmcError`, with the time to wait in `retry_after`, if the login cap is reached."""
+        """Raise `BmcError` if the login cap is reached; its `retry_after` is the time to wait."""
         now = self._clock.monotonic()
         recent = [login for login in self._counted.pop(bmc, ()) if now - login.at < LOGIN_WINDOW.total_seconds()]
         if not recent:
@@ -65,9 +65,9 @@ class Logins:
 
     @contextmanager
     def attempt(self, bmc: URL, secret: Secret) -> Iterator[None]:
-        """Enclose a request that carries the secret, and record the result of its login."""
+        """Enclose a request that contains the secret, and record the result of its login."""
         login = _Login(secret, self._clock.monotonic(), refused=False)
-        # A login counts until it has succeeded: otherwise interrupted calls could try without limit.
+        # A login counts as failed until it has succeeded; otherwise interrupted calls could log in without limit.
         counted = self._counted.setdefault(bmc, [])
         if self._good.get(bmc) != secret:
             counted.append(login)
@@ -83,7 +83,7 @@ class Logins:
             self._good[bmc] = secret
             self._counted[bmc] = [other for other in counted if other.refused or other.secret != secret]
         finally:
-            # The BMC counted the login at some moment before now.
+            # The BMC may have counted the login at any time up to now.
             login.at = self._clock.monotonic()
 
     def _refused(self, bmc: URL, login: _Login) -> None:

@@ -1,8 +1,9 @@
-"""Switches the power of one system: decides what to send, sends it once, and reads until it takes effect.
+"""Switches the power of one system: chooses the action, sends it once, and reads the system until the action takes
+effect.
 
-The BMC client creates a `PowerChange` for each call. Every read and the action are separate turns, so that other calls
-to the BMC can run while a machine takes minutes. The client converts each error except
-`LeaseLost` to a `BmcError`, whose `sent` is true if the action may have reached the BMC.
+The BMC client creates a `PowerChange` for each call. Each read and the action wait separately for the BMC, so other
+calls to it can run while the switching takes minutes. The client converts each error except `LeaseLost` to a
+`BmcError`, whose `sent` is true if the action may have reached the BMC.
 
 `off` sends `ForceOff`, which always takes effect. An operating system may ignore `GracefulShutdown`, and a node is
 drained before an orderly shutdown, so `GracefulShutdown` is sent only if the BMC allows nothing else.
@@ -29,18 +30,18 @@ from farrier.services.bmc_settings import BmcSettings
 
 Turn = Callable[[timedelta | None], AbstractAsyncContextManager[None]]
 
-# Reset types, the best first.
+# Reset types in the order of preference.
 _TYPES: Mapping[PowerRequest, tuple[str, ...]] = {
     PowerRequest.ON: ("On", "ForceOn"),
     PowerRequest.OFF: ("ForceOff", "GracefulShutdown"),
     PowerRequest.RESET: ("ForceRestart", "PowerCycle"),
 }
-# A change is proven by the state at its end; PoweringOn and PoweringOff may last, and may fail.
+# Only the final state proves a change: PoweringOn and PoweringOff may last long, and may fail.
 _AT_LAST = {PowerRequest.ON: "On", PowerRequest.OFF: "Off", PowerRequest.RESET: "On"}
 
 # With these statuses, the machine may already be in the target state, or the BMC may be busy with the previous change.
 _CONFLICTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
-# While a machine is switched, its BMC may be slow, restart its web server, or send half of a response.
+# While a machine is being switched, its BMC may be slow, restart its web server, or send an incomplete response.
 _PASSES = (BmcFailure.UNREACHABLE, BmcFailure.TIMEOUT, BmcFailure.PROTOCOL)
 
 
@@ -54,7 +55,7 @@ class PowerChange:
         self._path = path
 
     async def run(self, wanted: PowerRequest, *, send: bool) -> Found:
-        """Change the power or, with `send` false, only verify it."""
+        """Change the power. If `send` is false, only verify the power."""
         system = await self._read()
         if send:
             system = await self._clear(system, wanted)
@@ -67,7 +68,7 @@ class PowerChange:
             return (await read_system(self._exchange, self._path)).system
 
     async def _clear(self, system: Resource, wanted: PowerRequest) -> Resource:
-        """`system`, read again while its power state is neither on nor off."""
+        """Return `system`, read again while its power state is neither on nor off."""
         for _ in range(self._settings.power_rereads):
             if not _unclear(system, wanted):
                 break
@@ -79,7 +80,7 @@ class PowerChange:
         return system
 
     async def _act(self, system: Resource, wanted: PowerRequest) -> Resource:
-        """Send the action. Returns the system as it was before."""
+        """Send the action. Returns the system as it was read before the action."""
         target = bmc_resources.reset_target(system)
         if target is None:
             raise BmcError(BmcFailure.UNSUPPORTED, f"{self._path} has no action that switches its power")
@@ -93,7 +94,7 @@ class PowerChange:
             try:
                 await self._exchange.act(Operation.RESET, target, {"ResetType": reset})
             except bmc_failure.FORESEEN as error:
-                if not self._exchange.sent:  # otherwise the result is unknown, and only a read can show it
+                if not self._exchange.sent:  # otherwise the result is unknown, and only a read shows it
                     if not _conflicts(error):
                         raise
                     refusal = error
@@ -105,7 +106,7 @@ class PowerChange:
         return system
 
     async def _allowed(self, system: Resource) -> frozenset[str] | None:
-        """The reset types that the BMC allows; None if it does not list them."""
+        """Return the reset types that the BMC allows, or None if it does not list them."""
         allowed = bmc_resources.reset_types(system)
         info = bmc_resources.reset_info(system)
         if allowed is not None or info is None:
@@ -118,7 +119,7 @@ class PowerChange:
             return None
 
     async def _proven(self, system: Resource, wanted: PowerRequest) -> Resource:
-        """The system once its power is as requested. `system` is the last reading. A failed read is repeated."""
+        """Return the system once its power is as requested. `system` is the last reading. Failed reads are repeated."""
         pause = self._settings.power_reread_pause
         end = anyio.current_time() + self._settings.power_deadline.total_seconds()
         changes, failed = self._exchange.sent, ""
@@ -142,16 +143,16 @@ class PowerChange:
 
 
 def _unclear(system: Resource, wanted: PowerRequest) -> bool:
-    """Whether the state allows no action: it is unknown, or the machine is to be switched on while it is powering off.
-    BMCs refuse to switch on such a machine."""
+    """Return whether no action may be sent: the state is unknown, or the machine is powering off and should be switched
+    on, which BMCs refuse."""
     if bmc_resources.power(system) is PowerState.UNKNOWN:
         return True
     return wanted is PowerRequest.ON and bmc_resources.power_text(system) == "PoweringOff"
 
 
 def _is_or_becomes(system: Resource, wanted: PowerRequest) -> bool:
-    """Whether nothing has to be sent. A machine that is powering off does not count as off, because its shutdown may
-    hang."""
+    """Return whether no action is needed. A machine that is powering off does not count as off, because its shutdown
+    may hang."""
     match wanted:
         case PowerRequest.ON:
             return bmc_resources.power(system) is PowerState.ON
@@ -164,7 +165,7 @@ def _is_or_becomes(system: Resource, wanted: PowerRequest) -> bool:
 
 
 def _choose(kind: PowerRequest, allowed: frozenset[str] | None) -> str:
-    """The preferred reset type that is allowed; the first preference if the BMC lists no types."""
+    """Return the most preferred reset type that the BMC allows, or the first preference if the BMC lists no types."""
     if allowed is None:
         return _TYPES[kind][0]
     for reset in _TYPES[kind]:

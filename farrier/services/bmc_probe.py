@@ -1,8 +1,8 @@
-"""Reads one BMC once: the host system, its power state, its manager.
+"""Reads the host system of a BMC, its power state and its manager once.
 
-The BMC client creates a `Probe` for each verification. Sends GETs only, one at a time, at most three if the system's
-path is known (an intermediate power state is read again, and interfaces are read on request). Raises the errors that
-occur; the client converts them to a `BmcError`.
+The BMC client creates a `Probe` for each verification. A probe sends only GETs, one at a time. If the system's path is
+known, it sends at most three GETs, and further GETs only to read an intermediate power state again, or interfaces on
+request. A probe raises the original errors, and the client converts them to a `BmcError`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from farrier.services.bmc_exchange import Exchange, Operation
 from farrier.services.bmc_resources import Resource
 from farrier.services.bmc_settings import BmcSettings
 
-# The paths on every known BMC; used only if the links to them are missing.
+# The paths of the collections on every known BMC; used only if the links to them are missing.
 STANDARD_SYSTEMS = "/redfish/v1/Systems"
 STANDARD_MANAGERS = "/redfish/v1/Managers"
 
-# A machine has one to three systems and up to a dozen interfaces; more are not read one by one.
+# A BMC has one to three systems, and a system up to a dozen interfaces; further ones are not read one by one.
 MOST_SYSTEMS = 8
 MOST_INTERFACES = 16
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a read: the system, and the paths of the system and its manager."""
+    """The result of a read: the system, and the paths of the system and its manager."""
 
     system_path: str
     system: Resource
@@ -35,7 +35,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_system(exchange: Exchange, path: str) -> Found:
-    """Read the system at `path` once, in any power state. Call it within a turn."""
+    """Read the system at `path` once, in any power state. Call this within a turn."""
     await exchange.log_in()
     system = await exchange.get(Operation.SYSTEM, path)
     if not bmc_resources.is_system(system):
@@ -44,7 +44,7 @@ async def read_system(exchange: Exchange, path: str) -> Found:
 
 
 class Probe:
-    """One read of a BMC, within a turn that has begun."""
+    """A read of a BMC, within a turn that has begun."""
 
     def __init__(self, exchange: Exchange, settings: BmcSettings) -> None:
         self._exchange = exchange
@@ -65,7 +65,7 @@ class Probe:
         return Found(system_path=system_path, system=system, manager_path=manager_path, macs=addresses)
 
     async def _discover(self) -> tuple[str, Resource]:
-        """The host's path and resource, chosen among all members, each read once."""
+        """Return the host's path and resource. The host is chosen among all systems, each of which is read once."""
         collection = await self._systems_path()
         await self._exchange.log_in()
         paths = await self._members(Operation.SYSTEMS, collection)
@@ -88,20 +88,21 @@ class Probe:
         return path
 
     async def _manager(self, system: Resource) -> str:
-        """The path of a manager of the system. Reading the manager proves that the management interface works."""
+        """Return the path of a manager of the system. A successful read of the manager proves that the management
+        interface works."""
         paths = bmc_resources.managers(system)
         if not paths:
             paths = await self._members(Operation.MANAGERS, STANDARD_MANAGERS)
             if len(paths) != 1:
                 raise BmcError(BmcFailure.UNSUPPORTED, f"the system lists no manager and the BMC lists {len(paths)}")
-        # Every listed manager manages this system, so reading any of them is proof.
+        # Every listed manager manages this system, so a successful read of any manager is enough.
         path = paths[0]
         if not bmc_resources.is_manager(await self._exchange.get(Operation.MANAGER, path)):
             raise BmcError(BmcFailure.PROTOCOL, f"{path} is not a manager")
         return path
 
     async def _settled(self, path: str, system: Resource) -> Resource:
-        """`system`, read again while its power is neither on nor off."""
+        """Return `system`, read again while its power state is neither on nor off."""
         pause = self._settings.power_reread_pause.total_seconds()
         for _ in range(self._settings.power_rereads):
             enough_time = anyio.current_time() + pause < self._exchange.deadline
@@ -115,7 +116,7 @@ class Probe:
         return system
 
     async def _macs(self, system: Resource) -> tuple[str, ...]:
-        """The addresses of the system's interfaces; none if the BMC cannot list them, which is common."""
+        """Return the addresses of the system's interfaces; none if the BMC cannot list them, which is common."""
         collection = bmc_resources.link(system.get("EthernetInterfaces"))
         if collection is None:
             return ()

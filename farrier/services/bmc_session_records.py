@@ -1,9 +1,9 @@
-"""Records open sessions on disk, so that a new process can close sessions that a killed process left open.
+"""Records open sessions on disk, so that a new process can close the sessions of a killed process.
 
-Used by the BMC client, one directory for each process below the configured directory. A session is recorded before its
-login is sent and again, with its ID, once the BMC has opened it; the record is removed when the session has ended. If
-the lock of a directory is free, the directory's process has ended, and the new process closes the sessions of that
-process. No secret is recorded: neither token nor password. Disk access runs in threads.
+The BMC client uses these records. Each process has a directory below the configured directory. A session is recorded
+before its login is sent, and again with its ID after the BMC has opened it. The record is removed when the session has
+ended. If the lock of a directory is free, the directory's process has ended, and the new process closes the sessions of
+that process. No secret is recorded: neither token nor password. Disk access runs in threads.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SUFFIX = ".json"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. `location` is its id, None until the BMC has returned it; `created` is when it was opened, by the
-    BMC's clock."""
+    """The record of one session. `location` is its ID, None until the BMC has returned it; `created` is its creation
+    time by the BMC's clock."""
 
     bmc: str
     location: str | None = None
@@ -60,11 +60,11 @@ class SessionRecords:
 
     @classmethod
     def none(cls) -> SessionRecords:
-        """The records of a process that opens no session."""
+        """Return the records of a process that opens no session."""
         return cls(Path(os.devnull), [])
 
     def left(self, bmc: URL) -> tuple[Entry, ...]:
-        """Sessions at a BMC that no process uses any more."""
+        """Return the sessions at a BMC that no process uses any more."""
         return tuple(self._left.get(bmc, ()))
 
     def leave(self, entry: Entry) -> None:
@@ -72,7 +72,7 @@ class SessionRecords:
         self._left.setdefault(URL(entry.record.bmc), []).append(entry)
 
     async def begin(self, bmc: URL) -> Entry:
-        """Record that a login for a session is about to be sent. Raises `OSError`, and then the login must not be
+        """Record that a login for a session is about to be sent. If this raises `OSError`, the login must not be
         sent."""
         entry = Entry(self._own / f"{uuid4().hex}{_SUFFIX}", Record(bmc=str(bmc)))
         await _in_thread(partial(_write, entry))
@@ -94,7 +94,7 @@ class SessionRecords:
 
 
 def open_records(directory: Path) -> tuple[SessionRecords, Callable[[], None]]:
-    """The records below `directory`, and a function that releases them. Raises `ConfigError` if no record can be
+    """Return the records below `directory`, and a function that releases them. Raises `ConfigError` if no record can be
     written there."""
     locks: list[int] = []
     try:
@@ -118,7 +118,7 @@ def open_records(directory: Path) -> tuple[SessionRecords, Callable[[], None]]:
 
 
 def _made(directory: Path, locks: list[int]) -> Path:
-    """Create the directory of this process. It gets its visible name once it is locked."""
+    """Create the directory of this process. The directory gets its final name after it is locked."""
     name = uuid4().hex
     hidden = directory / f".{name}"
     hidden.mkdir(mode=0o700)
@@ -129,11 +129,11 @@ def _made(directory: Path, locks: list[int]) -> Path:
 
 
 def _dead(directory: Path, locks: list[int]) -> Iterator[Path]:
-    """The directories whose processes are gone; no other process takes them while their locks are held."""
+    """Lock the directories of ended processes and return them. No other process uses a locked directory."""
     for place in sorted(directory.iterdir()):
         if place.name.startswith(".") or not place.is_dir():
             continue
-        with suppress(FileNotFoundError):  # its process has just ended in order
+        with suppress(FileNotFoundError):  # the process has just ended normally
             lock = _lock(place)
             if lock is not None:
                 locks.append(lock)
@@ -141,7 +141,8 @@ def _dead(directory: Path, locks: list[int]) -> Iterator[Path]:
 
 
 def _lock(place: Path) -> int | None:
-    """A lock that ends with the process, however the process ends; None if another process has it."""
+    """Take the lock of a directory; None if another process has it. The lock ends with the process, even if the process
+    is killed."""
     file = os.open(place / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,7 +164,7 @@ def _read(place: Path) -> Iterator[Entry]:
 
 
 def _write(entry: Entry) -> None:
-    """Write the record atomically. It is on disk when this function returns."""
+    """Write the record atomically. When this function returns, the record is on disk."""
     new = entry.path.with_suffix(".new")
     with open(new, "wb", opener=partial(os.open, mode=0o600)) as file:
         file.write(msgspec.json.encode(entry.record))

@@ -1,10 +1,10 @@
-"""Keeps Redfish sessions: at most one per BMC, if sessions are configured instead of basic authentication.
+"""Keeps at most one open Redfish session per BMC, if sessions are configured instead of basic authentication.
 
-A BMC has four to eight sessions for all its clients, and takes half an hour to end an abandoned session. So every call
-uses the same session. The session is replaced only if the BMC has ended it or the secret changed, and it ends when the
-client closes. A session may be left over after a login whose response was lost, or after a process was killed;
-`SessionRecords` has its record. A session that cannot be closed by its recorded id expires at the BMC, and until then
-farrier opens no other session there. A token is a secret.
+A BMC has four to eight sessions for all its clients, and ends an abandoned session only after half an hour. So every
+call uses the same session. farrier replaces the session only if the BMC has ended it or the secret has changed, and
+ends it when the client closes. If the response to a login was lost, or a process was killed, a session may be left
+open; `SessionRecords` has its record. If a session cannot be closed by its recorded ID, it expires at the BMC, and
+until then farrier opens no other session there. The token of a session is a secret.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ MOST_AT_ONCE = 100
 
 USUAL_TIMEOUT = timedelta(minutes=30)
 """Assumed time after which a BMC ends an unused session, if the BMC does not report it. This is the usual default."""
-_SHORTEST, _LONGEST = timedelta(seconds=30), timedelta(days=1)  # by the standard
+_SHORTEST, _LONGEST = timedelta(seconds=30), timedelta(days=1)  # as Redfish defines it
 
 
 def timeout(service: Mapping[str, object]) -> timedelta:
-    """The timeout of sessions in a BMC's SessionService."""
+    """Return the timeout of sessions from a BMC's SessionService."""
     seconds = service.get("SessionTimeout")
     if not isinstance(seconds, int) or not 0 < seconds <= _LONGEST.total_seconds():
         return USUAL_TIMEOUT
@@ -50,8 +50,8 @@ def timeout(service: Mapping[str, object]) -> timedelta:
 
 
 def is_same(found: Mapping[str, object], record: Record, *, username: str) -> bool | None:
-    """Whether the session at a recorded id is still the recorded session; None if that cannot be determined. After a
-    restart, a BMC may reuse a numeric id, even for another process of farrier."""
+    """Return whether the session at a recorded ID is still the recorded session; None if that is unknown. After a
+    restart, a BMC may reuse a numeric ID, even for another process of farrier."""
     user, created = found.get("UserName"), found.get("CreatedTime")
     if user is not None and user != username:
         return False
@@ -62,7 +62,7 @@ def is_same(found: Mapping[str, object], record: Record, *, username: str) -> bo
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. `location` is the path that ends it; None if the BMC did not return a path."""
+    """An open session. `location` is the path to delete in order to end it; None if the BMC did not return a path."""
 
     secret: Secret
     token: str
@@ -72,7 +72,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     entry: Entry
 
     def client(self, bmc: URL) -> redfish.AsyncRedfishClient:
-        """A client that sends its requests in this session."""
+        """Return a client that sends its requests in this session."""
         return redfish.AsyncRedfishClient(
             str(bmc), session=self.http, session_key=self.token, session_location=self.location
         )
@@ -83,7 +83,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sessions:
-    """The sessions that are open, by BMC. Calls for one BMC must not overlap."""
+    """The open sessions by BMC. Calls for one BMC must not overlap."""
 
     def __init__(self, records: SessionRecords, clock: Clock) -> None:
         self._open: dict[URL, Session] = {}
@@ -98,7 +98,8 @@ class Sessions:
         self._open[bmc] = session
 
     async def begin(self, bmc: URL) -> Entry | None:
-        """Record the session that is about to be opened; None if it cannot be recorded, and so must not be opened."""
+        """Record the session that is about to be opened. Returns None if it cannot be recorded and so must not be
+        opened."""
         try:
             return await self._records.begin(bmc)
         except OSError as error:
@@ -106,7 +107,7 @@ class Sessions:
             return None
 
     async def opened(self, entry: Entry, *, location: str | None, created: str | None) -> Entry:
-        """Add the BMC's values of the session to its record."""
+        """Add the location and the creation time that the BMC returned to the record of the session."""
         try:
             return await self._records.opened(entry, location=location, created=created)
         except OSError as error:
@@ -114,19 +115,19 @@ class Sessions:
             return Entry(entry.path, msgspec.structs.replace(entry.record, location=location, created=created))
 
     def left(self, bmc: URL) -> tuple[Entry, ...]:
-        """The sessions of farrier that no process uses any more."""
+        """Return the sessions of farrier that no process uses any more."""
         return self._records.left(bmc)
 
     def is_stuck(self, entry: Entry) -> bool:
-        """True if the session cannot be closed."""
+        """Return whether the session cannot be closed."""
         return entry.record.location is None or entry.path in self._expire
 
     def is_timed(self, entry: Entry) -> bool:
-        """True once the time at which the session expires is known."""
+        """Return whether the time at which the session expires is known."""
         return entry.path in self._expire
 
     def expires(self, entry: Entry, within: timedelta) -> None:
-        """Record that a session that cannot be closed expires at the BMC after this time without use."""
+        """Record that a session cannot be closed and that the BMC ends it after `within` without use."""
         self._expire[entry.path] = self._clock.monotonic() + within.total_seconds()
         log.warning("bmc.session_left", bmc=entry.record.bmc, error="cannot be closed", seconds=within.total_seconds())
 
@@ -146,8 +147,8 @@ class Sessions:
         self._records.leave(entry)
 
     async def end(self, bmc: URL) -> None:
-        """Forget the session of this BMC, and end it at the BMC if the BMC responds in time. Raises nothing but
-        cancellation."""
+        """Forget the session of this BMC, and end it at the BMC if the BMC responds in time. Only a cancellation is
+        raised."""
         session = self._open.pop(bmc, None)
         if session is None:
             return
@@ -156,7 +157,7 @@ class Sessions:
             with anyio.fail_after(END_TIMEOUT.total_seconds()), dialling(Dial(session.route)):
                 await session.client(bmc).logout()
         except (redfish.RedfishError, errors.ServiceError, OSError) as error:
-            reason = type(error).__name__  # its text may quote the response
+            reason = type(error).__name__  # the error's text may quote the response
         if reason is None:
             await self.forget(session.entry)
         else:

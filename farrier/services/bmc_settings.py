@@ -1,6 +1,6 @@
 """Settings of the BMC client, each with its default and the reason for it.
 
-`wiring` fills them from the configuration. All times are durations, so no unit can be mistaken.
+`wiring` sets them from the configuration. All times are `timedelta`s, so no unit can be mistaken.
 """
 
 from __future__ import annotations

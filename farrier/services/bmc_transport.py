@@ -1,10 +1,11 @@
-"""HTTP to BMCs: the route to each, and one aiohttp session per TLS policy, shared by all BMCs under it.
+"""HTTP connections to BMCs: the route to each BMC, and one aiohttp session for all BMCs with the same TLS policy.
 
-The BMC client opens these sessions for its own lifetime. A request goes to the checked addresses of the route in its
-`Dial`, even if the name now resolves to other addresses. Secrets are added once the request is connected. Connections
-are not kept: BMCs fail with long-lived connections, and each idle TLS connection would cost a quarter of a megabyte.
-Requests use no cookies, and no proxy or netrc from the environment. aiohttp's connection limit is off, because its
-queue would count as the BMC's time. No request is sent twice, and the size of a response is limited.
+The BMC client opens these sessions for its own lifetime. A request is sent only to the checked addresses of the route
+in its `Dial`, even if the name now resolves to other addresses. Secrets are added after the connection is made.
+Connections are not reused: BMCs have faults with long-lived connections, and each idle TLS connection would cost a
+quarter of a megabyte of memory. Requests use no cookies, and no proxy or netrc from the environment. aiohttp's
+connection limit is off, because the wait in its queue would count as time of the BMC. No request is sent twice, and the
+size of a response is limited.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ Check: TypeAlias = Callable[[Sequence[str]], None]
 
 
 async def look_up(host: str) -> Sequence[str]:
-    """The addresses of a name, as the system resolves it. Raises `OSError`."""
+    """Return the addresses of a name, as the system resolves it. Raises `OSError`."""
     found = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     return tuple(str(where[0]) for *_, where in found)
 
 
 class Route:
-    """The route to one host, for one call: its name is resolved once, because a second query could return addresses
-    that were not checked. `check` raises for addresses that are not allowed."""
+    """The route of one call to a host. The name is resolved once, because a second query could return addresses that
+    were not checked. `check` raises for addresses that are not allowed."""
 
     def __init__(self, host: str, check: Check, *, lookup: Lookup = look_up) -> None:
         self.host = host
@@ -65,12 +66,12 @@ class Route:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The checked addresses; none before `resolve`."""
+        """The checked addresses; empty before `resolve`."""
         return self._addresses or ()
 
     async def resolve(self) -> tuple[str, ...]:
-        """The checked addresses; the same at each call. Raises `OSError` for a name without an address, and the errors
-        of the check."""
+        """Return the checked addresses, the same at each call. Raises `OSError` for a name without an address, and the
+        errors of the check."""
         if self._addresses is None:
             found = (self.host,) if is_number(self.host) else tuple(await self._lookup(self.host))
             self._check(found)
@@ -83,7 +84,7 @@ async def _nothing_more(_headers: Headers) -> None:
 
 
 class Dial(msgspec.Struct, frozen=True):
-    """The destination of a request. `connected` is called with the headers after TLS has proven the host, and may add
+    """The destination of a request. After TLS has proven the host, `connected` is called with the headers and may add
     headers."""
 
     route: Route
@@ -95,7 +96,7 @@ _DIAL: ContextVar[Dial] = ContextVar("farrier_dial")
 
 @contextmanager
 def dialling(dial: Dial) -> Iterator[None]:
-    """Send the requests within this context to `dial`. Outside, no request can be sent."""
+    """Send the requests within this context to `dial`. Without this context, no request can be sent."""
     token = _DIAL.set(dial)
     try:
         yield
@@ -104,7 +105,7 @@ def dialling(dial: Dial) -> Iterator[None]:
 
 
 class _Checked(AbstractResolver):
-    """Resolves names to the addresses that were checked, without a query to a name server."""
+    """A resolver that returns the checked addresses without a query to a name server."""
 
     @override
     async def resolve(
@@ -128,7 +129,7 @@ class _Checked(AbstractResolver):
 
 
 def _socket(info: AddrInfo) -> socket.socket:
-    """A socket for a checked address. Raises `RuntimeError` for any other."""
+    """Create a socket for a checked address. Raises `RuntimeError` for any other address."""
     family, kind, protocol, _, where = info
     if where[0] not in _DIAL.get().route.addresses:
         raise RuntimeError("the address to dial was not checked")
@@ -136,7 +137,7 @@ def _socket(info: AddrInfo) -> socket.socket:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Resolves the name, checks its addresses, connects, and only then lets `Dial.connected` add the secret."""
+    """Resolves the name, checks its addresses, connects, and only then calls `Dial.connected` to add the secret."""
 
     @override
     async def connect(
@@ -154,11 +155,11 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class BodyTooLarge(aiohttp.ClientPayloadError):
-    """A response exceeded `LARGEST_BODY_BYTES` and was cut off."""
+    """The body of a response exceeded `LARGEST_BODY_BYTES`, so the rest was not read."""
 
 
 class _Bounded(aiohttp.ClientResponse):
-    """A response that stops reading when its body, after decompression, exceeds `LARGEST_BODY_BYTES`."""
+    """A response that stops reading when its decompressed body exceeds `LARGEST_BODY_BYTES`."""
 
     whole: bytes | None = None
 
@@ -175,7 +176,7 @@ class _Bounded(aiohttp.ClientResponse):
                 self.close()
                 raise
             self.whole = bytes(body)
-            await super().read()  # nothing is left; this handles the end of the response
+            await super().read()  # nothing is left to read
         return self.whole
 
 
@@ -183,7 +184,7 @@ class _Bounded(aiohttp.ClientResponse):
 async def open_sessions(
     trusts: Collection[Trust], *, connect_timeout: timedelta
 ) -> AsyncIterator[Mapping[Trust, aiohttp.ClientSession]]:
-    """A session for each policy, closed at the end. Raises `ConfigError` for an unusable policy."""
+    """Open a session for each policy; the context closes them. Raises `ConfigError` for an unusable policy."""
     async with AsyncExitStack() as stack:
         sessions = {}
         for trust in trusts:

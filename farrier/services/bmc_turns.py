@@ -1,7 +1,7 @@
-"""Limits concurrency: one call in flight per BMC, and a bounded number of BMCs at a time.
+"""Limits concurrency to one call per BMC at a time, and to a maximum number of BMCs at a time.
 
-Used around every exchange, outside of its deadline, so that no call fails because it waits. A long call gives its place
-back while it continues, so a slow BMC does not delay calls to other BMCs.
+Every call waits here before its deadline begins, so a call never fails because of the wait. A long call releases its
+slot while it continues, so a slow BMC does not delay calls to other BMCs.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from yarl import URL
 
 
 class Turns:
-    """The limiter: `places` BMCs at a time, each of which holds its place for at most `patience`."""
+    """The limiter. At most `places` BMCs have a slot at a time, each for at most `patience`."""
 
     def __init__(self, places: int, patience: timedelta) -> None:
         self._places = anyio.Semaphore(places)
         self._patience = patience.total_seconds()
-        # A lock exists while a call holds it or waits for it.
+        # The map contains a lock while a call has the lock or waits for it.
         self._one_at_a_time: WeakValueDictionary[URL, anyio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def turn(self, bmc: URL) -> AsyncIterator[None]:
-        """Wait until no other call uses this BMC and a place is free. The block holds the BMC until its end, and the
-        place for at most `patience`."""
+        """Wait until no other call uses this BMC and a slot is free. The block keeps the BMC until its end, and the
+        slot for at most `patience`."""
         lock = self._one_at_a_time.setdefault(bmc, anyio.Lock())
         async with lock:
             await self._places.acquire()
@@ -42,7 +42,7 @@ class Turns:
 
 
 class _Place:
-    """One slot, given back at most once."""
+    """A slot that can be released only once."""
 
     def __init__(self, places: anyio.Semaphore) -> None:
         self._places: anyio.Semaphore | None = places

@@ -1,7 +1,7 @@
-"""A circuit breaker: refuses requests while a known failure would also affect them.
+"""A circuit breaker, which refuses requests while a known failure would also affect them.
 
-Each instance of a service has a breaker. The code that refuses requests owns it: the turns of a region, and the clients
-of UFM and of Vault. It neither decides which failures count nor raises errors.
+Each MAAS region, UFM and Vault has its own breaker. For a region, the queue of its requests uses the breaker; for UFM
+and Vault, the client does. The users of the breaker choose which failures open it, and raise the errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ E = TypeVar("E", bound=RequestError[Any])
 
 
 class Trouble(msgspec.Struct, Generic[E], frozen=True):
-    """The failure that the next request would meet. `left`: how much of `pause` is left until a request is tried."""
+    """The failure that the next request would meet. `left` is the remaining part of `pause`, after which a request is
+    tried."""
 
     error: E
     left: timedelta
@@ -26,7 +27,7 @@ class Trouble(msgspec.Struct, Generic[E], frozen=True):
 
 
 class _Opened(msgspec.Struct, Generic[E], frozen=True):
-    """`noted_at` and `until` are seconds of the clock, `pause` is in seconds."""
+    """An open breaker. `noted_at` and `until` are seconds of the clock, `pause` is in seconds."""
 
     error: E
     noted_at: float
@@ -35,9 +36,9 @@ class _Opened(msgspec.Struct, Generic[E], frozen=True):
 
 
 class Breaker(Generic[E]):
-    """Closed at first. It stays open for `pause` after a failure. With `longest`, each further failure doubles the
-    pause up to `longest`. `one_tries`: after a pause one request is sent, and the others are refused for one more pause
-    unless that request succeeds; without `one_tries`, all are sent."""
+    """A breaker, closed at first. A failure opens the breaker for `pause`. With `longest`, each further failure doubles
+    the pause up to `longest`. With `one_tries`, only one request is sent after a pause, and the others are refused for
+    one more pause unless that request succeeds; otherwise all are sent."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Breaker(Generic[E]):
         return None if self._opened is None else self._opened.error
 
     def trouble(self) -> Trouble[E] | None:
-        """Why a request is refused now; None if it may be sent."""
+        """Return the failure that causes requests to be refused now. None if a request may be sent."""
         opened, now = self._opened, self._now()
         if opened is None:
             return None
@@ -70,7 +71,7 @@ class Breaker(Generic[E]):
         return Trouble(opened.error, timedelta(seconds=opened.until - now), timedelta(seconds=opened.pause))
 
     def open(self, error: E, *, began: float | None = None) -> None:
-        """Open the breaker after a failure; a failure of a request that `began` before the last failure was recorded is
+        """Open the breaker after a failure. If the request `began` before the last failure was recorded, its failure is
         ignored."""
         now, before = self._now(), self._opened
         if before is not None and began is not None and began <= before.noted_at:
@@ -81,5 +82,5 @@ class Breaker(Generic[E]):
         self._opened = _Opened(error=error, noted_at=now, pause=pause, until=now + pause)
 
     def close(self) -> None:
-        """Close the breaker after a success, or when the cause may have been removed."""
+        """Close the breaker, after a success or when the cause may have been removed."""
         self._opened = None

@@ -1,8 +1,8 @@
-"""Secrets in files: `file:` below the configured directories, `systemd:` in the unit's own.
+"""Reads secrets from files: `file:` below the configured directories, `systemd:` in the unit's credentials directory.
 
-The credential store calls it in a thread. A path that leads outside, after symlinks are followed, is refused before the
-file is opened. Only regular files of a limited size are read, again for each call. Texts name the reference and never
-the content.
+The credential store calls these functions in a thread. If a path leads outside the directories after all symlinks are
+followed, it is refused before the file is opened. Only regular files of a limited size are read, and they are read
+again for each call. Error texts contain the reference and never the content.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from farrier.errors import CredentialError
 
-# A credential is two short texts; a larger file is something else.
+# A credential consists of two short texts, so a larger file is not a credential.
 LARGEST_SECRET_BYTES = 64 * 1024
 
 # Only Linux has it.
@@ -21,14 +21,15 @@ _ONLY_LOOK: int | None = getattr(os, "O_PATH", None)
 
 
 def read_file(reference: str, name: str, *, roots: tuple[Path, ...]) -> str:
-    """The file of a `file:` reference. Raises `CredentialError`."""
+    """Read the file of a `file:` reference. Raises `CredentialError`."""
     if not roots:
         raise CredentialError(reference, "no directory for file: references is configured; set credentials.file_roots")
     return _read_below(reference, Path(name), roots=roots)
 
 
 def read_systemd(reference: str, name: str, *, directory: str | None) -> str:
-    """The file of a `systemd:` reference in `directory`, the unit's. Raises `CredentialError`."""
+    """Read the file of a `systemd:` reference from `directory`, the unit's credentials directory. Raises
+    `CredentialError`."""
     if not directory:
         raise CredentialError(
             reference, "CREDENTIALS_DIRECTORY is not set: add LoadCredential= for this name to the unit"
@@ -39,7 +40,7 @@ def read_systemd(reference: str, name: str, *, directory: str | None) -> str:
 
 
 def _read_below(reference: str, path: Path, *, roots: tuple[Path, ...]) -> str:
-    """The content of a regular file that is below one of `roots` after all symlinks are followed."""
+    """Return the content of a regular file that is below one of `roots` after all symlinks are followed."""
     if not path.is_absolute():
         raise CredentialError(reference, "the path of a file: reference must be absolute")
     try:
@@ -48,7 +49,7 @@ def _read_below(reference: str, path: Path, *, roots: tuple[Path, ...]) -> str:
         raise CredentialError(
             reference, "is not a usable path: it contains a loop of symlinks or a null byte"
         ) from None
-    # Both paths end in a slash here, so that a directory whose name only begins with the name of a root is outside.
+    # Both paths end in a slash here, so that a directory is outside if its name only begins with the name of a root.
     if not any(f"{real}/".startswith(os.path.join(_real(root), "")) for root in roots):
         allowed = ", ".join(str(root) for root in roots)
         raise CredentialError(
@@ -70,11 +71,11 @@ def _read_below(reference: str, path: Path, *, roots: tuple[Path, ...]) -> str:
 
 
 def _real(path: Path) -> str:
-    """`path` with all symlinks followed. Raises what `Path.resolve` raises.
+    """Return `path` with all symlinks followed. Raises the exceptions of `Path.resolve`.
 
-    The kernel follows symlinks three times as fast as Python, and O_PATH has no effect on a FIFO or a device. For a
-    path that the kernel does not find, Python returns the path as it would be, so that errors reveal only below the
-    roots whether a file exists.
+    The kernel follows symlinks three times as fast as Python, and O_PATH has no effect on a FIFO or a device. If the
+    kernel does not find the path, Python resolves it without the file. So an error about a path outside the roots does
+    not reveal whether the file exists.
     """
     if _ONLY_LOOK is None:
         return str(path.resolve())
@@ -91,6 +92,6 @@ def _real(path: Path) -> str:
 
 
 def _open_as_it_is(path: str, flags: int) -> int:
-    """Open with O_NOFOLLOW, so that no symlink can be swapped in after the check, and with O_NONBLOCK, so that a FIFO
-    cannot block the thread."""
+    """Open the file with O_NOFOLLOW, so that no symlink can replace it after the check, and with O_NONBLOCK, so that a
+    FIFO cannot block the thread."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

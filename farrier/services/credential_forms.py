@@ -1,9 +1,9 @@
-"""How a secret is written, and the short text that distinguishes its versions.
+"""Parses the text of a secret, and computes the short text that distinguishes its versions.
 
-One line end at the end of a text is ignored; other white space at an end, a byte order mark and control characters are
-refused, because the BMC would refuse the login and count it. A pair is `{"username": …, "password": …}`, two lines in a
-file, or `user:password` in a variable; a token is one line, or `{"token": …}`. No error repeats a source's content, and
-nothing here reads anything.
+One line end at the end of a text is ignored. Other white space at either end, a byte order mark and control characters
+are refused, because the BMC would count such a login as failed. User name and password are `{"username": …, "password":
+…}`, two lines in a file, or `user:password` in a variable; a token is one line, or `{"token": …}`. No error text
+repeats the content. This module reads no file and no variable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 class Scheme(StrEnum):
-    """The source of a reference."""
+    """The source of a secret, named by the scheme of its reference."""
 
     FILE = "file"
     ENV = "env"
@@ -40,7 +40,7 @@ class Scheme(StrEnum):
 
 
 class Form(Enum):
-    """The format of a source other than JSON, which is allowed for all."""
+    """The format of a source. JSON is also allowed for every source."""
 
     FILE = auto()
     VARIABLE = auto()
@@ -48,7 +48,7 @@ class Form(Enum):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The text that was read for a reference. `number` is its version in a store with versions."""
+    """The text that was read for a reference. `number` is its version, if the store has versions."""
 
     text: str
     form: Form
@@ -69,8 +69,8 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def parts(reference: str) -> tuple[Scheme, str]:
-    """Scheme and place of a reference. Raises `CredentialError`, which does not repeat the text, because a user may
-    have given a secret instead of a reference."""
+    """Return the scheme and the place of a reference. Raises `CredentialError`, which does not repeat the text, because
+    a user may have entered a secret instead of a reference."""
     scheme, separator, place = reference.partition(":")
     if not (scheme and separator and place):
         raise CredentialError("(not shown)", "is not a reference; expected scheme:place, such as file:/path")
@@ -83,7 +83,7 @@ def parts(reference: str) -> tuple[Scheme, str]:
 
 
 def pair(reference: str, source: Source) -> tuple[str, str]:
-    """User name and password. Raises `CredentialError`."""
+    """Return user name and password. Raises `CredentialError`."""
     _check_mark(reference, source.text)
     if source.form is Form.JSON or _is_object(source.text):
         found = _decoded(reference, source.text, _Pair, '{"username": …, "password": …}')
@@ -104,7 +104,7 @@ def pair(reference: str, source: Source) -> tuple[str, str]:
 
 
 def token(reference: str, source: Source) -> str:
-    """A secret that has no user name. Raises `CredentialError`."""
+    """Return a secret that has no user name. Raises `CredentialError`."""
     _check_mark(reference, source.text)
     if source.form is Form.JSON or _is_object(source.text):
         text = _decoded(reference, source.text, _Token, '{"token": …}').token
@@ -117,9 +117,9 @@ def token(reference: str, source: Source) -> str:
 
 
 def version(reference: str, source: Source, username: str, password: str, *, key: bytes) -> str:
-    """Eight hexadecimal digits, preceded by the secret's version number in a store with versions. The digits are equal
-    on every replica. After a rotation they differ, except with a probability of one in 2**32. They are short on
-    purpose: so many passwords have the same digits that an attacker cannot find the right password.
+    """Return eight hexadecimal digits, preceded by the secret's version number if its store has versions. The digits
+    are the same on every replica. After a rotation they differ, except with a probability of one in 2**32. There are
+    only eight, because so many passwords have the same digits that an attacker cannot find the right password.
     """
     secret = "\0".join((reference, username, password)).encode()
     digest = hashlib.blake2b(secret, key=key, digest_size=4, person=b"farrier-version").hexdigest()
@@ -141,19 +141,18 @@ def _two_lines(reference: str, text: str) -> tuple[str, str]:
 
 
 def _without_line_end(text: str) -> str:
-    """Remove one line end of Unix or Windows, which an editor or `echo` adds."""
+    """Remove one line end of Unix or Windows, because an editor or `echo` adds a line end."""
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
 def _check_mark(reference: str, text: str) -> None:
-    """Raise `CredentialError` for a byte order mark at the beginning, after which neither JSON nor a name is
-    recognised."""
+    """Raise `CredentialError` for a byte order mark at the beginning, because it makes JSON or a name unreadable."""
     if text.startswith(_BYTE_ORDER_MARK):
         raise CredentialError(reference, "begins with a byte order mark; remove it")
 
 
 def _check_characters(reference: str, what: str, text: str) -> None:
-    """Raise `CredentialError`, with the name of the fault, for characters that are in a secret only by mistake."""
+    """Raise `CredentialError`, with the name of the fault, for characters that only a mistake puts into a secret."""
     fault = _fault(text)
     if fault is not None:
         raise CredentialError(reference, f"the {what} {fault}; remove it")
@@ -175,5 +174,5 @@ def _decoded(reference: str, text: str, shape: type[_T], expected: str) -> _T:
     try:
         return msgspec.json.decode(text, type=shape)
     except msgspec.MsgspecError as error:
-        # The decoder names positions, fields and types, never values.
+        # The decoder's error names positions, fields and types, never values.
         raise CredentialError(reference, f"expected {expected}: {error}") from None

@@ -5,9 +5,9 @@
     systemd:bmc                 a file in the unit's credentials directory (LoadCredential=)
     vault:farrier/bmc/gpu-1     a secret of a Vault KV v2 mount, below the configured path
 
-Made by `wiring`. A reference to a place that is not configured is refused before farrier reads a file or opens a
-connection. Sources on this machine are read again for each call; secrets of Vault are kept for some seconds. No error
-repeats the content of a source.
+`wiring` opens the store. If a reference leads to a place that is not configured, it is refused before farrier reads a
+file or opens a connection. Sources on this machine are read again for each call; secrets of Vault are cached for some
+seconds. No error text repeats the content of a source.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from farrier.services.vault import Vault, VaultSettings, open_vault
 
 
 class CredentialPlaces(msgspec.Struct, frozen=True, kw_only=True):
-    """The places to which references may point. The defaults allow `systemd:` and, with farrier's prefix, `env:`, but
-    no file.
+    """The places to which references may point. The defaults allow `systemd:`, and `env:` with farrier's prefix, but no
+    file.
 
-    `version_key` (up to 64 bytes, the same on every replica) keys the digests that distinguish versions. Without it, a
-    reader of the digests could test guesses of a weak password.
+    `version_key` (up to 64 bytes, the same on every replica) is the key of the digests that distinguish versions.
+    Without this key, a reader of the digests could guess a weak password and test the guess.
     """
 
     file_roots: tuple[Path, ...] = ()
@@ -63,19 +63,19 @@ async def open_credentials(
     clock: protocols.Clock,
     observer: protocols.ServiceObserver,
 ) -> AsyncIterator[Credentials]:
-    """The store, which closes with the context. Raises `ConfigError` for an unusable CA file."""
+    """Open the store, which closes with the context. Raises `ConfigError` for an unusable CA file."""
     local = Credentials(places)
     if vault is None:
         yield local
         return
-    # Read before each request, so that an agent that renews the file need not notify the daemon.
+    # The token is read before each request, so an agent that renews the file need not notify the daemon.
     token = partial(local.token, vault.token)
     async with open_vault(vault, token=token, clock=clock, observer=observer) as opened:
         yield Credentials(places, vault=opened)
 
 
 class Credentials(protocols.CredentialStore):
-    """The `CredentialStore` over all schemes."""
+    """The `CredentialStore` for all schemes."""
 
     def __init__(
         self, places: CredentialPlaces, *, vault: Vault | None = None, environ: Mapping[str, str] = os.environ
@@ -100,7 +100,8 @@ class Credentials(protocols.CredentialStore):
 
     @override
     async def token(self, reference: str) -> str:
-        """The current secret of a reference without a user name, such as a bearer token. Raises `CredentialError`."""
+        """Return the current secret of a reference without a user name, such as a bearer token. Raises
+        `CredentialError`."""
         return credential_forms.token(reference, await self._read(reference))
 
     async def _read(self, reference: str) -> Source:

@@ -1,6 +1,6 @@
 """`farrier.protocols.Fabrics`: one client for each site's UFM.
 
-Opened by `wiring`, which calls `take` at the start and after it has read the sites again.
+`wiring` opens this object, and calls `take` at the start and after it has read the sites again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from farrier.services.ufm_service import UfmSettings, pass_of
 
 
 class FabricSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A UFM, and the reference to its credential."""
+    """The settings of a UFM, and the reference to its credential."""
 
     ufm: UfmSettings
     reference: str
 
 
 def settings_of(sites: Sites) -> Mapping[str, FabricSettings]:
-    """The UFMs of the sites that have a UFM."""
+    """Return the UFM settings of the sites that have a UFM."""
     return {
         name: FabricSettings(
             ufm=UfmSettings(
@@ -71,6 +71,6 @@ async def open_fabrics(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Fabrics]:
-    """The clients of UFMs, none at first. The context closes them at its end."""
+    """Open the clients of UFMs; there are none at first. The context closes them at its end."""
     async with AsyncExitStack() as stack:
         yield Fabrics(stack, credentials=credentials, times=times, observer=observer, transport=transport)

@@ -1,10 +1,11 @@
-"""HTTP client for MAAS, UFM or Vault: limits concurrency, time and size, and decodes or classifies responses.
+"""The HTTP client for MAAS, UFM and Vault, which limits concurrency, time and size, and decodes or classifies
+responses.
 
-The client of each service opens an `HttpClient` for each instance. Properties of a service are data: its `Service`. A
-read that failed temporarily is sent again, at most `attempts` times in all and not before the service allows it. A
-request that may change something is sent once, and only while the controller holds its lease. The time of a request
-begins when it has a slot. Requests bypass httpx's client and use a transport of httpx: cookies, redirects and merged
-URLs are not needed, and would cost half of the CPU time of a request.
+The client of each service opens an `HttpClient` for each instance. A `Service` has the properties of the service. If a
+read fails temporarily, it is sent again, at most `attempts` times in all and not before the service allows a retry. A
+request that may change something is sent once, and only while the controller has its lease. The time limit of a request
+begins when the request has a slot. Requests use only a transport of httpx and not its client: the cookies, redirects
+and merged URLs of the client are not needed, and would take half of the CPU time of a request.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from farrier.services.trust import verifying
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=RequestError[Any])
 
-# The pause before the first retry, doubled for each further one; used only if the service requires no delay.
+# The pause before the first retry; it doubles for each further retry. It applies only if the service requires no delay.
 _FIRST_PAUSE = timedelta(seconds=1)
 
 # Without compression, no body can exceed the size limit after it was read.
@@ -42,12 +43,12 @@ _HEADERS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent":
 
 
 class Service(msgspec.Struct, Generic[_E], frozen=True, kw_only=True):
-    """How farrier communicates with a service, for all instances.
+    """Properties of a service that are the same for all its instances.
 
     `patience`: the longest wait for a slot. `longest_pause`: a read that would have to wait longer fails instead.
-    `credential_kept`: how long a credential is reused. Another thread reads it from a file or a store, and a busy event
-    loop delays this read for longer than most requests take. `refused_kept`: how long a refused credential is not sent
-    again, unless it has changed.
+    `credential_kept`: how long a credential is reused; another thread must read it, and a busy event loop delays this
+    read for longer than most requests take. `refused_kept`: how long a refused credential is not sent again, unless it
+    has changed.
     """
 
     failures: Failures[_E]
@@ -65,7 +66,7 @@ class Service(msgspec.Struct, Generic[_E], frozen=True, kw_only=True):
 
 
 class Endpoint(Protocol):
-    """The settings of one instance of a service. Paths of requests are below `root`, which ends in a slash."""
+    """The settings of one instance of a service. `root` ends in a slash; the paths of requests are relative to it."""
 
     @property
     def root(self) -> str: ...
@@ -80,13 +81,13 @@ class Endpoint(Protocol):
 
 
 class Shown(Protocol):
-    """A credential as requests send it. No text may contain `secrets`."""
+    """A credential in the form in which requests send it. No text may contain `secrets`."""
 
     @property
     def secrets(self) -> tuple[str, ...]: ...
 
     def headers(self, now: float) -> Mapping[str, str]:
-        """The headers of one attempt at this time of day in seconds."""
+        """Return the headers of one attempt. `now` is the Unix time in seconds."""
 
 
 class Pass(msgspec.Struct, frozen=True):
@@ -117,8 +118,8 @@ async def open_client(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[HttpClient[_C, _E]]:
-    """A client of one instance, which connects at its first request. `transport` replaces its connections. `credential`
-    returns the current credential. Raises `ConfigError` for an unusable CA file."""
+    """Open a client of one instance, which connects at its first request. `transport` replaces its connections, for
+    tests. `credential` returns the current credential. Raises `ConfigError` for an unusable CA file."""
     if transport is None:
         transport = AioTransport(context=verifying(endpoint.ca_file), connect_timeout=endpoint.connect_timeout)
     elif endpoint.ca_file is not None:
@@ -128,8 +129,8 @@ async def open_client(
 
 
 class HttpClient(Generic[_C, _E]):
-    """Sends requests to one instance of a service. A caller keeps one of `slots` for several requests by `send_once`,
-    so that none of them waits."""
+    """Sends requests to one instance of a service. To send several requests in a row without a wait, a caller takes one
+    of `slots` and calls `send_once`."""
 
     def __init__(
         self,
@@ -156,8 +157,9 @@ class HttpClient(Generic[_C, _E]):
         self._refused: tuple[float, _C, _E] | None = None
 
     async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """Send a request in a slot, and decode the response with `understand`, which raises `Garbled` for a response
-        that it cannot decode. Raises the service's error, also if no slot is free within the service's `patience`."""
+        """Wait for a slot, send a request, and decode the response with `understand`, which raises `Garbled` for a
+        response that it cannot decode. Raises the service's error, also if no slot is free within the service's
+        `patience`."""
         attempts, patience = 1 if request.changes else self._service.attempts, self._service.patience
         for attempt in range(attempts):
             try:
@@ -179,7 +181,7 @@ class HttpClient(Generic[_C, _E]):
         raise AssertionError("the last attempt returns or raises")
 
     async def credential(self, operation: str) -> _C:
-        """The current credential, cached for a moment. Raises the service's error."""
+        """Return the current credential, which is cached for `credential_kept`. Raises the service's error."""
         now = self._now()
         if self._known is not None and now - self._known[0] < self._service.credential_kept.total_seconds():
             return self._known[1]
@@ -193,8 +195,8 @@ class HttpClient(Generic[_C, _E]):
         return found
 
     async def send_once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """Send a request, even a read, at most once, in a slot that the caller keeps: with the current credential.
-        Decode the response or raise the service's error, and report to the observer how it ended."""
+        """Send a request at most once, even a read, with the current credential; the caller has a slot. Decode the
+        response or raise the service's error, and report the result to the observer."""
         started, result = self._now(), "cancelled"
         try:
             shown = await self.credential(request.operation)
@@ -217,13 +219,13 @@ class HttpClient(Generic[_C, _E]):
         return found
 
     def _refuse_again(self, at: float, before: _C, error: _E, operation: str, shown: _C) -> None:
-        """Raise the recent error of the same credential again."""
+        """If the same credential was refused recently, raise the error of that refusal again."""
         if before == shown and self._now() - at < self._service.refused_kept.total_seconds():
             raise error.of_another(operation=operation)
 
     def _refusal(self, request: Request, answer: Answer, shown: _C) -> _E:
-        """The service's error for a response that is no success. After a refused credential, the next request reads it
-        again."""
+        """Return the service's error for a response that is no success. If the credential was refused, the next request
+        reads the credential again."""
         refusal = self._failures.of_answer(request, answer, secrets=(*shown.secrets, *request.secrets))
         if answer.status == httpx.codes.UNAUTHORIZED:
             self._known = None
@@ -231,8 +233,8 @@ class HttpClient(Generic[_C, _E]):
         return refusal
 
     async def _exchange(self, request: Request, shown: _C) -> Answer:
-        """Encode and send the request, and read the response, up to the size limit. Errors are raised without their
-        cause, which holds the request and its credential. Raises `Garbled` for a response that is too large."""
+        """Encode and send the request, and read the response up to the size limit. Errors are raised without their
+        cause, which contains the request and its credential. Raises `Garbled` for a response that is too large."""
         within, most = self._endpoint.read_timeout, self._service.largest_body_bytes
         if request.changes:
             within = self._endpoint.change_timeout
@@ -247,7 +249,7 @@ class HttpClient(Generic[_C, _E]):
         query = f"?{urlencode(request.query)}" if request.query else ""
         url = f"{self._root}{request.path}{query}"
         try:
-            # httpx's own methods encode a request at twice the cost.
+            # httpx's own methods take twice as long to encode a request.
             written = httpx.Request(request.method, url, headers=headers, content=content)
             with anyio.fail_after(within.total_seconds()):
                 if request.changes:
@@ -270,6 +272,6 @@ class HttpClient(Generic[_C, _E]):
 
 
 class Send(Protocol):
-    """Sends a request: `HttpClient.send`, or `send_once` while the caller keeps a slot."""
+    """The type of the function that sends a request: `HttpClient.send`, or `send_once` while the caller has a slot."""
 
     async def __call__(self, request: Request, understand: Callable[[Answer], _T]) -> _T: ...

@@ -1,9 +1,9 @@
-"""Classifies failures of requests to MAAS, UFM or Vault: responses that are no success, and missing responses.
+"""Classifies failed requests to MAAS, UFM or Vault, with a response that is no success or without a response.
 
-Each service has a `Failures`, used by `http_client`. Pure, and total: every failure has a class. Texts of a service are
-quoted, short and cleaned, only if a rule allows it. Pages of a proxy are never quoted, and secrets are removed from
-every text. If it is unknown whether a change was made, the failure is `ambiguous`: an unnecessary read costs less than
-the false belief that a change was not made.
+Each service has a `Failures`, which `http_client` uses. The functions are pure, and give every failure a class. A text
+of a service is shortened, cleaned and quoted only if a rule allows it. Pages of a proxy are never quoted, and secrets
+are removed from every text. If it is unknown whether a change was made, the failure is `ambiguous`, so that farrier
+reads the result: an unnecessary read costs less than a wrong assumption.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from farrier.services.quoting import said
 
 E = TypeVar("E", bound=RequestError[Any])
 
-# How much of a text is searched to classify a failure.
+# The number of bytes of a text that are searched to classify a failure.
 _LOOKED_AT_BYTES = 4096
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A class of failure, and the responses to which it applies: those that match all set attributes.
+    """A class of failure for the responses that match all set attributes.
 
-    `page`: whether the body is a page and not a text; `text`: a pattern in a text; `stay`: whether the service requires
-    a wait. `detail` is a template with the status and, for `{said}`, the quoted text.
+    `page`: whether the body is an HTML page instead of a text; `text`: a pattern in a text; `stay`: whether the service
+    requires a wait. `detail` is a template with the status and, for `{said}`, the quoted text.
     """
 
     failure: StrEnum
@@ -62,16 +62,16 @@ def _found(text: re.Pattern[str], answer: Answer) -> bool:
 
 
 def redirect(failure: StrEnum, named: str) -> Rule:
-    """The rule for redirects. No redirect is followed; `named` states what the URL must name instead."""
+    """Return the rule for redirects, which farrier does not follow. `named` states what the URL must name instead."""
     detail = f"{{service}} returned HTTP {{status}}, a redirect; farrier does not follow redirects, {named}"
     return Rule(failure=failure, statuses=range(300, 400), detail=detail)
 
 
 class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
-    """Failures of one service. `failure` is the type of the classes, with one for each `Reason`. The first rule in
-    `rules` that fits decides; the last rule fits every response. `retried` are the temporary classes. `busy` is the
-    class if farrier's own queue is too long, and `unauthorized` if the credential cannot be read; `credential` is its
-    name in texts. Each text begins with `where`, the instance of the service."""
+    """The failures of one service. `failure` is the enum of its classes, which has a member for each `Reason`. The
+    first matching rule in `rules` applies; the last rule matches every response. `retried` are the temporary classes.
+    `busy` is the class if farrier's own queue is too long, and `unauthorized` if the credential cannot be read; texts
+    call it `credential`. Each text begins with `where`, the instance of the service."""
 
     service: str
     error: type[E]
@@ -84,13 +84,13 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
     where: str = ""
 
     def possible(self, operation: StrEnum) -> tuple[StrEnum, ...]:
-        """The classes of failure that a request of this operation may have."""
+        """Return the classes of failure that a request of this operation may have."""
         rules = {rule.failure for rule in self.rules if rule.operations is None or operation in rule.operations}
         found = rules | {self.failure(reason) for reason in Reason} | {self.unauthorized}
         return tuple(failure for failure in self.failure if failure in found)
 
     def of_answer(self, request: Request, answer: Answer, *, secrets: Iterable[str]) -> E:
-        """The error for a response that is no success."""
+        """Return the error for a response that is no success."""
         rule = next(rule for rule in self.rules if rule.fits(request, answer))
         text = said(answer, secrets) if "{said}" in rule.detail else ""
         return self.error(
@@ -102,19 +102,19 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
         )
 
     def of_exception(self, request: Request, error: Exception, *, within: timedelta) -> E:
-        """The error for a missing or incomplete response."""
+        """Return the error for a missing or incomplete response."""
         why = no_answer(self.service, error, within=within)
         ambiguous = request.changes and why.arrived
         failure, detail = self.failure(why.reason), self._placed(why.detail)
         return self.error(failure, detail, operation=request.operation, ambiguous=ambiguous)
 
     def garbled(self, request: Request, detail: str) -> E:
-        """The error for a successful response with an unusable body. A requested change may have been made."""
+        """Return the error for a successful response with an unusable body. A requested change may have been made."""
         failure = self.failure(Reason.PROTOCOL)
         return self.error(failure, self._placed(detail), operation=request.operation, ambiguous=request.changes)
 
     def without_credential(self, operation: str, error: CredentialError) -> E:
-        """The failure of a request that was not sent because its credential could not be read."""
+        """Return the error for a request that was not sent because its credential could not be read."""
         failure = self.failure(Reason.UNREACHABLE) if error.temporary else self.unauthorized
         return self.error(failure, self._placed(f"{self.credential} cannot be read: {error}"), operation=operation)
 
@@ -123,7 +123,7 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
         return self.error(error.failure, self._placed(error.detail), operation=operation)
 
     def without_slot(self, operation: str, patience: timedelta) -> E:
-        """The failure of a request that was not sent because no slot was free."""
+        """Return the error for a request that was not sent because no slot was free."""
         detail = f"this replica's requests to {self.service} are queued for more than {patience.total_seconds():g} s"
         return self.error(self.busy, self._placed(detail), operation=operation, retry_after=patience)
 
@@ -132,7 +132,7 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
 
 
 class Reason(StrEnum):
-    """Reasons for a missing response. Each client has a class of failure with the same name."""
+    """The reasons for a missing response. Each service has a class of failure with the same name."""
 
     TIMEOUT = "timeout"
     TLS = "tls"
@@ -141,7 +141,7 @@ class Reason(StrEnum):
 
 
 class NoAnswer(msgspec.Struct, frozen=True):
-    """A missing response. `arrived`: the service may have received the request."""
+    """A missing response. If `arrived` is true, the service may have received the request."""
 
     reason: Reason
     detail: str
@@ -187,7 +187,7 @@ def _before_any_request(service: str, error: Exception) -> NoAnswer | None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and its causes, outermost first."""
+    """Return the error and its causes, outermost first."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

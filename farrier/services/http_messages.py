@@ -1,6 +1,7 @@
-"""Requests to MAAS, UFM and Vault, and their responses. No representation contains a body.
+"""Requests to MAAS, UFM and Vault, and their responses. The `repr` of a request or a response omits the body.
 
-Sent and received by `http_client`. Each client decodes its own responses; this module depends on no service.
+`http_client` sends the requests and receives the responses. Each client decodes its own responses; this module depends
+on no service.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing_extensions import override
 Form: TypeAlias = tuple[tuple[str, str], ...]
 _T = TypeVar("_T")
 
-# The longest wait that a service, or a proxy in front of it, may require: 5 or 10 s are usual, but any value is
-# possible.
+# The longest wait that farrier accepts from a service or from a proxy in front of it. 5 or 10 s are usual, but any
+# value is possible.
 LONGEST_STAY = timedelta(minutes=5)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. `path` is below the API's root; `form` or `json` is its body. A response with a status in `answers`
-    is decoded, any other is a failure. `secrets` must be in no text."""
+    """A request. `path` is relative to the API's root; `form` or `json` is its body. If the status of the response is
+    in `answers`, the response is decoded, otherwise it is a failure. No text may contain `secrets`."""
 
     operation: StrEnum
     path: str
@@ -45,7 +46,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Garbled(Exception):
-    """A response that cannot be decoded. `detail` does not quote its content."""
+    """A response cannot be decoded. `detail` does not quote its content."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -53,7 +54,7 @@ class Garbled(Exception):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A response as received. Its representation omits the body, which may contain passwords."""
+    """A response as it was received. The `repr` of a response omits the body, which may contain passwords."""
 
     status: int
     body: bytes
@@ -62,8 +63,9 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def is_page(self) -> bool:
-        """Whether the body is HTML, as from a proxy. MAAS labels the plain text of a refused
-        key as HTML, too (piston3/authentication.py:141), so the label counts only for markup or an empty body."""
+        """Whether the body is an HTML page, such as a proxy returns. MAAS also labels the plain text about a refused
+        key as HTML (piston3/authentication.py:141), so the label alone is not enough: the body must begin with markup
+        or be empty."""
         start = self.body[:64].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
         if start.startswith((b"<!doctype", b"<html")):
             return True
@@ -71,7 +73,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def stay(self) -> timedelta | None:
-        """How long the service requires to wait. A date counts as the longest wait, because the service's clock is
+        """The wait that the service requires. A date counts as the longest wait, because the service's clock is
         unknown.
         """
         text = self.retry_after.strip()
@@ -91,5 +93,5 @@ def understood(answer: Answer, shape: type[_T], *, service: str) -> _T:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         if answer.is_page:
             raise Garbled("the response is a web page instead of JSON") from None
-        # The decoder's errors name places and types, never values.
+        # The decoder's error names places and types, never values.
         raise Garbled(f"the response is not of the form that {service} documents: {error}") from None

@@ -1,8 +1,8 @@
 """`farrier.protocols.MaasClient` over one MAAS region.
 
-Before a change, the client checks on a reading at most `FRESH` old that no other user owns the machine; the region
-itself would let an administrator act on any machine. The client keeps no readings: it remembers
-only the user of its key, and how many deployments are in progress.
+Before a change, the client reads the machine, unless its reading is at most `FRESH` old, and checks that no other user
+owns it; the region itself lets an administrator change any machine. The client caches no readings. The client stores
+only the user of its key, and the number of deployments in progress.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from farrier.services.maas_signing import ApiKey
 
 # The age up to which a reading of a machine is used for a change. An older reading is repeated.
 FRESH = timedelta(seconds=10)
-# Each machine costs 41 kB and 18 ms of the region's time: more machines would occupy one of its workers for too long.
+# Each machine costs 41 kB and 18 ms of the region's time: a request for more machines would occupy a worker of the
+# region for too long.
 MOST_MACHINES = 50
 MOST_EVENTS = 1000
 DEPLOY_AGAIN = timedelta(seconds=5)
-# The region still works on a request that timed out here; for how long is unknown, and a deployment takes minutes.
+# After a request has timed out here, the region still processes it for an unknown time; a deployment takes minutes.
 UNANSWERED_HOLDS = timedelta(minutes=5)
 _WHOAMI = Request(operation=Operation.WHOAMI, path="users/", query=(("op", "whoami"),))
 
@@ -54,7 +55,7 @@ class Maas:
         self._settings = settings
         self._user: tuple[ApiKey, str] | None = None
         self._deploying = 0
-        self._unanswered: list[float] = []  # the time until which each of them counts
+        self._unanswered: list[float] = []  # for each request without a response, the time until which it counts
 
     async def version(self) -> str:
         request = Request(operation=Operation.VERSION, path="version/")
@@ -78,7 +79,7 @@ class Maas:
         return tuple(msgspec.structs.replace(machine, read_at=now) for machine in found.values())
 
     async def machine(self, system_id: str, *, send: Send | None = None) -> Machine:
-        """Read one machine; with `send`, in a slot that the caller keeps."""
+        """Read one machine. With `send`, the request uses the slot that the caller has."""
         request = Request(operation=Operation.MACHINE, path=maas_requests.path("machines", system_id))
         found = await (send or self._http.send)(request, partial(maas_answers.machine, system_id))
         return msgspec.structs.replace(found, read_at=self._clock.monotonic())
@@ -126,7 +127,7 @@ class Maas:
     async def do(self, machine: Machine, change: Change) -> None:
         request = maas_requests.of_change(machine.system_id, change, agent_name=self._settings.agent_name)
         with self._one_of_few_deployments() if isinstance(change, Deploy) else nullcontext():
-            async with self._http.slots:  # a reading grows old while a slot is waited for
+            async with self._http.slots:  # a reading may become too old during the wait for a slot
                 send = self._http.send_once
                 if self._clock.monotonic() - machine.read_at > FRESH.total_seconds():
                     again = await self.machine(machine.system_id, send=send)
@@ -141,8 +142,8 @@ class Maas:
 
     @contextmanager
     def _one_of_few_deployments(self) -> Iterator[None]:
-        """Refuse a deployment if enough are in progress: a waiting deployment would hold a turn that a read could
-        use."""
+        """Refuse a deployment if too many are in progress, because a waiting deployment would occupy a slot that a read
+        could use."""
         most, now = self._settings.deploys_at_once, self._clock.monotonic()
         self._unanswered = [until for until in self._unanswered if until > now]
         if self._deploying + len(self._unanswered) >= most:
@@ -162,14 +163,15 @@ class Maas:
             self._deploying -= 1
 
     def _unchanged(self, old: Machine, new: Machine, operation: str) -> Machine:
-        """Refuse a change that was decided on an older reading of a machine that has changed since."""
+        """Refuse the change if the machine has changed since the older reading on which the change is based."""
         if (old.status, old.owner, old.locked) != (new.status, new.owner, new.locked):
             detail = f"machine {new.system_id} has changed to {new.state} since it was read; farrier changed nothing"
             raise MaasError(MaasFailure.CONFLICT, detail, operation=operation)
         return new
 
     async def _ourselves(self, send: Send) -> str:
-        """The user of the API key, requested once for each key, because a key cannot change its user."""
+        """Return the user of the API key. The user is requested once for each key, because a key always has the same
+        user."""
         key = await self._http.credential(Operation.WHOAMI)
         if self._user is None or self._user[0] != key:
             self._user = key, (await send(_WHOAMI, maas_answers.shaped(Identity))).username

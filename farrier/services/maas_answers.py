@@ -1,7 +1,8 @@
-"""Decodes a successful response of MAAS to structs of the model, or raises `Garbled`. Pure.
+"""Pure functions that decode a successful response of MAAS to structs of the model, or raise `Garbled`.
 
-Used by the MAAS client. Fields that farrier does not read may have any value. A contradictory list, or a response about
-another machine than the requested machine, is garbled: farrier decides nothing by it.
+The MAAS client uses these functions. Fields that farrier does not read may have any value. If a list contradicts
+itself, or the response is about another machine than the requested machine, farrier raises `Garbled` and does not use
+the response.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class Version(msgspec.Struct, frozen=True):
 
 
 def shaped(shape: type[_T]) -> Callable[[Answer], _T]:
-    """The decoder of a JSON body of this shape."""
+    """Return the decoder of a JSON body of this shape."""
     return lambda answer: understood(answer, shape, service="MAAS")
 
 
 def machine(system_id: str, answer: Answer) -> Machine:
-    """The requested machine, from the response."""
+    """Return the requested machine from the response."""
     found = understood(answer, Machine, service="MAAS")
     if found.system_id != system_id:
         raise Garbled(f"the response describes machine {found.system_id[:64]!r}, not {system_id}")
@@ -43,7 +44,8 @@ def machine(system_id: str, answer: Answer) -> Machine:
 
 
 def machines(ids: Collection[str] | None, answer: Answer) -> dict[str, Machine]:
-    """Each machine once, by its ID. Raises `Garbled` for a machine that is not in `ids`; None: any machine."""
+    """Return each machine once, by its ID. Raises `Garbled` for a machine that is not in `ids`; if `ids` is None, any
+    machine is accepted."""
     found: dict[str, Machine] = {}
     for one in shaped(tuple[Machine, ...])(answer):
         if ids is not None and one.system_id not in ids:
@@ -54,19 +56,19 @@ def machines(ids: Collection[str] | None, answer: Answer) -> dict[str, Machine]:
 
 
 def events(answer: Answer) -> tuple[Event, ...]:
-    """Each event once, oldest first."""
+    """Return each event once, oldest first."""
     by_id = {event.id: event for event in shaped(_Events)(answer).events}
     return tuple(by_id[number] for number in sorted(by_id))
 
 
 def vlans(answer: Answer) -> tuple[Vlan, ...]:
-    """The VLANs of all fabrics."""
+    """Return the VLANs of all fabrics."""
     return tuple(vlan for fabric in shaped(tuple[_Fabric, ...])(answer) for vlan in fabric.vlans)
 
 
 def done(answer: Answer) -> None:
-    """Check that MAAS accepted a change. Only the form of the response counts, because it shows the state before the
-    change."""
+    """Check that MAAS accepted a change. Only the form of the response is checked, because its content is from before
+    the change."""
     if "json" in answer.content_type.lower():
         shaped(msgspec.Raw)(answer)
     elif answer.is_page:

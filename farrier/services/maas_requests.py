@@ -1,7 +1,7 @@
-"""Builds requests to MAAS: method, path, form. Pure and total.
+"""Pure functions that build requests to MAAS: method, path and form.
 
-Used by the MAAS client. Bodies are forms, because the region silently ignores JSON; paths end in a slash, because the
-region accepts no other paths. A name that would change the path is refused before a request is sent.
+The MAAS client uses these functions. Bodies are forms, because the region silently ignores JSON; paths end in a slash,
+because the region accepts no other paths. If an ID would change the path, it is refused before a request is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 class Operation(StrEnum):
-    """The purpose of a request; a metric label."""
+    """The purpose of a request, also the value of a metric label."""
 
     VERSION = "version"
     WHOAMI = "whoami"
@@ -58,15 +58,15 @@ class Operation(StrEnum):
 
 
 def path(collection: str, system_id: str, *parts: str | int) -> str:
-    """The path of a machine, or of a part of it. Raises `MaasError` for an ID that would change the path."""
+    """Return the path of a machine, or of a part of it. Raises `MaasError` for an ID that would change the path."""
     if not _SYSTEM_ID.fullmatch(system_id):
         raise MaasError(MaasFailure.INVALID, f"{system_id[:64]!r} is not a system ID of MAAS; farrier changed nothing")
     return "/".join((collection, system_id, *map(str, parts), ""))
 
 
 def creation(new: NewMachine) -> Request:
-    """The request that creates a machine without commissioning it. By default, MAAS would commission the machine, and
-    would not report a failed commissioning."""
+    """Return the request that creates a machine without commissioning it. By default, MAAS would commission the
+    machine, and would not report a failed commissioning."""
     return Request(
         operation=Operation.CREATE,
         method="POST",
@@ -89,7 +89,7 @@ def creation(new: NewMachine) -> Request:
 
 
 def of_change(system_id: str, change: Change, *, agent_name: str) -> Request:  # noqa: C901
-    """The HTTP request for `change`."""
+    """Return the HTTP request for `change`."""
     match change:
         case changes.Update():
             return _update(system_id, change)
@@ -199,8 +199,8 @@ def _update(system_id: str, change: changes.Update) -> Request:
 
 
 def _deploy(system_id: str, change: changes.Deploy, agent_name: str) -> Request:
-    """The request to deploy. The user data counts as a secret, because it contains a token, and a refusal may quote
-    it."""
+    """Return the request to deploy. The user data is a secret, because it contains a token, and MAAS may quote it in a
+    refusal."""
     encoded = base64.b64encode(change.user_data.encode()).decode()
     asked = _on_machine(
         Operation.DEPLOY,
@@ -220,7 +220,7 @@ def _on_machine(operation: Operation, system_id: str, **values: _Value) -> Reque
 
 
 def _operation(operation: Operation, path: str, *form: tuple[str, str]) -> Request:
-    """The request for an operation that has the same name in MAAS."""
+    """Return the request for an operation that has the same name in MAAS."""
     return Request(operation=operation, method="POST", path=path, query=(("op", operation.value),), form=form)
 
 
@@ -241,13 +241,13 @@ def _form(**values: _Value) -> Form:
 
 
 def _text(value: str | int | bool) -> str:
-    """A value as a form contains it. A flag is a word, because Django reads `0` as true, and all forms of MAAS read
-    `false` as false."""
+    """Return a value as text for a form. A flag becomes a word, because Django reads `0` as true, but all forms of MAAS
+    read `false` as false."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _bare(address: str) -> str:
-    """An address without a URL's scheme: the region responds to a URL here with a server error."""
+    """Return the address without a URL's scheme, because the region responds to a URL here with a server error."""
     try:
         return str(ip_address(address.strip("[]")))
     except ValueError:

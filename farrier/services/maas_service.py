@@ -1,6 +1,7 @@
 """The parameters of MAAS: the settings of a region, limits, and the table of failures.
 
-Used by the MAAS client and by the code that opens it. Texts of the region are quoted, because an operator needs them.
+The MAAS client and the code that opens the client use these parameters. Error texts of the region are quoted, because
+an operator needs them.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from farrier.services.maas_requests import Operation
 from farrier.services.maas_signing import ApiKey
 from farrier.services.quoting import quoted
 
-# A region has four workers with four requests each for all clients; more requests would only queue inside it.
+# A region has four workers with four requests each for all clients; more requests would only queue in the region.
 CONCURRENCY = 4
-# A region that restarts is unavailable for longer than a caller should wait, so more attempts would not help.
+# While a region restarts, it is unavailable for longer than a caller should wait, so more attempts would not help.
 ATTEMPTS = 3
-# farrier notices a rotation after this time, or after the first refused request.
+# farrier notices a rotated key after this time, or after the first refused request.
 KEY_KEPT = timedelta(seconds=1)
 # A list of fifty machines, the most that one request reads, has 2 MB; a thousand events have half a megabyte.
 LARGEST_BODY_BYTES = 8 * 1024 * 1024
@@ -44,9 +45,11 @@ _START: Final = "MAAS returned HTTP {status}"
 
 _NO_KEY: Final = f"{_START}: it received no API key, because a proxy removes the Authorization header"
 
-# No rule for 401 quotes the response: after a wrong secret, it contains the right secret (piston3/oauth.py:509).
+# No rule for 401 quotes the response, because the response to a wrong secret contains the right secret
+# (piston3/oauth.py:509).
 RULES: Final = (
-    # The responses to a request without a key: first that of a list, then that of any other path (piston3/utils.py:44).
+    # The responses to a request without a key: the first is for a list, the second for any other path
+    # (piston3/utils.py:44).
     Rule(failure=F.AUTH, statuses={400}, text=re.compile("^Unrecognised signature"), detail=_NO_KEY),
     Rule(failure=F.AUTH, statuses={401}, text=re.compile("^Forbidden$"), detail=_NO_KEY),
     Rule(
@@ -64,10 +67,10 @@ RULES: Final = (
     Rule(failure=F.ABSENT, statuses={404}, text=re.compile(r"No (Machine|Node) matches the given query")),
     # maasserver/exceptions.py:164: StaticIPAddressUnavailable is status 404.
     Rule(failure=F.ADDRESS_TAKEN, statuses={404}, text=re.compile("^IP address is already in use")),
-    # Any other text is about a link or a disk; the machine itself may exist.
+    # Any other text is about a missing link or disk; the machine itself may exist.
     Rule(failure=F.CONFLICT, statuses={404}, page=False),
     Rule(failure=F.BUSY, statuses={429}),
-    # The region returns conflicts of its database as a page, and those of a machine's state as text.
+    # The region returns a conflict of its database as a page, and a conflict with a machine's state as text.
     Rule(failure=F.BUSY, statuses={409, 503}, stay=True),
     Rule(failure=F.BUSY, statuses={409, 503}, page=True),
     Rule(
@@ -94,7 +97,7 @@ class _MaasFailures(Failures[MaasError], frozen=True, kw_only=True):
 
 
 def _fields(answer: Answer, secrets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The errors of a form by field; none for a refusal that is text."""
+    """Return the errors of a form by field; empty if the refusal is a text."""
     try:
         form = msgspec.json.decode(answer.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -138,7 +141,7 @@ class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     ca_file: Path | None = None
     agent_name: str = "farrier"
-    # Each request holds a slot of the region for up to minutes, while MAAS probes addresses and queries power.
+    # Each deployment occupies a slot of the region for up to minutes, while MAAS probes addresses and queries power.
     deploys_at_once: int = 2
     connect_timeout: timedelta = timedelta(seconds=5)
     # Fifty machines take a second, and a read may be repeated.

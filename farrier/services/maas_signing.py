@@ -1,7 +1,7 @@
-"""The key of a MAAS region, and the header of each request: OAuth 1.0, PLAINTEXT, with the secret in clear.
+"""The API key of a MAAS region, and the OAuth 1.0 header of each request (PLAINTEXT, so the secret is not encrypted).
 
-Used by the MAAS client. A nonce is valid for one request, so each attempt is signed again. No representation of a key
-contains it; `secrets` lists the spellings that must be in no text.
+The MAAS client uses this module. A nonce is valid for one request, so each attempt is signed again. The `repr` of a key
+omits the key; `secrets` lists the spellings that no text may contain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from farrier.model.maas import MaasError, MaasFailure
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """One user's key, in its three parts of ASCII letters and digits."""
+    """The API key of one user, which has three parts of ASCII letters and digits."""
 
     consumer: str
     token: str
@@ -31,8 +31,8 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
         return (self.secret, self.token, self.consumer)
 
     def headers(self, now: float) -> Mapping[str, str]:
-        """The OAuth header of one attempt. `now` is the Unix time: the region refuses a header that is five minutes
-        old."""
+        """Return the OAuth header of one attempt. `now` is the Unix time; the region refuses a header that is five
+        minutes old."""
         # The parts are letters and digits, so nothing is escaped. The consumer's secret, which precedes the ampersand,
         # is empty.
         return {
@@ -45,7 +45,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parsed(text: str) -> ApiKey:
-    """A key in the form that MAAS prints. Raises `MaasError` `auth`, whose text does not contain the input."""
+    """Parse a key in the form that MAAS prints. Raises `MaasError` `auth`, whose text does not contain the input."""
     parts = text.strip().split(":")
     if len(parts) != 3 or not all(part and part.isascii() and part.isalnum() for part in parts):
         raise MaasError(

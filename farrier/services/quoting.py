@@ -1,6 +1,6 @@
-"""Quotes a text of a service: one line, short, printable, and without secrets in any spelling.
+"""Quotes a text of a service as one short, printable line without secrets in any spelling.
 
-Used by code that makes errors from responses. Pure.
+Code that makes errors from responses calls these pure functions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 
 from farrier.services.http_messages import Answer
 
-# A sentence or two: the usual text of a service, unless it lists many things.
+# Long enough for one or two sentences, the usual text of a service unless it lists many things.
 _LONGEST_QUOTE = 300
 
 # From this length on, a service may quote only a part of a secret, such as user data with a token. Passwords and keys
@@ -22,7 +22,7 @@ _PIECE = 12
 
 
 def said(answer: Answer, secrets: Iterable[str]) -> str:
-    """The end of "... returned HTTP 500": the text of the response. A page is never quoted."""
+    """Return the text of the response as the end of "... returned HTTP 500". A page is never quoted."""
     if answer.is_page:
         return " with a web page"
     if not answer.body.strip():
@@ -31,16 +31,16 @@ def said(answer: Answer, secrets: Iterable[str]) -> str:
 
 
 def quoted(body: bytes, secrets: Iterable[str]) -> str:
-    """A text of a service: one line, not too long, without secrets in any spelling in which they were sent or may
-    return."""
-    # Cut only after the secrets are removed: a secret that is cut in two would not be found.
+    """Return a text of a service as one short line, without secrets in any spelling in which they were sent or may be
+    returned."""
+    # Shorten the text only after the secrets are removed, because a secret that is cut in two would not be found.
     text = scrubbed(" ".join(body[: 64 * _LONGEST_QUOTE].decode(errors="replace").split()), secrets)
     text = "".join(one if one.isprintable() else "?" for one in text)
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """`text` without the secrets."""
+    """Return `text` without the secrets."""
     spellings = {
         spelling
         for secret in secrets
@@ -61,7 +61,7 @@ def scrubbed(text: str, secrets: Iterable[str]) -> str:
 
 
 def _without_parts(text: str, secret: str) -> str:
-    """`text` without the parts of a long secret that it quotes. At most one piece may stay, at either end."""
+    """Return `text` without the quoted parts of a long secret. At most one short piece may remain, at either end."""
     pieces = {secret[at : at + _PIECE] for at in range(0, len(secret) - _PIECE + 1, _PIECE)}
     kept: list[str] = []
     end = 0

@@ -1,8 +1,9 @@
-"""Limits requests to one MAAS region: a few at a time, and none while the queue is long or the region refuses all
-requests.
+"""Limits requests to one MAAS region to a few at a time, and refuses further requests while the queue is long or the
+region refuses all requests.
 
-A refused caller gets a constant text and a time to retry. This time is a little later for each caller, so that a
-thousand callers do not retry together. After a failure that affects every node, one node at a time probes the region.
+A refused caller gets an error with a constant text and a time to retry. Each further caller gets a slightly later time,
+so that a thousand callers do not retry together. After a failure that affects every node, one node at a time probes the
+region.
 """
 
 from __future__ import annotations
@@ -20,27 +21,28 @@ from farrier.model.maas import MaasFailure as F
 from farrier.services.breaker import Breaker
 from farrier.services.maas_service import CONCURRENCY
 
-# One of the region's slots is left to its observer, on which all nodes depend, unless turns are so short that a slot
-# becomes free at once.
+# One of the region's slots is reserved for its observer, on which all nodes depend, unless requests are so short that a
+# slot is soon free.
 TURNS = CONCURRENCY - 1
 QUICK = timedelta(milliseconds=250)
-# A node that would wait longer retries later: while it waits, it occupies a slot of the loop that another node could
-# use.
+# If a node would have to wait longer, it retries later, because a waiting node occupies a slot of the loop that another
+# node could use.
 PATIENCE = timedelta(seconds=10)
-# The longest delay of a retry: the queue may shorten.
+# The longest delay of a retry. It is limited because the queue may become shorter sooner.
 LONGEST_AGAIN = timedelta(seconds=60)
-# The first estimate of the duration of a turn; later ones are measured. It is low, so that the queue may grow at first.
+# The first estimate of how long a slot is used; later, this is measured. It is low, so that the queue may grow at
+# first.
 _FIRST_GUESS_SECONDS = 0.02
-# The weight of a turn in the average, which covers about the last twenty turns.
+# The weight of each new measurement in the average, which covers about the last twenty measurements.
 _WEIGHT = 0.1
-# A broken connection is soon restored, but a refused key waits for an operator.
+# A broken connection is restored soon, but a refused key needs an operator.
 _FIRST_PAUSE = timedelta(seconds=5)
 _LONGEST_PAUSE = timedelta(seconds=60)
 _OF_ALL = frozenset({F.AUTH, F.CLOCK_SKEW, F.TLS, F.UNREACHABLE})
 
 
 class Turns:
-    """The queue for one region, and its client."""
+    """The queue of requests to one region, and the client of the region."""
 
     def __init__(self, client: protocols.MaasClient, *, site: str, clock: protocols.Clock) -> None:
         self.client = client
@@ -52,12 +54,13 @@ class Turns:
         self._breaker: Breaker[MaasError] = Breaker(clock, pause=_FIRST_PAUSE, longest=_LONGEST_PAUSE, one_tries=True)
 
     def forget_trouble(self) -> None:
-        """Close the breaker, because the cause may have been removed: the next request is sent."""
+        """Close the breaker because the cause may have been removed. The next request is sent."""
         self._breaker.close()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[protocols.MaasClient]:
-        """Wait for a slot, and keep it for a few requests of the client. Raises `MaasError` without a slot in time."""
+        """Wait for a slot, and keep it for a few requests of the client. Raises `MaasError` if no slot is free in
+        time."""
         self._refuse()
         me = object()
         try:
@@ -93,11 +96,13 @@ class Turns:
             raise self._too_long(wait)
 
     def _too_long(self, wait: float) -> MaasError:
-        """The error for a refused caller. Its time to retry is after those of all callers that were refused before."""
+        """Return the error for a refused caller. The caller's time to retry is later than the times of earlier refused
+        callers."""
         now, longest = self._clock.monotonic(), LONGEST_AGAIN.total_seconds()
         self._promised = min(max(self._promised, now + wait) + self._takes / self._places.total_tokens, now + longest)
-        # Better early than late: a retry that is refused again costs nothing, but an empty queue wastes slots.
-        again = (self._promised - now) * random.uniform(0.5, 1)  # only spreads the retries, and protects nothing
+        # The time is rather too early than too late: a retry that is refused again costs nothing, but an empty queue
+        # wastes slots.
+        again = (self._promised - now) * random.uniform(0.5, 1)  # only spreads the retries; protects nothing
         detail = (
             f"this replica's requests to site {self._site} are queued for more than {PATIENCE.total_seconds():.0f} s"
         )

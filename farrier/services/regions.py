@@ -1,4 +1,4 @@
-"""`farrier.protocols.Regions`: one client for each site's MAAS region, with its slots.
+"""`farrier.protocols.Regions`: one client for each site's MAAS region, with a queue of its requests.
 
 `take` is called at the start and after the sites were read again. A region with unchanged settings keeps its queue.
 """
@@ -25,14 +25,14 @@ from farrier.services.times import Times
 
 
 class RegionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A region, and the reference to its key."""
+    """The settings of a region, and the reference to its key."""
 
     maas: MaasSettings
     key: str
 
 
 def settings_of(sites: Sites) -> Mapping[str, RegionSettings]:
-    """The regions of the sites that have a region."""
+    """Return the region settings of the sites that have a region."""
     return {
         name: RegionSettings(
             maas=MaasSettings(
@@ -53,7 +53,7 @@ class Regions(SiteClients[RegionSettings, Turns]):
 
     @override
     def take(self, opened: Opened[RegionSettings, Turns]) -> None:
-        """Use exactly these regions from now on, and try each at once."""
+        """Use exactly these regions from now on. Each region is tried at once, even if its breaker is open."""
         for kept in opened.sites.values():
             kept.client.forget_trouble()
         super().take(opened)
@@ -67,7 +67,7 @@ class Regions(SiteClients[RegionSettings, Turns]):
         return kept.client.turn()
 
     def client(self, site: str) -> protocols.MaasClient | None:
-        """The client of a site's region, for its observer, which does not queue."""
+        """Return the client of a site's region for the region's observer, whose requests do not queue."""
         kept = self._sites.get(site)
         return None if kept is None else kept.client.client
 
@@ -94,6 +94,6 @@ async def open_regions(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Regions]:
-    """The regions, none at first. The context closes their clients at its end."""
+    """Open the regions; there are none at first. The context closes their clients at its end."""
     async with AsyncExitStack() as stack:
         yield Regions(stack, credentials=credentials, times=times, observer=observer, transport=transport)

@@ -1,6 +1,6 @@
-"""`Maas` that shares readings: concurrent callers wait for one request, and its result is reused for a while.
+"""A `Maas` client that shares readings: concurrent callers wait for one request, and its result is reused for a while.
 
-A failed reading is repeated by the next waiting caller.
+If a reading fails, the next waiting caller repeats it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from farrier.services.times import Times
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# All BMC addresses of a region cost 1.2 ms for each machine, and every node that searches for its machine needs them. A
-# newer machine is found by its other identities, and is read by its id before it is used.
+# A region needs 1.2 ms per machine to list all BMC addresses, and every node that searches for its machine needs the
+# list. If a machine is newer than the list, it is found by its other identities. farrier reads a machine by its ID
+# before it uses the machine.
 ADDRESSES_KEPT = timedelta(seconds=60)
 # The lists of networks are long, and the same for every node. If an operator creates a network to fix a node's failure,
-# at the latest the second attempt after that finds it.
+# the second attempt finds the network at the latest.
 NETWORKS_KEPT = timedelta(seconds=30)
 
 
@@ -44,9 +45,9 @@ async def open_sharing(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[SharingClient]:
-    """The client, which closes with the context; it connects at its first request. `key` returns the API key as MAAS
-    prints it, at most once in `KEY_KEPT`. Errors name the site and the URL. Raises `ConfigError` for an unusable CA
-    file."""
+    """Open the client, which closes with the context and connects at its first request. `key` returns the API key as
+    MAAS prints it, and is called at most once in `KEY_KEPT`. Errors name the site and the URL. Raises `ConfigError` for
+    an unusable CA file."""
 
     async def credential() -> ApiKey:
         return parsed(await key())
@@ -62,7 +63,7 @@ async def open_sharing(
 
 
 class SharingClient(Maas):
-    """A client whose BMC addresses may be as old as `ADDRESSES_KEPT`, and whose networks as old as `NETWORKS_KEPT`."""
+    """A client that reuses BMC addresses for at most `ADDRESSES_KEPT`, and networks for at most `NETWORKS_KEPT`."""
 
     def __init__(self, http: MaasHttp, *, clock: protocols.Clock, settings: MaasSettings) -> None:
         super().__init__(http, clock=clock, settings=settings)

@@ -1,6 +1,7 @@
-"""One client for each site that has a service; a client is kept while its settings do not change.
+"""Keeps one client of a service for each site that has the service. A client is kept while its settings do not change.
 
-Base of `regions` and `fabrics`. A replaced client is closed when the daemon stops, because steps may still use it.
+`regions` and `fabrics` are built on this module. A replaced client is closed when the daemon stops, because steps may
+still use it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class Kept(msgspec.Struct, Generic[_S, _C], frozen=True):
 
 
 class Opened(msgspec.Struct, Generic[_S, _C], frozen=True):
-    """Clients that can be used, by site."""
+    """Clients that are open and can be used, by site."""
 
     sites: Mapping[str, Kept[_S, _C]]
 
 
 class SiteClients(ABC, Generic[_S, _C]):
-    """The clients that were passed to `take` last; none at first. `stack` closes them."""
+    """The clients that were last passed to `take`; none at first. `stack` closes them."""
 
     def __init__(
         self,
@@ -53,12 +54,12 @@ class SiteClients(ABC, Generic[_S, _C]):
         self._sites: Mapping[str, Kept[_S, _C]] = {}
 
     async def use(self, wanted: Mapping[str, _S]) -> None:
-        """Keep exactly these clients, by site; may be repeated with other settings. Raises ConfigError, and then
-        changes nothing."""
+        """Open and use clients with exactly these settings, by site. May be called again with other settings. If it
+        raises ConfigError, it changes nothing."""
         self.take(await self.opened(wanted))
 
     async def opened(self, wanted: Mapping[str, _S]) -> Opened[_S, _C]:
-        """The clients of these sites, to be passed to `take` once everything else is ready for them. Raises
+        """Open the clients of these sites. The caller passes them to `take` once everything else is ready. Raises
         ConfigError."""
         sites: dict[str, Kept[_S, _C]] = {}
         for site, settings in wanted.items():
@@ -73,4 +74,4 @@ class SiteClients(ABC, Generic[_S, _C]):
 
     @abstractmethod
     async def _open(self, site: str, settings: _S) -> _C:
-        """A client that `stack` closes. Raises ConfigError."""
+        """Open a client that `stack` closes. Raises ConfigError."""

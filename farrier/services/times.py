@@ -1,4 +1,4 @@
-"""The clocks and pauses of service clients: the real clocks, unless a test replaces them."""
+"""The clocks and pauses of service clients, which are the real clocks unless a test replaces them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from farrier import protocols
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True):
-    """The clocks of a client: `wall` for signatures only, `pause` between the attempts of a read."""
+    """The clocks of a client. `wall` is the time of day, used only for signatures; `pause` waits before a read is
+    repeated."""
 
     clock: protocols.Clock
     wall: Callable[[], float] = time.time

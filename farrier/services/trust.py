@@ -1,8 +1,8 @@
-"""TLS policies: a default and exceptions by host for BMCs, and the verification of other services.
+"""TLS policies. For BMCs, there is a default policy and exceptions by host; other services are always verified.
 
 `wiring` builds the policies from the configuration. Verification against a CA is the default, and the only policy for
 MAAS, UFM and Vault. A pinned certificate replaces this verification, including the check of the name. `Insecure` must
-be configured explicitly, and the code that opens the client logs this setting. TLS before 1.2 is never used.
+be configured explicitly, and the code that opens the client logs it. Versions of TLS before 1.2 are never used.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from farrier import errors
 
 
 class SystemCa(msgspec.Struct, frozen=True):
-    """Trust certificates for the dialled name that a CA of this host's store signed."""
+    """Trust certificates for the dialled name that a CA in this host's CA store signed."""
 
 
 class CaFile(msgspec.Struct, frozen=True):
-    """Trust certificates for the dialled name that a CA in this PEM file signed, and no others."""
+    """Trust only certificates for the dialled name that a CA in this PEM file signed."""
 
     path: Path
 
@@ -34,14 +34,14 @@ class Pinned(msgspec.Struct, frozen=True):
 
 
 class Insecure(msgspec.Struct, frozen=True):
-    """Accept any certificate. Credentials go to any machine that takes the BMC's address."""
+    """Accept any certificate. If another machine takes the BMC's address, it receives the credentials."""
 
 
 Trust: TypeAlias = SystemCa | CaFile | Pinned | Insecure
 
 
 def connector_ssl(trust: Trust) -> ssl.SSLContext | aiohttp.Fingerprint | bool:
-    """The `ssl` argument of aiohttp's connector. Raises `ConfigError` for an unusable file or fingerprint."""
+    """Return the `ssl` argument of aiohttp's connector. Raises `ConfigError` for an unusable file or fingerprint."""
     match trust:
         case SystemCa():
             return verifying()
@@ -56,11 +56,11 @@ def connector_ssl(trust: Trust) -> ssl.SSLContext | aiohttp.Fingerprint | bool:
 
 
 def verifying(ca_file: Path | None = None) -> ssl.SSLContext:
-    """The context that verifies the dialled name by the CAs in this PEM file or, without a file, by this host's CA
-    store. Raises `ConfigError` for an unusable file."""
+    """Return the context that verifies the dialled name with the CAs in this PEM file or, without a file, with this
+    host's CA store. Raises `ConfigError` for an unusable file."""
     try:
         return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # includes SSLError, for a file without a certificate
+    except OSError as error:  # includes SSLError, which a file without a certificate raises
         raise errors.ConfigError(
             f"ca_file: cannot load CA certificates from {ca_file}: {error.strerror or error}; expected a PEM file"
         ) from error

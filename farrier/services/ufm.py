@@ -1,7 +1,7 @@
-"""`farrier.protocols.UfmClient` for UFM: one reading serves all partitions that need one within some seconds.
+"""The `farrier.protocols.UfmClient` of a UFM. One reading of the UFM is used for all partitions for some seconds.
 
-Concurrent callers wait for one request; after a failure, no request is sent to the UFM for a moment. A partition never
-gets a reading from before farrier's own last change of it.
+Concurrent callers wait for one request. After a failure, no request is sent to the UFM for a short time. If farrier has
+changed a partition, it uses only readings that began after this change.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from farrier.services.ufm_service import FAILURES, UFM, UfmHttp, UfmSettings
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# A third of the time between two reads of a partition: drift is seen a little later, with a hundredth of the requests.
+# This is a third of the time between two reads of a partition. Drift is detected a little later, but with a hundredth
+# of the requests.
 READING_KEPT = timedelta(seconds=10)
-# Without this pause, partitions that are read one after the other would each wait for a UFM that is down.
+# Without this pause, partitions are read one after the other, and each read would wait for the unavailable UFM.
 TROUBLE_KEPT = timedelta(seconds=5)
-# Failures that would affect a read of any other partition, too.
+# Failures that would also affect a read of any other partition.
 _OF_ALL = frozenset(
     {UfmFailure.AUTH, UfmFailure.TLS, UfmFailure.UNREACHABLE, UfmFailure.TIMEOUT, UfmFailure.BUSY, UfmFailure.FORBIDDEN}
 )
 
 
 class _Reading(msgspec.Struct, frozen=True):
-    """A reading of UFM, and when this process began to read. `turn` counts readings and changes in their order."""
+    """A reading of UFM, and when this process began the reading. `turn` orders readings and changes."""
 
     began_at: float
     turn: int
@@ -48,8 +49,8 @@ class _Reading(msgspec.Struct, frozen=True):
     qos: Listed
 
     def pkey(self, number: int) -> Pkey | None:
-        """The partition of this number. Raises `UfmError` if its entry cannot be decoded, which does not affect other
-        partitions."""
+        """Return the partition of this number. Raises `UfmError` if its entry cannot be decoded; this does not affect
+        other partitions."""
         try:
             return ufm_answers.of_lists(number, self.ports, self.qos)
         except Garbled as error:
@@ -57,7 +58,7 @@ class _Reading(msgspec.Struct, frozen=True):
 
 
 class Ufm:
-    """A client of one UFM."""
+    """The client of one UFM."""
 
     def __init__(self, http: UfmHttp, *, clock: protocols.Clock, url: str, named: bool) -> None:
         self.url = url
@@ -71,7 +72,7 @@ class Ufm:
         self._turns = itertools.count(1)
 
     async def read(self, number: int, *, fresh: bool = False) -> Pkey | None:
-        """A partition from a shared reading; with `fresh`, from a reading that began after this call."""
+        """Return a partition from a shared reading. With `fresh`, the reading must begin after this call."""
         since = next(self._turns) if fresh else 0
         async with self._one_at_a_time:
             reading = self._reading
@@ -80,9 +81,9 @@ class Ufm:
             return reading.pkey(number)
 
     async def read_anew(self, number: int) -> Pkey | None:
-        """A partition from a new request. A partition counts as absent only if the list of all partitions also lacks
-        it. A proxy in front of UFM may return 404 or `{}`, and farrier claims or releases a number because of this
-        result."""
+        """Read a partition with a new request. A partition counts as absent only if the list of all partitions does not
+        contain it either: a proxy in front of UFM may return 404 or `{}`, and farrier claims or releases a number
+        because of this result."""
         self._refuse_in_trouble()
         found: Pkey | None = None
         try:
@@ -135,7 +136,7 @@ class Ufm:
             raise trouble.error.of_another(retry_after=trouble.error.retry_after)
 
     async def _change(self, number: int, request: Request) -> None:
-        """Send a change. Earlier readings of this partition become invalid, whatever the result."""
+        """Send a change. After any result of the change, earlier readings of this partition are not used any more."""
         try:
             await self._http.send(request, ufm_answers.done)
         finally:
@@ -151,7 +152,7 @@ async def open_ufm(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Ufm]:
-    """A client of one UFM. Raises `ConfigError` for an unusable CA file. Nothing is sent yet."""
+    """Open a client of one UFM, which sends nothing yet. Raises `ConfigError` for an unusable CA file."""
     if not settings.url.startswith("https://"):
         _log.warning("ufm.not_encrypted", url=settings.url)
     async with open_client(

@@ -1,7 +1,7 @@
-"""Decodes successful responses of UFM to structs of the model, or raises `Garbled`. Pure.
+"""Pure functions that decode successful responses of UFM to structs of the model, or raise `Garbled`.
 
-Unused fields may be anything. Each partition of a list is decoded separately, on demand, so a fault of one partition
-does not affect the other partitions. A contradictory list is garbled.
+Fields that farrier does not use may have any value. Each partition of a list is decoded separately, on demand, so a
+fault in one partition does not affect the others. For a list that contradicts itself, `Garbled` is raised.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 Listed: TypeAlias = Mapping[int, tuple[msgspec.Raw, ...]]
 """The entries of a list by number, not decoded yet. UFM's keys are hexadecimal texts with the membership bit, so
 several keys can stand for one number, such as 0x1 and 0x8001; only then does a number have several entries."""
-# The sixteenth bit is the membership and no part of the number.
+# The sixteenth bit is the membership, and is not part of the number.
 _NUMBER = 0x7FFF
 
 
@@ -35,7 +35,7 @@ class _Qos(msgspec.Struct, frozen=True):
 
 
 class _Pkey(msgspec.Struct, frozen=True):
-    """`guids` and `qos_conf` are set only if the request asked for them."""
+    """A partition in a response. `guids` and `qos_conf` are set only if the request asked for them."""
 
     partition: str = ""
     ip_over_ib: bool = True
@@ -44,7 +44,7 @@ class _Pkey(msgspec.Struct, frozen=True):
 
 
 def listed(answer: Answer) -> Listed:
-    """Every partition of a list, by its number."""
+    """Return every partition of a list by its number."""
     found: dict[int, tuple[msgspec.Raw, ...]] = {}
     for key, entry in _shaped(answer, dict[str, msgspec.Raw]).items():
         number = _number(key)
@@ -53,7 +53,7 @@ def listed(answer: Answer) -> Listed:
 
 
 def of_lists(number: int, with_ports: Listed, with_qos: Listed) -> Pkey | None:
-    """One partition of the two lists of UFM; None if the list with ports does not have it."""
+    """Combine one partition from the two lists of UFM. Returns None if the list with ports does not contain it."""
     entry = _one(number, with_ports)
     if entry is None:
         return None
@@ -63,13 +63,13 @@ def of_lists(number: int, with_ports: Listed, with_qos: Listed) -> Pkey | None:
 
 
 def pkey(number: int, answer: Answer) -> Pkey | None:
-    """One partition; None for `{}`, with which UFM reports that it does not exist."""
+    """Return one partition, or None for `{}`, which UFM returns if the partition does not exist."""
     entry = _shaped(answer, dict[str, Any])
     return _pkey(number, _shaped(answer, _Pkey)) if entry else None
 
 
 def done(answer: Answer) -> None:
-    """Check that UFM accepted a change. It returns nothing, `{}`, or a job; only the form counts."""
+    """Check that UFM accepted a change. UFM returns nothing, `{}` or a job; only this form is checked."""
     if answer.is_page:
         raise Garbled("the response is a web page, not a response of UFM's API")
     if answer.body.strip() and "json" in answer.content_type.lower():

@@ -1,7 +1,7 @@
-"""Builds requests to UFM: method, path, JSON body. Pure and total.
+"""Pure functions that build requests to UFM: method, path and JSON body.
 
-Used by the UFM client. Everything is below `/resources/pkeys`; the model has checked keys and GUIDs, so no name can
-change a path.
+The UFM client uses these functions. Every path is below `/resources/pkeys`. The model has checked keys and GUIDs, so
+they cannot change a path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PORTS = f"{_PKEYS}/"
 
 
 class Operation(StrEnum):
-    """The purpose of a request; a metric label."""
+    """The purpose of a request, also the value of a metric label."""
 
     LIST_PORTS = "list_ports"
     LIST_QOS = "list_qos"
@@ -33,23 +33,23 @@ class Operation(StrEnum):
 
 
 def list_ports() -> Request:
-    """Every partition with its ports. UFM does not list ports and services together."""
+    """Return the request for every partition with its ports. UFM does not list ports and services together."""
     return Request(operation=Operation.LIST_PORTS, method="GET", path=_PKEYS, query=(("guids_data", "true"),))
 
 
 def list_qos() -> Request:
-    """Every partition with its services."""
+    """Return the request for every partition with its services."""
     return Request(operation=Operation.LIST_QOS, method="GET", path=_PKEYS, query=(("qos_conf", "true"),))
 
 
 def pkey(number: int) -> Request:
-    """One partition with its ports."""
+    """Return the request for one partition with its ports."""
     query = (("guids_data", "true"),)
     return Request(operation=Operation.PKEY, method="GET", path=f"{_PKEYS}/{spelled(number)}", query=query)
 
 
 def creation(wanted: Wanted) -> Request:
-    """The request that creates a partition without ports."""
+    """Return the request that creates a partition without ports."""
     body = {"pkey": spelled(wanted.number), "index0": wanted.index0, "ip_over_ib": wanted.ip_over_ib}
     body |= _qos(wanted.qos) | _named(wanted)
     return Request(operation=Operation.CREATE, method="POST", path=f"{_PKEYS}/add", json=body)
@@ -61,7 +61,7 @@ def qos(number: int, wanted: Qos) -> Request:
 
 
 def addition(wanted: Wanted, guids: Sequence[str], membership: Membership) -> Request:
-    """The request that adds these ports to those of the partition."""
+    """Return the request that adds these ports to the partition."""
     body = {
         "pkey": spelled(wanted.number),
         "guids": list(guids),
@@ -73,7 +73,7 @@ def addition(wanted: Wanted, guids: Sequence[str], membership: Membership) -> Re
 
 
 def setting(wanted: Wanted, ports: Mapping[str, Port]) -> Request:
-    """The request that sets exactly these ports, and the name if farrier names its partitions."""
+    """Return the request that sets exactly these ports, and also the name if farrier names its partitions."""
     body = {
         "pkey": spelled(wanted.number),
         "guids": list(ports),

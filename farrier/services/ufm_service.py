@@ -1,6 +1,7 @@
 """The parameters of UFM: the settings of an instance, its authentication, limits, and the table of failures.
 
-Used by the UFM client and by the code that opens it. Texts of UFM are quoted, because an operator needs them.
+The UFM client and the code that opens the client use these parameters. Error texts of UFM are quoted, because an
+operator needs them.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from farrier.services.http_client import HttpClient, Pass, Service
 from farrier.services.http_failures import Failures, Rule, redirect
 from farrier.services.ufm_requests import Operation
 
-# Enough for a thousand partitions with a hundred ports each, because a port has 80 bytes in the list.
+# Enough for a thousand partitions with a hundred ports each; a port takes 80 bytes in the list.
 LARGEST_BODY_BYTES = 9 * 1024 * 1024
 ATTEMPTS = 3
 
-# UFM can refuse only changes, and only a single partition can be missing: the lists always exist.
+# UFM refuses only changes, and only a single partition can be missing, because the lists always exist.
 _CHANGES: Final = frozenset(Operation) - {Operation.LIST_PORTS, Operation.LIST_QOS, Operation.PKEY}
 
 RULES: Final = (
@@ -51,13 +52,13 @@ FAILURES: Final = Failures(
 
 UFM: Final = Service(
     failures=FAILURES,
-    concurrency=4,  # UFM handles partitions one after the other; more requests would only queue inside it
+    concurrency=4,  # UFM handles partitions one after the other, so more requests would only queue in UFM
     largest_body_bytes=LARGEST_BODY_BYTES,
     attempts=ATTEMPTS,
-    patience=timedelta(seconds=10),  # a step that would wait longer for a slot is requeued instead
+    patience=timedelta(seconds=10),  # if a step would wait longer for a slot, it is requeued instead
     longest_pause=timedelta(seconds=5),
     credential_kept=timedelta(seconds=1),
-    refused_kept=timedelta(minutes=1),  # some wrong passwords in a row lock a user out
+    refused_kept=timedelta(minutes=1),  # UFM locks a user after some wrong passwords in a row
 )
 
 
@@ -65,7 +66,7 @@ UfmHttp: TypeAlias = HttpClient[Pass, UfmError]
 
 
 async def pass_of(store: protocols.CredentialStore, reference: str, *, with_token: bool) -> Pass:
-    """The headers for the credential of a reference, in UFM's form. Raises `CredentialError`."""
+    """Return the headers for the credential of a reference, in UFM's form. Raises `CredentialError`."""
     if with_token:
         token = await store.token(reference)
         return Pass({"Authorization": f"Basic {token}"}, (token,))
@@ -75,8 +76,8 @@ async def pass_of(store: protocols.CredentialStore, reference: str, *, with_toke
 
 
 class UfmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The UFM, and how to authenticate. `with_token`: by token instead of user and password. `named`: farrier names its
-    partitions.
+    """The settings of a UFM. If `with_token` is true, farrier authenticates by token instead of user and password. If
+    `named` is true, farrier names its partitions.
     """
 
     url: str

@@ -1,8 +1,8 @@
-"""Secrets of a Vault KV version 2 engine: `vault:PATH` below one path of one mount.
+"""Reads `vault:PATH` secrets from a Vault KV version 2 engine, below one path of one mount.
 
-Nothing is sent for a path outside of the configured path, and redirects are not followed. Each request has one
-deadline. At any time, the client has one request per path in flight, and at most `CONCURRENCY` requests in total. A
-secret is kept in memory for `keep`. When Vault fails, no request is sent for `PAUSE`, and every caller gets the reason.
+For a path outside of the configured path, no request is sent. Redirects are not followed. Each request has one
+deadline. At any time, the client has at most one request per path and `CONCURRENCY` requests in total. A secret is kept
+in memory for `keep`. After Vault has failed, no request is sent for `PAUSE`, and every caller gets the reason.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from farrier.services.vault_answers import FAILURES, Operation, Result, VaultErr
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# A Vault responds in milliseconds; a dozen concurrent requests are enough for a fleet of any size.
+# Vault responds in milliseconds, so a dozen concurrent requests are enough for a fleet of any size.
 CONCURRENCY = 12
-# Long enough not to load a Vault that recovers, and shorter than every back-off.
+# This pause is long enough that requests do not load a recovering Vault, and shorter than every backoff.
 PAUSE = timedelta(seconds=5)
 
 VAULT: Final = Service(failures=FAILURES, concurrency=CONCURRENCY, largest_body_bytes=LARGEST_SECRET_BYTES)
@@ -61,7 +61,7 @@ class VaultSettings(msgspec.Struct, frozen=True, kw_only=True):
     def connect_timeout(self) -> timedelta:
         return self.timeout
 
-    read_timeout = change_timeout = connect_timeout  # one deadline for all of a request
+    read_timeout = change_timeout = connect_timeout  # one deadline for a whole request
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def open_vault(
     clock: protocols.Clock,
     observer: protocols.ServiceObserver,
 ) -> AsyncIterator[Vault]:
-    """The client, which closes with the context; it connects at its first request. `token` is called before each
+    """Open the client, which closes with the context and connects at its first request. `token` is called before each
     request. Raises `ConfigError` for an unusable CA file."""
     shown = {"X-Vault-Request": "true"} | ({"X-Vault-Namespace": settings.namespace} if settings.namespace else {})
 
@@ -91,14 +91,14 @@ class Vault:
         self._settings = settings
         self._http = http
         self._clock = clock
-        # A lock exists while a call holds it or waits for it.
+        # The map contains a lock while a call has the lock or waits for it.
         self._one_at_a_time: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
-        self._kept: dict[str, tuple[float, Source]] = {}  # when each expires; the oldest first
+        self._kept: dict[str, tuple[float, Source]] = {}  # when each secret expires; the oldest first
         self._breaker: Breaker[VaultError] = Breaker(clock, pause=PAUSE)
 
     async def read(self, reference: str, path: str) -> Source:
-        """The newest version of the secret at `path`, at most `keep` old. Raises `CredentialError`, `temporary` if
-        Vault cannot be reached now."""
+        """Return the newest version of the secret at `path`, read at most `keep` ago. Raises `CredentialError`, which
+        is `temporary` if Vault cannot be reached now."""
         self._refuse_outside(reference, path)
         lock = self._one_at_a_time.setdefault(path, anyio.Lock())
         async with lock:
@@ -136,7 +136,8 @@ class Vault:
         self._kept[path] = now + self._settings.keep.total_seconds(), source
 
     async def _fetch(self, path: str) -> Source:
-        """Read the secret. Raises `VaultError`; during the pause after a failure, the error of that failure."""
+        """Read the secret. Raises `VaultError`; during the pause after a failure, it raises the error of that
+        failure."""
         trouble = self._breaker.trouble()
         if trouble is not None:
             raise trouble.error.of_another()
@@ -155,7 +156,7 @@ class Vault:
         except VaultError as error:
             if error.failure is not Result.DENIED:
                 raise
-        # Vault has one response for an invalid token and a token without this right, so look the token up.
+        # Vault gives the same response to an invalid token and to a token without this right, so look the token up.
         own = Request(operation=Operation.LOOK_UP_TOKEN, path="auth/token/lookup-self", answers={200})
         await self._http.send_once(own, vault_answers.nothing)
         raise vault_answers.lasting(Result.DENIED, "Vault does not allow the configured token to read this path")

@@ -1,7 +1,8 @@
-"""Interprets responses of Vault: the secret, or a failure with a result for the metrics and a text for operators.
+"""Pure functions that interpret responses of Vault: a secret, or a failure with a metric label and a text.
 
-Used by the Vault client; pure. A failure is temporary, unless Vault reports that this secret is missing or that
-farrier's token may not read it. Texts are farrier's; they never quote a body, which may contain the secret.
+The Vault client uses these functions. A failure is temporary, unless Vault reports that this secret is missing or that
+farrier's token may not read it. farrier writes the error texts, and never quotes a body, because a body may contain the
+secret.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _T = TypeVar("_T")
 
 
 class Operation(StrEnum):
-    """The purpose of a request; a metric label."""
+    """The purpose of a request, also the value of a metric label."""
 
     READ = "read"
     LOOK_UP_TOKEN = "look_up_token"
 
 
 class Result(StrEnum):
-    """The result of a request; a metric label."""
+    """The result of a request, also the value of a metric label."""
 
     OK = "ok"
     CANCELLED = "cancelled"
@@ -38,11 +39,11 @@ class Result(StrEnum):
     UNREACHABLE = "unreachable"
     TIMEOUT = "timeout"
     TLS = "tls"
-    PROTOCOL = "protocol"  # not a response of a KV v2 engine
+    PROTOCOL = "protocol"  # the response is not from a KV v2 engine
 
 
 class VaultError(RequestError[Result]):
-    """Why there is no secret. `temporary`: a later read may succeed."""
+    """The secret could not be read. If `temporary` is true, a later read may succeed."""
 
     temporary = True
 
@@ -89,7 +90,7 @@ RULES: Final = (
 class _VaultFailures(Failures[VaultError], frozen=True, kw_only=True):
     @override
     def garbled(self, request: Request, detail: str) -> VaultError:
-        """A failure of this secret alone, which is too large."""
+        """Return the failure of this secret alone, because the response is too large."""
         return lasting(Result.PROTOCOL, detail)
 
 
@@ -105,7 +106,7 @@ FAILURES: Final = _VaultFailures(
 
 
 def lasting(result: Result, reason: str) -> VaultError:
-    """A failure that lasts until an operator changes the settings or the secret."""
+    """Return a failure that lasts until an operator changes the settings or the secret."""
     error = VaultError(result, reason)
     error.temporary = False
     return error
@@ -116,7 +117,8 @@ def nothing(_: Answer) -> None:
 
 
 def secret(answer: Answer) -> Source:
-    """The newest version of a secret, from a response with 200 or 404. Raises `VaultError` if there is no secret."""
+    """Return the newest version of a secret, from a response with status 200 or 404. Raises `VaultError` if there is no
+    secret."""
     kept = _decoded(answer.body, _Read)
     if kept is not None and bytes(kept.data.data) == b"null":
         raise lasting(Result.MISSING, _gone(kept.data.metadata))

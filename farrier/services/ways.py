@@ -1,4 +1,4 @@
-"""Determines the only route on which the secret of a BMC may be sent, from its address and credential reference.
+"""Determines, from a BMC's address and credential reference, the only route on which its secret may be sent.
 
 The BMC client uses `Ways` for each call. A node's steps have `BoundCredentials` instead of the store, so that a node
 can use a reference only with an address to which the reference is bound.
@@ -30,18 +30,18 @@ class Ways:
         self._lookup = lookup
 
     def to(self, target: BmcTarget) -> tuple[URL, Route]:
-        """The BMC and its route, which is not resolved yet. Raises `BmcError` for an invalid address, `CredentialError`
-        if no binding covers the reference and its host."""
+        """Return the BMC and its route, whose name is not resolved yet. Raises `BmcError` for an invalid address, and
+        `CredentialError` if no binding covers the reference and its host."""
         bmc, bound = self.bound(target)
         return bmc, self.route(bound)
 
     def bound(self, target: BmcTarget) -> tuple[URL, Bound]:
-        """The BMC, and the bindings of the reference to its host. Raises as `to` does."""
+        """Return the BMC, and the bindings of the reference to its host. Raises the same errors as `to`."""
         bmc = address.parse(target.address)
         return bmc, self._bindings.of(target, bmc.raw_host or "")
 
     def route(self, bound: Bound) -> Route:
-        """The route to a host with a binding."""
+        """Return the route to a host that has a binding."""
 
         def check(addresses: Sequence[str]) -> None:
             self._networks.check(addresses)
@@ -51,7 +51,7 @@ class Ways:
 
 
 class BoundCredentials(protocols.NodeCredentials):
-    """The `NodeCredentials` over a store."""
+    """The `NodeCredentials` that read from a store, but only references that are bound to the address."""
 
     def __init__(self, store: protocols.CredentialStore, ways: Ways) -> None:
         self._store = store

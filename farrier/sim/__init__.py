@@ -1,3 +1,3 @@
-"""Simulators of BMCs, MAAS, UFM and agents, for the demo, tests and benchmarks; nothing else imports them."""
+"""Simulators of BMCs, MAAS, UFM and agents. Only the demo, tests and benchmarks import them."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Simulated agents: they enroll, send heartbeats, and do the tasks of their nodes.
+"""Simulated agents, which enroll, send heartbeats, and do the tasks of their nodes.
 
-Run by `farrier demo` and by tests, over the same SQL functions as real agents. Cheap in any number: heartbeats are sent
-in batches, a fraction of the fleet at a time, which spreads the load of the database. Faults can be injected: an agent
-can become silent, and can fail its next tasks.
+`farrier demo` and tests run simulated agents, which call the same SQL functions as real agents. Heartbeats are sent in
+batches, a fraction of the fleet at a time, so that the load of the database is even with any number of agents. Faults
+can be injected: an agent can become silent, and its next tasks can fail.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from farrier.protocols import AgentApi
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# The number of batches of heartbeats per interval: real agents are not synchronized, and a hundred heartbeats in one
-# transaction keep a core busy for as long as a reaction may take.
+# The number of batches of heartbeats per interval. Real agents are not synchronized, and a hundred heartbeats in one
+# transaction occupy a core for as long as a reaction of the controller may take.
 _BATCHES = 100
 
 
@@ -54,14 +54,14 @@ class SimulatedAgents:
         return len(self._agents)
 
     async def enroll(self, token: str) -> int:
-        """Enroll the agent of one node; returns the node's id. Raises `RefusedByModel` for an invalid token."""
+        """Enroll the agent of one node. Returns the node's ID. Raises `RefusedByModel` for an invalid token."""
         agent = await self._api.enroll(token, {"os": "simulated"})
         self._agents[agent.node] = agent
         await self._beat([agent])
         return agent.node
 
     def end(self, node: int) -> None:
-        """End the agent, because its disk was erased."""
+        """End the agent of a node, because its disk was erased."""
         self._agents.pop(node, None)
 
     def silence(self, node: int) -> None:
@@ -73,11 +73,11 @@ class SimulatedAgents:
         self._silent.discard(node)
 
     def fail_next(self, node: int, times: int) -> None:
-        """Let the agent's next `times` tasks fail."""
+        """Make the next `times` tasks of the agent fail."""
         self._to_fail[node] = times
 
     async def run(self) -> None:
-        """Send heartbeats and do tasks, without end. While the database is unreachable, wait for it."""
+        """Send heartbeats and do tasks until cancelled. While the database is unreachable, wait for it."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._beat_for_ever)
             while True:
@@ -118,7 +118,7 @@ class SimulatedAgents:
             tasks.start_soon(self._work, task)
 
     async def _work(self, task: AgentTask) -> None:
-        """Do one task and renew its lease meanwhile; stop if the lease is lost."""
+        """Do one task and renew its lease meanwhile. If the lease is lost, stop the task."""
         remaining = self._pace.task_takes.total_seconds() * random.uniform(0.5, 1.5)
         renew_every = self._pace.task_lease.total_seconds() / 3
         try:
@@ -134,7 +134,7 @@ class SimulatedAgents:
     async def _finish(self, task: AgentTask) -> None:
         node = task.agent.node
         if node in self._silent:
-            return  # a machine that fails reports nothing; its lease expires
+            return  # if a machine fails, it reports nothing and its lease expires
         fails = self._to_fail[node] > 0
         if fails:
             self._to_fail[node] -= 1

@@ -1,8 +1,8 @@
-"""Simulated BMCs: OpenStack's sushy-emulator, a Redfish server that is not ours, with its fake driver.
+"""Simulated BMCs, which are systems of OpenStack's sushy-emulator, an independent Redfish server, with its fake driver.
 
-Run by `farrier demo` and by tests. One process serves any number of systems over TLS with basic authentication on a
-free port of 127.0.0.1, with a CA, a credential and a state directory of its own. It ends with the context, and by
-itself after any end of this process.
+`farrier demo` and tests run the emulator. One process serves any number of systems over TLS with basic authentication
+on a free port of 127.0.0.1. The emulator has its own CA, credential and state directory. The emulator ends with the
+context, and also if this process ends in any way.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from farrier.sim.certificates import Authority, ServerFiles
 
 HOST = "127.0.0.1"
 USERNAME = "admin"
-PASSWORD = "simulated"  # guards a simulation on loopback; nothing else uses it
+PASSWORD = "simulated"  # protects only a simulation on loopback
 
 # Importing Flask and its dependencies takes one to three seconds on a busy machine.
 START_TIMEOUT = timedelta(seconds=60)
 STOP_TIMEOUT = timedelta(seconds=5)
 POLL = timedelta(milliseconds=50)
 
-# The emulator's configuration is Python. It ends when this process no longer holds the other end of its stdin; werkzeug
-# would log a line for each request.
+# The emulator's configuration is Python code. The code ends the emulator when stdin closes, because then this process
+# has ended. The code also silences werkzeug, which would log a line for each request.
 _CONFIGURATION = """\
 import logging, os, threading
 
@@ -51,12 +51,12 @@ threading.Thread(target=leave_with_parent, daemon=True).start()
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 SUSHY_EMULATOR_FAKE_DRIVER = True
 """
-# The emulator draws how many seconds a change of power takes: one to eleven.
+# For each change of power, the emulator draws a random duration of one to eleven seconds.
 _PROMPT = "import random; random.randint = min\n"
 
 
 class SimulatedSystem(msgspec.Struct, frozen=True, kw_only=True):
-    """One system of the emulator: to farrier, one host."""
+    """A system of the emulator, which farrier sees as one host."""
 
     uuid: str
     name: str
@@ -81,13 +81,13 @@ class SimulatedBmc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatorFailed(errors.ServiceError):
-    """The emulator did not start; the text contains the end of its output."""
+    """The emulator did not start. The text contains the end of its output."""
 
     label = "simulator"
 
 
 def fake_systems(count: int) -> tuple[SimulatedSystem, ...]:
-    """`count` systems, the same systems each time."""
+    """Return `count` systems, which are the same at each call."""
     return tuple(_system(number) for number in range(1, count + 1))
 
 
@@ -107,9 +107,9 @@ async def simulated_bmc(
     authority: Authority | None = None,
     certificate: ServerFiles | None = None,
 ) -> AsyncIterator[SimulatedBmc]:
-    """Run an emulator of `systems`, all with the given power state, that keeps its files in `directory`. The directory
-    also contains the power states, so a restart does not change them. With `prompt`, a change of power takes a second.
-    `certificate` replaces the valid certificate of `authority`. Raises `SimulatorFailed`.
+    """Run an emulator of `systems` that keeps its files in `directory`. All systems begin with the power state `power`.
+    The directory also contains the power states, so a restart does not change them. With `prompt`, a change of power
+    takes a second. `certificate` replaces the valid certificate of `authority`. Raises `SimulatorFailed`.
     """
     authority = authority or Authority("farrier simulation", now=datetime.now(UTC))
     served = _write_certificates(directory, authority, certificate)
@@ -125,7 +125,7 @@ async def simulated_bmc(
             stderr=subprocess.STDOUT,
             cwd=directory,
             env={"PATH": os.environ.get("PATH", os.defpath), "PYTHONWARNINGS": "ignore"},
-            # Ctrl-C in the terminal stops farrier first and the BMCs after it.
+            # Ctrl-C in the terminal stops farrier first, and the BMCs afterwards.
             start_new_session=True,
         )
     try:
@@ -167,10 +167,10 @@ def _write_certificates(directory: Path, authority: Authority, certificate: Serv
 def _write_files(
     directory: Path, systems: Sequence[SimulatedSystem], *, certificate: ServerFiles, port: int, power: str
 ) -> Path:
-    """Write the files of the emulator and its clients; returns the emulator's configuration file."""
+    """Write the files of the emulator and its clients. Returns the emulator's configuration file."""
     state = directory / "state"
     state.mkdir(exist_ok=True)
-    # Four rounds, the minimum: the emulator hashes for each request.
+    # Four rounds are the minimum; more would be slow, because the emulator hashes the password for each request.
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
     _write_private(directory / "htpasswd", f"{USERNAME}:{hashed}\n".encode())
     _write_private(directory / "credential.json", msgspec.json.encode({"username": USERNAME, "password": PASSWORD}))
@@ -208,12 +208,12 @@ def _log(directory: Path) -> BinaryIO:
 
 
 def _printed(directory: Path) -> str:
-    """The end of the emulator's output, which has the reason of its failure."""
+    """Return the end of the emulator's output, which contains the reason of a failure."""
     return (directory / "emulator.log").read_text(errors="replace")[-2000:]
 
 
 async def _becomes_ready(bmc: SimulatedBmc, process: anyio.abc.Process, *, verified: bool) -> bool:
-    """Wait for a response over TLS. A connection without a handshake would prove nothing and block the emulator, which
+    """Wait for a response over TLS. A connection without a handshake proves nothing and blocks the emulator, which
     makes handshakes in its accept loop."""
     context: ssl.SSLContext | bool = ssl.create_default_context(cafile=bmc.ca_file) if verified else False
     with anyio.move_on_after(START_TIMEOUT.total_seconds()):

@@ -1,5 +1,5 @@
-"""A certificate authority for simulated services: made in memory, valid for days, trusted only by clients that are
-given it.
+"""A certificate authority for simulated services, made in memory and valid for days. Only clients that get its
+certificate trust it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Long enough for a demo that is left running, short enough that no one relies on it.
+# This is long enough for a demo that runs for days, and too short to be relied on.
 LIFETIME = timedelta(days=30)
-# The other side's clock may be a little behind.
+# The clock of the client or server may be a little behind.
 BACKDATED = timedelta(minutes=5)
 
 
@@ -28,7 +28,7 @@ class ServerFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authority:
-    """A CA with one key pair. `now` dates everything it signs."""
+    """A CA with one key pair, which signs all certificates as if the time were `now`."""
 
     def __init__(self, name: str, *, now: datetime) -> None:
         self._now = now
@@ -44,12 +44,12 @@ class Authority:
         )
 
     def write(self, path: Path) -> Path:
-        """Write the CA's certificate, which clients are to trust, and return its path."""
+        """Write the CA's certificate, which clients should trust. Returns its path."""
         path.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
         return path
 
     def issue(self, directory: Path, *, hosts: tuple[str, ...], lifetime: timedelta = LIFETIME) -> ServerFiles:
-        """Write a server's certificate and key for `hosts`; a negative lifetime gives an expired certificate."""
+        """Write a server's certificate and key for `hosts`. If `lifetime` is negative, the certificate has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
             self._builder(_named(hosts[0]), key.public_key(), lifetime=lifetime)

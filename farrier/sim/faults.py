@@ -1,8 +1,8 @@
-"""Injected faults of a simulated service: the requests that they affect, how often, and the result.
+"""Rules by which tests and the demo inject faults into a simulated service.
 
-Tests and the demo add rules to a service's `faults`; its application looks for a rule once per request. A rule strikes
-`times` requests that it matches (None: all), the oldest rule first, one rule per request. `drop` strikes after the
-operation: only the response is lost.
+Tests and the demo add rules to a service's `faults`, and the service's application looks for a rule once per request.
+The oldest matching rule applies, and only that rule. A rule applies to `times` requests, or to all if `times` is None.
+`drop` applies after the operation, so that only the response is lost.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _PAGE = b"<html><head><title>502 Bad Gateway</title></head><body><center>nginx</
 
 
 class ConnectionDropped(Exception):
-    """The response is lost: the server closes the connection without a response."""
+    """The server closes the connection without a response, so the response is lost."""
 
 
 class RequestHangs(Exception):
-    """No response is sent: the server leaves the connection open."""
+    """The server sends no response and leaves the connection open."""
 
 
 class Broken(enum.Enum):
-    """What happens to a response's body, or to the connection."""
+    """The damage to a response's body or to the connection."""
 
     HANG = enum.auto()
     """Nothing is done, and no response is sent."""
@@ -40,10 +40,11 @@ class Broken(enum.Enum):
 
 
 class Fault(msgspec.Struct, kw_only=True):
-    """A rule. `path` is a pattern with `*` for the whole path; `machine` a name that is a part of the path.
+    """A rule. `path` is a pattern for the whole path, with `*` for any text; `machine` is a name that the path must
+    contain.
 
-    With `status`, nothing is done, and the response has this status, `body`, `headers` and `content_type`. `latency`
-    delays the response. `body` without `status` replaces the body of the true response.
+    If `status` is set, the operation is not executed, and the response has this status, `body`, `headers` and
+    `content_type`. `latency` delays the response. If only `body` is set, it replaces the body of the real response.
     """
 
     method: str | None = None
@@ -68,14 +69,14 @@ class Fault(msgspec.Struct, kw_only=True):
         )
 
     async def delay(self) -> None:
-        """Apply the faults that come before the operation. Raises `RequestHangs`."""
+        """Apply the faults that occur before the operation. Raises `RequestHangs`."""
         if self.latency > timedelta(0):
             await anyio.sleep(self.latency.total_seconds())
         if self.broken is Broken.HANG:
             raise RequestHangs
 
     def spoilt(self, content: bytes, content_type: str) -> tuple[bytes, str]:
-        """The body after the faults of the response. Raises `ConnectionDropped`."""
+        """Return the body with the faults of this rule applied. Raises `ConnectionDropped`."""
         if self.body is not None:
             content, content_type = self.body, self.content_type
         match self.broken:
@@ -98,7 +99,7 @@ class Faults:
         self._rules: list[Fault] = []
 
     def add(self, rule: Fault) -> Fault:
-        """Apply `rule` from now on; `struck` counts its requests."""
+        """Apply `rule` from now on. The `struck` of a rule counts the requests to which the rule was applied."""
         self._rules.append(rule)
         return rule
 
@@ -106,7 +107,7 @@ class Faults:
         self._rules.clear()
 
     def strike(self, method: str, path: str, op: str | None) -> Fault | None:
-        """The rule for this request, which counts as one of its `times`."""
+        """Return the rule for this request, and count the request as one of the rule's `times`."""
         for rule in self._rules:
             spent = rule.times is not None and rule.struck >= rule.times
             if not spent and rule.matches(method, path, op):

@@ -1,7 +1,7 @@
-"""A simulated fleet: nodes registered over SQL and onboarded, with their agents.
+"""A simulated fleet, whose nodes are registered and onboarded over SQL, with their agents.
 
-Run by `farrier demo`. Behaves as the services around a real farrier: registers nodes, submits intents, enrolls agents,
-and reads only the database. The controller is the real one.
+`farrier demo` runs the fleet. The fleet acts like the services around a real farrier: it registers nodes, submits
+intents, enrolls agents, and reads only the database. The controller is not simulated.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from farrier.sim.bmc import SimulatedBmc, SimulatedSystem
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# One of this many nodes has no BMC for farrier: it is installed by hand, and its agent has a token.
+# One of this many nodes has no BMC in farrier. It is installed by hand, and its agent has a token.
 _UNMANAGED_EVERY = 5
 _ENROL_AT_ONCE = 8
 _LOOK_EVERY = timedelta(seconds=0.5)
 
 
 def has_bmc(number: int) -> bool:
-    """Whether the node with this number, counted from 1, has a BMC and therefore uses MAAS."""
+    """Return whether the node with this number, counted from 1, has a BMC and therefore uses MAAS."""
     return number % _UNMANAGED_EVERY != 0
 
 
 def name_of(number: int) -> str:
-    """The name of the node with this number."""
+    """Return the name of the node with this number."""
     return f"gpu-{number:04}"
 
 
 def planned(
     systems: Sequence[SimulatedSystem], bmc: SimulatedBmc, *, after: int, site: str
 ) -> tuple[Registration, ...]:
-    """A node for each system; names are numbered from `after` + 1."""
+    """Return a node for each system. The numbers in the names begin with `after` + 1."""
     return tuple(
         _planned(number, system, bmc if has_bmc(number - after) else None, site)
         for number, system in enumerate(systems, start=after + 1)
@@ -68,7 +68,7 @@ def _planned(number: int, system: SimulatedSystem, bmc: SimulatedBmc | None, sit
 
 
 class SimulatedFleet:
-    """The nodes of one simulation, whose ids are above `after`."""
+    """The nodes of one simulation, whose IDs are greater than `after`."""
 
     def __init__(self, nodes: Sequence[Registration], *, api: FleetApi, agents: SimulatedAgents, after: int) -> None:
         self._nodes = nodes
@@ -83,8 +83,9 @@ class SimulatedFleet:
         return len(self._nodes)
 
     async def arrive(self, over: timedelta) -> None:
-        """Register all nodes and onboard them, without end. MAAS deploys the nodes with a BMC once it is manageable;
-        the agents of the others enrol at random times within `over`. While the database is unreachable, wait for it."""
+        """Register all nodes and onboard them, until cancelled. MAAS deploys a node with a BMC once it is manageable;
+        the agents of the other nodes enroll at random times within `over`. While the database is unreachable, wait for
+        it."""
         await self._register()
         if not over:
             await self._manage()
@@ -104,12 +105,13 @@ class SimulatedFleet:
             except DatabaseUnreachable as away:
                 _log.warning("fleet.not_registered", nodes=len(self), error=str(away))
                 await anyio.sleep(_LOOK_EVERY.total_seconds())
-                if not await self.glance():  # all are registered or none, and the answer may have been lost
+                if not await self.glance():  # all are registered or none, but the response may have been lost
                     continue
             return
 
     async def _manage(self) -> None:
-        """Request the verification of the BMCs now; otherwise the first run of a new node may take half a minute."""
+        """Request the verification of the BMCs now, because the first run of a new node might otherwise take half a
+        minute."""
         for node in await self.glance():
             if node.management is Management.ENROLL:
                 await self.ask(node, Action.MANAGE)
@@ -130,7 +132,7 @@ class SimulatedFleet:
                     return
 
     async def _onboard(self) -> None:
-        """Request the onboarding of the nodes that are ready, once each."""
+        """Request the onboarding of the nodes that are ready, once for each node."""
         for node in await self.glance():
             ready = node.status is NodeStatus.ENROLLING and node.management is Management.MANAGEABLE
             wanted = ready and node.workflow_status is WorkflowStatus.PENDING and node.id not in self._asked
@@ -138,8 +140,8 @@ class SimulatedFleet:
                 self._asked.add(node.id)
 
     async def ask(self, node: NodeGlance, action: Action, **params: object) -> bool:
-        """Insert an intent; a refused one is logged, because other clients submit intents, too. False when the database
-        was unreachable.
+        """Insert an intent. If it is refused, log this, because other clients also submit intents. Returns False if the
+        database was unreachable.
         """
         try:
             await self._api.ask(node.name, action, params)
@@ -151,7 +153,7 @@ class SimulatedFleet:
         return True
 
     async def glance(self) -> tuple[NodeGlance, ...]:
-        """The present state of each node; the last known one while the database is unreachable."""
+        """Return the present state of each node, or the last known state while the database is unreachable."""
         try:
             self.seen = await self._api.glance(self._after)
         except DatabaseUnreachable as away:
@@ -159,7 +161,7 @@ class SimulatedFleet:
         return self.seen
 
     async def moves(self, newest: int) -> tuple[PastMove, ...]:
-        """The `newest` moves, newest first; none while the database is away."""
+        """Return the `newest` transitions, newest first; none while the database is unreachable."""
         try:
             return await self._api.moves(newest)
         except DatabaseUnreachable as away:

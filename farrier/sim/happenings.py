@@ -1,7 +1,7 @@
-"""Events in a simulated fleet: quarantines, drains, silent agents, reimages, removals.
+"""Causes events in a simulated fleet: quarantines, drains, silent agents, reimages, removals.
 
-Run by `farrier demo`, never with `--until-active`. One event at a time, each for a node in service, and only while few
-nodes are out of service because of them.
+`farrier demo` runs this module, except with `--until-active`. An event happens every few seconds to a node in service,
+but only while few nodes are out of service because of earlier events.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _EVENT_EVERY = timedelta(seconds=6)
 _LASTS = timedelta(seconds=15)
 _LOOK_EVERY = timedelta(seconds=1)
 _PATIENCE = timedelta(minutes=5)
-# One of this many nodes may be out of service because of an event, and one of this many removed for good: a fleet of
-# any size stays healthy for as long as the demo runs.
+# One of `_AWAY_EVERY` nodes may be out of service because of an event, and one of `_REMOVED_EVERY` may be removed. So a
+# fleet of any size stays healthy for as long as the demo runs.
 _AWAY_EVERY = 6
 _REMOVED_EVERY = 10
-# At most one agent becomes silent in this time. With more of them in an hour, FarrierFlapping would fire in the demo,
-# whose fleet is healthy.
+# At most one agent becomes silent in this time. If more agents became silent in an hour, FarrierFlapping would fire,
+# although the fleet of the demo is healthy.
 _SILENCE_EVERY = timedelta(minutes=15)
 
 
@@ -55,7 +55,8 @@ _IN_MAAS = (Event.REIMAGE, Event.REMOVAL)
 
 
 def candidates(event: Event, nodes: Sequence[NodeGlance], away: Collection[int]) -> list[NodeGlance]:
-    """The nodes that the event may happen to now. `away`: ids of the nodes that an event keeps out of service."""
+    """Return the nodes to which the event may happen now. `away` are the IDs of nodes that are out of service because
+    of an event."""
     if len(away) >= ceil(len(nodes) / _AWAY_EVERY):
         return []
     return [
@@ -68,12 +69,12 @@ def candidates(event: Event, nodes: Sequence[NodeGlance], away: Collection[int])
 
 
 def removals(nodes: int) -> int:
-    """How many nodes of a fleet are removed for good; none from a fleet of one node."""
+    """Return how many nodes of a fleet are removed and not registered again; none if the fleet has one node."""
     return min(ceil(nodes / _REMOVED_EVERY), nodes - 1)
 
 
 def turns(now: Callable[[], float]) -> Iterator[Event]:
-    """The events in turn, without end; `now` is in seconds. Agents are seldom silent."""
+    """Yield the kinds of events in a cycle, without end. `now` is in seconds. Silent agents are rare."""
     silent_at = float("-inf")
     for event in cycle(Event):
         if event is Event.SILENCE:
@@ -84,7 +85,7 @@ def turns(now: Callable[[], float]) -> Iterator[Event]:
 
 
 class Happenings:
-    """Causes the events, only with the means of operators and agents."""
+    """Causes the events in the same way as operators and agents cause them."""
 
     def __init__(self, fleet: SimulatedFleet, agents: SimulatedAgents) -> None:
         self._fleet = fleet
@@ -93,7 +94,7 @@ class Happenings:
         self._removed = 0
 
     async def run(self) -> None:
-        """Cause events one after the other, until cancelled."""
+        """Cause events one after the other until cancelled."""
         async with anyio.create_task_group() as tasks:
             for event in turns(anyio.current_time):
                 await anyio.sleep(_EVENT_EVERY.total_seconds())
@@ -106,7 +107,7 @@ class Happenings:
                 tasks.start_soon(self._happen, event, node)
 
     async def _next(self, event: Event) -> NodeGlance:
-        """A node for the event, as soon as there is one."""
+        """Return a node for the event as soon as there is one."""
         while not (fit := candidates(event, self._fleet.seen, self._away)):  # noqa: ASYNC110 - others look
             await anyio.sleep(_LOOK_EVERY.total_seconds())
         return random.choice(fit)
@@ -159,7 +160,7 @@ class Happenings:
         await self._until(node, NodeStatus.DELETED)
 
     async def _until(self, node: NodeGlance, *statuses: NodeStatus) -> None:
-        """Wait until the node is in one of these statuses, or seems not to reach one."""
+        """Wait until the node is in one of these statuses, but at most `_PATIENCE`."""
         with anyio.move_on_after(_PATIENCE.total_seconds()):
             while not any(seen.id == node.id and seen.status in statuses for seen in self._fleet.seen):  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_EVERY.total_seconds())

@@ -1,5 +1,5 @@
-"""Agents on the machines of a simulated region: deploying a machine starts the agent of its user data, releasing it
-ends the agent.
+"""Agents on the machines of a simulated region. A deployment starts the agent that the user data defines, and a release
+of the machine ends the agent.
 
 As on a real machine, the agent has only the token in the user data.
 """
@@ -38,7 +38,7 @@ _AGAIN = timedelta(seconds=1)
 
 
 class Installations:
-    """The operating systems of a region's machines. `boot` is how long one takes until its agent runs."""
+    """The operating systems of a region's machines. After a deployment, an agent runs once `boot` has passed."""
 
     def __init__(self, region: Region, agents: SimulatedAgents, *, boot: timedelta = timedelta(0)) -> None:
         self._region = region
@@ -51,7 +51,7 @@ class Installations:
         region.on_move.append(self._moved)
 
     async def run(self) -> None:
-        """Boot deployed machines until cancelled. Call it once."""
+        """Boot deployed machines until cancelled. Call this once."""
         slots = anyio.CapacityLimiter(_BOOTS_AT_ONCE)
         async with self._send, self._receive, anyio.create_task_group() as tasks:
             try:
@@ -90,7 +90,7 @@ _ERASED = (Status.RELEASING, Status.DISK_ERASING, Status.READY, Status.NEW)
 
 
 def _tokens(user_data: str | None) -> Sequence[str]:
-    """The tokens in user data, which may be encoded."""
+    """Return the tokens in the user data, which may be encoded."""
     text = user_data or ""
     if not text.startswith("#"):
         text = base64.b64decode(text, validate=False).decode(errors="replace")

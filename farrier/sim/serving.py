@@ -1,7 +1,7 @@
-"""Two ways to reach a simulated service: in this process, by an httpx transport, and over a socket of 127.0.0.1.
+"""Serves a simulated service in this process by an httpx transport, or over a socket of 127.0.0.1.
 
-Used by the simulations of MAAS and UFM. Both show faults as a client sees them: a dropped response is a closed
-connection, a hanging request ends by the client's own timeout.
+The simulations of MAAS and UFM use this module. The transport and the socket show faults as a client sees them: if a
+response is dropped, the connection is closed, and a hanging request ends by the client's timeout.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing_extensions import override
 
 from farrier.sim.faults import ConnectionDropped, RequestHangs
 
-# The time that open connections have to end.
+# The time within which open connections must end.
 _STOP_SECONDS = 2
 
 
 class AppTransport(httpx.AsyncBaseTransport):
-    """Requests to `app` without a socket. A hanging request ends at once with the client's read timeout."""
+    """A transport that sends requests to `app` without a socket. A hanging request ends at once with the client's read
+    timeout."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._inner = httpx.ASGITransport(app=app)
@@ -43,7 +44,7 @@ class AppTransport(httpx.AsyncBaseTransport):
 
 @asynccontextmanager
 async def open_app(app: ASGIApp, *, name: str) -> AsyncIterator[str]:
-    """Serve `app` on 127.0.0.1; yields `http://127.0.0.1:PORT`."""
+    """Serve `app` on 127.0.0.1. Yields `http://127.0.0.1:PORT`."""
     listener = socket.create_server(("127.0.0.1", 0))
     settings = uvicorn.Config(
         _closing(app),
@@ -57,7 +58,7 @@ async def open_app(app: ASGIApp, *, name: str) -> AsyncIterator[str]:
     )
     server = _Server(settings)
     ended = anyio.Event()
-    # If cancelled, uvicorn would leave its sockets open. So it is stopped through its flag, also during a cancellation.
+    # A cancelled uvicorn would leave its sockets open. So its flag stops it, also during a cancellation.
     until_stopped = anyio.CancelScope(shield=True)
 
     async def serve() -> None:
@@ -80,7 +81,7 @@ async def open_app(app: ASGIApp, *, name: str) -> AsyncIterator[str]:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the process."""
+    """A server that does not handle signals."""
 
     @override
     @contextmanager
@@ -89,7 +90,7 @@ class _Server(uvicorn.Server):
 
 
 def _closing(app: ASGIApp) -> ASGIApp:
-    """`app`, in which a dropped response closes the connection before the end of the body."""
+    """Wrap `app` so that a dropped response closes the connection before the end of the body."""
 
     async def closing(scope: Scope, receive: Receive, send: Send) -> None:
         try:

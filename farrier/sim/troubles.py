@@ -1,7 +1,7 @@
-"""Machines with faults, and an operator who repairs them: for `farrier demo`.
+"""Machines with faults, and a simulated operator who repairs them, for `farrier demo`.
 
-The faults exist only in the region: hardware of machines, and machines that should not exist. The operator reads the
-database, repairs the cause and submits `retry_stage`, as the runbook instructs.
+The faults exist only in the region: faulty hardware of machines, and machines that should not exist. The operator reads
+the database, repairs the cause and submits `retry_stage`, as the runbook instructs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from farrier.sim.maas.statuses import Status
 _log = structlog.stdlib.get_logger(__name__)
 
 _LOOK_EVERY = timedelta(seconds=2)
-# Long enough to be seen on the board before the repair.
+# A fault lasts long enough to be seen on the board before the repair.
 _OPERATOR_TAKES = timedelta(seconds=12)
 
 _NATURES: Mapping[int, Nature] = {
@@ -44,14 +44,14 @@ def prepare(region: Region, *, after: int, nodes: int) -> None:
 
 
 def _enlist_stray(region: Region, hostname: str) -> None:
-    """Enlist a machine, unknown to farrier, with the host name of one of its nodes."""
+    """Enlist a machine that is unknown to farrier but has the host name of one of farrier's nodes."""
     nic = Interface(id=region.next_id("interface"), name="eno1", mac_address="52:54:ff:00:00:01")
     stray = Machine(system_id=region.next_system_id(), hostname=hostname, status=Status.NEW, interfaces=[nic])
     region.keep(stray)
 
 
 class Operator:
-    """Repairs the causes of workflows that wait for an operator, which are in `region`."""
+    """Finds workflows that wait for an operator, and repairs their causes in `region`."""
 
     def __init__(self, fleet: SimulatedFleet, region: Region) -> None:
         self._fleet = fleet
@@ -78,7 +78,7 @@ class Operator:
             await self._fleet.ask(node, Action.RETRY_STAGE)
 
     def _mend(self, node: NodeGlance) -> None:
-        """Replace the faulty part of the machine, and remove machines that are unknown to farrier."""
+        """Replace the faulty part of the node's machine, and remove machines that are unknown to farrier."""
         self._region.natures.pop(node.name, None)
         stray = self._region.machines.get(self._region.hostnames.get(node.name, ""))
         if stray is not None and stray.status is Status.NEW and stray.description == "":

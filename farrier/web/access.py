@@ -39,7 +39,7 @@ COOKIE = "farrier-session"
 """The cookie with the session of a browser. Only pages read the cookie, because a form of a page proves that the server
 made the form."""
 
-# Paths for Prometheus and probes, and paths that an error page and the log-in need.
+# Paths for Prometheus and probes, and paths that error pages and the login page need.
 _PUBLIC = UNDER_ANY_NAME | {"/style.css", "/live.js", "/login"}
 _EXPECTED = "expected the header Authorization: Bearer TOKEN"
 _NONE = "this server has no tokens; set http.tokens_file or http.bearer_token"
@@ -53,7 +53,7 @@ class Caller(msgspec.Struct, frozen=True):
     scopes: frozenset[str]
 
     def may(self, scope: Scope) -> bool:
-        """Whether the client's token has this scope."""
+        """Return whether the client's token has this scope."""
         return scope in self.scopes or Scope.ADMIN in self.scopes
 
 
@@ -61,7 +61,8 @@ _ADMINISTRATOR = Caller(BEARER_TOKEN, frozenset({Scope.ADMIN}))
 
 
 class Access:
-    """The tokens that a daemon accepts. `loopback`: it listens only on loopback, where reading needs no token."""
+    """The tokens that a daemon accepts. If `loopback` is true, the daemon listens only on loopback, where reading needs
+    no token."""
 
     def __init__(
         self,
@@ -79,35 +80,35 @@ class Access:
         self._sessions = Sessions(clock)
 
     def use(self, tokens: Sequence[ApiToken]) -> None:
-        """Accept these tokens of the file from now on, and no others."""
+        """Accept exactly these tokens of the tokens file from now on."""
         self._tokens = tokens
 
     def reads_without_token(self, request: Request) -> bool:
-        """Whether this client may read without a token: only on this host, also behind a proxy that forwards the
-        client's address."""
+        """Return whether this client may read without a token. Only a client on this host may, also behind a proxy that
+        forwards the client's address."""
         return self._loopback and is_loopback(_address(request))
 
     async def caller(self, request: Request) -> Caller | None:
-        """The client whose token the request has, or whose browser has a session. None if the request has neither.
+        """Return the client of the request's token or of the browser's session, or None if the request has neither.
         Raises HTTPException for a token that is not accepted."""
         if (found := await self.bearer(request)) is not None or _is_api(request):
             return found
         return await self._of_session(request)
 
     async def bearer(self, request: Request) -> Caller | None:
-        """The client whose token the request's header has; None without the header. Raises HTTPException for a token
-        that is not accepted."""
+        """Return the client of the token in the request's header, or None without the header. Raises HTTPException for
+        a token that is not accepted."""
         given = _bearer(request)
         if given is None:
             return None
-        # The guard and the endpoint of a request both call this; the token is looked up only once.
+        # The guard and the endpoint of a request both call this function, but the token is looked up only once.
         if not hasattr(request.state, "caller"):
             request.state.caller = await self.owner(request, given)
         found: Caller = request.state.caller
         return found
 
     async def begin_session(self, request: Request, given: str) -> str:
-        """The session of a browser with this token. Raises HTTPException for a token that is not accepted."""
+        """Return a new session for a browser with this token. Raises HTTPException for a token that is not accepted."""
         caller = await self.owner(request, given)
         return self._sessions.begin(caller.name, api_token.digest(given))
 
@@ -129,7 +130,7 @@ class Access:
         return Caller(token.name, frozenset(token.scopes))
 
     async def owner(self, request: Request, given: str) -> Caller:
-        """The client that owns this token. Raises HTTPException for a token that is not accepted."""
+        """Return the client that owns this token. Raises HTTPException for a token that is not accepted."""
         if (found := self._in_file(given)) is not None:
             return self._checked(found)
         read = backend_of(request).token
@@ -145,8 +146,8 @@ class Access:
         raise _refused("the token is not accepted" if self._has_any(request) else f"the token is not accepted: {_NONE}")
 
     def _in_file(self, given: str) -> ApiToken | None:
-        """The token of the tokens file that the client gave, if any. Compares the given token with every token, so that
-        the duration reveals nothing."""
+        """Return the matching token of the tokens file, if any. Compares the given token with every token, so that the
+        duration reveals nothing."""
         digest, found = api_token.digest(given), None
         for token in self._tokens:
             if hmac.compare_digest(token.sha256, digest):
@@ -154,7 +155,7 @@ class Access:
         return found
 
     def require_any(self, request: Request) -> None:
-        """Raises HTTPException if no token would be accepted."""
+        """Raise HTTPException if this server accepts no token at all."""
         if not self._has_any(request):
             raise HTTPException(HTTPStatus.FORBIDDEN, f"a token is required, but {_NONE}")
 
@@ -163,9 +164,9 @@ class Access:
 
 
 async def authorize(request: Request, scope: Scope) -> str:
-    """The name of the client, which intents and history show. Raises HTTPException unless its token has the scope.
-    On loopback, reading needs no token. But farrier refuses a token that is not accepted even there, because otherwise
-    the client would notice the mistake only at its first change. A client without a token is `anonymous`."""
+    """Return the name of the client, which intents and history show. Raises HTTPException unless its token has the
+    scope. On loopback, reading needs no token. But even there farrier refuses an invalid token, because otherwise the
+    client would notice the mistake only at its first change. A client without a token has the name `anonymous`."""
     access = access_of(request)
     if scope is Scope.READ and access.reads_without_token(request):
         reader = await access.bearer(request)
@@ -180,16 +181,16 @@ async def authorize(request: Request, scope: Scope) -> str:
 
 
 async def authorize_again(request: Request, scope: Scope) -> None:
-    """Check a request with a continuing response against the present tokens. Raises HTTPException if its token has
-    expired, or is no longer accepted."""
+    """During a continuing response, check again whether the request's token is accepted. Raises HTTPException if the
+    token has expired or is no longer accepted."""
     if hasattr(request.state, "caller"):
         del request.state.caller
     await authorize(request, scope)
 
 
 async def requester(request: Request, given: str | None) -> str:
-    """The client of an intent, which is the client of the token. Only a client with the scope `admin` may name another
-    client, for which it acts. Raises HTTPException."""
+    """Return the client of an intent, which is normally the client of the token. Only a client with the scope `admin`
+    may name another client for which it acts. Raises HTTPException."""
     caller = await _caller(request)
     if given is None or given == caller.name:
         return caller.name
@@ -212,13 +213,13 @@ async def _caller(request: Request) -> Caller:
 
 
 def access_of(request: Request) -> Access:
-    """The tokens of this application."""
+    """Return the tokens of this application."""
     access: Access = request.app.state.access
     return access
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address. Any name other than localhost counts as reachable by other
+    """Return whether only this machine can reach the address. Any name except localhost counts as reachable by other
     machines."""
     try:
         return ip_address(host).is_loopback
@@ -227,8 +228,8 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Refuses requests without the right token, except for public paths. A change needs any token here; its endpoint
-    checks the scope."""
+    """Refuses requests without a valid token, except for public paths. For a change, any valid token is enough here;
+    the endpoint checks its scope."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -258,7 +259,7 @@ async def _refusal(request: Request) -> Response | None:
 
 
 def _bearer(request: Request) -> str | None:
-    """The token in the header of the request."""
+    """Return the token in the header of the request."""
     header = request.headers.get("authorization")
     if header is None:
         return None

@@ -1,4 +1,5 @@
-"""Actions of a resource as buttons, and the page that asks for the parameters of an action and submits it as an intent.
+"""The buttons for the actions of a resource, and the page that asks for the parameters of an action and submits an
+intent.
 
 A page offers only actions that the model accepts in the present state, and only to a client that may submit intents.
 """
@@ -32,12 +33,12 @@ from farrier.web.backend import backend_of
 from farrier.web.kind_path import of_a_kind
 
 _KEY, _NAME = "form-key", "form-name"
-# A controller answers within milliseconds. The page of a resource shows an answer that comes later.
+# A controller answers within milliseconds. If an answer takes longer, the page of the resource shows it.
 _PATIENCE = timedelta(seconds=3)
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """An action that can be submitted, and the path of its page."""
+    """An action that the client can submit, and the path of its page."""
 
     action: str
     description: str
@@ -45,8 +46,8 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The intent that a form is for. `id`, `name` and `state` are empty if the intent creates the resource. `refusal`
-    is why the model does not accept the action now."""
+    """The intent that a form submits. `id`, `name` and `state` are empty if the intent creates the resource. `refusal`
+    is the reason why the model does not accept the action now; empty if it does."""
 
     kind: str
     action: ActionView
@@ -58,7 +59,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def client_of(request: Request) -> str | None:
-    """The name of the client that submits intents with this request. None if the client may not submit intents."""
+    """Return the name of the client that submits intents with this request. None if the client may not submit
+    intents."""
     try:
         return await authorize(request, Scope.INTENT)
     except HTTPException:
@@ -66,7 +68,7 @@ async def client_of(request: Request) -> str | None:
 
 
 async def of_node(request: Request, node: NodeDetail) -> list[Choice]:
-    """The actions that the node accepts now, if the client may submit them."""
+    """Return the actions that the node accepts now. Empty if the client may not submit intents."""
     if await client_of(request) is None:
         return []
     path = render.path_of(NODE, node.name)
@@ -78,14 +80,14 @@ async def of_node(request: Request, node: NodeDetail) -> list[Choice]:
 
 
 def _has_effect(action: Action, node: NodeDetail) -> bool:
-    """Whether the node would answer the action now, rather than after its pause has ended."""
+    """Return whether the node would answer the action now. A paused node answers most actions only after its pause."""
     if node.paused is None:
         return action is not Action.UNPAUSE
     return action in ANSWERED_WHILE_PAUSED
 
 
 async def of_resource(request: Request, resource: ResourceView) -> list[Choice]:
-    """The actions that the resource accepts now, if the client may submit them."""
+    """Return the actions that the resource accepts now. Empty if the client may not submit intents."""
     if await client_of(request) is None:
         return []
     kind = await _kind(request, resource.kind)
@@ -95,8 +97,8 @@ async def of_resource(request: Request, resource: ResourceView) -> list[Choice]:
 
 
 async def of_kind(request: Request, kind: str) -> str | None:
-    """The path of the page that creates a resource of a kind. None if the client may not submit intents, or the kind
-    has no such action."""
+    """Return the path of the page that creates a resource of a kind. None if the client may not submit intents, or the
+    kind has no such action."""
     if await client_of(request) is None:
         return None
     found = await _kind(request, kind)
@@ -121,7 +123,7 @@ async def act_on_node(request: Request) -> Response:
 
 
 def _refusal(spec: ActionView, node: NodeDetail) -> str:
-    """Why the node does not accept the action now. Empty if the node accepts the action."""
+    """Return the reason why the node does not accept the action now. Empty if the node accepts the action."""
     try:
         action = Action(spec.action)
     except ValueError:
@@ -160,8 +162,8 @@ async def create(request: Request) -> Response:
 
 
 async def _action(request: Request, kind: str, name: str, *, creates: bool = False) -> ActionView:
-    """The action of existing resources of a kind, or the action that creates them. Raises HTTPException if the kind
-    does not have it."""
+    """Return the action `name` of a kind: with `creates`, the action that creates a resource, otherwise an action of
+    existing resources. Raises HTTPException if the kind has no such action."""
     for each in (await _kind(request, kind)).actions:
         if each.action == name and (name == CREATE) is creates:
             return each
@@ -169,14 +171,14 @@ async def _action(request: Request, kind: str, name: str, *, creates: bool = Fal
 
 
 async def _kind(request: Request, name: str) -> KindView:
-    """Raises HTTPException for a kind that is not registered."""
+    """Return a registered kind. Raises HTTPException if no kind has this name."""
     for kind in await backend_of(request).resources.kinds(name, counted=False):
         return kind
     raise HTTPException(HTTPStatus.NOT_FOUND, f"no kind is named {name!r}")
 
 
 async def _respond(request: Request, asked: Asked) -> Response:
-    """The form, or the result of the form that was submitted."""
+    """Return the form or, after the form was submitted, the result."""
     client = await authorize(request, Scope.INTENT)
     if request.method != "POST":
         return _page(request, asked, {}, asked.refusal)

@@ -1,4 +1,4 @@
-"""Links from a list to the same list with another filter, another order or another page."""
+"""Makes the links from a list to the same list with another filter, another order or another page."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ class Address:
 
     def __init__(self, given: Iterable[tuple[str, str]]) -> None:
         self.pairs = [(name, value) for name, value in given if name != PAGE]
-        # Rows of a list share most of their values.
+        # The result is cached, because the rows of a list have mostly the same values.
         self._replaced: dict[tuple[str, str], str] = {}
 
     def toggled(self, name: str, value: str) -> str:
-        """The list with this filter, or without this filter if it is set."""
+        """Return the address of the list with this filter added or, if it is set, removed."""
         pair = (name, value)
         if pair in self.pairs:
             return _link(each for each in self.pairs if each != pair)
         return _link([*self.pairs, pair])
 
     def replaced(self, name: str, value: str) -> str:
-        """The list with this value of a parameter instead of any other value. An empty value removes the parameter."""
+        """Return the address of the list with this value of a parameter. An empty value removes the parameter."""
         if (name, value) not in self._replaced:
             others = [each for each in self.pairs if each[0] != name]
             self._replaced[name, value] = _link([*others, (name, value)] if value else others)
         return self._replaced[name, value]
 
     def page(self, after: str) -> str:
-        """The page after a key."""
+        """Return the address of the page after a key."""
         return _link([*self.pairs, (PAGE, after)])
 
 

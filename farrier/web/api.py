@@ -1,7 +1,7 @@
-"""The HTTP API: all operations in one table, from which its routes and its OpenAPI document are made.
+"""The HTTP API. One table lists all operations; the routes and the OpenAPI document are made from it.
 
 Lists are paged: `next` of one response is `after` (or `before`) of the next request, and null at the end. Durations are
-seconds, times ISO 8601. docs/http-api.md describes the API.
+in seconds, and times in ISO 8601. docs/http-api.md describes the API.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from farrier.web import breaches, controllers, fleet, given, history, intents, nodes, openapi, operation, resources
 
-# A path with a name in it comes after the paths that it would match, too.
+# If a path with a parameter also matches other paths, it is after them in the table.
 OPERATIONS = (
     *nodes.OPERATIONS,
     *intents.OPERATIONS,
@@ -28,7 +28,7 @@ OPERATIONS = (
 
 @cache
 def document() -> bytes:
-    """The OpenAPI document of the API."""
+    """Return the OpenAPI document of the API."""
     return openapi.document(OPERATIONS)
 
 

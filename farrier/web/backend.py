@@ -1,4 +1,4 @@
-"""What the web application uses once the database is available."""
+"""The queries and settings that the web application uses once the database is available."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from farrier.web.recent_counts import RecentCounts
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """The queries and settings that responses need. `limits` has only the limits that differ from the defaults.
-    `token` reads the bearer token again for each write, so that it can be rotated; None if writes are disabled.
-    `patience` has the age at which an agent counts as silent, `period` is that of the controllers, and `bootstrap_ttl`
-    is how long a bootstrap token is valid. `dashboards_url` is that of the settings. `counts` keeps counts for
-    pages."""
+    """The queries and settings that responses need. `limits` has only the limits that differ from the defaults. `token`
+    reads the bearer token again for each write, so that it can be rotated; None if writes are disabled. `patience` has
+    the age at which an agent counts as silent. `period` is the period of the controllers' sweeps. `bootstrap_ttl` is
+    how long a bootstrap token is valid. `dashboards_url` is the setting. `counts` caches counts for pages."""
 
     queries: ServerQueries
     requests: Requests

@@ -1,8 +1,8 @@
-"""Nodes and other resources above a limit, the worst first, over HTTP and for the inventory's page.
+"""Lists nodes and other resources that are above a limit, the worst first, for the API and for the inventory page.
 
-Clocks are in seconds. The list has at most a thousand nodes, and the number of further nodes. A longer list would take
-CPU time from the loop, and would not help an operator. A paused node is listed with the reason of the pause; alerts
-leave it out.
+Clocks are in seconds. The list has at most a thousand nodes, and states how many more there are. A longer list would
+take CPU time from the loop, and would not help an operator. The list includes paused nodes with the reason of the
+pause; alerts omit them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from farrier.web.clock_view import ClockView
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import Nodes, narrowed
 
-# With so many nodes a response has about a megabyte, and takes some milliseconds to encode.
+# A response with this many nodes has about a megabyte, and takes some milliseconds to encode.
 MOST_NODES = 1000
 MOST_RESOURCES = 1000
 
@@ -63,7 +63,7 @@ async def list_(call: Call[Nodes, None]) -> Response:
 
 
 async def late_resources(backend: Backend) -> list[tuple[LateResource, Clock]]:
-    """Return at most a thousand resources of other kinds, each with the clock above its limit, the worst first."""
+    """Return at most a thousand resources of other kinds, worst first, each with the clock that is above its limit."""
     found = await backend.resources.late(backend.limits, limit=MOST_RESOURCES)
     return [(each, late_clock(each, found.now)) for each in found.rows]
 

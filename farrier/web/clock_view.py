@@ -1,4 +1,4 @@
-"""A running clock in the form of the API."""
+"""A running clock, as the API returns it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ClockView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view(clock: Clock) -> ClockView:
-    """The clock with its durations in seconds."""
+    """Return the clock with its durations in seconds."""
     return ClockView(
         layer=clock.layer,
         state=clock.state,

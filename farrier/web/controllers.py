@@ -1,4 +1,4 @@
-"""Controllers over HTTP: the daemons with their shards and their lag, and the shards without a controller."""
+"""The API's list of controllers, with their shards and their lag, and of the shards without a controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exposition of metrics, in the format that the client prefers: OpenMetrics with exemplars, or Prometheus' text."""
+"""Returns the metrics in the format that the client prefers: OpenMetrics with exemplars, or Prometheus' text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _QUALITY = re.compile(r"q=([01](?:\.[0-9]{0,3})?)")
 
 
 def response(registry: CollectorRegistry, accept: str) -> Response:
-    """The exposition for a client with this Accept header."""
+    """Return the metrics in the format for a client with this Accept header."""
     if _prefers_openmetrics(accept):
         text = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
         return Response(text, media_type=openmetrics.CONTENT_TYPE_LATEST)
@@ -21,7 +21,8 @@ def response(registry: CollectorRegistry, accept: str) -> Response:
 
 
 def _prefers_openmetrics(accept: str) -> bool:
-    """A format that the header does not name is not preferred, and an equal preference is one for exemplars."""
+    """Return whether the client prefers OpenMetrics. A format that the header omits is not preferred. If both are
+    preferred equally, the result is true, because only OpenMetrics has exemplars."""
     named = {_OPENMETRICS: 0.0, _TEXT: 0.0}
     for each in accept.lower().split(","):
         media, *parameters = (part.strip() for part in each.split(";"))

@@ -1,5 +1,5 @@
-"""Error texts for parameters and bodies that do not have the declared type: the field, the value, and what is
-accepted."""
+"""Error texts for parameters and bodies that do not have the declared type. A text contains the field, the value, and
+the accepted values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from farrier.model.details import FAULT
 
 _AT = re.compile(r" - at `(?:key in )?\$(?P<path>.*)`$")
 _STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<place>\d+)\]|\[\.\.\.\]")
-# A longer value would hide the rest of the line.
+# If a longer value were shown, the rest of the line would be hard to find.
 _SHOWN = 80
 
 
 def explain(error: msgspec.ValidationError, given: object, type_: Any, *, in_body: bool = True) -> str:
-    """One line about a value that does not have the type. `given` is the whole value, as plain JSON. `in_body`: the
-    text names the place of a value in a list. Several values of one parameter have no places."""
+    """Return one line about a value that does not have the type. `given` is the whole value as plain JSON. If `in_body`
+    is true, the text contains the position of the value in a list; several values of one parameter have no
+    positions."""
     text = str(error)
     at = _AT.search(text)
     path = at["path"] if at else ""
@@ -34,13 +35,13 @@ def explain(error: msgspec.ValidationError, given: object, type_: Any, *, in_bod
     shown = repr(value) if len(repr(value)) <= _SHOWN else f"{repr(value)[:_SHOWN]}…"
     fault = _fault(info)
     if fault:
-        # A text without a place for the value is that of a reference: the value may be the secret itself.
+        # The text for a reference has no place for the value, because the value may be the secret itself.
         return f"{name} {fault.replace('{value}', shown)}"
     return f"{name} must be {expected(info)}, not {shown}" if name else f"expected {expected(info)}, not {shown}"
 
 
 def expected(info: msgspec.inspect.Type) -> str:
-    """The accepted values of a type."""
+    """Return a text with the accepted values of a type."""
     match info:
         case msgspec.inspect.Metadata():
             return expected(info.type)
@@ -48,7 +49,7 @@ def expected(info: msgspec.inspect.Type) -> str:
             size = "" if info.max_length is None else f" of {info.min_length or 0} to {info.max_length}"
             return f"a list{size}, each {expected(info.item_type)}"
         case msgspec.inspect.UnionType():
-            # A message about what is accepted need not say that a value may be left out.
+            # The text of the accepted values need not mention that a value may be omitted.
             return " or ".join(expected(each) for each in info.types if not isinstance(each, msgspec.inspect.NoneType))
         case _:
             return _expected_plain(info)
@@ -81,7 +82,7 @@ def _range(least: float | None, most: float | None) -> str:
 
 
 def _fault(info: msgspec.inspect.Type) -> str:
-    """The text that a type has for its wrong values."""
+    """Return the error text that a type defines for wrong values; empty if it defines none."""
     match info:
         case msgspec.inspect.Metadata():
             return str((info.extra or {}).get(FAULT, "")) or _fault(info.type)
@@ -92,7 +93,8 @@ def _fault(info: msgspec.inspect.Type) -> str:
 
 
 def _with_key(path: str, given: Any, info: msgspec.inspect.Type) -> str:
-    """The path of the first value of an object of texts that is no text; msgspec does not name its key."""
+    """Return the path of the first value in an object that is no text, although all must be. msgspec does not name its
+    key."""
     found, _, _ = _walk(path, given, info)
     if not isinstance(found, Mapping):
         return f"{path}[...]"
@@ -100,7 +102,7 @@ def _with_key(path: str, given: Any, info: msgspec.inspect.Type) -> str:
 
 
 def _walk(path: str, value: Any, info: msgspec.inspect.Type) -> tuple[Any, msgspec.inspect.Type, bool]:
-    """The value and the type at a path, and whether both are known."""
+    """Return the value and the type at a path, and whether both are known."""
     for step in _STEP.finditer(path):
         name, place = step["name"], step["place"]
         if name is not None and isinstance(value, Mapping) and name in value:

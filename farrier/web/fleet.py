@@ -1,4 +1,4 @@
-"""Further operations on the fleet over HTTP: tasks, figures, enqueueing a resource, and lifting the brake of a site."""
+"""API operations on the fleet: list tasks, show figures, enqueue a resource, and lift the brake of a site."""
 
 from __future__ import annotations
 

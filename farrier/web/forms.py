@@ -1,7 +1,7 @@
-"""Forms of pages that change something: only the server's own forms are accepted.
+"""The forms of pages that change something. Only forms that this server made are accepted.
 
-A form contains a random text, which the browser also has as a cookie. A page of another site cannot read either of
-them, and browsers do not send the cookie with requests of another site.
+A form contains a random text, and the browser has the same text as a cookie. A page of another site cannot read the
+form or the cookie, and browsers do not send the cookie with requests from another site.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAME_SITE = frozenset({"same-origin", "none"})
 
 
 def page(request: Request, template: str, values: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK) -> Response:
-    """A page with a form, whose template writes the fields of `hidden`."""
+    """Return a page with a form. The template writes the `hidden` fields."""
     token = request.cookies.get(COOKIE) or secrets.token_urlsafe(32)
     hidden = {FIELD: token, **values.get("hidden", {})}
     response = render.page(request, template, {**values, "hidden": hidden}, status)
@@ -34,12 +34,12 @@ def page(request: Request, template: str, values: Mapping[str, Any], status: HTT
 
 
 def keep(request: Request, response: Response, name: str, value: str) -> None:
-    """Set a cookie that scripts cannot read and browsers send to this site only, until they close."""
+    """Set a cookie that scripts cannot read. Browsers send it only to this site, and delete it when they close."""
     response.set_cookie(name, value, httponly=True, samesite="strict", secure=request.url.scheme == "https")
 
 
 async def submitted(request: Request) -> dict[str, str]:
-    """The fields of a form of this server. Raises HTTPException for any other form."""
+    """Return the fields of a submitted form. Raises HTTPException unless this server made the form."""
     body = b""
     async for chunk in request.stream():
         body += chunk

@@ -1,7 +1,7 @@
-"""Reads the parameters and the body of a request as the types that its operation declares.
+"""Reads the parameters and the body of a request, and converts them to the types that its operation declares.
 
-The API refuses unknown parameters. If it ignored a misspelt parameter, the client would mistake the response for the
-response to the intended request.
+The API refuses unknown parameters. If it ignored a misspelt parameter, the client would take the response for the
+answer to another request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LARGEST_BODY = 64 * 1024
 
 
 class Place(StrEnum):
-    """Where a parameter is, in the words of OpenAPI."""
+    """The place of a parameter in a request, named as in OpenAPI."""
 
     PATH = "path"
     QUERY = "query"
@@ -33,7 +33,7 @@ class Place(StrEnum):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A parameter. `attribute` is its name in the struct. `many`: it may be given several times."""
+    """A parameter. `attribute` is its name in the struct. If `many` is true, it may be given several times."""
 
     name: str
     attribute: str
@@ -44,7 +44,7 @@ class Field(msgspec.Struct, frozen=True):
 
 @cache
 def fields(type_: type[msgspec.Struct], path: str) -> tuple[Field, ...]:
-    """The parameters that a struct declares for a path."""
+    """Return the parameters that a struct declares for a path."""
     info = inspect.type_info(type_)
     assert isinstance(info, inspect.StructType), "the table declares structs"
     return tuple(
@@ -64,7 +64,7 @@ def _is_list(info: inspect.Type) -> bool:
 
 
 def refuse_unknown(request: Request, known: Sequence[Field]) -> None:
-    """Raises Refused for a parameter of the query string that the operation does not have."""
+    """Raise Refused for a parameter of the query string that the operation does not have."""
     names = [field.name for field in known if field.place is Place.QUERY]
     for name in request.query_params:
         if name not in names:
@@ -73,7 +73,7 @@ def refuse_unknown(request: Request, known: Sequence[Field]) -> None:
 
 
 def parameters(request: Request, type_: type[G], known: Sequence[Field]) -> G:
-    """The parameters of a request. Raises Refused with the parameter, its value, and what is accepted."""
+    """Return the parameters of a request. Raises Refused with the parameter, its value, and the accepted values."""
     raw: dict[str, Any] = {}
     for field in known:
         values = _values(request, field)
@@ -87,7 +87,7 @@ def parameters(request: Request, type_: type[G], known: Sequence[Field]) -> G:
     except msgspec.ValidationError as wrong:
         raise Refused(HTTPStatus.BAD_REQUEST, faults.explain(wrong, raw, type_, in_body=False)) from wrong
     for field in known:
-        # msgspec takes the text "null" for an absent value.
+        # msgspec converts the text "null" to a missing value.
         if field.name in raw and getattr(found, field.attribute) is None:
             raise Refused(
                 HTTPStatus.BAD_REQUEST, f"{field.name} must be omitted or have a value, not {raw[field.name]!r}"
@@ -96,7 +96,8 @@ def parameters(request: Request, type_: type[G], known: Sequence[Field]) -> G:
 
 
 def _refuse_nul(value: Any, path: str = "") -> None:
-    """Raises Refused for a text with a NUL character, which PostgreSQL cannot store, with the path to the text."""
+    """Raise Refused if a text contains a NUL character, which PostgreSQL cannot store. The error names the path of the
+    text."""
     match value:
         case str() if "\0" in value:
             raise Refused(HTTPStatus.BAD_REQUEST, f"{path} contains a NUL character; remove it: {value[:40]!r}")
@@ -124,7 +125,7 @@ def _values(request: Request, field: Field) -> list[str]:
 
 
 async def body(request: Request, type_: Any, largest: int) -> Any:
-    """The decoded body. Raises Refused if it is invalid or too long."""
+    """Return the decoded body. Raises Refused if the body is invalid or too long."""
     given = b""
     async for chunk in request.stream():
         given += chunk
@@ -146,7 +147,7 @@ async def body(request: Request, type_: Any, largest: int) -> Any:
 
 
 def _form(type_: Any) -> str:
-    """The form of a body."""
+    """Return a text that describes the form of a body."""
     info = inspect.type_info(type_)
     structs = info.types if isinstance(info, inspect.UnionType) else (info,)
     names = next(

@@ -1,7 +1,7 @@
-"""History over HTTP: pages in both orders, and a stream of new changes.
+"""The API's operations on history: pages in both orders, and a stream of new changes.
 
-With `order=oldest`, and in the stream, farrier returns a change only when no earlier change can become visible any
-more, which is a few seconds after the change. So a client that continues from a cursor misses no change.
+With `order=oldest` and in the stream, farrier returns a change a few seconds later, when no earlier change can become
+visible any more. So a client that continues from a cursor misses no change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = structlog.stdlib.get_logger(__name__)
 EVENTS = "text/event-stream"
 _PAGE = 500
 _POLL_SECONDS = 1.0
-# Proxies close a connection without traffic after a minute, some after half a minute.
+# Proxies close an idle connection after a minute, some after half a minute.
 _KEEP_ALIVE_SECONDS = 15.0
 # Each stream makes a query a second, on one of the few connections of the web application.
 _MOST_STREAMS = 64
@@ -68,7 +68,7 @@ class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
     def narrow(self, resource: tuple[str, str] | None, kinds: tuple[str, ...] = ()) -> HistoryFilter:
-        """The filter for the query. Raises Refused."""
+        """Return the filter for the query. Raises Refused."""
         return HistoryFilter(
             resource=resource,
             since=_parsed("since", self.since, parse_bound),
@@ -93,11 +93,11 @@ class OfAll(Narrowed, frozen=True, kw_only=True):
     resource: Annotated[str | None, Meta(description="Only changes of this resource: KIND/NAME.")] = None
 
     def wanted(self) -> HistoryFilter:
-        """The filter for the query. Raises Refused."""
+        """Return the filter for the query. Raises Refused."""
         return self.narrow(_parsed("resource", self.resource, parse_resource), self.kind)
 
     def key(self) -> HistoryKey | None:
-        """The change after which to continue. Raises Refused."""
+        """Return the key of the change after which to continue. Raises Refused."""
         return _key("after", self.after)
 
 
@@ -166,7 +166,7 @@ async def stream(call: Call[Streaming, None]) -> Response:
     given, backend = call.given, call.backend
     wanted = given.wanted()
     last = _key("Last-Event-ID", given.last_event_id) or given.key()
-    # An error of the filter or of the database is still a separate response here.
+    # Up to here, an error of the filter or of the database can still be returned as an error response.
     key = last or HistoryKey(await backend.queries.settled(), 0, 0, "-", "-")
     await backend.queries.history(wanted, order=Order.OLDEST, after=key, limit=1)
     if len(_open) >= _MOST_STREAMS:
@@ -183,8 +183,8 @@ _open: set[object] = set()
 
 
 async def _events(request: Request, backend: Backend, wanted: HistoryFilter, key: HistoryKey) -> AsyncIterator[bytes]:
-    """The events of one stream. Ends when the database cannot be reached, or the token is no longer accepted; the
-    client then connects again."""
+    """Yield the events of one stream. The stream ends if the database cannot be reached, or if the token is no longer
+    accepted; the client then connects again."""
     stream = object()
     _open.add(stream)
     try:
@@ -208,7 +208,7 @@ async def _events(request: Request, backend: Backend, wanted: HistoryFilter, key
 
 
 def _mark(key: HistoryKey) -> bytes:
-    """Only an ID, without an event. A client that has received no change continues after this ID."""
+    """Return an ID without an event. A client that has received no change continues after this ID."""
     return f"id: {key.text}\n\n".encode()
 
 

@@ -1,8 +1,8 @@
-"""Refuses requests for unknown host names, because a hostile web site may let its name resolve to this server (DNS
+"""Refuses requests for unknown host names, because the name of a hostile web site may resolve to this server (DNS
 rebinding).
 
-A wrapper of the application, made by `site`. Addresses and localhost are accepted, because no web site can own them.
-Prometheus and probes may use any name: their endpoints are public and change nothing.
+`site` wraps the application in `KnownHosts`. Addresses and localhost are accepted, because they cannot be the name of a
+web site. Prometheus and probes may use any name, because their endpoints are public and change nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*
 
 
 class KnownHosts:
-    """Responds with 421 to requests for another host."""
+    """Responds with 421 to requests for an unknown host."""
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self._app = app

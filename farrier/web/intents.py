@@ -1,7 +1,7 @@
-"""Intents over HTTP: submit one, read one, wait for its answer, and list them; for nodes and for all other kinds.
+"""The API's operations on intents of nodes and other kinds: submit, show, wait for the answer, and list.
 
 The status code of a POST is the answer: 200 accepted, 202 not answered yet, 409 rejected or superseded. The status code
-of a GET only says that the intent exists; its body has the answer.
+of a GET only shows whether the intent exists; the body contains the answer.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class AskResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 def _described() -> Any:
-    """One struct for each action of a node. `action` distinguishes them."""
+    """Return a union of structs, one for each action of a node. `action` distinguishes them."""
     more = [("idempotency_key", Key | None, None), ("requested_by", Client | None, None)]
     described: Any = None
     for action, spec in ACTIONS.items():
@@ -99,7 +99,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: Annotated[tuple[str, ...], Meta(description="Only intents of these clients.")] = ()
 
     def wanted(self, resource: str | None) -> WantedIntents:
-        """The filter for the query."""
+        """Return the filter for the query."""
         return WantedIntents(
             resource=resource, statuses=self.status, actions=self.action, requested_by=self.requested_by
         )
@@ -183,7 +183,7 @@ async def list_of_resources(call: Call[ListedOfResources, None]) -> Response:
 
 
 async def awaited(call: Call[Any, Any], kind: str | None, intent: int) -> IntentView:
-    """An intent, after waiting for its answer for as long as the client requested."""
+    """Return an intent. If the client requested it, wait for the answer first."""
     queries = call.backend.resources
     (view,) = (await queries.intent(kind, intent)).rows
     if view.status == asked.IntentStatus.PENDING and call.given.wait:
@@ -193,7 +193,8 @@ async def awaited(call: Call[Any, Any], kind: str | None, intent: int) -> Intent
 
 
 def answered(intent: IntentView, path: str) -> Response:
-    """The response to the client that submitted the intent. Raises Refused if it was rejected or superseded."""
+    """Return the response to the client that submitted the intent. Raises Refused if the intent was rejected or
+    superseded."""
     headers = {"Location": f"/api/v1/{path}/{intent.id}"}
     if intent.status == asked.IntentStatus.PENDING:
         return operation.json(intent, HTTPStatus.ACCEPTED, headers)
@@ -203,7 +204,7 @@ def answered(intent: IntentView, path: str) -> Response:
 
 
 def not_accepted(intent: IntentView) -> Refused:
-    """The response for an intent that was rejected or superseded."""
+    """Return the error for an intent that was rejected or superseded."""
     what = f"{intent.action} of {intent.kind.replace('_', ' ')} {intent.name}"
     hint = (
         "remove the cause that the reason names, or wait until the resource is in a state that "

@@ -1,4 +1,4 @@
-"""Operations and pages with a kind in their path. If the kind is not registered, the path does not exist."""
+"""Wraps operations and pages with a kind in their path, so that the path of an unregistered kind does not exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A = TypeVar("A")
 
 
 def of_a_kind(respond: Callable[[A], Awaitable[Response]]) -> Callable[[A], Awaitable[Response]]:
-    """Respond 404 for an unknown kind. A text that the database cannot store remains 400."""
+    """Make `respond` return 404 for an unknown kind. A text that the database cannot store still results in 400."""
 
     @wraps(respond)
     async def found(asked: A) -> Response:

@@ -1,6 +1,6 @@
-"""The pages with lists: the inventory, with late nodes on top, and the resources of a kind.
+"""The pages with lists: the inventory, which begins with late nodes, and the resources of a kind.
 
-Each list has a search, a filter for each column, an order, and pages. Each page begins after a key.
+Each list has a search, a filter for each column, an order, and pages. A page begins after the key of the previous page.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _layer_of(state: str) -> str:
 
 
 def _selection(request: Request) -> Wanted:
-    """The filter of the inventory."""
+    """Return the filter of the inventory."""
     names, labels = searched(request)
     try:
         tests = label_tests((*labels, *request.query_params.getlist("label")))
@@ -100,12 +100,12 @@ def _selection(request: Request) -> Wanted:
 
 
 def _active(request: Request) -> list[tuple[str, str]]:
-    """The filters of the page that are set."""
+    """Return the filters of the page that are set."""
     return [(name, value) for name in _FILTERS for value in request.query_params.getlist(name)]
 
 
 async def _page(backend: Backend, chosen: Wanted, order: str, after_: str) -> tuple[Page[NodeView], str | None]:
-    """A page of nodes, and the key of the next one; None at the end."""
+    """Return a page of nodes, and the key of the next page; None after the last page."""
     if order == BY_NAME:
         found = await backend.queries.inventory(chosen, after=after_, limit=_ROWS)
         return found, found.rows[-1].name if len(found.rows) == _ROWS else None
@@ -155,8 +155,8 @@ async def resources(request: Request) -> Response:
 
 
 def _layers(known: Iterable[KindView]) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:
-    """The layers of a kind with the number of resources in each state; None for a state in which a resource has
-    ended."""
+    """Return the layers of a kind with the number of resources in each state. The number is None if resources end in
+    the state."""
     for kind in known:
         for layer in dict.fromkeys(state.layer for state in kind.states):
             yield layer, [(state.state, state.count) for state in kind.states if state.layer == layer]

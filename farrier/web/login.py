@@ -1,6 +1,6 @@
-"""The page on which a person logs in with a token, and logs out.
+"""The page on which a person logs in with a token or logs out.
 
-The browser keeps a session in a cookie that scripts cannot read. Only pages accept it; the API does not.
+The browser keeps a session in a cookie that scripts cannot read. Pages accept the session; the API does not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Nodes over HTTP: list them, show one with its version as ETag, register one or many, and change one.
+"""The API's operations on nodes: list, show (with the version as ETag), register one or many, and change.
 
-A change is the intent `set`. With If-Match the intent carries the version, so the node's handler rejects it if the node
-has changed meanwhile.
+A change is the intent `set`. With If-Match, the intent contains the version, so the node's handler rejects the intent
+if the node has changed in the meantime.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import MOST_ROWS, ApiVersion, Limit, Nodes, OfNode, Wait, narrowed
 from farrier.web.refusals import MEDIA, Problem, Refused
 
-# A thousand registrations of half a kilobyte each, and room for labels.
+# This is enough for a thousand registrations of half a kilobyte each, with labels.
 _LARGEST_REGISTRATION = 2 * 1024 * 1024
-# The next run of the node answers a change. This run begins at once, unless the fleet is busy.
+# The node's next run answers the intent. This run begins at once, unless the fleet is busy.
 _WAIT_SECONDS = 10
 
 
@@ -112,7 +112,7 @@ NewNode: type[_Named] = msgspec.defstruct(  # type: ignore[assignment]
 )
 NewNode.__doc__ = _Named.__doc__
 
-# Omitted details do not change, and null removes one; `labels` and `macs` replace all earlier ones.
+# Omitted details do not change, and null removes a detail. `labels` and `macs` replace all earlier labels or addresses.
 NodeChange: type[msgspec.Struct] = msgspec.defstruct(
     "NodeChange",
     [
@@ -214,7 +214,7 @@ async def issue_bootstrap(call: Call[OfNode, None]) -> Response:
 
 
 def etag_of(node: NodeDetail) -> str:
-    """The version of a node as an entity tag."""
+    """Return the version of a node as an entity tag."""
     return f'"{node.version}"'
 
 
@@ -290,7 +290,7 @@ OPERATIONS = [
         scope=Scope.REGISTER,
         answers={201: Answer(what="The token.", body=Bootstrap)},
     ),
-    # The paths of every kind work for nodes, too.
+    # The paths for all kinds also work for nodes.
     Operation(path=f"/resources/{NODE}", respond=list_, given=narrowed(NodePage), answers=_LIST),
     Operation(path=f"/resources/{NODE}/{{node}}", respond=show, given=Shown, answers=_SHOW),
 ]

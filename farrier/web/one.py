@@ -1,6 +1,6 @@
-"""The page of one resource: its state in each layer, what it waits for, what to do, and its history.
+"""The page of one resource: its state in each layer, the event for which it waits, advice, and its history.
 
-Nodes and resources of any other kind have the same page; a node's has its workflow, its machine and its agent, too.
+Nodes and resources of other kinds have the same page. The page of a node also shows its workflow, machine and agent.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from farrier.web import acting, render
 from farrier.web.backend import Backend, backend_of
 from farrier.web.kind_path import of_a_kind
 
-# Of a page that is open in a browser.
+# The refresh interval of a page that is open in a browser.
 LIVE_SECONDS = 5
 _RECENT = 50
-# Changes of a workflow that a timeline can show: a hundred attempts.
+# The number of changes of a workflow that a timeline can show: a hundred attempts.
 _MOST_BARS = 500
 _TASKS = 20
 # A workflow ends in the same commit as its last change.
@@ -92,7 +92,7 @@ async def resource(request: Request) -> Response:
 
 
 async def _allocated(backend: Backend, shown: ResourceView) -> Sequence[AddressView | MemberView]:
-    """The addresses of a segment, or the ports of a partition; nothing for any other kind."""
+    """Return the addresses of a segment, or the ports of a partition; nothing for other kinds."""
     if shown.ended_at is not None:
         return ()
     if shown.kind == network_segment.SPEC.name:
@@ -117,7 +117,7 @@ async def _recent(backend: Backend, kind: str, id_: int) -> tuple[HistoryEntry, 
 
 
 async def _during(backend: Backend, id_: int, workflow: WorkflowView) -> tuple[HistoryEntry, ...]:
-    """The changes of a node during a workflow."""
+    """Return the changes of a node during a workflow."""
     wanted = HistoryFilter(
         resource=(NODE, str(id_)),
         since=workflow.created_at,
@@ -132,15 +132,16 @@ def _title(workflow: WorkflowView) -> str:
 
 
 def dashboard_url(template: str, given: Mapping[str, str]) -> str:
-    """The URL of the dashboard of a resource; empty without a template. A value cannot change the rest of the URL."""
+    """Return the URL of a resource's dashboard, or an empty text without a template. A value cannot change the rest of
+    the URL."""
     for name, value in given.items():
         template = template.replace(f"{{{name}}}", quote(value, safe=""))
     return template
 
 
 def bmc_url(shown: NodeDetail) -> str | None:
-    """The URL of the node's BMC for a browser. None if the address is not a plain host: a link must not lead to another
-    server."""
+    """Return the URL of the node's BMC for a browser. None if the address is not a plain host, so that a link cannot
+    lead to another server."""
     address = shown.bmc_address or ""
     if "://" not in address:
         address = f"https://{address}"
@@ -153,7 +154,7 @@ def bmc_url(shown: NodeDetail) -> str | None:
 
 
 def maas_url(shown: NodeDetail) -> str | None:
-    """The page of the node's machine in MAAS. None without a region or machine there."""
+    """Return the URL of the node's machine in MAAS. None if the node has no region or no machine in MAAS."""
     if shown.maas is None or shown.region is None or not shown.region.url:
         return None
     if urlsplit(shown.region.url).scheme not in _LINKED:

@@ -1,4 +1,4 @@
-"""Makes the OpenAPI document from the table of operations and the types that it names."""
+"""Makes the OpenAPI document from the table of operations and the types in this table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 _REF = "#/components/schemas/"
 _BEARER = "bearer"
-# Python's edges of a text, in the dialect of JSON Schema.
+# Python's patterns for the edges of a text, and the patterns with the same meaning in JSON Schema.
 _EDGES = {r"\A": "^", r"\Z": "$"}
 _EDGE = re.compile(r"\\A|\\Z")
 # Parameters, and fields of a body, that name one resource, which may not exist.
@@ -35,7 +35,7 @@ _REFUSALS = {
 
 
 def document(operations: Sequence[Operation]) -> bytes:
-    """The document as JSON."""
+    """Return the document as JSON."""
     types = [type_ for each in operations for type_ in _types(each)]
     schemas, components = msgspec.json.schema_components([Problem, *types], ref_template=_REF + "{name}")
     made = _Document(dict(zip(map(_key, [Problem, *types]), map(_plain, schemas), strict=True)), _plain(components))
@@ -68,7 +68,7 @@ class _Document:
         self._parameters: dict[str, Json] = {}
 
     def operation(self, each: Operation) -> Json:
-        """One method of a path."""
+        """Return the description of an operation."""
         text = inspect.getdoc(each.respond) or ""
         found: Json = {
             "operationId": _operation_id(each),
@@ -101,7 +101,8 @@ class _Document:
         ]
 
     def _properties(self, type_: type[msgspec.Struct]) -> Json:
-        """The schemas of the fields of a struct of parameters. The struct is not a separate component."""
+        """Return the schemas of the fields of a struct of parameters. The struct itself is removed from the
+        components."""
         name = self._schemas[_key(type_)]["$ref"].removeprefix(_REF)
         if name not in self._parameters:
             self._parameters[name] = self.components.pop(name)
@@ -136,7 +137,7 @@ def _types(each: Operation) -> Iterable[Any]:
 
 
 def _key(type_: Any) -> str:
-    """The key of a type, which may be a union, in the mapping of schemas."""
+    """Return the key of a type, which may be a union, in the mapping of schemas."""
     return repr(type_)
 
 
@@ -155,7 +156,7 @@ def _operation_id(each: Operation) -> str:
 
 
 def _plain(schema: Any) -> Any:
-    """A schema with patterns in the dialect of JSON Schema."""
+    """Return a schema whose patterns are in the dialect of JSON Schema."""
     if isinstance(schema, Mapping):
         return {
             name: _EDGE.sub(lambda edge: _EDGES[edge.group()], value)
@@ -169,7 +170,7 @@ def _plain(schema: Any) -> Any:
 
 
 def _given(schema: Json) -> Json:
-    """The schema of a parameter. An absent parameter is not null."""
+    """Return the schema of a parameter without null, because a parameter is omitted and never null."""
     if "anyOf" not in schema:
         return schema
     (kept,) = [each for each in schema["anyOf"] if each != {"type": "null"}]

@@ -1,8 +1,8 @@
-"""The operations of the API as data: from one table come the routes, the accepted parameters and the OpenAPI document.
+"""The types with which a table defines the operations of the API: routes, parameters and OpenAPI document.
 
-An operation declares its parameters as one struct. If the path contains the name of a field, the field is a path
-parameter. If the name contains a dash, the field is a header. Any other field is in the query string. The struct's
-types check the values.
+An operation declares its parameters as the fields of one struct. If the path contains the name of a field, the field is
+a path parameter. If the name contains a dash, the field is a header. Any other field is in the query string. The types
+of the fields define the accepted values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NoParameters(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, Generic[G, B], frozen=True):
-    """One request of an operation: the request, the database, the parameters, and the body."""
+    """A request of an operation: the request, the database, the parameters, and the body."""
 
     request: Request
     backend: Backend
@@ -41,7 +41,7 @@ class Call(msgspec.Struct, Generic[G, B], frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A response: its meaning, the type of its body (None: it has no body), and its headers with their meanings."""
+    """A response: its meaning, the type of its body (None if it has no body), and its headers with their meanings."""
 
     what: str
     body: Any = None
@@ -50,8 +50,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """A method of a path, relative to /api/v1. The docstring of `respond` describes it. `described` is a type that
-    describes the body more closely than `body`, which decodes it: the database checks the rest, with better texts."""
+    """A method of a path, relative to /api/v1. The docstring of `respond` describes it. `body` is the type that decodes
+    the body. `described` is a more precise type for the documentation: the database checks the rest, with better error
+    texts."""
 
     path: str
     respond: Callable[[Call[Any, Any]], Awaitable[Response]]
@@ -74,7 +75,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def routes(operations: Iterable[Operation]) -> list[Route]:
-    """One route for each path, in the order of the table."""
+    """Return one route for each path, in the order of the table."""
     paths: dict[str, dict[str, Operation]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method] = operation
@@ -89,5 +90,5 @@ def _dispatch(methods: Mapping[str, Operation]) -> Callable[[Request], Awaitable
 
 
 def json(content: object, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> Response:
-    """A response of the API."""
+    """Return a response of the API."""
     return Response(msgspec.json.encode(content), status, headers, media_type=JSON)

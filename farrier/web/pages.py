@@ -1,8 +1,8 @@
 """The pages for operators: their paths, the kinds and the controllers.
 
-`lists` has the inventory and the resources of a kind, `one` the page of one resource, `past` that of history, and
-`acting` and `login` those that submit intents. The server renders all of them, and they need no script; `live.js` keeps
-an open page current.
+`lists` has the inventory and the resources of a kind, `one` has the page of one resource, `past` has the page of
+history, `acting` has the pages that submit intents, and `login` has the login page. The server renders all pages, and
+they need no script; `live.js` updates an open page.
 """
 
 from __future__ import annotations

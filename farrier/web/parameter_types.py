@@ -1,4 +1,4 @@
-"""Parameters that several operations of the API have, with their rules and descriptions."""
+"""Parameters that several operations of the API share, with their rules and descriptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from farrier.web.refusals import Refused
 
 MOST_ROWS = 1000
 LONGEST_WAIT_SECONDS = 30
-_LARGEST = (1 << 63) - 1  # of a bigint
+_LARGEST = (1 << 63) - 1  # the greatest value of a bigint
 
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Largest number of rows.")]
 Wait: TypeAlias = Annotated[
@@ -28,7 +28,7 @@ Wait: TypeAlias = Annotated[
 ]
 Id: TypeAlias = Annotated[int, Meta(ge=1, le=_LARGEST)]
 Name: TypeAlias = Annotated[str, Meta(description="Name or ID.")]
-# The paths of nodes are their own.
+# Nodes have separate paths.
 Kind: TypeAlias = Annotated[
     str, Meta(pattern=rf"\A(?!{NODE}\Z)", description="Kind of the resource. `GET /resources` lists the kinds.")
 ]
@@ -66,7 +66,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
 
     def wanted(self) -> Wanted:
-        """The filter for the query. Raises Refused."""
+        """Return the filter for the query. Raises Refused."""
         try:
             labels = label_tests(self.label)
         except ValueError as wrong:
@@ -84,7 +84,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def narrowed(base: type[Nodes]) -> type[Nodes]:
-    """The same parameters, and one for each detail that lists show."""
+    """Return the type `base` with an additional parameter for each detail that lists show."""
     more = [
         (
             name,

@@ -1,4 +1,4 @@
-"""Parses the query string of a page for operators. A page ignores parameters that it does not have."""
+"""Parses the query string of a page for operators. A page ignores unknown parameters."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def without_blanks(endpoint: Endpoint) -> Endpoint:
-    """A page with a form. Browsers also send the empty fields of a form; the page then redirects to its URL without
-    these fields."""
+    """Wrap a page with a form. Browsers also send the empty fields of the form; in this case, the page redirects to its
+    URL without these fields."""
 
     @wraps(endpoint)
     async def tidied(request: Request) -> Response:
@@ -35,7 +35,7 @@ def without_blanks(endpoint: Endpoint) -> Endpoint:
 
 
 def wanted(request: Request) -> Wanted:
-    """The filter for nodes: `?status=active&status=offline&site=ams`."""
+    """Return the filter for nodes from a query such as `?status=active&status=offline&site=ams`."""
     given = request.query_params
     return Wanted(
         statuses=tuple(given.getlist("status")),
@@ -45,8 +45,8 @@ def wanted(request: Request) -> Wanted:
 
 
 def searched(request: Request) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names and the tests of labels of a search, `?q=gpu-1* rack=r7`. A word without a wildcard is a part of a
-    name."""
+    """Return the names and the tests of labels of a search such as `?q=gpu-1* rack=r7`. A word without a wildcard
+    matches a part of a name."""
     words = request.query_params.get("q", "").split()
     tests = tuple(word for word in words if "=" in word or word.startswith("!"))
     names = (word for word in words if word not in tests)
@@ -54,12 +54,12 @@ def searched(request: Request) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def after(request: Request) -> tuple[str, int]:
-    """The resource after which a page begins. Raises Refused."""
+    """Return the resource after which a page begins. Raises Refused."""
     return parse_after(request.query_params.get("after"))
 
 
 def parse_after(given: str | None) -> tuple[str, int]:
-    """The resource of `key_of`. Raises Refused."""
+    """Parse a key that `key_of` made. Raises Refused."""
     if given is None:
         return "", 0
     name, _, id_ = given.rpartition(":")
@@ -69,5 +69,5 @@ def parse_after(given: str | None) -> tuple[str, int]:
 
 
 def key_of(last: ResourceView) -> str:
-    """The value of `after` for the next page."""
+    """Return the value of `after` for the next page."""
     return f"{last.name}:{last.id}"

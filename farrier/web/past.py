@@ -14,9 +14,9 @@ from farrier.web.history import OfAll
 from farrier.web.parameters import without_blanks
 
 _ROWS = 100
-# Of a page that is open in a browser; an older page does not change.
+# The refresh interval of a page that is open in a browser; a page with older changes does not change.
 _LIVE_SECONDS = 10
-# The name of each text field, what it filters by, and an example.
+# The name of each text field, the value by which it filters, and an example.
 _FIELDS = (
     ("resource", "resource", "node/gpu-1"),
     ("layer", "layer", "status"),

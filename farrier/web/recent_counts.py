@@ -1,5 +1,5 @@
-"""Counts of the inventory, kept for some seconds: counting reads all nodes, and each open page requests counts
-repeatedly."""
+"""Caches the counts of the inventory for some seconds, because counting reads all nodes, and each open page requests
+counts repeatedly."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from farrier.clock import MonotonicClock
 from farrier.model.views import Counts, Wanted
 from farrier.protocols import Clock, ServerQueries
 
-# Less than the interval in which an open page fetches itself.
+# This is shorter than the interval at which an open page fetches its content again.
 _SECONDS = 5.0
-# Filters of all open pages; a kilobyte each.
+# The number of filters that are cached, enough for all open pages; each takes a kilobyte.
 _MOST = 100
 
 
@@ -25,7 +25,7 @@ class RecentCounts:
         self._kept: OrderedDict[bytes, tuple[float, Counts]] = OrderedDict()
 
     async def of(self, queries: ServerQueries, wanted: Wanted) -> Counts:
-        """The counts of a filter."""
+        """Return the counts of a filter."""
         key = msgspec.json.encode(wanted)
         now = self._clock.monotonic()
         if key in self._kept and now - self._kept[key][0] < _SECONDS:

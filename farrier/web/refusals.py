@@ -1,4 +1,5 @@
-"""Responses for errors: problem details (RFC 9457) under /api, and a page with the same content elsewhere."""
+"""Makes the responses for errors: problem details (RFC 9457) for paths under /api, and pages with the same content for
+other paths."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _log = structlog.stdlib.get_logger(__name__)
 MEDIA = "application/problem+json"
 REJECTED = "urn:farrier:intent-rejected"
 SUPERSEDED = "urn:farrier:intent-superseded"
-# RFC 9457: the status says all.
+# In RFC 9457, this type means that the status describes the whole problem.
 _BLANK = "about:blank"
 
 _NO_DATABASE = "/readyz reports what the daemon waits for"
@@ -49,7 +50,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Refused(HTTPException):
-    """A refusal with what to do. `intent` is the intent that was not accepted."""
+    """A refusal with advice. `intent` is the intent that was not accepted."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class Refused(HTTPException):
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """The database or the model refuses the request."""
+    """Respond to a request that the database or the model refuses."""
     assert isinstance(error, RefusedByModel), "registered for this class"
     fallback = HTTPStatus.BAD_REQUEST if isinstance(error, MalformedRequest) else HTTPStatus.CONFLICT
     status = _STATUS.get(error.sqlstate, fallback)
@@ -74,13 +75,13 @@ async def refused(request: Request, error: Exception) -> Response:
 
 
 async def unreachable(request: Request, error: Exception) -> Response:
-    """The database cannot be reached. The error is not shown, because it may name a server."""
+    """Respond if the database cannot be reached. The response omits the error, because the error may name a server."""
     assert isinstance(error, DatabaseUnreachable), "registered for this class"
     return answer(request, HTTPStatus.SERVICE_UNAVAILABLE, "the database cannot be reached now", _NO_DATABASE)
 
 
 async def no_token(request: Request, error: Exception) -> Response:
-    """The expected token cannot be read. Only the log names its place."""
+    """Respond if the bearer token of this server cannot be read. Only the log names its location."""
     assert isinstance(error, CredentialError), "registered for this class"
     _log.warning("http.token_unreadable", error=str(error))
     if error.temporary:
@@ -92,7 +93,7 @@ async def no_token(request: Request, error: Exception) -> Response:
 
 
 async def wrong_path(request: Request, error: Exception) -> Response:
-    """The request itself is wrong: path, method, parameter, body."""
+    """Respond to a wrong request: path, method, parameter or body."""
     assert isinstance(error, HTTPException), "registered for this class"
     status = HTTPStatus(error.status_code)
     detail, hint = error.detail, ""
@@ -110,7 +111,7 @@ async def wrong_path(request: Request, error: Exception) -> Response:
 
 
 async def undecodable(request: Request, error: Exception) -> Response:
-    """A stored row cannot be decoded. The response names the row."""
+    """Respond if a stored row cannot be decoded. The response names the row."""
     assert isinstance(error, UndecodableState), "registered for this class"
     _log.error("http.undecodable", path=request.scope["path"], error=str(error))
     hint = "a newer release may have written it; upgrade this server"
@@ -118,14 +119,15 @@ async def undecodable(request: Request, error: Exception) -> Response:
 
 
 async def left(request: Request, error: Exception) -> Response:
-    """The client closed the connection during its request. It does not receive the response."""
+    """Respond after the client has closed the connection during its request. The client does not receive this
+    response."""
     assert isinstance(error, ClientDisconnect), "registered for this class"
     _log.debug("http.client_left", path=request.scope["path"])
     return Response(status_code=HTTPStatus.BAD_REQUEST)
 
 
 async def unforeseen(request: Request, _error: Exception) -> Response:
-    """Any other error. The server logs it; the response does not show its text, which may contain secrets."""
+    """Respond to any other error. The server logs the error; the response omits its text, which may contain secrets."""
     text = "an unexpected error occurred in this server"
     return answer(
         request, HTTPStatus.INTERNAL_SERVER_ERROR, text, "find the error in the log of farrier, and report it"

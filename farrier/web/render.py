@@ -1,4 +1,5 @@
-"""Renders the page templates of this package. Values are always escaped; filters format times, states and links."""
+"""Renders the page templates of this package. Values are always escaped; template filters format times, states and
+links."""
 
 from __future__ import annotations
 
@@ -46,40 +47,40 @@ def _utc(moment: datetime) -> str:
 
 
 def _css(state: str) -> str:
-    """The class of a state: without its substate, and only of characters that need no escape."""
+    """Return the CSS class of a state, without its substate, and only with characters that need no escape."""
     return _NOT_IN_A_CLASS.sub("-", state.partition("/")[0].lower())
 
 
 def _used(clock: Clock, now: datetime) -> float:
-    """How much of its limit a clock has used, in percent."""
+    """Return the used part of a clock's limit, in percent."""
     part = (now - clock.since) / clock.limit if clock.limit else 0
     return round(min(max(100 * part, 0), 100), 1)
 
 
 def _course(row: Row) -> str:
-    """A row of bars in words, for readers who do not see it."""
+    """Return a text that describes a row of bars, for readers who cannot see the bars."""
     return ", then ".join(f"{bar.state} for {duration.human(bar.lasts)}" for bar in row.bars) or "not begun"
 
 
 def _json(value: Any) -> str:
-    """A text as it is, and any other value as JSON."""
+    """Return a text unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _labels(labels: Mapping[str, Any]) -> list[str]:
-    """Labels as tests of a filter: `KEY=VALUE`."""
+    """Return labels in the form of filters, `KEY=VALUE`."""
     return [f"{key}={_json(value)}" for key, value in labels.items()]
 
 
 def path_of(kind: str, id_: int | str) -> str:
-    """The path of a resource's page."""
+    """Return the path of a resource's page."""
     return (
         f"/nodes/{quote(str(id_), safe='')}" if kind == NODE else f"/resources/{quote(kind)}/{quote(str(id_), safe='')}"
     )
 
 
 def _resource_path(change: HistoryEntry) -> str:
-    """By ID: another resource may have the name by now."""
+    """Return the path of the changed resource's page by ID, because another resource may now have its name."""
     return path_of(change.kind, change.id)
 
 
@@ -107,6 +108,6 @@ _templates.filters |= {
 def page(
     request: Request, template: str, values: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK
 ) -> HTMLResponse:
-    """The template, filled. A name that it uses and is not given is an error."""
+    """Render a template. If the template uses a name that is not in `values`, this is an error."""
     known = {"log_in": return_path.log_in(request), **values}
     return HTMLResponse(_templates.get_template(template).render(known), status)

@@ -1,6 +1,6 @@
-"""Resources of registered kinds over HTTP: the kinds, lists, and everything of one resource.
+"""The API's operations on resources of registered kinds: list kinds, list resources, and show one resource.
 
-The module adds little to `ResourceQueries`, as `nodes` does to `Queries`, and has the same rules for pages.
+The module adds little to `ResourceQueries`, and has the same rules for pages as `nodes`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Serves an ASGI application inside a task group of the daemon.
 
-Called by `daemon`, which handles the signals instead of uvicorn. The socket is bound first. So a port in use is an
-error at once, and the port that the system chose for 0 is known.
+`daemon` calls `serving`, and handles the signals instead of uvicorn. The socket is bound first, so that a port in use
+is an error at once, and the port that the system chose for port 0 is known.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing_extensions import override
 
 from farrier import errors
 
-# Requests in progress may end, but a client that reads slowly does not delay the stop.
+# Requests in progress may end within this time, but a client that reads slowly does not delay the stop further.
 _GRACE_SECONDS = 2
 
 
 class _Server(uvicorn.Server):
-    """Leaves SIGTERM and SIGINT to the daemon."""
+    """A server that leaves SIGTERM and SIGINT to the daemon."""
 
     @override
     @contextmanager
@@ -33,7 +33,7 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def serving(app: ASGIApp, *, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """Answer requests for as long as the context lasts; yields the base URL. With `tls`, answer only HTTPS. Raises
+    """Serve the application while the context is open. Yields the base URL. With `tls`, only HTTPS is served. Raises
     ConfigError if the server cannot listen on the address."""
     listener = _bind(host, port)
     settings = uvicorn.Config(
@@ -49,7 +49,7 @@ async def serving(app: ASGIApp, *, host: str, port: int, tls: ssl.SSLContext | N
     )
     server = _Server(settings)
     ended = anyio.Event()
-    # If cancelled, uvicorn would leave its sockets open. So it is stopped through its flag, also during a cancellation.
+    # A cancelled uvicorn would leave its sockets open. So its flag stops it, also during a cancellation.
     until_stopped = anyio.CancelScope(shield=True)
 
     async def serve() -> None:

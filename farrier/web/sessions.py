@@ -1,8 +1,8 @@
-"""Sessions of browsers. A browser keeps a session instead of its token. This process signs each session; a session is
-valid for one shift.
+"""Sessions of browsers. A browser keeps a session instead of a token. This process signs each session, which is valid
+for one shift.
 
 A session proves that the browser had the token when it logged in. The session names the token, and the signature covers
-the token's hash. So a session ends when its token is removed from the file.
+the token's hash. So if a token is removed from the file, its sessions end.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from datetime import timedelta
 
 from farrier.protocols import Clock
 
-# A shift of an operator. A stolen cookie cannot be used for longer.
+# This is one shift of an operator. A stolen cookie cannot be used for longer.
 LIFETIME = timedelta(hours=8)
 
 
 class Sessions:
-    """The sessions of one process: its key is random, so a restart ends them."""
+    """The sessions of one process. The process signs them with a random key, so a restart ends them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._key = secrets.token_bytes(32)
 
     def begin(self, name: str, digest: str) -> str:
-        """The value of the cookie for the token with this name and hash."""
+        """Return a cookie with a new session for the token with this name and hash."""
         until = str(int(self._clock.monotonic() + LIFETIME.total_seconds()))
         return f"{name}:{until}:{self._signature(name, until, digest)}"
 
     def holds(self, session: str, digest: str) -> bool:
-        """Whether this process began the session for the token with this hash, and the session has not ended."""
+        """Return whether this process began the session for the token with this hash, and the session has not ended."""
         name, until, signature = _parts(session)
         if not hmac.compare_digest(signature.encode(), self._signature(name, until, digest).encode()):
             return False
@@ -41,7 +41,7 @@ class Sessions:
 
 
 def name_of(session: str) -> str:
-    """The name of the token that the session names. The signature is not checked here."""
+    """Return the name of the token in a session. The signature is not checked here."""
     return _parts(session)[0]
 
 

@@ -1,8 +1,8 @@
 """The web application: its routes, and responses for errors.
 
-The daemon creates the application before the database is available, so metrics and health respond from the start.
-`open` adds the database; until then, endpoints that need the database respond with 503. Errors of the API are JSON
-`{error, hint}`; others are pages.
+The daemon creates the application before the database is available, so the metrics and health endpoints respond from
+the start. `open` adds the database; until then, endpoints that need the database respond with 503. Errors of the API
+are JSON `{error, hint}`; other errors are pages.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-# A year, as browsers recommend. Only over TLS: a browser ignores the header elsewhere.
+# The header is valid for a year, as browsers recommend. It is sent only over TLS, because browsers ignore it otherwise.
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
 
 
 class Site:
-    """One daemon's web application."""
+    """The web application of one daemon."""
 
     def __init__(
         self,
@@ -54,8 +54,9 @@ class Site:
         names: Collection[str] = (),
         access: Access | None = None,
     ) -> None:
-        """`refresh` is awaited before each exposition of the registry. `names` are the host names of this server, in
-        addition to localhost and any address. `access` has the tokens. Without `access`, there are no tokens."""
+        """Create the application. `refresh` is awaited before each exposition of the registry. `names` are the host
+        names of this server, in addition to localhost and any address. `access` has the accepted tokens; without
+        `access`, no token is accepted."""
         self._registry = registry
         self._unready_because = unready_because
         self._refresh = refresh
@@ -79,7 +80,8 @@ class Site:
             },
         )
         self._site.state.access = access or Access()
-        # Outermost: Starlette makes the response to an unexpected error outside of its own middleware.
+        # This middleware is the outermost, because Starlette makes the response to an unexpected error outside of the
+        # other middleware.
         self.app: ASGIApp = _Headers(KnownHosts(self._site, names))
 
     def open(self, backend: Backend) -> None:

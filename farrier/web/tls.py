@@ -9,17 +9,17 @@ from farrier.errors import ConfigError
 
 
 class Certificate:
-    """A certificate with its chain, and its key, in PEM files."""
+    """A certificate with its chain in one PEM file, and its key in another PEM file."""
 
     def __init__(self, cert: str, key: str) -> None:
-        """Raises ConfigError for unusable files."""
+        """Load the files. Raises ConfigError for unusable files."""
         self._cert = cert
         self._key = key
         self.context = self._loaded()
 
     def reload(self) -> None:
-        """Read the files again, for new connections. Raises ConfigError, and then keeps the present certificate."""
-        self._loaded()  # a context that failed to load a pair has half of it
+        """Read the files again, for new connections. If it raises ConfigError, the present certificate stays in use."""
+        self._loaded()  # checked in a new context, because a failed load leaves half of the pair in it
         self._load(self.context)
 
     def fault(self) -> str | None:
@@ -55,7 +55,7 @@ class Certificate:
                 why = failure.strerror if isinstance(failure, OSError) else failure
                 raise ConfigError(f"http.{setting}: {path!r} cannot be read: {why}") from failure
         try:
-            # A password, so that OpenSSL does not ask for one on the terminal.
+            # With an empty password, OpenSSL does not ask for a password on the terminal.
             context.load_cert_chain(self._cert, self._key, password="")
         except ssl.SSLError as failure:
             raise ConfigError(

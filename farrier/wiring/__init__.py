@@ -1,8 +1,8 @@
-"""The composition root: creates the parts of farrier from the configuration, and connects them through protocols.
+"""The composition root, which creates the parts of farrier from the configuration and connects them through protocols.
 
-Only this package, `daemon` and `cli` import several packages of the same level. `daemon` and some commands call it, and
-run the objects that it returns. Everything that this package opens is a context, and is closed in reverse order, even
-if a later step fails.
+Only this package, `daemon` and `cli` import several packages of the same level. `daemon` and some commands call this
+package, and run the objects that it returns. This package opens everything as a context, so everything is closed in
+reverse order, even if a later step fails.
 """
 
 from __future__ import annotations

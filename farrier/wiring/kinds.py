@@ -1,7 +1,7 @@
-"""The kinds that run besides nodes: built-in kinds, and the kinds that the settings name.
+"""Loads the kinds that run besides nodes: the other built-in kinds, and the kinds that the settings name.
 
-Called by the daemon, by `loops`, and by `farrier kind` and `farrier config check`. All parts of a kind are checked
-before anything starts.
+The daemon, `loops`, `farrier kind` and `farrier config check` call this module. All parts of a kind are checked before
+anything starts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Extensions: TypeAlias = Mapping[str, AnyExtension]
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """The parts of a loop that differ between kinds."""
+    """The parts of a loop that each kind provides."""
 
     kind: Kind[Any, Any]
     handler: StateHandler[Any, Any, Any, Any]
@@ -45,7 +45,7 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 def extensions(names: Iterable[str]) -> Extensions:
-    """The kinds of other packages with these names. Imports their modules. Raises ConfigError."""
+    """Import the modules of these kinds of other packages, and return the kinds. Raises ConfigError."""
     found = {name: extension(name) for name in names}
     specs = [*BUILT_IN, *(each.spec for each in found.values())]
     for what, values in (("name", [spec.name for spec in specs]), ("table", [spec.relation for spec in specs])):
@@ -56,7 +56,7 @@ def extensions(names: Iterable[str]) -> Extensions:
 
 
 def extension(name: str) -> AnyExtension:
-    """The kind with the name `package.module:NAME`. Raises ConfigError."""
+    """Import the kind with the name `package.module:NAME`. Raises ConfigError."""
     found = naming.named(name)
     if not isinstance(found, Extension):
         raise ConfigError(f"{name} is not an Extension of farrier.library, but a {type(found).__name__}")
@@ -64,19 +64,19 @@ def extension(name: str) -> AnyExtension:
 
 
 def specs_of(extensions: Extensions) -> tuple[KindSpec, ...]:
-    """The specs of all kinds that run besides nodes."""
+    """Return the specs of all kinds that run besides nodes."""
     return (*BUILT_IN, *(each.spec for each in extensions.values()))
 
 
 def installable(extension: AnyExtension) -> Installable:
-    """The parts of a kind that the database needs."""
+    """Return the parts of a kind that are installed in the database."""
     return Installable(spec=extension.spec, sql=extension.sql, columns=extension.needed_columns())
 
 
 async def require_kinds(database: Database, extensions: Extensions) -> None:
-    """Make sure that these kinds are installed in the database. Installs them in an embedded database. In any other
-    database, which belongs to an operator, a missing or different kind raises ConfigError. Raises DatabaseUnreachable;
-    may be repeated."""
+    """Make sure that these kinds are installed in the database. An embedded database gets them. Any other database
+    belongs to an operator, so a missing or different kind raises ConfigError. Raises DatabaseUnreachable. May be
+    repeated."""
     if database.embedded and extensions:
         async with administrator(database) as conn:
             for each in extensions.values():
@@ -88,12 +88,12 @@ async def require_kinds(database: Database, extensions: Extensions) -> None:
 def kind_loop(
     kind: ResourceKind[Any], handler: StateHandler[Any, Any, Any, Any], rows: Rows[Any, Any, Any], services: object
 ) -> Loop:
-    """The loop of a kind besides nodes."""
+    """Return the loop of a kind other than nodes."""
     return Loop(kind, kind.guarded(handler), rows, services)
 
 
 def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[Loop]:
-    """The loops of the built-in kinds, except for nodes and regions."""
+    """Return the loops of the built-in kinds, except for nodes and regions."""
     return [
         kind_loop(SEGMENT_KIND, SegmentHandler(config.segments.drain_period), SegmentRows(), None),
         kind_loop(PARTITION_KIND, PartitionHandler(), PartitionRows(), PartitionServices(fabrics)),
@@ -101,7 +101,7 @@ def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[Loop]:
 
 
 def loop_of(extension: AnyExtension, services: object) -> Loop:
-    """The loop of a kind of another package."""
+    """Return the loop of a kind of another package."""
     rows: ResourceRows[Any, Any] = ResourceRows(
         extension.spec,
         extension.snapshot,

@@ -1,6 +1,6 @@
-"""The loops of one process, one for each kind of resource, with their handlers, storage and services.
+"""Creates the loops of a process, one for each kind of resource, with their handlers, storage and services.
 
-Called by the daemon, which runs them. `use_sites` passes the configuration of sites to the objects that use it.
+The daemon calls `runtime` and runs the loops. `use_sites` passes the configuration of sites to the objects that use it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     deciders: Deciders
 
     async def use_sites(self, sites: Sites) -> None:
-        """Use these sites from the next run on. Raises ConfigError or DatabaseUnreachable, and then changes nothing."""
+        """Use these sites from the next run on. If it raises ConfigError or DatabaseUnreachable, it changes nothing."""
         to = self.deciders
         opened = await to.regions.opened(settings_of(sites))
         fabrics = await to.fabrics.opened(fabric_services.settings_of(sites))
@@ -98,7 +98,7 @@ def _paces(sites: Sites) -> list[RegionPace]:
 
 
 def _keeper(history: settings.HistoryConfig, database: Database) -> Keeper | None:
-    """The object that removes old history. None if farrier keeps history for ever."""
+    """Return the object that removes old history, or None if farrier never removes history."""
     if not history.keep_days:
         return None
     return Keeper(PostgresRetention(database.pool), keep=timedelta(days=history.keep_days))
@@ -114,7 +114,7 @@ async def runtime(
     extensions: Extensions | None = None,
     traces: Traces | None = None,
 ) -> AsyncIterator[Runtime]:
-    """The loops, which do not run yet and have no sites. `extensions` are kinds of other packages. Raises
+    """Create the loops, which do not run yet and have no sites. `extensions` are kinds of other packages. Raises
     ConfigError."""
     clock, observer = MonotonicClock(), observer if traces is None else traces.observer(observer)
     bmcs, bound = bmc_settings(config), bindings(config)
@@ -172,7 +172,7 @@ def _loop(of: Loop, database: Database, host: Host, traces: Traces | None) -> Re
 
 @asynccontextmanager
 async def _of_others(extensions: Extensions, store: CredentialStore) -> AsyncIterator[list[Loop]]:
-    """The loops of kinds of other packages, with their services."""
+    """Return the loops of kinds of other packages, with their services."""
     async with AsyncExitStack() as stack:
         yield [
             loop_of(extension, await stack.enter_async_context(extension.services(Surroundings(store))))

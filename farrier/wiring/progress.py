@@ -1,5 +1,5 @@
-"""Whether the controller of this process makes progress, and whether the database commits: for the watchdog and
-readiness."""
+"""Measures whether the controller of this process makes progress, and whether the database commits. The watchdog and
+the readiness check use this module."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from farrier.protocols import Clock
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# The pause between pulses, and the pause between checks for stored times to mend. A commit of one row every two seconds
-# is no load for a server.
+# The pause between pulses, and between checks for stored times to mend. A commit of one row every two seconds is a
+# negligible load.
 _PULSE_SECONDS = 2.0
 
 
 class Progress:
-    """Whether the controller is alive. A renewal that returns proves that the controller's loop runs. A renewal that
-    succeeds proves that the database commits."""
+    """Records when the controller last renewed its ownership. If a renewal returns, the controller's loop runs; if it
+    succeeds, the database commits."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -42,22 +42,22 @@ class Progress:
         self._succeeded = self._clock.monotonic()
 
     def stalled_for(self) -> timedelta:
-        """Time since a renewal last returned."""
+        """Return the time since a renewal last returned."""
         return timedelta(seconds=self._clock.monotonic() - self._tried)
 
     def uncommitted_for(self) -> timedelta:
-        """Time since a renewal last succeeded."""
+        """Return the time since a renewal last succeeded."""
         return timedelta(seconds=self._clock.monotonic() - self._succeeded)
 
 
 class Pulse:
-    """Commits a pulse every few seconds, and mends the times that were stored before the clock was set back."""
+    """Commits a pulse every few seconds, and corrects times that were stored before the clock was set back."""
 
     def __init__(self, pulse: PostgresPulse) -> None:
         self._pulse = pulse
 
     async def run(self) -> None:
-        """Commit pulses until cancelled. A failed pulse is logged."""
+        """Commit pulses until cancelled. If a pulse fails, this is logged."""
         while True:
             try:
                 back = await self._pulse.beat()
@@ -69,8 +69,8 @@ class Pulse:
             await anyio.sleep(_PULSE_SECONDS)
 
     async def mend(self) -> None:
-        """Mend times until cancelled. Runs beside `run`, so that a batch that waits for rows does not delay a pulse. A
-        failed batch is repeated."""
+        """Correct stored times until cancelled. `mend` runs beside `run`, so a batch that waits for rows does not delay
+        a pulse. If a batch fails, it is repeated."""
         while True:
             try:
                 while (batch := await self._pulse.mend()).more:
@@ -84,7 +84,7 @@ class Pulse:
 
 
 class WatchedControllers(PostgresControllers):
-    """Records the progress of renewals."""
+    """Wraps the controllers' storage, and records the progress of renewals."""
 
     def __init__(self, connections: Pool, progress: Progress) -> None:
         super().__init__(connections)

@@ -1,6 +1,6 @@
-"""Settings of outside services, from the configuration: BMCs, and the sources of secrets.
+"""Converts the configuration to the settings of external services: BMCs, and the sources of secrets.
 
-Called by the rest of `wiring`. Opens nothing by itself.
+The other modules of `wiring` call this module, which opens no file and no connection.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from farrier.services.vault import VaultSettings
 
 
 def credentials(config: settings.Config, *, observer: ServiceObserver) -> AbstractAsyncContextManager[Credentials]:
-    """A context that opens the sources of secrets. Raises ConfigError."""
+    """Return a context that opens the sources of secrets. Raises ConfigError."""
     places = CredentialPlaces(
         file_roots=tuple(map(Path, config.credentials.file_roots)), env_prefix=config.credentials.env_prefix
     )
@@ -29,7 +29,7 @@ def credentials(config: settings.Config, *, observer: ServiceObserver) -> Abstra
 
 
 def vault_settings(config: settings.VaultConfig) -> VaultSettings | None:
-    """The settings of Vault; None if it is not configured."""
+    """Return the settings of Vault, or None if Vault is not configured."""
     if not config.address:
         return None
     return VaultSettings(
@@ -45,7 +45,7 @@ def vault_settings(config: settings.VaultConfig) -> VaultSettings | None:
 
 
 def bmc_settings(config: settings.Config) -> BmcSettings:
-    """The settings of the BMC client."""
+    """Return the settings of the BMC client."""
     return BmcSettings(
         trust=_trust(config.bmc),
         trust_by_host={name.lower(): _trust(host) for name, host in config.bmc.hosts.items()},
@@ -59,7 +59,7 @@ def bmc_settings(config: settings.Config) -> BmcSettings:
 
 
 def _session_directory(config: settings.BmcConfig) -> Path | None:
-    # systemd separates several directories by colons; the first one belongs to farrier.
+    # systemd separates several directories by colons; the first directory belongs to farrier.
     state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if config.session_directory:
         return Path(config.session_directory)
@@ -67,7 +67,7 @@ def _session_directory(config: settings.BmcConfig) -> Path | None:
 
 
 def bindings(config: settings.Config) -> Bindings:
-    """The bindings of credentials to BMCs that apply to all sites."""
+    """Return the bindings of credentials to BMCs that apply to all sites."""
     return Bindings(config.credentials.bindings)
 
 

@@ -1,6 +1,6 @@
-"""The database: connects to it, checks or migrates it, and opens connections for queries outside the loop.
+"""Connects to the database, checks or migrates it, and opens connections for queries outside the loop.
 
-Called by the daemon and by simulations.
+The daemon and simulations call this module.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ T = TypeVar("T")
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# How many seconds closing waits for connections that are in use before it drops them.
+# When the connections are closed, those in use are dropped after this many seconds.
 _CLOSE_SECONDS = 5
 _WEB_CONNECTIONS = 3
-# An operator writes the reference of a DSN into the settings, so it may name any file.
+# Only an operator writes the reference of a DSN into the settings, so the reference may name any file.
 _ANY_FILE = CredentialPlaces(file_roots=(Path("/"),))
 
 
 class Database(msgspec.Struct, frozen=True):
-    """A server to which this process has connected."""
+    """A database server to which this process has connected."""
 
     dsn: str
     pool: pool.Pool
@@ -50,7 +50,7 @@ class Database(msgspec.Struct, frozen=True):
 
 
 def brief(config: settings.DatabaseConfig) -> pool.Timeouts:
-    """The time limits of the loop's statements."""
+    """Return the time limits of the loop's statements."""
     return pool.Timeouts(config.connect_timeout, config.statement_timeout)
 
 
@@ -60,8 +60,8 @@ def _for_reading(config: settings.DatabaseConfig) -> pool.Timeouts:
 
 @asynccontextmanager
 async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
-    """Connections to the configured server, with retries for `db_timeout`. Starts an embedded server; the process that
-    started it stops it at the end. Raises DatabaseUnreachable or ConfigError."""
+    """Connect to the configured server, with retries for `db_timeout`. If the server is embedded, start it; the process
+    that started it stops it at the end. Raises DatabaseUnreachable or ConfigError."""
     async with client.server(await _chosen(config)) as dsn:
         connections = await pool.open_pool(
             dsn,
@@ -79,15 +79,15 @@ async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
 
 
 async def _chosen(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
-    """The configuration with its DSN resolved, or with the directory of the embedded server if it uses one. Raises
-    ConfigError."""
+    """Return the configuration with its DSN resolved, or with the directory of the embedded server if it uses this
+    server. Raises ConfigError."""
     if config.dsn or config.embedded:
         return await located(config)
     return msgspec.structs.replace(config, embedded=str(default_directory()))
 
 
 async def located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
-    """The configuration with its DSN resolved from a reference, if it is one. Raises ConfigError."""
+    """Return the configuration. If its DSN is a reference, the reference is resolved. Raises ConfigError."""
     if not config.refers:
         return config
     try:
@@ -97,8 +97,8 @@ async def located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
 
 
 async def persistently(work: Callable[[], Awaitable[T]], *, patience: timedelta) -> T:
-    """The result of `work`, which is repeated for `patience` while the database is unreachable. Raises the errors of
-    `work`."""
+    """Return the result of `work`. While the database is unreachable, repeat `work` for `patience`. Raises the errors
+    of `work`."""
     deadline = anyio.current_time() + patience.total_seconds()
     pause = pool.FIRST_PAUSE.total_seconds()
     while True:
@@ -114,8 +114,8 @@ async def persistently(work: Callable[[], Awaitable[T]], *, patience: timedelta)
 
 async def prepare(database: Database, config: settings.Config) -> int:
     """Make sure that schema and program match, and write the settings that SQL functions read to the database. Returns
-    the schema's version. Migrates an embedded database. In any other database, which belongs to an operator, an old
-    schema raises SchemaMissing. Raises SchemaTooNew or DatabaseUnreachable; may be repeated."""
+    the schema's version. An embedded database is migrated. Any other database belongs to an operator, so an old schema
+    raises SchemaMissing. Raises SchemaTooNew or DatabaseUnreachable. May be repeated."""
     if database.embedded:
         async with administrator(database) as conn:
             await migrate.migrate(conn, after=catalog.sync)
@@ -129,14 +129,15 @@ async def prepare(database: Database, config: settings.Config) -> int:
 
 @asynccontextmanager
 async def administrator(database: Database) -> AsyncIterator[pool.Single]:
-    """A session for work on the schema, without a time limit for statements."""
+    """Open a session for work on the schema, without a time limit for statements."""
     async with client.administrator(settings.DatabaseConfig(dsn=database.dsn)) as conn:
         yield conn
 
 
 @asynccontextmanager
 async def backend(config: settings.Config, database: Database, *, observer: ServiceObserver) -> AsyncIterator[Backend]:
-    """The backend of the web application, with its own connections: a long listing must not delay the loop."""
+    """Open the backend of the web application. The backend has its own connections, so that a long listing does not
+    delay the loop."""
     pgbouncer = config.database.pgbouncer
     connections = await pool.open_pool(
         database.dsn,
@@ -168,7 +169,7 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
 
 @asynccontextmanager
 async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[ServerQueries]:
-    """The connection that counts the fleet, separate so that long listings cannot occupy it."""
+    """Open the connection that counts the fleet. The connection is separate, so that long listings cannot occupy it."""
     connections = await pool.open_pool(
         database.dsn, size=1, patience=config.db_timeout, pgbouncer=config.pgbouncer, timeouts=_for_reading(config)
     )
@@ -179,12 +180,12 @@ async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncI
 
 
 class Outside(msgspec.Struct, frozen=True):
-    """The database as agents and external services use it, for simulations."""
+    """The database operations that agents and external services call, for simulations."""
 
     agents: AgentApi
     fleet: FleetApi
 
 
 def outside(database: Database, name: str) -> Outside:
-    """The operations of an external service named `name`, and of agents, on the connections of `database`."""
+    """Return the operations of agents and of an external service named `name`, on the connections of `database`."""
     return Outside(PostgresAgents(database.pool), PostgresFleet(database.pool, name))

@@ -1,9 +1,9 @@
-"""OpenTelemetry traces of runs that call services, and of their requests. While traces are off, none of these objects
-exist.
+"""OpenTelemetry traces of runs that call services, and of the requests of these runs. If traces are off, these objects
+are not created.
 
-A trace begins with a step of a run; the requests of the step are children. A run that only decides has no trace,
-because it takes microseconds, and there may be thousands of such runs a second. A span contains names and classes from
-finite sets and the name of the resource, never the content of a request or of a response.
+A trace begins with a step of a run, and the requests of the step are child spans. A run without a step has no trace,
+because such a run takes microseconds, and there may be thousands of them a second. A span contains names and classes
+from finite sets and the name of the resource, never the content of a request or of a response.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
 
-# A collector that does not respond must not delay the end of the process, and must not delay an export for long.
+# If a collector does not respond, it must not delay the end of the process, and may delay an export only briefly.
 _EXPORT_SECONDS = 5
 _NANOSECONDS = 1_000_000_000
 
@@ -44,18 +44,18 @@ class Traces:
     def handler(
         self, kind: Kind[Any, Any], handler: StateHandler[Any, Any, Any, Any]
     ) -> StateHandler[Any, Any, Any, Any]:
-        """The handler, with a span around each of its steps."""
+        """Wrap the handler, so that each of its steps has a span."""
         return _TracedHandler(kind, handler, self._tracer)
 
     def observer(self, inner: ServiceObserver) -> ServiceObserver:
-        """An observer that adds spans, and reports requests to `inner`, too."""
+        """Return an observer that adds spans, and also reports requests to `inner`."""
         return _TracedRequests(inner, self._tracer)
 
 
 @asynccontextmanager
 async def tracing(config: TracesConfig) -> AsyncIterator[Traces | None]:
-    """Traces that are exported to the collector of the settings; None if no collector is configured. Raises
-    ConfigError."""
+    """Return the traces, which are exported to the collector in the settings. Returns None if no collector is
+    configured. Raises ConfigError."""
     if not config.endpoint:
         yield None
         return
@@ -84,7 +84,7 @@ def _provider(config: TracesConfig) -> TracerProvider:
 
 
 class _TracedHandler(StateHandler[Any, Any, Any, Any]):
-    """Decides as `inner` does, and adds a span around each step."""
+    """A handler that makes the same decisions as `inner`, and adds a span around each step."""
 
     def __init__(self, kind: Kind[Any, Any], inner: StateHandler[Any, Any, Any, Any], tracer: Tracer) -> None:
         self._kind = kind
@@ -122,7 +122,7 @@ class _TracedHandler(StateHandler[Any, Any, Any, Any]):
             with self._tracer.start_as_current_span(
                 f"{self._kind.name} {step}",
                 attributes=about,
-                record_exception=False,  # its text may be long, and is in the outcome of the resource
+                record_exception=False,  # its text may be long, and the outcome contains it
                 set_status_on_exception=False,
             ) as span:
                 try:
@@ -142,7 +142,7 @@ class _TracedHandler(StateHandler[Any, Any, Any, Any]):
 
 
 class _TracedRequests(ServiceObserver):
-    """Makes a span of each request when the request has ended, as a child of the span of its step."""
+    """An observer that makes a span of each request when the request has ended, as a child of the span of the step."""
 
     def __init__(self, inner: ServiceObserver, tracer: Tracer) -> None:
         self._inner = inner

@@ -1,6 +1,7 @@
-"""Every label value that metrics of this program may have, and the gauges whose values are computed instead of counted.
+"""Lists every label value that metrics may have, and the gauges whose values are computed instead of counted.
 
-Called by the daemon. Values come from enums of the model and of the clients, so they are finite.
+The daemon calls this module. Label values come from enums of the model and of the clients, so there is a finite number
+of them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from farrier.services.maas_requests import Operation as MaasOperation
 from farrier.services.ufm_requests import Operation as UfmOperation
 from farrier.services.vault_answers import Operation as VaultOperation
 
-# The results of requests that did not fail: a response, and the end of the run that sent the request.
+# The results of requests without a failure: a response arrived, or the run that sent the request ended.
 _NO_FAILURE = ("ok", "cancelled")
 
 _OF_ANY_RUN: tuple[type[FarrierError], ...] = (
@@ -58,12 +59,12 @@ _OF_ANY_CALL = (errors.ServiceError, errors.CredentialError)
 
 
 def fleet_gauges(config: settings.Config) -> FleetGauges:
-    """The gauges of the fleet, without values yet."""
+    """Return the gauges of the fleet, without values."""
     return FleetGauges(fleet_words(), census_rules(config), MonotonicClock())
 
 
 def census_rules(config: settings.Config) -> Rules:
-    """The limits and thresholds for counting the fleet."""
+    """Return the limits and thresholds for counting the fleet."""
     return Rules(
         limits=config.sla,
         offline_after=config.node.offline_after,
@@ -73,12 +74,12 @@ def census_rules(config: settings.Config) -> Rules:
 
 
 def trust_gauge(config: settings.BmcConfig) -> Constant:
-    """The number of TLS policies that accept any certificate."""
+    """Return the gauge of TLS policies that accept any certificate."""
     return Constant(gauges.BMC_TLS_INSECURE, sum(trust.insecure for trust in (config, *config.hosts.values())))
 
 
 def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
-    """Every label value that metrics of this program may have, if it runs these kinds besides nodes."""
+    """Return every label value that metrics of this program may have, if it runs these kinds besides nodes."""
     nodes = msgspec.structs.replace(_kind_words(node_spec.SPEC), metrics=(_failures(),))
     words = {node_spec.SPEC.name: nodes, **{spec.name: _kind_words(spec) for spec in specs}}
     _check_names(words)
@@ -86,7 +87,7 @@ def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
 
 
 def _services() -> dict[str, dict[str, tuple[str, ...]]]:
-    """The results of each operation."""
+    """Return the possible results of each operation, by service."""
     vault = _http(vault_answers.FAILURES, VaultOperation)
     vault[VaultOperation.READ] += (str(vault_answers.Result.MISSING),)
     return {
@@ -102,7 +103,8 @@ def _http(failures: Failures[Any], operations: Iterable[StrEnum]) -> dict[str, t
 
 
 def _check_names(words: Mapping[str, KindWords]) -> None:
-    """Raise ConfigError if two kinds have metrics of the same name: metric b_c of kind a, and metric c of kind a_b."""
+    """Raise ConfigError if two kinds have metrics of the same name. Example: metric b_c of kind a, and metric c of kind
+    a_b."""
     of: dict[str, str] = {}
     for kind, each in words.items():
         for own in each.metrics:
@@ -114,7 +116,7 @@ def _check_names(words: Mapping[str, KindWords]) -> None:
 
 
 def _kind_words(spec: KindSpec) -> KindWords:
-    """The label values of a kind. A state with a substate counts as one state."""
+    """Return the label values of a kind. A state with a substate counts as one state."""
     calls = _OF_CALLS.get(spec.name, _OF_ANY_CALL)
     return KindWords(
         layers={layer.name: _layer_words(layer) for layer in spec.every_layer},
@@ -125,8 +127,8 @@ def _kind_words(spec: KindSpec) -> KindWords:
 
 
 def _layer_words(layer: KindLayer) -> LayerWords:
-    """The label values of a layer. A run enters the first state of a layer with a table of its own; an INSERT sets the
-    first state of any other layer."""
+    """Return the label values of a layer. If the layer has its own table, a run enters the first state; in any other
+    layer, an INSERT sets the first state, so no run enters it."""
     begun = layer.first if layer.relation else frozenset()
     entered = begun | {target for _, target in layer.pairs}
     left = {source for source, _ in layer.pairs}
@@ -149,8 +151,8 @@ def _own_metric(spec: KindSpec, metric: KindMetric) -> OwnMetric:
 
 
 def _failures() -> OwnMetric:
-    """The series of failures: for each stage, the failures that may occur in it; and the failures of a workflow that
-    has not begun."""
+    """Return the label values of failures: for each stage, the failures that may occur in it, and the failures of a
+    workflow that has not begun."""
     series = tuple(
         (str(workflow), str(stage), str(failure))
         for workflow, by_stage in stage_failures.POSSIBLE.items()
@@ -161,7 +163,7 @@ def _failures() -> OwnMetric:
 
 
 def fleet_words() -> FleetWords:
-    """The label values of the fleet's figures, except for states."""
+    """Return the label values of the fleet's figures, except for states."""
     return FleetWords(
         failures=tuple(map(str, FailureClass)),
         health=tuple(map(str, Condition)),

@@ -1,7 +1,7 @@
-"""Grafana dashboards as code: their content, and the tool that writes them into the package.
+"""Defines the content of the Grafana dashboards as code, and writes them into the package.
 
-`python -m tools.dashboards` makes the JSON files of `farrier.metrics.dashboards`; `make docs` calls it. Every query is
-built from the definitions of metrics, so a dashboard cannot query a metric that does not exist.
+`python -m tools.dashboards`, which `make docs` calls, makes the JSON files of `farrier.metrics.dashboards`. Every query
+is built from the definitions of metrics, so a dashboard cannot query a metric that does not exist.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ BOARDS: tuple[Board, ...] = (fleet.board(), stuck.board(), workflows.board(), co
 
 
 def text(board: Board) -> str:
-    """The file of a dashboard: the same bytes for the same code."""
+    """Return the file of a dashboard. The same code always results in the same bytes."""
     return json.dumps(board.build(), cls=JSONEncoder, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def plain(board: Board) -> dict[str, Any]:
-    """The dashboard as plain data."""
+    """Return the dashboard as plain data."""
     found: dict[str, Any] = json.loads(text(board))
     return found

@@ -1,4 +1,4 @@
-"""`python -m tools.dashboards`: bring the JSON files of the dashboards up to date."""
+"""`python -m tools.dashboards`: updates the JSON files of the dashboards."""
 
 from __future__ import annotations
 

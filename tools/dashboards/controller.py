@@ -1,4 +1,4 @@
-"""The dashboard of the controllers: replicas, shards, wakes, runs, commits, responses."""
+"""The dashboard of the controllers: replicas, shards, wakes, runs, commits, response times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LATE: Steps = {None: "green", 10: "orange", 60: "red"}  # seconds; a loop that 
 
 
 def board() -> Board:
-    """The dashboard for operators of farrier."""
+    """Return the dashboard for operators of farrier."""
     return Board(
         name="controller",
         title="Controller",

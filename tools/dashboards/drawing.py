@@ -1,6 +1,6 @@
 """Draws panels as SVG, from their definitions and the results of their queries.
 
-Colours, units, thresholds and headings are those of the panel; type and proportions only resemble Grafana's.
+Colours, units, thresholds and headings are those of the panel; fonts and proportions only resemble Grafana's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 Panel = Mapping[str, Any]
-_Band = list[tuple[float, float, float]]  # moment, floor, top
+_Band = list[tuple[float, float, float]]  # time, lower edge, upper edge
 _Column = tuple[str, str, str, Sequence[Panel]]  # source, heading, unit, steps
 
 _COLOURS = {"green": "#56a64b", "yellow": "#e0b400", "orange": "#ff780a", "red": "#e02f44", "blue": "#3274d9"}
@@ -29,16 +29,17 @@ _PALETTE = (
     "#c15c9a",
 )
 _INK, _FAINT, _GRID = "#24292e", "#6a737d", "#e1e4e8"
-_TEXT, _SMALL = 12, 10  # heights of type in pixels
+_TEXT, _SMALL = 12, 10  # heights of text in pixels
 POINTS = 90
 """Moments of time that a panel shows."""
 
 _ROW = 20  # height of a table's row in pixels
-_LEGENDS = 8  # series with a name beside their colour; more would leave no room for lines
+_LEGENDS = 8  # the largest number of series with a name beside their colour; more would leave no room for lines
 
 
 class Series(msgspec.Struct, frozen=True):
-    """The result of a query for one set of labels: times and values; `target` is the query's place."""
+    """The result of a query for one set of labels: times and values. `target` is the position of the query in the
+    panel."""
 
     legend: str
     labels: Mapping[str, str]
@@ -51,7 +52,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """The range of time that is shown, in seconds since 1970."""
+    """The displayed time range, in seconds since 1970."""
 
     start: float
     end: float
@@ -70,7 +71,7 @@ class Box(msgspec.Struct, frozen=True):
 
 
 def panel(definition: Panel, box: Box, found: Sequence[Series], span: Span) -> Iterator[str]:
-    """A panel with its frame and its title."""
+    """Return a panel with its frame and its title."""
     if definition["type"] == "row":
         yield text(box.x + 4, box.y + 20, definition["title"], size=15, weight="bold")
         return
@@ -116,7 +117,7 @@ def _lines(definition: Panel, box: Box, found: Sequence[Series], span: Span) -> 
 
 
 def _unbroken(band: _Band, span: Span) -> Iterator[_Band]:
-    """The pieces between which points are missing."""
+    """Split a band where points are missing, and yield the pieces."""
     piece: _Band = []
     for point in band:
         if piece and point[0] - piece[-1][0] > (span.end - span.start) / POINTS * 1.5:
@@ -127,7 +128,8 @@ def _unbroken(band: _Band, span: Span) -> Iterator[_Band]:
 
 
 def _piled(found: Sequence[Series]) -> list[tuple[Series, _Band]]:
-    """Each series on top of the previous ones: (time, floor, top)."""
+    """Stack the series, each on top of the previous ones. Returns a list of (time, lower edge, upper edge) for each
+    series."""
     floors: dict[float, float] = {}
     bands = []
     for one in found:
@@ -165,7 +167,7 @@ def _bars(definition: Panel, box: Box, found: Sequence[Series], _span: Span) -> 
 
 
 def _cells(definition: Panel, box: Box, found: Sequence[Series], span: Span) -> Iterator[str]:
-    """State timeline and status history: a row for each series, a cell for each span of one colour."""
+    """Draw a state timeline or a status history: a row for each series, and a cell for each span of one colour."""
     names = min(260.0, box.w * 0.3)
     grid = box.inside(names, 0, 4, 18)
     page = found[: int(definition["options"]["perPage"])]
@@ -187,7 +189,7 @@ def _cells(definition: Panel, box: Box, found: Sequence[Series], span: Span) -> 
 
 
 def _runs(one: Series, steps: Sequence[Panel], span: Span) -> Iterator[tuple[float, float, float]]:
-    """Runs of points with one colour: (start, end, last value). A gap in the points ends a run."""
+    """Yield runs of points with one colour, as (start, end, last value). A gap in the points ends a run."""
     step = min((b[0] - a[0] for a, b in zip(one.points, one.points[1:], strict=False)), default=span.end - span.start)
     run: list[tuple[float, float]] = []
     for at, value in one.points:
@@ -220,14 +222,14 @@ def _table(definition: Panel, box: Box, found: Sequence[Series], _span: Span) ->
 
 
 def _placed(columns: Sequence[_Column], box: Box) -> list[tuple[float, float]]:
-    """The position and the width of each column: names get twice the width of numbers."""
+    """Return the position and the width of each column. Names get twice the width of numbers."""
     weights = [1 if source.startswith("Value") else 2 for source, *_ in columns]
     share = box.w / sum(weights)
     return [(box.x + sum(weights[:number]) * share, weight * share - 6) for number, weight in enumerate(weights)]
 
 
 def _columns(definition: Panel) -> Iterator[_Column]:
-    """The columns of a table, from left to right."""
+    """Return the columns of a table, from left to right."""
     organize = next(t for t in definition["transformations"] if t["id"] == "organize")["options"]
     overrides = {one["matcher"]["options"]: one["properties"] for one in definition["fieldConfig"]["overrides"]}
     for source, _ in sorted(organize["indexByName"].items(), key=lambda item: item[1]):
@@ -252,7 +254,7 @@ def rect(box: Box, fill: str, *, stroke: str = "none", opacity: float = 1) -> st
 
 
 def text(x: float, y: float, shown: str, **style: Any) -> str:
-    """A line of text, cut to at most `room` pixels."""
+    """Return a line of text, cut to at most `room` pixels."""
     size, room = style.get("size", _TEXT), style.get("room")
     letters = int(room / (size * 0.56)) if room else len(shown)
     cut = shown if len(shown) <= letters else shown[: max(letters - 1, 1)] + "…"
@@ -261,7 +263,7 @@ def text(x: float, y: float, shown: str, **style: Any) -> str:
 
 
 def said(value: float, unit: str) -> str:
-    """The value in a form for people."""
+    """Return the value in a form for people."""
     match unit:
         case "percentunit":
             return f"{value:.0%}"

@@ -1,4 +1,5 @@
-"""The dashboard of the fleet: how many nodes are in which state, for how long, and which are late."""
+"""The dashboard of the fleet: the number of nodes in each state, for how long they have been there, and which are
+late."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _SHARE: Steps = {None: "green", 0.0001: "yellow", 0.1: "orange", 0.5: "red"}
 
 
 def board() -> Board:
-    """The dashboard to read first."""
+    """Return the dashboard that operators read first."""
     return Board(
         name="fleet",
         title="Fleet",

@@ -1,4 +1,4 @@
-"""Shared by all dashboards: variables, links to each other, a time range; and their rows."""
+"""Defines, for all dashboards, the variables, the links to each other, the time range, and the rows of panels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAG = "farrier"
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Panels under a heading, from left to right and line by line; each line fills the width."""
+    """Panels under a heading, arranged from left to right and line by line. Each line fills the width."""
 
     heading: str
     panels: Panels
@@ -34,7 +34,7 @@ class Board(msgspec.Struct, frozen=True):
     variables: Sequence[Builder[model.VariableModel]] = ()
 
     def build(self) -> model.Dashboard:
-        """The dashboard in Grafana's form. Building it twice has the same result."""
+        """Return the dashboard in Grafana's form. Every call returns the same result."""
         board = (
             dashboard.Dashboard(f"Farrier / {self.title}")
             .uid(f"farrier-{self.name}")
@@ -58,7 +58,7 @@ class Board(msgspec.Struct, frozen=True):
 
 
 def choice(name: str, label: str, says: str, query: str) -> dashboard.QueryVariable:
-    """A variable with values from Prometheus."""
+    """Return a variable with values from Prometheus."""
     return (
         dashboard.QueryVariable(name)
         .label(label)
@@ -81,7 +81,7 @@ def _variables() -> Iterator[Builder[model.VariableModel]]:
 
 
 def address(name: str, label: str, says: str, default: str) -> dashboard.TextBoxVariable:
-    """A variable that links start with; `farrier dashboard` has an option for it."""
+    """Return a variable with the address at which links begin; `farrier dashboard` has an option for it."""
     return (
         dashboard.TextBoxVariable(name)
         .label(label)

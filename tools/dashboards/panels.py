@@ -1,6 +1,6 @@
-"""Panels of all dashboards: a title, a sentence of description, one data source, queries.
+"""Builds the panels of all dashboards. A panel has a title, a sentence of description, one data source, and queries.
 
-Built with Grafana's own typed builders, which define the options of each kind of panel.
+The module uses Grafana's typed builders, which define the options of each kind of panel.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ P = TypeVar("P", bound=_Panel)
 
 
 def number(about: About, expr: str, unit: str = "short", steps: Steps = GREEN) -> stat.Panel:
-    """One number, coloured by its steps."""
+    """Return a panel with one number, coloured by its thresholds."""
     return (
         _set_up(stat.Panel(), about, unit, steps)
         .with_target(_instant(Query(expr)))
@@ -83,13 +83,13 @@ def number(about: About, expr: str, unit: str = "short", steps: Steps = GREEN) -
 
 
 def names(about: About, query: Query) -> stat.Panel:
-    """The legends of series whose values have no meaning: versions."""
+    """Return a panel with the legends of series, such as versions, whose values have no meaning."""
     panel = number(about, query.expr).text_mode(options.BigValueTextMode.NAME)
     return panel.targets([_instant(query)])
 
 
 def lines(about: About, queries: Sequence[Query], unit: str = "short") -> timeseries.Panel:
-    """Series over time."""
+    """Return a panel with series over time."""
     panel = _set_up(timeseries.Panel(), about, unit, GREEN).fill_opacity(8).min(0)
     panel.color_scheme(dashboard.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC))
     panel.legend(
@@ -104,13 +104,13 @@ def lines(about: About, queries: Sequence[Query], unit: str = "short") -> timese
 
 
 def layers(about: About, query: Query, unit: str = "short") -> timeseries.Panel:
-    """Parts of a whole over time, one above the other."""
+    """Return a panel with the parts of a whole over time, one above the other."""
     stacked = common.StackingConfig().mode(options.StackingMode.NORMAL).group("A")
     return lines(about, [query], unit).stacking(stacked).fill_opacity(60).line_width(0)
 
 
 def bars(about: About, query: Query, unit: str = "short", steps: Steps = GREEN) -> bargauge.Panel:
-    """One bar for each series, with its present value."""
+    """Return a panel with one bar for each series, showing its present value."""
     return (
         _set_up(bargauge.Panel(), about, unit, steps)
         .with_target(_instant(query))
@@ -123,7 +123,7 @@ def bars(about: About, query: Query, unit: str = "short", steps: Steps = GREEN) 
 
 
 def timeline(about: About, query: Query, unit: str, steps: Steps, zero: str) -> statetimeline.Panel:
-    """A band for each series, coloured by its steps; `zero` is what 0 is shown as."""
+    """Return a panel with a band for each series, coloured by its thresholds. `zero` is the text for the value 0."""
     return (
         _set_up(statetimeline.Panel(), about, unit, steps)
         .with_target(_range(query))
@@ -140,7 +140,7 @@ def timeline(about: About, query: Query, unit: str, steps: Steps, zero: str) -> 
 
 
 def heat(about: About, query: Query, steps: Steps) -> statushistory.Panel:
-    """A row of cells for each series; the colour of a cell is a share between 0 and 1."""
+    """Return a panel with a row of cells for each series. The colour of a cell shows a share between 0 and 1."""
     return (
         _set_up(statushistory.Panel(), about, "percentunit", steps)
         .with_target(_range(query))
@@ -156,7 +156,7 @@ def heat(about: About, query: Query, steps: Steps) -> statushistory.Panel:
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a table: where it comes from (a label, or `Value`, which is `Value #B` with several queries), its
+    """A column of a table: its source (a label, or `Value`, which is `Value #B` if there are several queries), its
     heading, and how it is shown."""
 
     source: str
@@ -167,8 +167,8 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def rows(about: About, queries: Sequence[str], columns: Sequence[Column], worst: str) -> table.Panel:
-    """A table of current values; queries are joined by the labels they share. The largest of column `worst` is
-    first."""
+    """Return a table of current values. Queries are joined by the labels that they share. The largest value of column
+    `worst` is first."""
     panel = _set_up(table.Panel(), about, "short", GREEN).no_value("none").filterable(True)
     panel.targets([_table(expr, ref) for expr, ref in zip(queries, _REFS, strict=False)])
     if len(queries) > 1:
@@ -192,7 +192,7 @@ def rows(about: About, queries: Sequence[str], columns: Sequence[Column], worst:
 # Beyond half of the width, a legend beside the lines leaves enough room for them.
 _HALF = 12
 _REFS = "ABCDEFGH"
-_ROWS = 24  # of a band or of cells on one page: those of the tallest panel are still as high as their names
+_ROWS = 24  # the number of bands or rows of cells on one page; in the tallest panel, each is still as high as its name
 
 
 def _set_up(panel: P, about: About, unit: str, steps: Steps) -> P:

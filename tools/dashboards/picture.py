@@ -1,6 +1,6 @@
 """`python -m tools.dashboards.picture`: draws the dashboards with the results of a Prometheus.
 
-For the pictures of the documentation. Each query is sent as Grafana would send it, and its result is drawn.
+The documentation contains these pictures. Each query is sent as Grafana would send it, and its result is drawn.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from farrier.metrics import dashboards
 from tools.dashboards import drawing
 from tools.dashboards.drawing import Box, Panel, Series, Span
 
-_COLUMN, _LINE, _GAP = 50, 32, 4  # pixels of Grafana's grid, and between panels
+_COLUMN, _LINE, _GAP = 50, 32, 4  # pixels of one unit of Grafana's grid, and between panels
 _LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 class Prometheus:
-    """A Prometheus, queried for one scrape job and one time range."""
+    """A Prometheus server that is queried for one scrape job and one time range."""
 
     def __init__(self, client: httpx.Client, job: str, span: Span, rate: str) -> None:
         self._client = client
@@ -37,7 +37,7 @@ class Prometheus:
         }
 
     def answers(self, panel: Panel) -> list[Series]:
-        """The data of a panel."""
+        """Return the data of a panel."""
         return [
             series
             for place, target in enumerate(panel.get("targets", ()))
@@ -68,7 +68,7 @@ class Prometheus:
 
 
 def picture(board: Mapping[str, Any], prometheus: Prometheus, span: Span) -> str:
-    """A dashboard as SVG."""
+    """Return a dashboard as SVG."""
     bottom = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in board["panels"])
     wide, high = 24 * _COLUMN, bottom * _LINE
     shapes = [drawing.rect(Box(0, 0, wide, high), "#f4f5f8")]
@@ -87,7 +87,7 @@ def _legend(form: str, labels: Mapping[str, str]) -> str:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tools.dashboards.picture", description="Draw the dashboards.")
     parser.add_argument("names", nargs="*", help="dashboards; all if none is named")
     parser.add_argument("--prometheus", default="http://127.0.0.1:9090", help="address of a Prometheus")

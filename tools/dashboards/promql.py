@@ -1,9 +1,9 @@
 """Builds expressions that are correct with any number of replicas.
 
-Every replica exports the figures of the fleet. An expression takes the largest value of the replicas that have counted
-lately, as the alert rules do, and only then sums. Counters of a process are summed over the processes. `$job` selects
-one fleet; like `instance`, it is a label that Prometheus adds to scraped series. A label that a metric lacks is
-refused.
+Every replica exports the figures of the fleet. As in the alert rules, an expression first takes the largest value of
+the replicas that have counted lately, and then computes sums. Counters of a process are summed over the processes.
+`$job` selects one fleet; like `instance`, it is a label that Prometheus adds to scraped series. If a metric does not
+have a label, the label is refused.
 """
 
 from __future__ import annotations
@@ -17,46 +17,46 @@ from farrier.metrics.families import Definition, Gauge
 _SCRAPED = ("job", "instance")
 _LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 
-# The shortest range for a rate; Grafana computes it from the scrape interval.
+# The shortest range for a rate, which Grafana computes from the scrape interval.
 _SPAN = "$__rate_interval"
 
 
 def fleet(gauge: Gauge, *by: str, where: str = "") -> str:
-    """A figure of the fleet, by these labels (by all if none is named)."""
+    """Return a figure of the fleet by these labels, or by all labels if none is given."""
     labels = by or gauge.labels
     _known(gauge.labels, labels)
     return rules.fleet(_selected(gauge.name, gauge.labels, where), *labels)
 
 
 def total(gauge: Gauge, *by: str, where: str = "") -> str:
-    """A figure of the fleet, summed over the labels that are not named."""
+    """Return a figure of the fleet, summed over all labels except these."""
     return f"sum{_by(gauge.labels, by)}({fleet(gauge, where=where)})"
 
 
 def each(gauge: Gauge, *by: str) -> str:
-    """A figure of each process."""
+    """Return a figure of each process."""
     return f"max{_by(gauge.labels, by)}({_selected(gauge.name, gauge.labels, '')})"
 
 
 def rate(counted: Definition, *by: str, where: str = "") -> str:
-    """The rate per second, summed over all processes."""
+    """Return the rate per second, summed over all processes."""
     return f"sum{_by(counted.labels, by)}({_rate(counted, counted.series, where, _SPAN)})"
 
 
 def rate_of_seen(counted: Definition, *by: str, where: str = "") -> str:
-    """`rate`, without series that did not increase in the shown range."""
+    """Return `rate` without series that did not increase in the shown range."""
     seen = f"sum{_by(counted.labels, by)}({_rate(counted, counted.series, where, '$__range')}) > 0"
     return f"{rate(counted, *by, where=where)} and ({seen})"
 
 
 def quantile(share: float, histogram: Definition, *by: str, where: str = "", span: str = _SPAN) -> str:
-    """The quantile: the value that `share` of the observations of all processes do not exceed."""
+    """Return the quantile, which is the value that `share` of the observations of all processes do not exceed."""
     buckets = _rate(histogram, f"{histogram.series}_bucket", where, span)
     return f"histogram_quantile({share}, sum{_by((*histogram.labels, 'le'), ('le', *by))}({buckets}))"
 
 
 def count_rate(histogram: Definition, *by: str, where: str = "") -> str:
-    """Observations per second, summed over all processes."""
+    """Return the observations per second, summed over all processes."""
     return f"sum{_by(histogram.labels, by)}({_rate(histogram, f'{histogram.series}_count', where, _SPAN)})"
 
 

@@ -23,7 +23,8 @@ from tools.dashboards.promql import fleet, total
 _HOUR = 3600.0
 _ABOVE: Steps = {None: "yellow", _HOUR: "orange", 24 * _HOUR: "red"}
 
-# Zero if the fleet was counted lately, otherwise no value; a constant would hide that.
+# The value is zero if the fleet was counted lately; otherwise there is no value. A constant zero would hide that the
+# fleet was not counted.
 _NONE = f"0 * {fleet(gauges.NODES_PAUSED)}"
 
 # `raw`, because Grafana would escape the slashes of an address.
@@ -33,7 +34,7 @@ _FAILURE = f"${{{RUNBOOKS}:raw}}/failures.md#failure-${{__data.fields.Failure}}"
 
 
 def board() -> Board:
-    """The dashboard for an operator who was paged."""
+    """Return the dashboard for an operator who was paged."""
     return Board(
         name="stuck",
         title="Stuck resources",

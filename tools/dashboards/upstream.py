@@ -1,4 +1,4 @@
-"""The dashboard of the responses of BMCs, MAAS regions and Vault."""
+"""The dashboard of the response times of BMCs, MAAS regions and Vault."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tools.dashboards.panels import FATAL, About, Query, Steps, bars, layers, li
 from tools.dashboards.promql import fleet, quantile, rate, rate_of_seen, total
 
 _SERVICES: Mapping[str, str] = {"bmc": "BMCs", "maas": "MAAS", "vault": "Vault"}
-_SHARE: Steps = {None: "green", 0.05: "orange", 0.25: "red"}  # of requests; the alert begins at the last
+_SHARE: Steps = {None: "green", 0.05: "orange", 0.25: "red"}  # shares of requests; the alert begins at the last share
 
 
 def board() -> Board:
-    """The dashboard for finding the service that fails."""
+    """Return the dashboard for finding the service that fails."""
     return Board(
         name="upstream",
         title="Upstream services",

@@ -20,7 +20,7 @@ _SHOWN: Sequence[tuple[WorkflowStatus, str, str, Steps]] = (
 
 
 def board() -> Board:
-    """The dashboard for operators who wait for machines."""
+    """Return the dashboard for operators who wait for machines."""
     return Board(
         name="workflows",
         title="Workflows",
@@ -136,10 +136,10 @@ def _speed(kind: WorkflowKind) -> Panels:
 
 
 def _stage(kind: WorkflowKind) -> str:
-    """Stages are counted as states of a separate kind when they are left."""
+    """Return the selector of a workflow's stages. When a stage is left, it is counted as a state of a separate kind."""
     return f'kind="{kind}_stage"'
 
 
 def _as_substate(expr: str) -> str:
-    """The expression with the stage in the label of the fleet's figures."""
+    """Return the expression with the stage in the label that the fleet's figures use."""
     return f'max by (substate) (label_replace({expr}, "substate", "$1", "state", "(.+)"))'

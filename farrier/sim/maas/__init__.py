@@ -1,6 +1,6 @@
-"""A simulated MAAS region: same paths, keys, form bodies, responses, codes and events as the recorded real one.
+"""A simulated MAAS region. Paths, keys, form bodies, responses, codes and events are those of a recorded real region.
 
-Used by tests, benchmarks and the demo. Everything is in memory and nothing happens by itself:
+Tests, benchmarks and the demo use the simulated region. All data is in memory, and time passes only by `advance`:
 
     region = Region()                                      # users: ADMIN, OPERATOR; see also Durations, Nature
     client = httpx.AsyncClient(transport=RegionTransport(region), base_url="http://maas.test/MAAS/api/2.0/")

@@ -1,8 +1,8 @@
-"""The region's ASGI application: reads a request, calls its operation, and applies faults.
+"""The region's ASGI application, which reads a request, calls its operation, and applies faults.
 
-Served by `serving`, over a socket or in this process. The order is MAAS's: path, identity, method, operation, object;
-then, with the state kept, power and work, whose failure replaces the response. A fault that drops the response takes
-effect after all these steps.
+`serving` serves the application over a socket or in this process. As in MAAS, the order of checks is: path, identity,
+method, operation, object. The operation changes the state; then power is switched and work begins, and their failure
+replaces the response. A fault that drops the response applies after all these steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOBODY = User(username="", key="::", is_superuser=False)
 
 
 class RegionApp:
-    """ASGI application of one region."""
+    """The ASGI application of one region."""
 
     def __init__(self, region: Region) -> None:
         self._region = region
@@ -81,7 +81,7 @@ class RegionApp:
 
 
 def _suffix(path: str) -> str | None:
-    """An operation may also stand at the end of the path, as `/op-name`."""
+    """Return the operation at the end of a path, as in `/op-name`."""
     last = path.rpartition("/")[2]
     return last.removeprefix("op-") if last.startswith("op-") else None
 
@@ -105,7 +105,8 @@ def _path(path: str) -> list[str]:
 
 
 def _anonymous(method: str, op: str | None, path: list[str]) -> Refused:
-    """Lists have a handler for requests without a key, which has only the operations of an enlisting machine."""
+    """Return the error for a request without a key. Lists have a handler for such requests, with only the operations of
+    an enlisting machine."""
     if path == ["machines"]:
         return Refused(400, f"Unrecognised signature: method={method} op={op}")
     return Refused(401, "Forbidden")  # maasserver/api/auth.py:118, piston3/utils.py:44

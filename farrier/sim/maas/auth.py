@@ -1,8 +1,9 @@
-"""OAuth 1.0 with PLAINTEXT signatures, as MAAS verifies it: the caller, a nonce for one use, a valid timestamp.
+"""Verifies OAuth 1.0 with PLAINTEXT signatures as MAAS does: the caller, a nonce for one use, a valid timestamp.
 
-Owned by `Region`, called for each request. Any request with a known key uses up its nonce, so a retry must be signed
-again. Only timestamps that are too old are refused; future timestamps are accepted. `skew` shifts the region's clock
-for these checks, for tests of clients with a wrong clock; the simulated timeline is independent of it.
+A `Region` has one `Keys`, and calls it for each request. Each request with a known key uses up its nonce, so a retry
+must be signed again. Timestamps that are too old are refused; future timestamps are accepted. `skew` shifts the
+region's clock for these checks, so that tests can give a client a wrong clock. `skew` does not change the simulated
+timeline.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from urllib.parse import unquote
 from farrier.sim.maas.call import HTML, Refused, User
 
 _THRESHOLD_SECONDS = 300
-# A nonce that was forgotten belongs to a timestamp long expired, at any rate that one process can serve.
+# One process cannot serve so many requests that a forgotten nonce still has a valid timestamp.
 _NONCES_KEPT = 200_000
-# Looked for anywhere in the header (piston3/authentication.py:304).
+# Each name may be anywhere in the header (piston3/authentication.py:304).
 _NEEDED = tuple(
     f"oauth_{name}" for name in ("consumer_key", "token", "signature", "signature_method", "timestamp", "nonce")
 )
@@ -35,8 +36,8 @@ class Keys:
         self.skew = 0.0
 
     def caller(self, header: str | None) -> User | None:
-        """The user of a request; None if a required field is missing from the header. Raises Refused 401 for an invalid
-        header."""
+        """Return the user of a request, or None if a required field is missing from the header. Raises Refused 401 for
+        an invalid header."""
         if header is None or not all(name in header for name in _NEEDED):
             return None
         if not header.startswith("OAuth "):
@@ -56,7 +57,7 @@ class Keys:
             raise _unauthorized(f"'Signature method {method} not supported {known}'")
         right = f"&{user.key.split(':')[2]}"
         if given.get("oauth_signature") != right:
-            # MAAS does so: if the secret is wrong, its response contains the right one.
+            # As in MAAS, the response to a wrong secret contains the right secret.
             raise _unauthorized(f"'Invalid signature. Expected signature base string: {right}'")
         return user
 
@@ -84,5 +85,5 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _unauthorized(reason: str) -> Refused:
-    """Plain text, labelled as HTML: piston3/authentication.py:141."""
+    """Return a plain text that is labelled as HTML, as in piston3/authentication.py:141."""
     return Refused(401, f"Authorization Error: {reason}", {"WWW-Authenticate": 'OAuth realm="OAuth"'}, kind=HTML)

@@ -1,8 +1,8 @@
-"""One request as MAAS parses it, and the errors that refuse it.
+"""A request as MAAS parses it, and the errors with which MAAS refuses a request.
 
-Built by the application, read by every operation. An operation reads fields by name, by the table of `forms`: a field
-that is not in the table cannot be read, and is ignored if a client sent it. Of a JSON body, only the fields that MAAS
-takes from `request.data` are read; all other fields are silently ignored.
+The application creates a `Call`, and every operation reads it. An operation reads fields by name, as the table in
+`forms` defines them: a field that is not in the table cannot be read, and is ignored if a client sends it. In a JSON
+body, only the fields that MAAS takes from `request.data` are read; all other fields are silently ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JSON = "application/json; charset=utf-8"
 
 
 class Refused(Exception):
-    """An error response of MAAS: text, or a dict as JSON. Never a bug of the simulation."""
+    """An error response of MAAS, with a text or a dict for JSON. This is never a bug of the simulation."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Refused(Exception):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A status, a body and its type; `encoded` makes the usual answer."""
+    """A response: status, body and content type. `encoded` makes the usual responses."""
 
     status: int = 200
     content: bytes = b""
@@ -54,7 +54,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def encoded(
     body: object, *, status: int = 200, headers: dict[str, str] | None = None, kind: str | None = None
 ) -> Answer:
-    """Text stays text, everything else is JSON."""
+    """Return a response. A text stays a text; everything else becomes JSON."""
     if isinstance(body, Answer):
         return body
     content, usual = (body.encode(), TEXT) if isinstance(body, str) else (msgspec.json.encode(body), JSON)
@@ -81,8 +81,8 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, kw_only=True):
-    """One request. `later` switches power and starts work after the response is built and the state has changed, as
-    MAAS does after its commit."""
+    """One request. The response is built before the functions in `later` switch power and start work, because MAAS does
+    so after its commit."""
 
     method: str
     op: str | None
@@ -96,13 +96,14 @@ class Call(msgspec.Struct, kw_only=True):
     later: list[Callable[[], None]] = msgspec.field(default_factory=list)
 
     def named(self, path: list[str]) -> Call:
-        """The same call, with the fields of the operation at `path`: every second part of the path names an object."""
+        """Set the operation by `path`, so that its fields can be read. Every second part of the path names an object.
+        Returns this call."""
         place = "/".join(part if number % 2 == 0 else "*" for number, part in enumerate(path))
         self.operation = f"{self.method} {place}" + (f"?op={self.op}" if self.op else "")
         return self
 
     def one(self, name: str) -> str | None:
-        """A text; None when it is absent."""
+        """Return the text of a field, or None if it is missing."""
         field, data = self._field(name)
         return readers.text(field, field.sent_as or name, data)
 
@@ -112,7 +113,8 @@ class Call(msgspec.Struct, kw_only=True):
         return data.getlist(name)
 
     def flag(self, name: str) -> bool | None:
-        """None only if MAAS has a third value for this flag. Raises Refused for a word that its validator refuses."""
+        """Return the value of a flag; None only if MAAS has a third value for it. Raises Refused for a word that MAAS's
+        validator refuses."""
         field, data = self._field(name)
         try:
             return readers.flag(field, field.sent_as or name, data)
@@ -136,18 +138,18 @@ class Call(msgspec.Struct, kw_only=True):
         return value
 
     def problems(self) -> dict[str, object]:
-        """The errors of this operation's form, by field."""
+        """Return the errors of this operation's form, by field."""
         found = {name: readers.problem(field, name, self._data(field.origin)) for name, field in self._fields().items()}
         return {name: [text] for name, text in found.items() if text is not None}
 
     def check(self) -> None:
-        """Raise Refused with the errors of the form."""
+        """Raise Refused with the errors of the form, if any."""
         problems = self.problems()
         if problems:
             raise Refused(400, problems)
 
     def unnamed(self, origin: Origin) -> list[tuple[str, str]]:
-        """All parameters, for operations that accept any name."""
+        """Return all parameters, for operations that accept any name."""
         return [(name, str(value)) for name, value in self._data(origin).pairs if name != "op"]
 
     def _fields(self) -> Mapping[str, Field]:
@@ -166,7 +168,7 @@ class Call(msgspec.Struct, kw_only=True):
 
 
 def form_of(content_type: str, body: bytes) -> list[tuple[str, str]]:
-    """The parameters in a body: urlencoded or multipart; none in any other."""
+    """Return the parameters in a urlencoded or multipart body; none for any other body."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
         return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
@@ -176,7 +178,7 @@ def form_of(content_type: str, body: bytes) -> list[tuple[str, str]]:
 
 
 def json_of(content_type: str, body: bytes) -> Mapping[str, object] | None:
-    """The object in a JSON body; None for any other body."""
+    """Return the object in a JSON body; None for any other body."""
     if not content_type.strip().lower().startswith("application/json"):
         return None
     try:

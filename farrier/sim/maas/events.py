@@ -1,7 +1,7 @@
-"""The region's event log: what happened to machines, with ids that only grow.
+"""The region's log of the events of machines, with IDs that only grow.
 
-Written by operations and by the steps of running work; read by `events/?op=query` and for a machine's status message.
-Types and descriptions are the recorded ones. An event is never changed or removed, but may appear late.
+Operations and the steps of running work write the log; `events/?op=query` and a machine's status message read it. Types
+and descriptions are those of a recorded real region. An event is never changed or removed, but may appear late.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 
 class Level(enum.IntEnum):
-    """The level of an event; `AUDIT` is the lowest."""
+    """The level of an event. `AUDIT` is the lowest level."""
 
     AUDIT = 0
     DEBUG = 10
@@ -25,7 +25,8 @@ class Level(enum.IntEnum):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of the log. `action` is not shown in it: it is a machine's `status_action`."""
+    """An event of the log. A response about the event omits `action`, which becomes the `status_action` of the
+    machine."""
 
     id: int
     node: str
@@ -59,35 +60,36 @@ class EventLog:
         self._by_node: dict[str, list[Event]] = {}
 
     def add(self, event: Event) -> None:
-        """Keep `event` under the next id; its own id is ignored."""
+        """Add `event` with the next ID; its `id` is ignored."""
         kept = msgspec.structs.replace(event, id=self._next_id)
         self._next_id += 1
         self._all.append(kept)
         self._by_node.setdefault(event.node, []).append(kept)
 
     def skip(self) -> int:
-        """Allocate an id without an event, like a transaction that is rolled back or commits later."""
+        """Allocate an ID without an event, as happens if a transaction is rolled back or commits later."""
         skipped = self._next_id
         self._next_id += 1
         return skipped
 
     def add_late(self, event: Event) -> None:
-        """Keep `event` under its own id, which was skipped: its transaction took longer than those after it."""
+        """Add `event` with its `id`, which was skipped before, as happens if its transaction takes longer than later
+        ones."""
         for events in (self._all, self._by_node.setdefault(event.node, [])):
             bisect.insort(events, event, key=lambda each: each.id)
 
     def of(self, node: str | None) -> list[Event]:
-        """Events of one machine, or of all; oldest first."""
+        """Return the events of one machine, or of all machines if `node` is None; oldest first."""
         return self._all if node is None else self._by_node.get(node, [])
 
     def after(self, event_id: int, events: list[Event]) -> list[Event]:
-        """The events of `events` with greater ids."""
+        """Return those of `events` that have greater IDs."""
         return events[bisect.bisect_right(events, event_id, key=lambda event: event.id) :]
 
     def before(self, event_id: int, events: list[Event]) -> list[Event]:
-        """The events of `events` with smaller ids."""
+        """Return those of `events` that have smaller IDs."""
         return events[: bisect.bisect_left(events, event_id, key=lambda event: event.id)]
 
     def newest(self, node: str, *, level: Level) -> Event | None:
-        """The last event of a machine with at least this level."""
+        """Return the newest event of a machine with at least this level."""
         return next((event for event in reversed(self.of(node)) if event.level >= level), None)

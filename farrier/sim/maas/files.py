@@ -1,6 +1,6 @@
-"""The files with which farrier is configured for a simulated region: a site, its template for user data, and the key.
+"""Writes the files that configure farrier for a simulated region: a site, its template for user data, and the key.
 
-The demo and benchmarks write them to the directories of sites and secrets in the daemon's settings.
+The demo and benchmarks write the files to the directories of sites and secrets in the daemon's settings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from farrier.sim.maas.region import ADMIN
 
 
 class RegionFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """`sites` is the directory of sites, `secrets` the one that `file:` references may lead to."""
+    """`sites` is the directory of sites; `secrets` is the directory to which `file:` references may lead."""
 
     sites: Path
     secrets: Path
@@ -23,7 +23,7 @@ class RegionFiles(msgspec.Struct, frozen=True, kw_only=True):
 def write_site(
     directory: Path, site: str, url: str, *, template: str, events_every: timedelta, motion_every: timedelta
 ) -> RegionFiles:
-    """Make `site` the only site there. `url` is the one that `open_region` yields."""
+    """Write `site` as the only site in the directory. `url` is the URL that `open_region` yields."""
     files = RegionFiles(sites=directory / "sites", secrets=directory / "secrets")
     for place in (files.sites, files.secrets):
         place.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""The operations on machines as records: find, list, create, change, delete, annotate, allocate.
+"""The operations on the records of machines: find, list, create, change, delete, annotate, allocate.
 
-Called by `app`. Lists have no pages and no choice of fields, and refuse unknown filters; host names and MAC addresses
-are unique in the region, BMC addresses are not. A user without administrator rights sees only the user's own machines
-and machines without an owner.
+`app` calls these operations. Lists have no pages and no choice of fields, and refuse unknown filters; host names and
+MAC addresses are unique in the region, BMC addresses are not. A user without administrator rights sees only the user's
+own machines and machines without an owner.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FILTERS: dict[str, _Matches] = {
     "domain": lambda machine: {machine.domain},
     "tags": lambda machine: set(machine.tag_names),
 }
-# What hardware sync runs on (maasserver/forms/__init__.py:895).
+# The systems that support hardware sync (maasserver/forms/__init__.py:895).
 _SYNCS = {"ubuntu", "centos", "rhel", "ol", "custom"}
 _EXISTS = "Node with this Hostname already exists."
 
@@ -45,7 +45,7 @@ def listed(region: Region, call: Call) -> object:
 
 
 def selected(region: Region, call: Call) -> list[Machine]:
-    """The machines that match all filters; a filter matches if one of its values does."""
+    """Return the machines that match all filters. A filter matches if one of its values matches."""
     wanted: dict[str, set[str]] = {}
     for name, value in call.unnamed(Origin.GET):
         if name.removeprefix("not_") not in _FILTERS:
@@ -74,7 +74,8 @@ def all_power_parameters(region: Region, call: Call) -> object:
 
 
 def create(region: Region, call: Call) -> object:
-    """Respond 200, not 201. Commission at once unless a parameter prevents it; do not report a failed commissioning."""
+    """Create a machine. As in MAAS, the status is 200 instead of 201, commissioning begins at once unless a parameter
+    prevents it, and a failed commissioning is not reported."""
     macs = [mac.lower() for mac in call.many("mac_addresses") if mac]
     hostname = call.one("hostname") or f"machine-{region.next_id('hostname')}"
     power_type = call.one("power_type") or ""
@@ -95,7 +96,7 @@ def create(region: Region, call: Call) -> object:
         ],
     )
     region.keep(machine)
-    deployed, commission = call.flag("deployed"), call.flag("commission")  # one validator, then a form: two readings
+    deployed, commission = call.flag("deployed"), call.flag("commission")  # MAAS parses it twice: validator, then form
     if call.flag("deployed in the form"):
         machine.owner = call.user.username
         region.move(machine, Status.DEPLOYED)
@@ -162,7 +163,7 @@ def _check_place(region: Region, call: Call, problems: dict[str, object]) -> Non
 
 
 def update(region: Region, call: Call, machine: Machine) -> object:
-    """Change the given fields; all others stay."""
+    """Change the given fields and keep all others."""
     problems = call.problems()
     hostname = call.one("hostname") or machine.hostname
     if hostname != machine.hostname and hostname in region.hostnames:

@@ -1,8 +1,7 @@
-"""Every field of every operation of the simulated region: how MAAS parses it, from which dictionary, and its source
-line.
+"""The table of all fields of all operations: how MAAS parses a field, from which dictionary, and the line in MAAS.
 
-The only definition of how a parameter is parsed: `call` reads no other fields, so what MAAS ignores is ignored.
-Operations are named `METHOD path?op=name`, with `*` for the names in a path. Sources are lines of canonical/maas,
+No parameter is parsed without this table: `call` reads no other fields, so the simulation ignores the same fields as
+MAAS. Operations are named `METHOD path?op=name`, with `*` for the names in a path. Sources are lines of canonical/maas,
 branch 3.7 at 362c9ab8 (3.7.3), below `src/`.
 """
 

@@ -1,7 +1,7 @@
-"""The hardware of a simulated machine, and how work on it ends; MAAS learns of the hardware only by commissioning.
+"""The hardware of a simulated machine, and how work on it ends. MAAS detects the hardware only by commissioning.
 
-Tests and the demo pass it to a region, per machine or for all; the running work reads it. The default is a server with
-a PXE NIC, two more NICs, two NVMe disks and a BOSS pair, on which all work succeeds.
+Tests and the demo pass the hardware to a region, for one machine or for all machines; the running work reads it. The
+default is a server with a PXE NIC, two more NICs, two NVMe disks and a BOSS pair, on which all work succeeds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 
 class Nic(msgspec.Struct, frozen=True, kw_only=True):
-    """A network port. The first of a machine has the address that the machine was created with."""
+    """A network port. The first port of a machine has the MAC address with which the machine was created."""
 
     name: str
     mac_address: str = ""
@@ -21,7 +21,7 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiskModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A disk, as its firmware names it."""
+    """A disk, with the values that its firmware reports."""
 
     name: str
     model: str
@@ -44,7 +44,7 @@ def boss(serial: str = "00e0b5f8f6e80010") -> DiskModel:
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
-    """One server. `info` overwrites fields of `hardware_info`, e.g. `system_serial`."""
+    """The hardware of a server. `info` overwrites fields of `hardware_info`, e.g. `system_serial`."""
 
     nics: tuple[Nic, ...] = (Nic(name="eno1"), Nic(name="enp1s0f0np0"), Nic(name="enp1s0f1np1"))
     disks: tuple[DiskModel, ...] = (nvme(0), nvme(1), boss())
@@ -63,7 +63,7 @@ class CommissionFate(enum.Enum):
 
 
 class DeployFate(enum.Enum):
-    """How a deployment ends, by the classes of failure that its events distinguish."""
+    """How a deployment ends, distinguished by the failure class that its events show."""
 
     SUCCEEDS = enum.auto()
     NEVER_NETBOOTS = enum.auto()
@@ -93,7 +93,7 @@ class Nature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Durations(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the region's work takes on its own clock. With power 0, switching ends within the call."""
+    """How long the region's work takes on its own clock. If `power` is 0, switching ends within the call."""
 
     power: timedelta = timedelta(0)
     commission: timedelta = timedelta(minutes=8)
@@ -101,11 +101,11 @@ class Durations(msgspec.Struct, frozen=True, kw_only=True):
     deploy: timedelta = timedelta(minutes=12)
     erase: timedelta = timedelta(minutes=10)
     rescue: timedelta = timedelta(minutes=4)
-    # How often a deployed machine reports its hardware; in whole seconds, as in MAAS.
+    # How often a deployed machine reports its hardware. As in MAAS, this is a whole number of seconds.
     sync: timedelta = timedelta(minutes=15)
-    # `node_timeout` of MAAS; a deployment may last twice as long.
+    # This is MAAS's `node_timeout`; a deployment may last twice as long.
     node_timeout: timedelta = timedelta(minutes=30)
 
     def shorter(self, factor: float) -> Durations:
-        """The same, divided."""
+        """Return the same durations divided by `factor`."""
         return Durations(**{name: getattr(self, name) / factor for name in self.__struct_fields__})

@@ -1,7 +1,8 @@
 """The NICs and disks that commissioning finds in a machine, in the form in which MAAS stores them.
 
-Called when commissioning passes, and for machines that a test wants ready-made. Known NICs and disks keep their ids.
-Layout and links are made again, unless the caller of `commission` requested to keep them.
+A successful commissioning calls `look`, and tests call it for machines that are commissioned from the beginning. Known
+NICs and disks keep their IDs. Layout and links are made again, unless the caller of `commission` requested to keep
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from farrier.sim.maas.show_storage import usable
 
 
 def look(region: Region, machine: Machine) -> None:
-    """Write the found hardware into the machine's record."""
+    """Write the detected hardware into the machine's record."""
     hardware = region.nature_of(machine).hardware
     machine.cpu_count, machine.memory = hardware.cpu_count, hardware.memory
     machine.hardware_info = dict(hardware.info)
@@ -24,7 +25,7 @@ def look(region: Region, machine: Machine) -> None:
         machine.interfaces = [kept for kept in machine.interfaces if kept.type == "physical"]
     for number, nic in enumerate(hardware.nics):
         _see_nic(region, machine, number, nic)
-    if machine.skip_storage:  # no disk is even recorded then: metadataserver/builtin_scripts/hooks.py:982
+    if machine.skip_storage:  # then MAAS does not even record disks: metadataserver/builtin_scripts/hooks.py:982
         machine.skip_storage = False
         return
     known = {disk.serial: disk for disk in machine.disks if not disk.is_virtual}
@@ -62,7 +63,7 @@ def _see_nic(region: Region, machine: Machine, number: int, nic: Nic) -> None:
 
 
 def _address_after(machine: Machine, number: int) -> str:
-    """An address of its own for the `number`-th NIC, made from the first one's."""
+    """Return a unique MAC address for the `number`-th NIC, derived from the address of the first NIC."""
     first = machine.interfaces[0].mac_address if machine.interfaces else machine.system_id
     made = uuid.uuid5(uuid.NAMESPACE_OID, f"{first} {number}").bytes
     return ":".join(f"{byte:02x}" for byte in (0x02, *made[:5]))
@@ -80,14 +81,15 @@ def _new_disk(region: Region, model: DiskModel) -> Disk:
     )
 
 
-# For layouts with the root on a virtual device: the name of the device, and the file system of the partition below it.
+# The layouts with the root on a virtual device, with the name of the device and the file system of its partition.
 _ON_VIRTUAL = {"lvm": ("vgroot-lvroot", "lvm-pv"), "bcache": ("bcache0", "bcache-backing")}
 
 
 def lay_out(region: Region, machine: Machine, *, layout: str = "flat", root_size: int | None = None) -> None:
-    """Delete the partitions of the disks and make one root partition on the boot disk; `blank` and `custom` make none.
+    """Delete the partitions of the disks, and make a root partition on the boot disk unless `layout` is `blank` or
+    `custom`.
 
-    A cache uses any other disk; without one, `bcache` results in flat.
+    The cache of `bcache` uses any other disk. If there is no other disk, `bcache` results in `flat`.
     """
     machine.disks = [disk for disk in machine.disks if not disk.is_virtual]
     for disk in machine.disks:

@@ -1,7 +1,8 @@
-"""A deployment, step by step: the events from which a client reads its progress and its failure.
+"""The steps of a deployment, with the events from which a client reads its progress and its failure.
 
-Started by `work`. Each fate leaves the traces that distinguish its class of failure: the steps before the end, and the
-last events. Failures that MAAS does not notice end by its limit of two node timeouts.
+`work` starts a deployment. Each `DeployFate` writes the events by which its class of failure is recognised: the steps
+before the end, and the last events. If MAAS does not notice a failure, the deployment ends at MAAS's limit of two node
+timeouts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _TIMED_OUT = "time-out during deployment"
 
 
 def open_log(region: Region, machine: Machine) -> None:
-    """The set of scripts that a deployment has from its beginning."""
+    """Create the set of scripts that a deployment has from its beginning."""
     machine.script_sets.append(
         ScriptSet(
             id=region.next_id("script set"),
@@ -36,7 +37,7 @@ def open_log(region: Region, machine: Machine) -> None:
 
 
 def start(region: Region, machine: Machine, fail: Fail) -> None:
-    """Plan all steps; `fail` ends the deployment with a reason."""
+    """Plan all steps of a deployment. `fail` ends the deployment with a reason."""
     steps = _Steps(region, machine)
     fate, total = region.nature_of(machine).deploy, region.durations.deploy
     late = region.durations.node_timeout * 2
@@ -72,7 +73,7 @@ def start(region: Region, machine: Machine, fail: Fail) -> None:
 
 
 class _Steps:
-    """The events of one deployment."""
+    """Writes the events of one deployment."""
 
     def __init__(self, region: Region, machine: Machine) -> None:
         self._region = region
@@ -120,7 +121,7 @@ class _Steps:
         self._debug("Script result", f"{name} changed status from '{was}' to '{status.label}'")
 
     def report(self) -> None:
-        """The installed system fetched its user data. MAAS then reports Deployed, although cloud-init may still
+        """Report Deployed as MAAS does after the installed system has fetched its user data. cloud-init may still
         fail."""
         region, machine = self._region, self._machine
         image = f"{machine.osystem}/{machine.distro_series}/{machine.architecture}"

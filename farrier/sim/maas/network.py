@@ -1,7 +1,8 @@
 """The operations on interfaces: links to subnets, bonds, VLAN interfaces, MTU.
 
-Called by `app` for a machine the caller may change. As in MAAS, a repeated request adds one more link, unless `force`
-removes the others first. A request is refused because of the status, the form, or an address in use.
+`app` calls these operations for a machine that the caller may change. As in MAAS, a repeated request adds another link,
+unless `force` removes the existing links first. A request is refused because of the status, the form, or an address in
+use.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def _check(machine: Machine, doing: str, *, deployed_too: bool = False) -> None:
 
 
 def found(machine: Machine, wanted: str) -> Interface:
-    """An interface by id or name. Raises Refused 404."""
+    """Return an interface by ID or name. Raises Refused 404."""
     for interface in machine.interfaces:
         if wanted in {str(interface.id), interface.name}:
             return interface
@@ -39,7 +40,7 @@ def listed(region: Region, call: Call, machine: Machine) -> object:
 
 
 def update(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
-    """Change the given fields; all others stay."""
+    """Change the given fields and keep all others."""
     _check(machine, "update interface", deployed_too=True)
     call.check()
     vlan = call.one("vlan")
@@ -57,7 +58,8 @@ def update(region: Region, call: Call, machine: Machine, interface: Interface) -
 
 
 def _set_params(call: Call, params: dict[str, object]) -> None:
-    """Set the given parameters, and remove those with an empty text (maasserver/forms/interface.py:210)."""
+    """Set the given parameters, and remove parameters whose value is an empty text
+    (maasserver/forms/interface.py:210)."""
     for name, key, value in (
         ("mtu", "mtu", call.number("mtu")),
         ("accept_ra", "accept-ra", call.flag("accept_ra")),
@@ -69,7 +71,7 @@ def _set_params(call: Call, params: dict[str, object]) -> None:
 
 
 def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
-    """Move an interface to another VLAN: it loses its links, and the ports of a bond move with it."""
+    """Move an interface to another VLAN. The interface loses its links, and the ports of a bond move with the bond."""
     if interface.vlan is not vlan:
         _clear(region, interface)
     interface.vlan = vlan
@@ -79,7 +81,8 @@ def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
 
 
 def _fit(machine: Machine, interface: Interface) -> None:
-    """Raise the MTU of the interface's parents to its own, and lower that of its children to its own."""
+    """Adapt other MTUs to the interface's MTU: raise smaller MTUs of its parents, and lower greater MTUs of its
+    children."""
     mtu = interface.params.get("mtu")
     if not isinstance(mtu, int):
         return

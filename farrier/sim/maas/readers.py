@@ -1,8 +1,8 @@
-"""How MAAS parses a value of a client: one reader for each of its methods, and one struct for a field.
+"""The ways in which MAAS parses a value of a client, and the struct that describes a field.
 
-Used by `call`, with the table of `forms`. MAAS has two methods that disagree: Django's form fields, and validators of
-formencode on single parameters. A flag `0` is true to the first and false to the second. Pure; the sources of the rules
-are Django 4.2.11 and formencode 2.1.
+`call` uses these readers with the table in `forms`. MAAS parses with Django's form fields, or with validators of
+formencode for single parameters, and the results differ: the flag `0` is true in Django and false in formencode. The
+functions are pure. The rules are from Django 4.2.11 and formencode 2.1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REQUIRED = "This field is required."
 
 
 class Reader(Enum):
-    """A way of parsing a parameter. The value names the code that does it."""
+    """A way of parsing a parameter. The value names the code that parses it."""
 
     RAW = "request.POST.get"
     """The text as it came; None when absent."""
@@ -47,7 +47,8 @@ _CHECKED_BY_FORMS = frozenset({Reader.INTEGER, Reader.CHOICE, Reader.CASELESS_CH
 
 
 class Origin(StrEnum):
-    """The dictionary that MAAS looks into. A JSON body is in `data`, and leaves `POST` empty (piston3/utils.py:270)."""
+    """The dictionary from which MAAS reads a field. For a JSON body, the fields are in `data`, and `POST` is empty
+    (piston3/utils.py:270)."""
 
     POST = "request.POST"
     DATA = "request.data"
@@ -55,7 +56,7 @@ class Origin(StrEnum):
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One field of one operation; `source` is the line of MAAS 3.7.3 that declares or reads it."""
+    """A field of an operation. `source` is the line of MAAS 3.7.3 that declares or reads the field."""
 
     reader: Reader
     source: str
@@ -70,23 +71,23 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadParameter(Exception):
-    """A validator refused a single parameter; the text is MAAS's response."""
+    """A validator refused a single parameter. The text is MAAS's response."""
 
 
 class Data:
-    """One dictionary of a request. Values of a form are texts; those of a JSON body have JSON's types."""
+    """A dictionary of a request. Values of a form are texts; values of a JSON body have JSON's types."""
 
     def __init__(self, pairs: Sequence[tuple[str, object]]) -> None:
         self.pairs = pairs
 
     @classmethod
     def of_json(cls, body: Mapping[str, object]) -> Data:
-        """A list counts as one value for each of its members (maasserver/api/utils.py:listify)."""
+        """Read a JSON body, in which each member of a list counts as a value (maasserver/api/utils.py:listify)."""
         pairs = [(name, one) for name, value in body.items() for one in (value if isinstance(value, list) else [value])]
         return cls(pairs)
 
     def get(self, name: str) -> object | None:
-        """The last value of this name, as in Django."""
+        """Return the last value of this name, as Django does."""
         return next((value for key, value in reversed(self.pairs) if key == name), None)
 
     def getlist(self, name: str) -> list[str]:
@@ -120,7 +121,7 @@ def text(field: Field, name: str, data: Data) -> str | None:
 
 
 def flag(field: Field, name: str, data: Data) -> bool | None:
-    """Raises `BadParameter`."""
+    """Parse a flag by the field's reader. Raises `BadParameter`."""
     value = data.get(name)
     match field.reader:
         case Reader.CHECKBOX:
@@ -159,7 +160,7 @@ def _string_bool(field: Field, name: str, value: object) -> bool:
 
 
 def number(field: Field, name: str, data: Data) -> int | None:
-    """The number. For a field of a form, check `problem` first. Raises `BadParameter` for a single parameter."""
+    """Parse a number. For a field of a form, call `problem` first. Raises `BadParameter` for a single parameter."""
     value = data.get(name)
     if value is None or value == "":
         return None
@@ -170,7 +171,7 @@ def number(field: Field, name: str, data: Data) -> int | None:
 
 
 def problem(field: Field, name: str, data: Data) -> str | None:
-    """The error of a form for this field; None if it is valid, and for fields that no form reads."""
+    """Return the form's error for this field. None if the value is valid, or if no form reads the field."""
     if field.reader not in _CHECKED_BY_FORMS:
         return None
     value = text(field, name, data)

@@ -1,6 +1,6 @@
 """The operations that only read: events, results of scripts, configuration, networks, the calling user.
 
-Called by `app`. They change nothing, and are allowed on locked machines.
+`app` calls these operations, which change nothing and are allowed on locked machines.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _DEFAULT_EVENTS = 100
 
 
 def events(region: Region, call: Call) -> object:
-    """The events, newest first. A page after an id has the oldest events that follow it, so that a cursor misses
-    none."""
+    """Return the events, newest first. A page after an ID contains the oldest events that follow it, so that a client
+    that pages by ID misses no event."""
     after, before = call.number("after"), call.number("before")
     limit = call.number("limit")
     limit = _DEFAULT_EVENTS if limit is None else max(limit, 1)
@@ -121,7 +121,7 @@ def power_parameters(region: Region, call: Call, machine: Machine) -> object:
 
 
 def power_state(region: Region, call: Call, machine: Machine) -> object:
-    """Read the power from the BMC, unlike `power_state` of a machine, which may be old."""
+    """Read the power from the BMC now. The field `power_state` of a machine may be outdated."""
     problem = region.nature_of(machine).bmc_error
     if problem is not None:
         machine.power_state = "error"
@@ -145,7 +145,7 @@ def results(region: Region, call: Call, machine: Machine) -> object:
 
 
 def current_result(region: Region, call: Call, machine: Machine, name: str) -> object:
-    """The result of `current-installation` and the like; with `op=download` only its output."""
+    """Return the result of a set such as `current-installation`; with `op=download`, only its output."""
     kind = SetType.__members__.get(name.removeprefix("current-").upper())
     kept = machine.newest_set(kind) if kind is not None else None
     if kept is None:

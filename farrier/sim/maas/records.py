@@ -1,7 +1,7 @@
-"""The region's records of machines, their network and their disks: plain mutable records.
+"""The region's mutable records of machines, their networks and their disks.
 
-Only operations and running work change them; the `show_*` modules show them. They check nothing and have no rules of
-MAAS; ids come from the region.
+Only operations and running work change the records; the `show_*` modules show them. The records check nothing and
+contain no rules of MAAS. The region allocates their IDs.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class SetType(enum.IntEnum):
 
 
 class ScriptStatus(enum.IntEnum):
-    """The status of a set of scripts; -1 for a machine that has none."""
+    """The status of a set of scripts; -1 if the machine has no set."""
 
     NONE = -1
     PENDING = 0
@@ -123,7 +123,8 @@ class ScriptSet:
 
 @dataclass(kw_only=True)
 class Machine:
-    """One machine. `epoch` grows with each change of status: work that was planned in an older epoch is void."""
+    """A machine. Each change of its status increments `epoch`, which cancels work that was planned in an earlier
+    epoch."""
 
     system_id: str
     hostname: str
@@ -168,7 +169,7 @@ class Machine:
         return next((kept for kept in reversed(self.script_sets) if kept.type is kind), None)
 
     def boot_disk(self) -> Disk | None:
-        """The chosen disk, or the oldest one that is large enough (512 MiB)."""
+        """The chosen boot disk, or the oldest disk that is large enough (512 MiB)."""
         physical = [disk for disk in self.disks if not disk.is_virtual]
         chosen = next((disk for disk in physical if disk.id == self.boot_disk_id), None)
         return chosen or next((disk for disk in physical if disk.size >= 512 << 20), None)

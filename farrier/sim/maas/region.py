@@ -1,8 +1,8 @@
-"""A simulated MAAS region: its machines, clock, events, users, surroundings, and injected faults.
+"""A simulated MAAS region, with its machines, clock, events, users, networks and other objects, and injected faults.
 
-Made by tests, benchmarks and the demo, served by `app`. It holds all state of the simulation in memory. Every change of
-a machine's status goes through `move`, which writes the event that a client's cursor sees. Nothing happens by itself:
-time passes only by `advance`.
+Tests, benchmarks and the demo create a `Region`, and `app` serves it. A region has all state of its simulation in
+memory. Every change of a machine's status goes through `move`, which writes the event that clients read. Time passes
+only by `advance`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ ADMIN = User(username="admin", key="adminconsumerkey01:admintokenkey00001:admins
 OPERATOR = User(
     username="op", key="opconsumerkey00001:optokenkey00000001:opsecretopsecretopsecretopsecret", is_superuser=False
 )
-# Letters and digits of a system id; MAAS leaves out those that look alike.
+# The letters and digits of a system ID. MAAS omits characters that look alike.
 _ALPHABET = "346789abcdefghkmnpqrstwxy"
 
 
 class Region:
-    """One region. `nature_of` returns the hardware of a machine and how its work ends; both may change at any time."""
+    """A region. `nature_of` returns the hardware of a machine and how work on it ends; a test may change both at any
+    time."""
 
     def __init__(
         self,
@@ -64,15 +65,15 @@ class Region:
         return self.timeline.now
 
     def advance(self, by: timedelta) -> None:
-        """Advance the clock; all work that is due by then is done, in order."""
+        """Advance the clock, and do all work that becomes due, in order."""
         self.timeline.advance(by)
 
     def next_id(self, kind: str) -> int:
         return next(self._ids.setdefault(kind, itertools.count(1)))
 
     def next_system_id(self) -> str:
-        """The next machine's ID: six characters that do not look like a number. Each region creates the same IDs in
-        the same order."""
+        """Return the next machine's ID, which has six characters and does not look like a number. Each region creates
+        the same IDs in the same order."""
         number = self.next_id("machine")
         text = ""
         for _ in range(5):
@@ -88,7 +89,7 @@ class Region:
             self.macs[interface.mac_address] = machine.system_id
 
     def forget(self, machine: Machine) -> None:
-        """Remove the machine and its addresses; its events stay."""
+        """Remove the machine and its addresses. The events of the machine remain."""
         self.release_addresses(machine)
         machine.epoch += 1
         del self.machines[machine.system_id]
@@ -97,7 +98,7 @@ class Region:
             self.macs.pop(interface.mac_address, None)
 
     def nature_of(self, machine: Machine) -> Nature:
-        """The nature of a machine by system id, by host name, or the default."""
+        """Return the nature of a machine by its system ID or its host name, or otherwise the default."""
         found = self.natures.get(machine.system_id) or self.natures.get(machine.hostname)
         return found or self.default_nature
 
@@ -108,7 +109,8 @@ class Region:
         self._write(machine, kind, description, level=level, username="unknown", action=action)
 
     def requested(self, machine: Machine, kind: str, user: User, comment: str | None) -> None:
-        """Write the event of a user's request, in which a client finds its own comment."""
+        """Write the event of a user's request. The event contains the client's comment, so that the client can find the
+        event."""
         text = f"({user.username})" + (f" - {comment}" if comment else "")
         self._write(machine, kind, text, level=Level.DEBUG, username=user.username, action="")
 
@@ -130,7 +132,7 @@ class Region:
         )
 
     def move(self, machine: Machine, to: Status) -> None:
-        """Change the status; work that was planned for the old status becomes void."""
+        """Change the status, and cancel the work that was planned for the old status."""
         before = machine.status
         if before is to:
             return
@@ -145,7 +147,7 @@ class Region:
             listener(machine, before)
 
     def plan(self, machine: Machine, delay: timedelta, step: Callable[[], None]) -> None:
-        """Do `step` later, unless the machine has another status by then."""
+        """Do `step` later, unless the machine's status has changed in the meantime."""
         epoch = machine.epoch
 
         def unless_void() -> None:
@@ -155,13 +157,14 @@ class Region:
         self.timeline.after(delay, unless_void)
 
     def claim_address(self, interface: Interface) -> None:
-        """Give the interface's AUTO links the addresses that they keep until release."""
+        """Give the interface's AUTO links addresses, which the links keep until the machine is released."""
         for link in interface.links:
             if link.mode == "auto" and link.subnet is not None and link.ip_address is None:
                 link.ip_address = self.free_address(link.subnet)
 
     def free_address(self, subnet: Subnet) -> str:
-        """A free address. The search continues where the last search ended, because thousands of machines need one."""
+        """Allocate a free address. The search continues after the last allocated address, because thousands of machines
+        need one."""
         for _ in range(surroundings.addresses_of(subnet)):
             address = surroundings.address_in(subnet, self.next_id(f"address in {subnet.id}"))
             if address not in self.claimed:
@@ -170,7 +173,7 @@ class Region:
         raise Refused(503, f"No more IPs available in subnet: {subnet.cidr}.")
 
     def release_addresses(self, machine: Machine) -> None:
-        """Release the addresses of AUTO links; those of STATIC links stay."""
+        """Release the addresses of AUTO links. STATIC links keep their addresses."""
         for interface in machine.interfaces:
             for link in interface.links:
                 if link.mode == "auto" and link.ip_address is not None:

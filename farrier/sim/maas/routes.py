@@ -1,7 +1,8 @@
-"""Finds the operation of a path, a method and an `op`, and checks who may call it.
+"""Finds the operation of a path, a method and an `op`, and checks who may call the operation.
 
-Called by `app` for each request. It finds the machine and its parts, checks what MAAS checks before it runs the
-operation (rights, locks), and runs it. An operation gets the region, the call, and the objects that the path names.
+For each request, `app` calls this module, which finds the machine and its parts, checks rights and locks as MAAS does
+before an operation, and runs the operation. An operation gets the region, the call, and the objects that the path
+names.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _ON_MACHINE: dict[_Named, _OnMachine] = {
 }
 
 
-# What the region's Allow header lists for each kind of path, every second part of which names something.
+# The methods in the region's Allow header for each kind of path. Every second part of a path names an object.
 _METHODS: dict[str, str] = {
     "version": "GET",
     "events": "GET",
@@ -95,14 +96,14 @@ def _kind(path: list[str]) -> str:
 
 
 def check_known(path: list[str]) -> None:
-    """Refuse a path that does not exist, for any caller."""
+    """Refuse a path that does not exist, whoever the caller is."""
     if _kind(path) not in _METHODS:
         raise unknown("/".join(["", "MAAS", "api", "2.0", *path, ""]))
 
 
 def answer(region: Region, call: Call, path: list[str]) -> object:
-    """The result of the operation. Raises Refused: 405 for a method, then 400 for an unknown operation, then 404 for a
-    path without an object."""
+    """Run the operation and return its result. Raises Refused, checked in this order: 405 for a wrong method, 400 for
+    an unknown operation, 404 for a missing object."""
     methods = _METHODS[_kind(path)]
     if call.method not in methods.split(", "):
         raise Refused(405, headers={"Allow": methods}, kind=HTML)
@@ -137,7 +138,7 @@ def _named(table: dict[_Named, _Operation], call: Call) -> _Operation:
 
 
 def _machine(region: Region, call: Call, system_id: str, *, missed: str = "Machine") -> Machine:
-    """The machine, if the caller may see it; `missed` is the type that the error names if there is none."""
+    """Return the machine if the caller may see it. If there is no machine, the error calls the machine `missed`."""
     machine = region.machines.get(system_id)
     if machine is None:
         raise Refused(404, f"No {missed} matches the given query.")
@@ -172,7 +173,8 @@ def _check_rights(call: Call, machine: Machine) -> None:
 
 
 def _inside(region: Region, call: Call, system_id: str, rest: list[str]) -> object:
-    """The error for a missing machine names a type that depends on the path: an interface if the path names one."""
+    """Run an operation on a part of a machine. If the machine is missing, the error names a type that depends on the
+    path."""
     match rest:
         case ["interfaces"]:
             operation = _named(_ON_INTERFACES, call)

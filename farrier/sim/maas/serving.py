@@ -1,7 +1,7 @@
-"""Two ways to reach a region: in this process, by an httpx transport, and over a socket of 127.0.0.1.
+"""Serves a region in this process by an httpx transport, or over a socket of 127.0.0.1.
 
-Used by tests, benchmarks and the demo. With `speed`, the region's clock runs that many times as fast as real time;
-without, only `Region.advance` moves it.
+Tests, benchmarks and the demo use this module. With `speed`, the region's clock runs that many times as fast as real
+time; without it, only `Region.advance` moves the clock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TICK_SECONDS = 0.02
 
 
 class RegionTransport(AppTransport):
-    """Requests to `region` without a socket."""
+    """A transport that sends requests to `region` without a socket."""
 
     def __init__(self, region: Region) -> None:
         super().__init__(RegionApp(region))
@@ -30,7 +30,7 @@ class RegionTransport(AppTransport):
 
 @asynccontextmanager
 async def open_region(region: Region, *, speed: float | None = None) -> AsyncIterator[str]:
-    """Serve `region` on 127.0.0.1; yields the base URL, `http://127.0.0.1:PORT/MAAS`."""
+    """Serve `region` on 127.0.0.1. Yields the base URL, `http://127.0.0.1:PORT/MAAS`."""
     clock = anyio.CancelScope()
     async with (
         open_app(RegionApp(region), name="maas simulation") as url,

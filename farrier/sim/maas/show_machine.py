@@ -1,7 +1,7 @@
 """Shows a machine as MAAS does, with exactly the recorded fields, and its power parameters.
 
-Called for every response with a machine. It only reads. As in MAAS, message and action come from the newest event of at
-least INFO and are no part of the state.
+Every response with a machine uses this module, which only reads. As in MAAS, status message and action come from the
+newest event with at least the level INFO, and are not part of the machine's state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Shows networks as MAAS does: VLANs, subnets and interfaces, with exactly the recorded fields.
 
-Called for every response with one of these. It only reads.
+Every response with a VLAN, a subnet or an interface uses this module, which only reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Shows disks and partitions as MAAS does, with exactly the recorded fields.
 
-Called for machines and for lists of block devices, which differ in one field. It only reads. While a machine is being
-released its file systems are not shown, because MAAS has already dropped those of the deployment.
+This module shows the disks of machines and lists of block devices, which differ in one field. The module only reads.
+While a machine is being released, its file systems are not shown, because MAAS has already removed the file systems of
+the deployment.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ from farrier.sim.maas.records import Disk, Machine, Partition
 from farrier.sim.maas.statuses import Status
 
 _BLOCK = 4 << 20
-# What a partition table and its alignment take from a disk.
+# The space that a partition table and its alignment take from a disk.
 _TABLE = 6 << 20
 
 
 def usable(size: int) -> int:
-    """The size of the one partition of a disk."""
+    """Return the size of a disk's only partition."""
     return (size - _TABLE) // _BLOCK * _BLOCK
 
 
 def disk(owner: Machine, shown: Disk) -> dict[str, object]:
-    """A disk as part of a machine."""
+    """Return a disk in the form in which a machine contains it."""
     return {**listed_disk(owner, shown), "firmware_version": None}
 
 
 def listed_disk(owner: Machine, shown: Disk) -> dict[str, object]:
-    """A disk in the list `blockdevices/`."""
+    """Return a disk in the form in which the list `blockdevices/` contains it."""
     used = shown.partition is not None
     return {
         "id": shown.id,

@@ -1,6 +1,7 @@
-"""The region's objects other than machines: networks, zones, pools, configuration, version.
+"""The objects of a region that are not machines: networks, zones, pools, configuration, version.
 
-Made once per region and read by operations; tests add networks to it. The responses are the recorded ones.
+Each region has one `Site`, which operations read. Tests add networks to the `Site`. The responses are those of a
+recorded real region.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def _networks() -> list[Subnet]:
 
 @dataclass(kw_only=True)
 class Site:
-    """The surroundings of the machines. Machines boot from the first subnet. All other NICs are on VLAN `spare`. The
-    VLANs in `spares` have no NICs."""
+    """The objects of a region that are not machines. Machines boot from the first subnet. All other NICs are on VLAN
+    `spare`. The VLANs in `spares` have no NICs."""
 
     subnets: list[Subnet] = field(default_factory=_networks)
     spare: Vlan = field(default_factory=lambda: Vlan(id=5004, fabric_id=0))
@@ -68,7 +69,7 @@ class Site:
         return next((vlan for vlan in self.vlans() if str(vlan.id) == wanted), None)
 
     def subnet(self, wanted: str) -> Subnet | None:
-        """A subnet by id, name or CIDR; a prefix `name:` or `cidr:` is accepted, and ignored."""
+        """Return a subnet by ID, name or CIDR. A prefix `name:` or `cidr:` is accepted and ignored."""
         plain = wanted.removeprefix("cidr:").removeprefix("name:")
         return next((found for found in self.subnets if plain in {str(found.id), found.name, found.cidr}), None)
 
@@ -100,12 +101,13 @@ def version() -> dict[str, object]:
 
 
 def address_in(subnet: Subnet, number: int) -> str:
-    """The `number`-th address, starting over after the last one. Lower addresses are reserved for routers and racks."""
+    """Return the `number`-th address of a subnet; after the last address, it starts over. Lower addresses are reserved
+    for routers and racks."""
     network = ipaddress.ip_network(subnet.cidr)
     return str(network.network_address + min(50, network.num_addresses // 2) + number % addresses_of(subnet))
 
 
 def addresses_of(subnet: Subnet) -> int:
-    """How many addresses of a subnet can be allocated."""
+    """Return how many addresses of a subnet can be allocated."""
     network = ipaddress.ip_network(subnet.cidr)
     return max(network.num_addresses - 1 - min(50, network.num_addresses // 2), 1)

@@ -1,9 +1,9 @@
 """The operations that change a machine's status: commission, allocate, deploy, release, abort, broken, rescue, power.
 
-Called by `app` for a machine the caller may change. Each operation decides by the status alone, with the recorded texts
-and codes of MAAS. It changes the record at once and leaves power and work to `call.later`, so the response shows the
-state before power and work change. If the BMC then fails, the operation reverts its change as MAAS does, and the
-response is an error.
+`app` calls these operations for a machine that the caller may change. Each operation depends only on the status, and
+uses the recorded texts and codes of MAAS. An operation changes the record at once and adds power and work to
+`call.later`, so the response shows the state before power and work change it. If the BMC then fails, the operation
+reverts its change as MAAS does, and the response is an error.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _begin_deployment(region: Region, call: Call, machine: Machine) -> None:
         region.note(machine, "Failed to query node's BMC", text, level=Level.WARNING)
         region.move(machine, Status.ALLOCATED)
 
-    # Power and installation belong to a workflow that starts shortly after the response.
+    # A workflow of MAAS switches power and installs the machine; it starts shortly after the response.
     def start() -> None:
         try:
             for interface in machine.interfaces:
@@ -157,8 +157,8 @@ def release(region: Region, call: Call, machine: Machine) -> None:
 
 
 def _refuse_without_a_bmc(region: Region, machine: Machine, *, erases: bool) -> None:
-    """Refuse a release while the BMC fails. As recorded, a plain release changes nothing, but a release with erasure
-    ends in Failed disk erasing."""
+    """Refuse a release while the BMC fails. As in the recordings, a plain release changes nothing, but a release that
+    erases ends in Failed disk erasing."""
     problem = region.nature_of(machine).bmc_error
     if problem is None:
         return
@@ -177,7 +177,7 @@ def _start_release(region: Region, machine: Machine) -> None:
 
 
 def abort(region: Region, call: Call, machine: Machine) -> None:
-    """End running work; the response still shows it as running."""
+    """End running work. The response still shows the work as running."""
     status = machine.status
     before = machine.previous_status if machine.previous_status is Status.DEPLOYED else Status.READY
     ends = {
@@ -216,7 +216,8 @@ def _abort_scripts(machine: Machine) -> None:
 
 
 def mark_broken(region: Region, call: Call, machine: Machine) -> None:
-    """Only for the owner. A machine that can be released is released and switched off; the owner stays."""
+    """Mark the machine broken, only for its owner. If the machine can be released, it is released and switched off, but
+    keeps its owner."""
     if machine.owner != call.user.username:
         raise Refused(403)
     region.requested(machine, "User marking node broken", call.user, call.one("comment"))
@@ -260,7 +261,8 @@ def unlock(region: Region, call: Call, machine: Machine) -> None:
 
 
 def power_on(region: Region, call: Call, machine: Machine) -> None:
-    """Switch on. An allocated machine begins a deployment; without user data it loses the earlier user data."""
+    """Switch on. For an allocated machine, this begins a deployment, and the earlier user data is lost unless new user
+    data is given."""
     if machine.owner is None:
         raise Refused(409, "Can't start node: it hasn't been allocated.")
     machine.user_data = call.one("user_data")
@@ -291,7 +293,7 @@ def power_off(region: Region, call: Call, machine: Machine) -> None:
 def rescue_mode(region: Region, call: Call, machine: Machine) -> None:
     if machine.status not in RESCUABLE:
         raise Refused(409, f"Invalid transition: {machine.status.label} -> Entering rescue mode.")
-    machine.owner = call.user.username  # and it stays: maasserver/models/node.py:6537
+    machine.owner = call.user.username  # and this owner stays afterwards: maasserver/models/node.py:6537
     region.requested(machine, "User starting rescue mode", call.user, None)
     region.move(machine, Status.ENTERING_RESCUE_MODE)
     _switch_later(region, call, machine, on=True, then=lambda: work.enter_rescue(region, machine))

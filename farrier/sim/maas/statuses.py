@@ -1,7 +1,7 @@
-"""The states of a machine in MAAS: their numbers, their labels, and the operations that they allow.
+"""The statuses of a machine in MAAS, with their numbers, their labels, and the operations that they allow.
 
-Used by the modules of the simulated region that handle machines. The numbers and words are MAAS's own; clients rely on
-the numbers. This module makes no decisions; the operations make them.
+The modules of the simulated region that handle machines use these statuses. The numbers and words are those of MAAS;
+clients rely on the numbers. This module only defines statuses; the operations check them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import enum
 
 
 class Status(enum.IntEnum):
-    """A machine's state, by the number that MAAS gives it; the name is its spelling in a list filter."""
+    """A machine's status, with the number that MAAS gives it. The name is its spelling in a list filter."""
 
     NEW = 0
     COMMISSIONING = 1
@@ -38,7 +38,7 @@ class Status(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """`status_name` in responses."""
+        """The text of `status_name` in responses."""
         return _IRREGULAR.get(self) or self.name.replace("_", " ").capitalize()
 
 

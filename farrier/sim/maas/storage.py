@@ -1,7 +1,7 @@
-"""The operations on disks: the list, which one boots, the layout.
+"""The operations on disks: list the disks, choose the boot disk, set the layout.
 
-Called by `app` for a machine the caller may change. Only a Ready machine's storage can be changed; a layout destroys
-the former layout, and may be requested again.
+`app` calls these operations for a machine that the caller may change. Only a Ready machine's storage can be changed. A
+new layout destroys the former layout, and the same layout may be requested again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from farrier.sim.maas.records import Disk, Machine
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.statuses import Status
 
-# maasserver/storage_layouts.py:33, of every disk that boots.
+# The size of the EFI partition of every boot disk (maasserver/storage_layouts.py:33).
 _EFI_PARTITION = 512 * 1024 * 1024
 
 
 def found(machine: Machine, wanted: str) -> Disk:
-    """A disk by id or name. Raises Refused 404."""
+    """Return a disk by ID or name. Raises Refused 404."""
     for disk in machine.disks:
         if wanted in {str(disk.id), disk.name}:
             return disk
@@ -44,8 +44,8 @@ _THOUSANDS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 def _size(call: Call, layout: str, *, whole: int) -> int | None:
-    """The size in bytes: from a number with an optional decimal unit, or from a share of the disk without its EFI
-    partition (maasserver/fields_storage.py:32)."""
+    """Return the size in bytes of a field. The field is a number with an optional decimal unit, or a share of the disk
+    without its EFI partition (maasserver/fields_storage.py:32)."""
     text = call.one("root_size")
     if not text:
         return None

@@ -1,8 +1,8 @@
-"""The region's clock, which moves only by calls, and the steps that are due on it.
+"""The region's clock, which moves only when it is called, and the steps that run at a time of this clock.
 
-Owned by `Region`; operations plan steps, tests and the demo move the clock. Steps run in order of time, then of
-planning, each at its own time; a step that plans another one that is due runs it within the same move. It never reads
-the real time.
+A `Region` has one timeline. Operations plan steps, and tests and the demo move the clock. Steps run in the order of
+their times, and for the same time in the order of planning; each sees its own time. If a step plans another step that
+is already due, the same call of `advance` runs the other step. The timeline never reads the real time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Step = Callable[[], None]
 
 
 class Timeline:
-    """Simulated time."""
+    """The simulated time, and the planned steps."""
 
     def __init__(self, start: datetime) -> None:
         self._now = start
@@ -28,7 +28,7 @@ class Timeline:
         return self._now
 
     def after(self, delay: timedelta, step: Step) -> None:
-        """Run `step` after this delay; without a delay, at once."""
+        """Run `step` after this delay, or at once if there is no delay."""
         if delay <= timedelta(0):
             step()
             return

@@ -1,7 +1,8 @@
-"""Work on a machine while time passes: power, commissioning, deploying, erasing, rescue.
+"""Work on a machine that takes simulated time: power, commissioning, deploying, erasing, rescue.
 
-Started by operations, driven by the region's timeline. It writes the events of the real MAAS in their order, and ends
-as the machine's nature determines. A step is void if another operation has changed the status before.
+Operations start the work, and the region's timeline runs its steps. The work writes the events of the real MAAS in
+their order, and ends as the machine's `Nature` determines. A step is cancelled if another operation has changed the
+status before.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _SCRIPTS = (
 )
 
 
-# A worker starts a workflow some time after the response.
+# MAAS starts a workflow a short time after the response.
 _WORKFLOW_STARTS = timedelta(milliseconds=1)
 
 
@@ -68,7 +69,7 @@ def fail(region: Region, machine: Machine, reason: str) -> None:
 
 
 def commission(region: Region, machine: Machine) -> None:
-    """Commissioning, from power on until Ready, or the end that the machine's nature determines."""
+    """Commission the machine, from power on until Ready or until the end that the machine's nature determines."""
     total, fate = region.durations.commission, region.nature_of(machine).commission
     if fate is CommissionFate.NEVER_BOOTS:
         minutes = int(region.site.config["node_timeout"])  # type: ignore[call-overload]
@@ -124,12 +125,12 @@ def _finish_scripts(region: Region, machine: Machine, kind: SetType, status: Scr
 
 
 def deploy(region: Region, machine: Machine) -> None:
-    """A deployment, from power on until Deployed, or the end that the machine's nature determines."""
+    """Deploy the machine, from power on until Deployed or until the end that the machine's nature determines."""
     installing.start(region, machine, lambda reason: fail(region, machine, reason))
 
 
 def finish_release(region: Region, machine: Machine) -> None:
-    """The end of Releasing: no owner, and Ready if commissioning passed, else New."""
+    """Finish the status Releasing: remove the owner, and become Ready if commissioning passed, otherwise New."""
     commissioned = machine.newest_set(SetType.COMMISSIONING)
     passed = commissioned is not None and commissioned.status is ScriptStatus.PASSED
     region.release_addresses(machine)
@@ -140,7 +141,8 @@ def finish_release(region: Region, machine: Machine) -> None:
 
 
 def erase(region: Region, machine: Machine) -> None:
-    """An erasure, from power on until erased and released, or Failed disk erasing."""
+    """Erase the disks, from power on until the machine is erased and released, or has the status Failed disk
+    erasing."""
     if region.nature_of(machine).erase is EraseFate.FAILS:
         region.plan(machine, region.durations.erase, lambda: fail(region, machine, "Failed to erase disks."))
         return
@@ -155,7 +157,8 @@ def erase(region: Region, machine: Machine) -> None:
 
 
 def forget_deployment(machine: Machine) -> None:
-    """Clear the fields that a release clears at its beginning; layout, links, tags, pool and error text stay."""
+    """Clear the fields that MAAS clears at the beginning of a release. Layout, links, tags, pool and error text
+    stay."""
     machine.osystem = machine.distro_series = machine.agent_name = ""
     machine.hwe_kernel = machine.user_data = machine.sync_interval = machine.last_sync = None
     machine.enable_hw_sync = machine.ephemeral_deploy = machine.enable_kernel_crash_dump = False
@@ -163,12 +166,12 @@ def forget_deployment(machine: Machine) -> None:
 
 
 def enter_rescue(region: Region, machine: Machine) -> None:
-    """Boot the rescue system: the machine runs it after `durations.rescue`."""
+    """Boot the rescue system, which runs after `durations.rescue`."""
     region.plan(machine, region.durations.rescue, lambda: region.move(machine, Status.RESCUE_MODE))
 
 
 def leave_rescue(region: Region, machine: Machine) -> None:
-    """Return to the state before the rescue: a deployed machine starts again, any other is switched off."""
+    """Return to the status before the rescue. A deployed machine starts again; any other machine is switched off."""
     before = machine.previous_status
     deployed = before is Status.DEPLOYED
 
@@ -181,7 +184,7 @@ def leave_rescue(region: Region, machine: Machine) -> None:
 
 
 def switch_in_workflow(region: Region, machine: Machine, then: Callable[[], None]) -> None:
-    """Power on for a deployment. A workflow of MAAS does this after the response. Raises Refused 500 if no rack
+    """Switch power on for a deployment, as a workflow of MAAS does after the response. Raises Refused 500 if no rack
     controller reaches the BMC (maastemporalworker/workflow/power.py:296)."""
     if region.nature_of(machine).bmc_error is not None:
         raise Refused(500, f"Error determining BMC task queue for machine {machine.system_id}")

@@ -1,6 +1,6 @@
-"""A simulated UFM: the part of its REST interface that is about partition keys, with its rules and peculiarities.
+"""A simulated UFM, with the rules and peculiarities of the part of its REST interface that handles partition keys.
 
-Used by tests, benchmarks and the demo. Everything is in memory and nothing happens by itself:
+Tests, benchmarks and the demo use the simulated UFM. All data is in memory, and only calls change it:
 
     manager = Manager()                                    # user `admin`, password and token are its own
     client = httpx.AsyncClient(transport=UfmTransport(manager), base_url="http://ufm.test/ufmRest/")
@@ -23,7 +23,7 @@ from farrier.sim.ufm.manager import Manager, Partition
 
 
 class UfmTransport(AppTransport):
-    """Requests to `manager` without a socket."""
+    """A transport that sends requests to `manager` without a socket."""
 
     def __init__(self, manager: Manager) -> None:
         super().__init__(ManagerApp(manager))
@@ -31,7 +31,7 @@ class UfmTransport(AppTransport):
 
 @asynccontextmanager
 async def open_ufm(manager: Manager) -> AsyncIterator[str]:
-    """Serve `manager` on 127.0.0.1; yields the base URL, `http://127.0.0.1:PORT`."""
+    """Serve `manager` on 127.0.0.1. Yields the base URL, `http://127.0.0.1:PORT`."""
     async with open_app(ManagerApp(manager), name="ufm simulation") as url:
         yield url
 

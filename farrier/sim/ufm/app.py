@@ -1,7 +1,7 @@
-"""The ASGI application of a simulated UFM: reads a request, responds, and applies faults.
+"""The ASGI application of a simulated UFM, which reads a request, responds, and applies faults.
 
-Served by `farrier.sim.serving`, over a socket or in this process. `/ufmRest` requires a user and password, `/ufmRestV3`
-a token. A fault that drops the response does so after the operation.
+`farrier.sim.serving` serves the application over a socket or in this process. `/ufmRest` requires user and password,
+and `/ufmRestV3` requires a token. If a fault drops the response, the operation has already been executed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TEXT = "text/plain"
 
 
 class ManagerApp:
-    """ASGI application of one UFM."""
+    """The ASGI application of one UFM."""
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
@@ -69,7 +69,7 @@ class ManagerApp:
             raise Refused(401, "Unauthorized")
 
     def _shown(self, op: str, parts: list[str], request: Request) -> object:
-        """The response to a read; None for other requests."""
+        """Return the response to a read; None for other requests."""
         guids, qos = (request.query_params.get(name) == "true" for name in ("guids_data", "qos_conf"))
         match op:
             case "version":
@@ -100,7 +100,7 @@ class ManagerApp:
 
 
 def _operation(method: str, parts: list[str]) -> str:
-    """The name of the operation, by the method and the path below the root."""
+    """Return the name of the operation, by the method and the path below the root."""
     match method, parts:
         case "GET", ["app", "ufm_version"]:
             return "version"

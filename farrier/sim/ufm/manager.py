@@ -1,7 +1,7 @@
-"""The state and the rules of a simulated UFM: partitions, their ports and services, and the limits of each value.
+"""The state and the rules of a simulated UFM: partitions with their ports and services, and the limits of each value.
 
-Made by tests and the demo, served by `app`. A request that breaks a rule changes nothing at all. The key 0x7fff exists
-from the beginning and cannot be changed; as in the real UFM, a partition without ports is deleted.
+Tests and the demo create a `Manager`, and `app` serves it. If a request breaks a rule, it changes nothing. The key
+0x7fff exists from the beginning and cannot be changed; as in the real UFM, a partition without ports is deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MEMBERSHIPS = ("full", "limited")
 
 
 class Refused(Exception):
-    """An error response of UFM, in text. Never a bug of the simulation."""
+    """An error response of UFM, as text. This is never a bug of the simulation."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(status, text)
@@ -36,7 +36,7 @@ class Port(msgspec.Struct, frozen=True):
 
 
 class Partition(msgspec.Struct):
-    """A partition key, with UFM's own defaults."""
+    """A partition key, with the default values of UFM."""
 
     name: str
     ip_over_ib: bool = True
@@ -47,8 +47,8 @@ class Partition(msgspec.Struct):
 
 
 class Manager:
-    """One UFM. `ports`: the ports of its fabric; None accepts any. `refuses`: keys whose changes it refuses, with the
-    reason."""
+    """A UFM. `ports` are the ports of its fabric, or None to accept any port. `refuses` contains the keys whose changes
+    the UFM refuses, with the reason."""
 
     def __init__(self, *, username: str = "admin", password: str = "123456", token: str = "a-token-of-ufm") -> None:
         self.username, self.password, self.token = username, password, token
@@ -64,7 +64,7 @@ class Manager:
 
     @property
     def changes(self) -> list[str]:
-        """The requested operations, without reads."""
+        """The requested operations except reads."""
         return [op for op in self.requests if op not in ("list", "pkey", "version")]
 
     def settle(self) -> None:
@@ -132,7 +132,8 @@ class Manager:
         self._do(lambda: self.partitions.pop(number, None))
 
     def listed(self, *, guids: bool, qos: bool) -> object:
-        """The list as in the real UFM: without a parameter only the keys, and never ports and services at once."""
+        """Return the list as the real UFM does: without a parameter only the keys, and never ports and services
+        together."""
         if not guids and not qos:
             return [f"{number:#x}" for number in self.partitions]
         return {
@@ -141,7 +142,7 @@ class Manager:
         }
 
     def shown(self, key: str, *, guids: bool, qos: bool) -> object:
-        """`{}` for a key that UFM does not have."""
+        """Return one partition, or `{}` for a key that UFM does not have."""
         found = self.partitions.get(_number(key))
         return {} if found is None else _shown(found, guids=guids, qos=qos)
 
