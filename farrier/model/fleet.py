@@ -1,6 +1,6 @@
 """Views of nodes and their history for simulated fleets.
 
-Real external services use SQL. `NodeGlance` is one line of a list, not a snapshot for decisions.
+Real external services use SQL instead. A `NodeGlance` is one line of a list; it is not a snapshot for decisions.
 """
 
 from __future__ import annotations
