@@ -23,7 +23,7 @@ class Change(HistoryEntry, frozen=True, kw_only=True):
 
 
 class Feed:
-    """Parses the lines of one stream after another, and stores the position at which the next stream continues."""
+    """Parses the lines of one stream after another. Stores the position from which the next stream continues."""
 
     def __init__(self, filters: Mapping[str, Iterable[str]], after: str | None) -> None:
         self.query: Query = tuple(
@@ -36,7 +36,7 @@ class Feed:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of the next request."""
+        """Return the headers of the next request."""
         return {"Accept": "text/event-stream"} | ({} if self.cursor is None else {"Last-Event-ID": self.cursor})
 
     def begin(self) -> None:
@@ -44,7 +44,7 @@ class Feed:
         self._data = b""
 
     def line(self, line: str) -> Change | None:
-        """Take the next line. Returns the change that it completes, if any."""
+        """Take the next line. If this line completes a change, return the change; otherwise return None."""
         if not line:
             data, self._data = self._data, b""
             return msgspec.json.decode(data, type=Change) if data else None

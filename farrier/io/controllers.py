@@ -35,7 +35,7 @@ _seen = msgspec.json.Decoder(Seen).decode
 
 
 class PostgresControllers:
-    """`protocols.Controllers`, with one statement for each call."""
+    """Implements `protocols.Controllers` with one statement for each call."""
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections

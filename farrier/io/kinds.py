@@ -1,7 +1,7 @@
-"""Kinds of other packages in the database: installed once, updated, checked before they run, and removed.
+"""Kinds of other packages in the database: installs, updates and removes them, and checks them before they run.
 
-An installation or removal happens completely or not at all, and any number may run at once. A second installation does
-not run the kind's SQL again.
+An installation or removal happens completely or not at all; any number of them may run at the same time. A second
+installation does not run the kind's SQL again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIEN
 
 
 async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> None:
-    """Raise ConfigError unless these kinds, each with the name that installs it, are installed with equal specs."""
+    """Raise ConfigError unless all these kinds are installed with equal specs. Each kind is given with the name by
+    which it can be installed."""
     for name, spec in specs:
         known = await conn.fetchrow(_FINGERPRINT, spec.name)
         if known is None or known["fingerprint"] is None:
@@ -118,7 +119,8 @@ async def _run(conn: Connection, kind: Installable) -> None:
 
 @contextmanager
 def _refusals(text: str = "") -> Iterator[None]:
-    """Raise refusals of the database as errors of the model, except for locks, which `patiently` handles."""
+    """Raise refusals of the database as errors of the model. Lock conflicts are raised unchanged, because `patiently`
+    handles them."""
     try:
         yield
     except LOCKED:
@@ -137,7 +139,7 @@ async def _require_columns(conn: Connection, kind: Installable) -> None:
 
 
 async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
-    """Refuse a pattern that Python accepts and PostgreSQL does not: it would make every INSERT fail."""
+    """Refuse a pattern that Python accepts and PostgreSQL does not, because it would make every INSERT fail."""
     for action, asked in spec.requests.items():
         for name, field in describe(asked.params).fields.items():
             pattern = (field.items or field).pattern
@@ -146,8 +148,8 @@ async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
 
 
 async def _require_states(conn: Connection, spec: KindSpec, *, new: bool) -> None:
-    """Refuse a change that would trap resources: in a state that no longer exists, or in a state that became terminal.
-    The table is locked only if such resources may exist.
+    """Refuse a change that would trap resources in a state that no longer exists or that became terminal. The table is
+    locked only if such resources may exist.
     """
     for layer in spec.every_layer:
         await _require_states_of(conn, spec, layer, new=new)

@@ -1,4 +1,4 @@
-"""Refuses filters of history that can match nothing, because a kind, a layer or a state is misspelt."""
+"""Refuses filters of history that cannot match any change, because a kind, a layer or a state is misspelt."""
 
 from __future__ import annotations
 
