@@ -36,7 +36,7 @@ class Feed:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Return the headers of the next request."""
+        """The headers of the next request."""
         return {"Accept": "text/event-stream"} | ({} if self.cursor is None else {"Last-Event-ID": self.cursor})
 
     def begin(self) -> None:

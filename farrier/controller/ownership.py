@@ -99,7 +99,7 @@ class Ownership:
 
     @property
     def held(self) -> Mapping[Shard, int]:
-        """Return every owned shard with its epoch."""
+        """Every owned shard with its epoch."""
         return {shard: held.epoch for shard, held in self._held.items()}
 
     def renewed(self, owned: Mapping[Shard, int] | None, sent_at: float) -> tuple[Shard, ...]:

@@ -45,7 +45,7 @@ class Account(msgspec.Struct, frozen=True):
     switched: bool
 
     def identity(self) -> Identity:
-        """The arguments for a child process that runs as this account."""
+        """Return the arguments for a child process that runs as this account."""
         return Identity(user=self.uid, group=self.gid, extra_groups=[]) if self.switched else Identity()
 
     def take(self, directory: Path) -> None:

@@ -139,7 +139,7 @@ def rights_of(text: str) -> set[tuple[str, str]]:
 
 
 def _privileges(text: str) -> Iterator[str]:
-    """Return each privilege. If columns are named, there is one privilege for each column."""
+    """Yield each privilege. If columns are named, there is one privilege for each column."""
     for each in _LISTED.split(text):
         privilege, _, columns = each.rstrip(")").partition("(")
         yield from (f"{privilege.strip()} ({column.strip()})" for column in columns.split(",")) if columns else [each]

@@ -84,7 +84,7 @@ class State(msgspec.Struct, frozen=True):
     comparable: bool  # false on another major version of PostgreSQL, which may word definitions differently
 
     def edited(self) -> list[str]:
-        """The objects that were changed or dropped, by hand or by another program, since they were applied. If
+        """Return the objects that were changed or dropped, by hand or by another program, since they were applied. If
         definitions are not comparable, only the dropped objects are included."""
         return sorted(
             f"{kind} {name}"
@@ -108,7 +108,7 @@ class State(msgspec.Struct, frozen=True):
         return key not in (self.sources if wanted.kind is ObjectKind.RIGHTS else self.found)
 
     def gone(self, schema: Schema) -> list[Key]:
-        """The objects of the previous set that this set lacks."""
+        """Return the objects of the previous set that this set lacks."""
         return sorted(self.sources.keys() - {(each.kind, each.name) for each in schema.objects})
 
     def dropped(self, schema: Schema) -> tuple[str, ...]:

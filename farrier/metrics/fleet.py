@@ -166,7 +166,7 @@ def _rest(took: float) -> float:
 
 
 def _of_states(census: Census, limits: Limits) -> Iterator[GaugeMetricFamily]:
-    """Return the figures by state. A state of a newer release or of another package's kind is reported like any other
+    """Yield the figures by state. A state of a newer release or of another package's kind is reported like any other
     state."""
     counts = dict.fromkeys(map(_labels, STATES), 0.0)
     oldest = dict(counts)
@@ -184,7 +184,7 @@ def _of_states(census: Census, limits: Limits) -> Iterator[GaugeMetricFamily]:
 
 
 def _limited(census: Census, limits: Limits) -> Iterator[Labels]:
-    """Return the clocks that have a limit, for all resources or for those of a site or a model. No other clock can be
+    """Yield the clocks that have a limit, for all resources or for those of a site or a model. No other clock can be
     above a limit."""
     yield from (_labels(rule.place) for rule in rules(limits))
     yield from ((each.kind, each.state, each.substate) for each in census.kind_limits)

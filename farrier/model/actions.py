@@ -263,7 +263,7 @@ def decode(action: Action, given: object) -> params.Params:
 
 
 def rules(action: Action) -> params.Schema:
-    """The rules of an action's parameters."""
+    """Return the rules of an action's parameters."""
     return params.describe(ACTIONS[action].params)
 
 

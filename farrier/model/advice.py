@@ -101,7 +101,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def of_node(case: Case) -> Advice:
-    """The advice about the node."""
+    """Return the advice about the node."""
     found = next(_all(case), Advice("no action is needed"))
     if found.action is None or is_accepted(found.action, case.node):
         return found
@@ -177,7 +177,7 @@ def _of_cause(node: NodeDetail) -> Iterator[str]:
 
 
 def _out_of_service(node: NodeDetail) -> str:
-    """The actions that end a quarantine without a live workflow to resume."""
+    """Return the actions that end a quarantine without a live workflow to resume."""
     if not node.ever_onboarded:
         return "onboard the node again or delete it"
     decommission = "decommission it with force: true" if node.agentless else "decommission it"

@@ -43,7 +43,7 @@ class ControllerView(msgspec.Struct, frozen=True, kw_only=True):
     shares: tuple[Share, ...]
 
     def life(self, now: datetime) -> Life:
-        """The state of the controller at the database's time `now`."""
+        """Return the state of the controller at the database's time `now`."""
         if self.expired:
             return Life.EXPIRED
         return Life.OUT_OF_TOUCH if now - self.renewed_at > timedelta(seconds=ACT_FOR) else Life.ALIVE

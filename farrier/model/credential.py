@@ -32,6 +32,6 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether every server and proxy reads `path` as the same path: names with single slashes between them, without
-    `.`, `..` and encoded characters."""
+    """Return whether every server and proxy reads `path` as the same path: names with single slashes between them,
+    without `.`, `..` and encoded characters."""
     return all(name not in (".", "..") and _NAME.fullmatch(name) for name in path.split("/"))

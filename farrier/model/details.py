@@ -138,7 +138,7 @@ def given(details: Details) -> dict[str, Any]:
 
 
 def shown(details: RowDetails) -> Iterator[tuple[str, str]]:
-    """Return the label and the text of each detail except flags."""
+    """Yield the label and the text of each detail except flags."""
     for name, detail in DETAILS.items():
         value = getattr(details, name, None)
         if isinstance(value, Mapping):
@@ -150,7 +150,7 @@ def shown(details: RowDetails) -> Iterator[tuple[str, str]]:
 
 
 def flags(details: RowDetails) -> Iterator[str]:
-    """Return the names of the flags that differ from their defaults: `agentless`, `no auto-manage`."""
+    """Yield the names of the flags that differ from their defaults: `agentless`, `no auto-manage`."""
     for name, usual in DEFAULTS.items():
         if isinstance(usual, bool) and getattr(details, name) is not usual:
             yield f"{'no ' * usual}{name.replace('_', '-')}"

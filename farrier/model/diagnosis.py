@@ -46,19 +46,19 @@ class Patience(msgspec.Struct, frozen=True):
 
 
 def is_deleted(node: NodeDetail) -> bool:
-    """Whether the node is deleted."""
+    """Return whether the node is deleted."""
     return node.status == NodeStatus.DELETED
 
 
 def is_held(node: NodeDetail) -> bool:
-    """Whether a pause delays the node. A deletion and the undo after a cancel continue during a pause."""
+    """Return whether a pause delays the node. A deletion and the undo after a cancel continue during a pause."""
     is_cancelled = node.workflow is not None and node.workflow.being_cancelled
     return node.paused is not None and not node.deleting and not is_cancelled
 
 
 def is_unowned(node: NodeDetail) -> bool:
-    """Whether the node is in a state that requires a live workflow, but has no live workflow: the row of such a node
-    was restored from a backup or edited by hand."""
+    """Return whether the node is in a state that requires a live workflow, but has no live workflow: the row of such a
+    node was restored from a backup or edited by hand."""
     is_live = node.workflow is not None and node.workflow.status in LIVE
     return node.status in frozenset(NodeStatus) - WITHOUT_WORKFLOW and not is_live
 
@@ -74,7 +74,7 @@ def is_unvalidated(node: NodeDetail) -> bool:
 
 
 def is_braked(node: NodeDetail) -> bool:
-    """Whether the brake of its site keeps the node in service despite silence or drift."""
+    """Return whether the brake of its site keeps the node in service despite silence or drift."""
     return node.braked_at is not None
 
 
@@ -140,7 +140,7 @@ def is_about_the_bmc(node: NodeDetail) -> bool:
 
 
 def is_silent(node: NodeDetail, now: datetime, patience: Patience) -> bool:
-    """Whether the last heartbeat of the node's agent is older than `offline_after`."""
+    """Return whether the last heartbeat of the node's agent is older than `offline_after`."""
     heard = node.last_heartbeat_at
     return not node.agentless and heard is not None and now - heard > patience.offline_after
 

@@ -84,7 +84,7 @@ class Contradiction(msgspec.Struct, frozen=True):
 
 
 def contradictions() -> Iterator[Contradiction]:
-    """Return every state that contradicts a node in service, or that prevents the end of a quarantine because of
+    """Yield every state that contradicts a node in service, or that prevents the end of a quarantine because of
     drift."""
     for state in S:
         statuses = frozenset(status for status in DRIFTING if not EXPECTED[status].fits(state))

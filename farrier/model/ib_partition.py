@@ -155,7 +155,7 @@ class IbPartition(Resource, frozen=True, kw_only=True):
     members: tuple[Member, ...] = ()
 
     def wanted(self, *, named: bool) -> Wanted:
-        """The target state in UFM. If `named` is set, farrier also sets the name in UFM."""
+        """Return the target state in UFM. If `named` is set, farrier also sets the name in UFM."""
         qos = Qos(mtu_limit=self.mtu_limit, rate_limit=float(self.rate_limit), service_level=self.service_level)
         name = self.name if named else ""
         return Wanted(number=self.pkey, qos=qos, ip_over_ib=self.ip_over_ib, index0=self.index0, name=name)

@@ -174,13 +174,13 @@ def _listed(macs: tuple[str, ...]) -> str:
 
 
 def _serial(text: str | None) -> str:
-    """The serial in canonical form; empty for a placeholder."""
+    """Return the serial in canonical form; empty for a placeholder."""
     plain = (text or "").strip().casefold()
     return "" if plain in _NO_SERIALS or len(set(plain)) <= 1 else plain
 
 
 def _uuids(text: str | None) -> frozenset[UUID]:
-    """The UUID in both byte orders; empty for a placeholder."""
+    """Return the UUID in both byte orders; empty for a placeholder."""
     try:
         uuid = UUID((text or "").strip())
     except ValueError:
@@ -191,6 +191,6 @@ def _uuids(text: str | None) -> frozenset[UUID]:
 
 
 def _macs(texts: tuple[str, ...]) -> frozenset[str]:
-    """The addresses as hexadecimal digits, without placeholders."""
+    """Return the addresses as hexadecimal digits, without placeholders."""
     plain = ("".join(char for char in text.casefold() if char not in ":-. ") for text in texts)
     return frozenset(mac for mac in plain if len(set(mac)) > 1)

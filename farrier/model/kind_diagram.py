@@ -17,7 +17,7 @@ def mermaid(spec: KindSpec) -> str:
 
 
 def markdown(spec: KindSpec) -> str:
-    """The diagram and limits of each layer, and the actions of the kind."""
+    """Return the diagram and limits of each layer, and the actions of the kind."""
     layers = [f"```mermaid\n{_picture(layer)}```\n\n{_limits(layer)}\n" for layer in spec.every_layer]
     actions = [
         (

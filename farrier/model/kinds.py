@@ -202,11 +202,11 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def columns_of_layers(self) -> tuple[str, ...]:
-        """The columns of the further layers in the kind's table."""
+        """Return the columns of the further layers in the kind's table."""
         return tuple(each.name for each in self.layers if not each.relation)
 
     def columns_of_create(self) -> tuple[str, ...]:
-        """The columns that `create` fills."""
+        """Return the columns that `create` fills."""
         return () if self.create is None else tuple(f.encode_name for f in msgspec.structs.fields(self.create))
 
 

@@ -59,8 +59,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
-    """Every state of resources of these kinds, by kind and layer. Terminal states are omitted, because they have no
-    limit."""
+    """Yield every state of resources of these kinds, by kind and layer. Terminal states are omitted, because they have
+    no limit."""
     for spec in specs:
         substates = {layer.inside: layer for layer in spec.every_layer}
         for layer in spec.every_layer:
@@ -100,7 +100,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def rules(limits: Limits, places: Iterable[Place] = PLACES) -> Iterator[Rule]:
-    """Return all limits in force, including the defaults."""
+    """Yield all limits in force, including the defaults."""
     for place in places:
         lasts = limits.everywhere.get(place.key, place.default)
         if lasts is not None:
@@ -122,8 +122,8 @@ def resource_key(kind: str, state: str) -> str:
 
 
 def resource_limit(limits: Overrides, kind: str, state: str, default: timedelta | None) -> timedelta | None:
-    """The limit of a resource of a registered kind. `limits` are the configured limits of the resource, and `default`
-    is the limit of its kind."""
+    """Return the limit of a resource of a registered kind. `limits` are the configured limits of the resource, and
+    `default` is the limit of its kind."""
     return limits.get(resource_key(kind, state), default)
 
 
@@ -138,7 +138,7 @@ class KindRule(msgspec.Struct, frozen=True):
 
 
 def kind_rules(limits: Limits) -> Iterator[KindRule]:
-    """The configured limits of registered kinds. The default limits of these kinds are in the database."""
+    """Yield the configured limits of registered kinds. The default limits of these kinds are in the database."""
     for scope, named in (("", {"": limits.everywhere}), ("model", limits.models), ("site", limits.sites)):
         for name, overrides in named.items():
             for key, lasts in overrides.items():

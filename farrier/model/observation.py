@@ -88,7 +88,7 @@ class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def confirmed(self) -> bool:
-        """Return whether two readings, far enough apart, showed the same state."""
+        """Whether two readings, far enough apart, showed the same state."""
         return self.read_at - self.since >= CONFIRMED_AFTER
 
     def tells_of(self, moment: datetime) -> bool:

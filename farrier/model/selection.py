@@ -50,7 +50,7 @@ class LabelTest(msgspec.Struct, frozen=True):
 
     @override
     def __str__(self) -> str:
-        """The text from which `label_tests` makes this test."""
+        """Return the text from which `label_tests` makes this test."""
         if self.value is None:
             return f"!{self.key}" if self.negated else self.key
         return f"{self.key}{'!=' if self.negated else '='}{self.value}"
@@ -67,8 +67,8 @@ def is_id(text: str) -> bool:
 
 
 def name_range(text: str) -> NameRange:
-    """The names that a name or a glob matches. `*` matches any characters, `?` one character, `[a-c]` one character of
-    the set, `[!a]` one character outside the set. A text that no name can match gives an empty range."""
+    """Return the names that a name or a glob matches. `*` matches any characters, `?` one character, `[a-c]` one
+    character of the set, `[!a]` one character outside the set. A text that no name can match gives an empty range."""
     if len(text) > _LONGEST:
         return _NO_NAME
     wild = _WILD.search(text)

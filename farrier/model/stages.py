@@ -115,7 +115,7 @@ OUTSIDE_MAAS = frozenset(mode for mode, path in PATHS.items() if not any(uses_ma
 
 
 def first_stage(mode: Mode, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
-    """The first stage of a workflow of this mode; None if every stage is skipped."""
+    """Return the first stage of a workflow of this mode; None if every stage is skipped."""
     return next((stage for stage in PATHS[mode] if stage not in skip), None)
 
 

@@ -86,7 +86,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
         return round(min(max(100 * part / whole, 0), 100), 2) if whole > 0 else 0
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """The marks of the axis: the position of each mark in percent, and its time since the beginning."""
+        """Yield the marks of the axis: the position of each mark in percent, and its time since the beginning."""
         whole = (self.end - self.begin).total_seconds()
         step = next((step for step in _STEPS if whole / step <= _MOST_TICKS), _STEPS[-1])
         for number in range(1, min(int(whole / step), _MOST_TICKS) + 1):
@@ -115,7 +115,7 @@ def of_changes(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], end: da
 
 
 def _layers(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], begin: datetime, end: datetime) -> Iterator[Row]:
-    """Return a row for each layer that has a clock or changes, except the layers of stages and details."""
+    """Yield a row for each layer that has a clock or changes, except the layers of stages and details."""
     states = {clock.layer: clock for clock in clocks if clock.layer != END_TO_END}
     inner = set(STAGE_LAYERS.values())
     changed = dict.fromkeys(each.layer for each in changes if not each.layer.startswith(_DETAILS))
@@ -132,7 +132,7 @@ def _layers(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], begin: dat
 
 
 def _bars(changes: Sequence[HistoryEntry], begin: datetime, end: datetime) -> Iterator[Bar]:
-    """Return the bars for the states of one layer between two times."""
+    """Yield the bars for the states of one layer between two times."""
     first = changes[0]
     if first.source_state is not None and first.at > begin:
         yield Bar(state=first.source_state, begin=begin, end=first.at, result=first.reason)
@@ -153,7 +153,7 @@ class _Piece(msgspec.Struct, frozen=True):
 
 
 def _stages(workflow: WorkflowView, changes: Sequence[HistoryEntry], end: datetime) -> Iterator[Row]:
-    """Return a row for each stage of the mode's path, and for each other stage that ran."""
+    """Yield a row for each stage of the mode's path, and for each other stage that ran."""
     pieces = tuple(_pieces(workflow, changes))
     bars: dict[str, list[Bar]] = {}
     for piece, following in zip_longest(pieces, pieces[1:]):

@@ -92,7 +92,7 @@ def _reason(node: NodeDetail) -> str:
 
 
 def reason(outcome: Record | None, *, ended: bool) -> str:
-    """Why a resource of any kind stays in its state, according to its last run."""
+    """Return why a resource of any kind stays in its state, according to its last run."""
     if ended:
         return "waits for nothing: it is deleted"
     if outcome is None:
@@ -138,7 +138,7 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
 
 
 def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str]:
-    """Return the errors of the region of the node's site, and the difference between MAAS and the node's status."""
+    """Yield the errors of the region of the node's site, and the difference between MAAS and the node's status."""
     region = diagnosis.bad_region(node)
     if region is not None:
         error = f": {region.last_error}" if region.last_error else ""
@@ -155,7 +155,7 @@ def _quarantine(node: NodeDetail) -> str | None:
 
 
 def _not_kept(node: NodeDetail) -> Iterator[str]:
-    """Return why the power differs from the enforced power: the switch failed, or farrier may not switch now."""
+    """Yield why the power differs from the enforced power: the switch failed, or farrier may not switch now."""
     bmc, workflow = node.bmc, node.workflow
     if not diagnosis.is_unkept(node):
         return

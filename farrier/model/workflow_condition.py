@@ -41,7 +41,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     modes: frozenset[Mode] | None = None  # None: any
 
     def fits(self, live: LiveWorkflow | None) -> bool:
-        """Whether the live workflow fits the condition."""
+        """Return whether the live workflow fits the condition."""
         if live is None:
             return self.none
         if live.mode is None:

@@ -45,8 +45,8 @@ class Identities(Protocol):
     """Finds the node to which a machine belongs. Two nodes that are not deleted never have the same machine."""
 
     async def holder(self, node: int, machine: Identity) -> Holder | None:
-        """The node other than `node` that has this machine, or None. Another node may claim the machine before the
-        caller's commit; the database then refuses the commit. Raises `DatabaseUnreachable`."""
+        """Return the node other than `node` that has this machine, or None. Another node may claim the machine before
+        the caller's commit; the database then refuses the commit. Raises `DatabaseUnreachable`."""
 
 
 class Wakes(Protocol):
@@ -130,14 +130,15 @@ class Queries(Protocol):
     They raise `RefusedByModel` for a node that never existed, and for data that the connection's role may not read."""
 
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
-        """Nodes by name, from the first name after `after`. A page with fewer than `limit` rows is the last page."""
+        """Return nodes by name, from the first name after `after`. A page with fewer than `limit` rows is the last
+        page."""
 
     async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
         """Return nodes above one of their limits, the worst first and at most `limit`, and the number of further such
         nodes. `limits` contains the limits that differ from the default."""
 
     async def node(self, node: str) -> Page[NodeDetail]:
-        """Everything about one node, as one row."""
+        """Return everything about one node, as one row."""
 
     async def history(
         self,
@@ -175,8 +176,8 @@ class ServerQueries(Queries, Protocol):
         """Return the figures of the fleet that an inventory shows."""
 
     async def census(self, rules: Rules) -> Census:
-        """The counts of the fleet that metrics show. Needs the role farrier_controller. With 100,000 nodes, a call
-        takes tens of milliseconds; call it at most every few seconds."""
+        """Return the counts of the fleet that metrics show. Needs the role farrier_controller. With 100,000 nodes, a
+        call takes tens of milliseconds; call it at most every few seconds."""
 
 
 class ResourceQueries(Protocol):

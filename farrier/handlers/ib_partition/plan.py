@@ -93,7 +93,7 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
 
 
 def marks(partition: IbPartition, have: Pkey | None, refused: Mapping[str, str]) -> Iterator[Marked | Left]:
-    """Return the writes about members, from the current state of UFM. `refused` contains the reason for each refused
+    """Yield the writes about members, from the current state of UFM. `refused` contains the reason for each refused
     member."""
     ports = {} if have is None else have.ports
     for member in partition.members:

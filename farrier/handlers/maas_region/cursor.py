@@ -30,9 +30,9 @@ def start(cursor: Cursor, now: datetime) -> tuple[Cursor, int]:
 
 
 def onward(cursor: Cursor, read_until: int, known: int) -> int:
-    """The ID after which to read next, after a page that ends at `read_until`. `known` was the newest ID when the read
-    began. The next page begins at the next gap or, without a gap, after `known`, because all other events up to `known`
-    were read before."""
+    """Return the ID after which to read next, after a page that ends at `read_until`. `known` was the newest ID when
+    the read began. The next page begins at the next gap or, without a gap, after `known`, because all other events up
+    to `known` were read before."""
     if read_until >= known:
         return read_until
     ahead = (max(gap.first, read_until + 1) for gap in cursor.gaps if gap.last > read_until)

@@ -256,7 +256,7 @@ def _may_be_the_region_s(error: MaasError) -> bool:
 
 
 def _is_the_region_s(failure: F) -> bool:
-    """Whether the failure would affect every request to the region."""
+    """Return whether the failure would affect every request to the region."""
     match failure:
         case F.AUTH | F.CLOCK_SKEW | F.BUSY | F.UNREACHABLE | F.TLS:
             return True

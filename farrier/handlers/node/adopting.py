@@ -85,8 +85,8 @@ def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> 
 
 
 def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
-    """The node with its onboarding advanced past the probe. If every further stage is already done, the onboarding is
-    complete; otherwise it is at the next stage, and each later run records one stage."""
+    """Return the node with its onboarding advanced past the probe. If every further stage is already done, the
+    onboarding is complete; otherwise it is at the next stage, and each later run records one stage."""
     waits = node.workflow is not None and node.workflow.status is W.RUNNING
     if not waits or not onboarding_adopt.is_at_the_gate(node):
         return node

@@ -73,7 +73,7 @@ _UNTOUCHED = frozenset({S.NEW, S.COMMISSIONING})
 
 
 def has_work(node: Node) -> bool:
-    """Whether the node's live workflow may have changed something in MAAS."""
+    """Return whether the node's live workflow may have changed something in MAAS."""
     workflow = node.workflow
     if not isinstance(workflow, Onboarding) or workflow.mode is not OnboardingMode.DEPLOY:
         return False

@@ -19,7 +19,7 @@ from farrier.model.observation import CONFIRMED_AFTER
 
 
 def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
-    """Why a node must leave service; None while no observation of MAAS proves that it must."""
+    """Return why a node must leave service; None while no observation of MAAS proves that it must."""
     seen = node.maas
     if seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False):
         return None  # the state matches

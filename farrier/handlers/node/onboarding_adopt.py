@@ -26,7 +26,7 @@ _BEHIND_THE_GATE = PATHS[OnboardingMode.ADOPT][PATHS[OnboardingMode.ADOPT].index
 
 
 def adopts(node: Node) -> bool:
-    """Whether the node's live workflow is an adoption."""
+    """Return whether the node's live workflow is an adoption."""
     return isinstance(node.workflow, Onboarding) and node.workflow.mode is OnboardingMode.ADOPT
 
 
@@ -36,7 +36,7 @@ def is_at_the_gate(node: Node) -> bool:
 
 
 def is_proven(node: Node) -> bool:
-    """Whether the probe of the node's adoption has found the recorded machine."""
+    """Return whether the probe of the node's adoption has found the recorded machine."""
     return adopts(node) and node.workflow is not None and node.workflow.stage in _BEHIND_THE_GATE
 
 

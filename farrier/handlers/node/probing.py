@@ -156,7 +156,7 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
 
 
 def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
-    """The BMC after a successful regular read."""
+    """Return the BMC after a successful regular read."""
     return replace(
         bmc,
         tried_version=reading.credential_version,

@@ -97,8 +97,8 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
             raise ConfigError(f"kind {self.spec.name}: `writer` and `section` require each other")
 
     def needed_columns(self) -> frozenset[str]:
-        """The columns that the kind's table must have: the columns that `create` fills or runs write. If limits differ
-        by model, `model` is also needed; without `load`, the required fields of the snapshot are also needed."""
+        """Return the columns that the kind's table must have: the columns that `create` fills or runs write. If limits
+        differ by model, `model` is also needed; without `load`, the required fields of the snapshot are also needed."""
         fields = msgspec.structs.fields(self.snapshot)
         required = (field.encode_name for field in fields if self.load is None and field.required)
         model = ("model",) if self.spec.by_model else ()

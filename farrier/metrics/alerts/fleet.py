@@ -85,8 +85,8 @@ def alerts(config: Config) -> tuple[Alert, ...]:
 
 
 def _stuck(config: Config, *, named: bool) -> Iterator[Alert]:
-    """Return two rules: one for limits that depend on operators, and one for all other limits. If a state gets its
-    first limit after the rules were generated, the second rule covers the state."""
+    """Yield two rules: one for limits that depend on operators, and one for all other limits. If a state gets its first
+    limit after the rules were generated, the second rule covers the state."""
     of_kinds = places_of(_kinds(config))
     patient = " or ".join(latest(gauges.ABOVE_SLA, *place) for place in _patient(config.sla, (*PLACES, *of_kinds)))
     others = latest(gauges.ABOVE_SLA, f'kind!="{maas_region.KIND}"', f'state!="{END_TO_END}"')
@@ -113,7 +113,7 @@ def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
 
 
 def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...]]:
-    """Return selectors of the states and stages whose limits depend on an operator, for every site and model."""
+    """Yield selectors of the states and stages whose limits depend on an operator, for every site and model."""
     shortest: dict[tuple[str, str, str], timedelta] = {}
     for rule in rules(limits, places):
         place = (rule.place.kind, rule.place.state, rule.place.substate)

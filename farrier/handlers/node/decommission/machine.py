@@ -72,7 +72,7 @@ def unlock(node: Node) -> Failed | Send:
 
 
 def was_asked(node: Node, what: str) -> bool:
-    """Whether this attempt of the stage has already requested the change."""
+    """Return whether this attempt of the stage has already requested the change."""
     upstream = own(node).upstream
     return upstream.asked == what and upstream.asked_at is not None and upstream.asked_at >= attempt_began_at(own(node))
 

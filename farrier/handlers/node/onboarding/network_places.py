@@ -86,7 +86,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return vlan
 
     def subnet(self, table: str, cidr: str) -> Subnet:
-        """The subnet with this CIDR."""
+        """Return the subnet with this CIDR."""
         found = [subnet for subnet in self.subnets if same_network(subnet.cidr, cidr)]
         if len(found) == 1:
             return found[0]
@@ -129,7 +129,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def on(self, vlan: Vlan | None) -> list[Subnet]:
-        """The subnets of this VLAN."""
+        """Return the subnets of this VLAN."""
         if vlan is None:
             return []
         return [subnet for subnet in self.subnets if subnet.vlan is not None and subnet.vlan.id == vlan.id]

@@ -122,7 +122,7 @@ def _check_later(seen: Seen, place: Place, vlan: Vlan | None, bond: BondSite, no
 def _of_interface(
     seen: Seen, interface: Interface, place: Place, *, mtu: int | None, vlans: tuple[VlanSite, ...], node: str
 ) -> Iterator[Missing]:
-    """Return the missing changes of an existing interface and of its VLANs."""
+    """Yield the missing changes of an existing interface and of its VLANs."""
     vlan = seen.places.untagged(place, interface.vlan)
     link = seen.places.link(place, vlan, node=node)
     above = [(tagged, seen.places.tagged(_tagged(place, tagged), vlan)) for tagged in vlans]
