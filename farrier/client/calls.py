@@ -174,8 +174,8 @@ def intent(kind: str, id_: int, wait: float) -> Call[IntentView]:
 def intents(
     kind: str, filters: Mapping[str, Iterable[str]], before: int | None, limit: int = MOST_ROWS
 ) -> Call[IntentPage]:
-    """Return the request of a page of intents of nodes or of another kind. An empty kind stands for all kinds except
-    nodes."""
+    """Return the request for a page of intents, either of nodes or of another kind. An empty kind stands for all kinds
+    except nodes."""
     of_kind = {} if kind in (NODE, "") else {"kind": (kind,)}
     query = _query({**filters, **of_kind, "limit": (str(limit),)})
     return Call(

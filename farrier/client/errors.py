@@ -47,13 +47,13 @@ class ApiError(RefusedByModel):
 
 
 class AccessDenied(ApiError):
-    """The token is missing, wrong, or does not allow the request."""
+    """The token is missing or wrong, or does not allow the request."""
 
     label = "access_denied"
 
 
 class Malformed(ApiError, MalformedRequest):
-    """The request is invalid, such as a filter with a misspelt state."""
+    """The request is invalid. For example, a filter names a misspelt state."""
 
     label = "api_malformed"
 

@@ -1,4 +1,4 @@
-"""The change feed: server-sent events of the API, parsed into changes."""
+"""The change feed: parses server-sent events of the API into changes."""
 
 from __future__ import annotations
 

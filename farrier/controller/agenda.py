@@ -141,8 +141,8 @@ class Agenda(Generic[R]):
     # --- wakes and loads
 
     def woken(self, ids: Iterable[int]) -> None:
-        """Enqueue these resources, except those of shards that this controller does not own. A resource that is
-        running runs again afterwards."""
+        """Enqueue these resources, except resources of shards that this controller does not own. If a resource is
+        running now, it runs again afterwards."""
         for id_ in ids:
             shard = self._shards.get(id_ % self._modulus)
             if shard is None:

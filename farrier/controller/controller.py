@@ -265,7 +265,7 @@ class Controller:
                     loop.listed(number, [id_ for id_ in listed.ids if id_ % SHARDS == number])
 
     async def _tidy_up(self, seen: Seen) -> None:
-        """Remove the rows of dead controllers, and wakes of kinds that no controller runs."""
+        """Remove the rows of dead controllers, and the surplus wakes of kinds that no controller runs."""
         now = self._clock.monotonic()
         if seen.expired:
             await self._controllers.forget()

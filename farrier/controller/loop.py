@@ -224,7 +224,7 @@ class Loop(Generic[R, S, W, V]):
                 await self._to_load.wait()
 
     async def _pass(self, entries: Sequence[Entry[R]]) -> None:
-        """Run each resource once over a fresh snapshot."""
+        """Run each resource one time over a fresh snapshot."""
         loaded = None
         with asked(
             _QUERY_SECONDS, lambda error: _log.warning("load.failed", kind=self.kind, rows=len(entries), error=error)
@@ -253,7 +253,7 @@ class Loop(Generic[R, S, W, V]):
             self.steps.begin(entries, planned)
 
     def _take_in(self, entry: Entry[R], loaded: Loaded[R], now: float) -> bool:
-        """Record what the load returned for the resource. Returns whether to run the resource."""
+        """Record the result of the load for one resource. Returns whether to run the resource."""
         wakes = loaded.wakes.get(entry.id, ())
         entry.key, entry.error = loaded.keys.get(entry.id), loaded.unreadable.get(entry.id)
         snapshot = loaded.resources.get(entry.id)
@@ -339,8 +339,8 @@ class Loop(Generic[R, S, W, V]):
                 await self._to_commit.wait()
 
     async def _commit_together(self, batch: Batch, *, patient: bool) -> Batch:
-        """Commit runs and publish their results. Returns the runs whose rows another transaction has locked. Shielded,
-        with a time limit: a cancellation does not interrupt the commit."""
+        """Commit runs and publish their results. Returns the runs whose rows another transaction has locked. A
+        cancellation does not interrupt the commit; a time limit does."""
         # The shard may have been lost since the run, and this process may own it again under another epoch.
         batch = [each for each in batch if each[0].phase is not Phase.GONE]
         if not batch:

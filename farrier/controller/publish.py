@@ -1,5 +1,5 @@
-"""Publishes the metrics and log events of runs after their commit. A run that was not committed publishes only its
-failure."""
+"""Publishes the metrics and log events of runs after their commit. If a run was not committed, only its failure is
+published."""
 
 from __future__ import annotations
 

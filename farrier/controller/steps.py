@@ -155,7 +155,7 @@ class Steps(Generic[R, S, W, V]):
             return marked
 
     async def flush(self) -> None:
-        """Remove the marks of all ended steps, before the process stops."""
+        """Remove the marks of all ended steps before the process stops."""
         await self._mark({})
 
     def ended(self, entry: Entry[R], run: Run[R, S, W] | None = None) -> None:

@@ -29,7 +29,7 @@ _OWN_ACCOUNT = "farrier-postgres"
 
 
 class Identity(TypedDict, total=False):
-    """The arguments of `subprocess.run` that select the user and groups of the child."""
+    """The arguments of `subprocess.run` that select the user and groups of the child process."""
 
     user: int
     group: int

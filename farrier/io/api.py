@@ -138,8 +138,8 @@ class _Bell:
 
     @asynccontextmanager
     async def heard(self) -> AsyncIterator[Self]:
-        """Listen while the context is open. Raises DatabaseUnreachable. A lost connection delivers no more
-        notifications, so a client must also poll."""
+        """Listen while the context is open. Raises DatabaseUnreachable. After the connection is lost, no more
+        notifications arrive, so a client must also poll."""
         self._users += 1
         try:
             async with self._one_at_a_time:

@@ -1,4 +1,4 @@
-"""The rows of controllers and shards, and the poll for wakes. Implements `protocols.Controllers`."""
+"""Reads and writes the rows of controllers and shards, and polls for wakes. Implements `protocols.Controllers`."""
 
 from __future__ import annotations
 

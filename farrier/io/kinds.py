@@ -41,9 +41,9 @@ class Installable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def install(conn: Connection, kind: Installable, *, patience: LockPatience = PATIENT) -> bool:
-    """Install a kind by this spec in the database; returns whether it was new. May be repeated: existing parts stay.
-    Raises RefusedByModel if the kind does not fit the database, or if a table stays locked for longer than `patience`;
-    nothing has changed then."""
+    """Install a kind with this spec in the database. Returns whether the kind was new. May be repeated; existing parts
+    stay. If the kind does not fit the database, or if a table stays locked for longer than `patience`, raises
+    RefusedByModel, and nothing has changed."""
 
     async def installed() -> bool:
         await conn.execute(_LOCK)
@@ -59,8 +59,8 @@ async def install(conn: Connection, kind: Installable, *, patience: LockPatience
 
 
 async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIENT) -> None:
-    """Remove a kind; its table, history and intents stay. Raises RefusedByModel while one of its resources has not
-    ended, and for a built-in kind; nothing has changed then."""
+    """Remove a kind; its table, history and intents stay. If a resource of the kind has not ended, or the kind is built
+    in, raises RefusedByModel, and nothing has changed."""
     if any(spec.name == name for spec in BUILT_IN):
         raise RefusedByModel(f"kind {name} is built in and cannot be removed")
 
@@ -92,8 +92,8 @@ async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> No
 
 
 async def _make(conn: Connection, kind: Installable) -> bool:
-    """Create the kind's table with its SQL, unless it was kept when the kind was removed. Returns whether the kind was
-    new."""
+    """Create the kind's table with the kind's SQL, unless the table was kept when the kind was removed. Returns whether
+    the kind was new."""
     spec = kind.spec
     known = await conn.fetchrow(_KIND, spec.name)
     if known is not None and known["relation"] is None:

@@ -96,8 +96,9 @@ class Migrated(msgspec.Struct, frozen=True):
 
 class SchemaStatus(msgspec.Struct, frozen=True):
     """Whether a database fits this program. The fields are the version of the database's tables (0 without a schema),
-    the version that the program needs, whether the database has the program's set, and the objects that were changed by
-    hand since the set was applied. If definitions are not `comparable`, `edited` has only dropped objects."""
+    the version that the program needs, and whether the database has the program's set. `edited` lists the objects that
+    were changed by hand since the set was applied. If definitions are not `comparable`, `edited` has only dropped
+    objects."""
 
     found: int
     needed: int

@@ -15,7 +15,7 @@ _FORMER = statements.load("queries/former_kinds")
 
 
 async def refuse(conn: Connection, wanted: HistoryFilter) -> None:
-    """Raise MalformedRequest for a kind, layer or state that no resource has or had."""
+    """Raise MalformedRequest if the filter names a kind, layer or state that no resource has or had."""
     if not filter_names.names_any(wanted):
         return
     kinds = await reading.fetch(conn, KindView, _KINDS, None, False)

@@ -153,7 +153,8 @@ async def connect(dsn: str, *, patience: timedelta, pgbouncer: bool = False, tim
 async def open_pool(
     dsn: str, *, size: int, patience: timedelta, pgbouncer: bool = False, timeouts: Timeouts = BRIEF
 ) -> Pool:
-    """Open a pool of at most `size` connections. One of them is opened at once, which proves that the server responds.
+    """Open a pool of at most `size` connections. One connection is opened immediately, which proves that the server
+    responds.
 
     Raises the same errors as `connect`. `pgbouncer` (transaction mode) turns off the features that need a session:
     prepared statements and start-up parameters.

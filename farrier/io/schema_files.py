@@ -73,7 +73,8 @@ class SchemaObject(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One migration between two releases, and whether replicas of the earlier release can run while it is applied."""
+    """One migration between two releases. It states whether replicas of the earlier release can run while it is
+    applied."""
 
     version: int
     name: str

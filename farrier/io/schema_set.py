@@ -1,4 +1,4 @@
-"""Makes the functions, views, triggers and rights in the database equal to those of this program.
+"""Makes the functions, views, triggers and rights in the database equal to the ones in this program.
 
 The module runs in the caller's transaction, and changes only objects that are missing, were edited by hand, or have a
 changed file. If the previous set had an object and this set lacks it, the object is dropped, never with CASCADE. If an
@@ -73,7 +73,8 @@ MAKER_OF_TRIGGERS = (ObjectKind.FUNCTION, "make_kind")
 
 
 class State(msgspec.Struct, frozen=True):
-    """The state of the set: the applied sources, the definitions that resulted, and the present definitions."""
+    """The state of the set: the applied sources, the definitions that resulted from them, and the present
+    definitions."""
 
     sources: Mapping[Key, str]
     applied: Mapping[Key, str | None]
@@ -144,7 +145,7 @@ async def _found(conn: Connection) -> dict[Key, str]:
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The objects that were created or replaced, and those that were dropped."""
+    """The objects that were created or replaced, and the objects that were dropped."""
 
     changed: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
@@ -228,7 +229,7 @@ async def grant(conn: Connection, schema: Schema) -> None:
 
 
 async def record(conn: Connection, schema: Schema) -> None:
-    """Record the set as it is now in the database."""
+    """Record the present set in the database."""
     found = await _found(conn)
     await conn.execute(_FORGET_OBJECTS)
     await conn.execute(

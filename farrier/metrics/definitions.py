@@ -143,7 +143,7 @@ class KindWords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
-    """All permitted label values: those of each kind, and the results of each operation of a service."""
+    """All permitted label values: the values of each kind, and the results of each operation of a service."""
 
     kinds: Mapping[str, KindWords]
     services: Mapping[str, Mapping[str, tuple[str, ...]]]

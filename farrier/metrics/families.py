@@ -1,4 +1,4 @@
-"""Counters and histograms that take many observations at once.
+"""Counters and histograms that record many observations in one call.
 
 The loop reports tens of thousands of runs a second, in batches, from the single thread of the event loop. The metrics
 of the client library need a lock and a call for each observation; a dictionary of plain numbers needs neither. The same

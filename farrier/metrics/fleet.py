@@ -184,8 +184,8 @@ def _of_states(census: Census, limits: Limits) -> Iterator[GaugeMetricFamily]:
 
 
 def _limited(census: Census, limits: Limits) -> Iterator[Labels]:
-    """Yield the clocks that have a limit, for all resources or for those of a site or a model. No other clock can be
-    above a limit."""
+    """Yield the clocks that have a limit, either for all resources or for the resources of a site or a model. No other
+    clock can be above a limit."""
     yield from (_labels(rule.place) for rule in rules(limits))
     yield from ((each.kind, each.state, each.substate) for each in census.kind_limits)
     kinds = {place.kind for place in census.places}

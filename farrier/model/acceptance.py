@@ -16,7 +16,7 @@ class Allowed(msgspec.Struct, frozen=True):
 
 
 class Later(msgspec.Struct, frozen=True):
-    """The intent stays pending, because the state that does not accept it soon ends by itself."""
+    """The intent stays pending. The current state does not accept it, but this state soon ends by itself."""
 
     reason: str
 

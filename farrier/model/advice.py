@@ -69,14 +69,14 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 class Run(sweeps.Run, Protocol):
-    """The runs of a resource, with the outcome of the last run."""
+    """The runs of a resource, and the outcome of the last run."""
 
     @property
     def outcome(self) -> Record | None: ...
 
 
 def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
-    """Advice about the runs of a resource of any kind."""
+    """Return advice about the runs of a resource of any kind."""
     if sweeps.is_neglected(run, now, period):
         yield (
             "no controller runs its handler: check that farrier run is up and uses this database; farrier "

@@ -92,7 +92,7 @@ class LateClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failing(msgspec.Struct, frozen=True, kw_only=True):
-    """Resources whose runs have ended in the same error for `FAILING_AFTER`."""
+    """Resources whose runs have ended in the same error for the time `FAILING_AFTER`."""
 
     kind: str
     error: str

@@ -32,7 +32,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerView(msgspec.Struct, frozen=True, kw_only=True):
-    """The controller of a daemon. `shares` has one element for each kind that the controller runs or has shards of."""
+    """The controller of a daemon. `shares` has one element for each kind that the controller runs or of which it owns
+    shards."""
 
     id: UUID
     name: str

@@ -18,7 +18,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 class Layer(StrEnum):
-    """The parts of a node with separate states and clocks."""
+    """The parts of a node that have separate states and clocks."""
 
     STATUS = "status"
     MANAGEMENT = "management"

@@ -100,8 +100,8 @@ class QuarantineCause(StrEnum):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """Whether farrier retries by itself, and the recommended action for an operator. `intent` completes the action, if
-    exactly one intent does."""
+    """The advice about a failure: whether farrier retries by itself, and the recommended action for an operator.
+    `intent` is the intent that completes the action, if there is exactly one."""
 
     retryable: bool
     action: str

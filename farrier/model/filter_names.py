@@ -20,7 +20,7 @@ _LAYERS_WITHOUT_STATES: Mapping[str, dict[str, frozenset[str]]] = {
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """A value of the parameter `field` that is not a known name, and the known names."""
+    """A value of the parameter `field` that is not a known name, and a list of the known names."""
 
     field: str
     what: str

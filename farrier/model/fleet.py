@@ -15,8 +15,8 @@ from farrier.model.workflow import WorkflowStatus
 
 
 class NodeGlance(msgspec.Struct, frozen=True):
-    """The state of a node. `reason` is the last reason of its workflow, its BMC or its last run. The last three fields
-    belong to its live workflow."""
+    """The state of a node. `reason` is the last reason of the node's workflow, BMC or run. The last three fields belong
+    to the node's live workflow."""
 
     id: int
     name: str

@@ -109,7 +109,7 @@ Verdict: TypeAlias = Same | Another | Unproven
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The node to which a machine belongs, and the kind of value that proves it."""
+    """The node to which a machine belongs, and the kind of value that proves this."""
 
     node: str
     kind: Literal["uuid", "serial", "mac"]

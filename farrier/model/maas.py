@@ -32,7 +32,7 @@ class MaasStatus(StrEnum):
 
 
 class StatusNumber(IntEnum):
-    """The status numbers of MAAS, the same in all versions 3.x."""
+    """The status numbers of MAAS, which are the same in all versions 3.x."""
 
     NEW = 0
     COMMISSIONING = 1

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 
 class LookUp(StrEnum):
-    """The keys of a search for machines; each value is a parameter of the region's API."""
+    """The keys by which machines can be searched. Each value is a parameter of the region's API."""
 
     ID = "id"
     HOSTNAME = "hostname"
@@ -44,7 +44,8 @@ class PowerAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine to create without commissioning it. `description` identifies machines that farrier created."""
+    """A machine that the region creates without commissioning it. `description` identifies machines that farrier
+    created."""
 
     hostname: str
     mac_addresses: tuple[str, ...]

@@ -1,8 +1,8 @@
 """The permitted pairs of workflow status and node status after every commit.
 
-While a workflow is live, every commit must result in one of these pairs. So must the commit that ends a workflow. After
-the end, the node's status may change, except to the two statuses that require a live workflow. The database's deferred
-trigger reads a table that is generated from `ROWS` and `WITHOUT_WORKFLOW`.
+While a workflow is live, every commit must result in one of these pairs. The same applies to the commit that ends a
+workflow. After the end, the node's status may change, except to the two statuses that require a live workflow. The
+database's deferred trigger reads a table that is generated from `ROWS` and `WITHOUT_WORKFLOW`.
 """
 
 from __future__ import annotations

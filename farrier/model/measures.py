@@ -24,7 +24,7 @@ _SET_BY_OTHERS = frozenset({"job", "instance", "le", "quantile"})
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One sample of a metric of the kind: an increment of a counter, or a value of a histogram. Raises ValueError for a
+    """One sample of a metric of a kind: an increment of a counter, or a value of a histogram. Raises ValueError for a
     negative or non-finite value."""
 
     metric: str

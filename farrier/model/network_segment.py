@@ -79,7 +79,8 @@ class UpdateSegment(Params, frozen=True, kw_only=True):
 
 
 class DeleteSegment(Params, frozen=True, kw_only=True):
-    """Parameters of `delete`. With `drain`, the deletion waits for allocated addresses instead of being refused."""
+    """Parameters of `delete`. Without `drain`, the deletion is refused while addresses are allocated; with `drain`, it
+    waits until they are released."""
 
     drain: bool = False
 

@@ -92,6 +92,6 @@ class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
         return self.read_at - self.since >= CONFIRMED_AFTER
 
     def tells_of(self, moment: datetime) -> bool:
-        """Return whether the machine was read after `moment`, so that the reading includes farrier's changes until
-        then."""
+        """Return whether the machine was read after `moment`, so that the reading includes farrier's changes up to
+        `moment`."""
         return self.read_at >= moment

@@ -55,7 +55,7 @@ class ActionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindView(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered kind. Its states begin with those of its first layer."""
+    """A registered kind. The states of its first layer come first."""
 
     kind: str
     states: tuple[StateView, ...]

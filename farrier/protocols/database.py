@@ -84,7 +84,7 @@ class AgentApi(Protocol):
     `DatabaseUnreachable`."""
 
     async def enroll(self, token: str, facts: Mapping[str, Any]) -> Enrolled:
-        """Enrol the agent of a node with its bootstrap token, which is valid once."""
+        """Enrol the agent of a node with its bootstrap token, which is valid only one time."""
 
     async def beat(self, beats: Sequence[Heartbeat]) -> frozenset[int]:
         """Store heartbeats, in one transaction. Returns the nodes whose heartbeats were accepted. All other nodes are

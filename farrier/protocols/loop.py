@@ -65,7 +65,7 @@ class StateHandler(Protocol[R, S, W, V]):
     """Decides what to do with a resource. Pure and synchronous: the same snapshot and time give the same decision."""
 
     def handle(self, resource: R, now: datetime) -> Decision[S, W, V]:
-        """Decide one run. Must be idempotent: the loop may call it again after a crash at any point."""
+        """Decide one run. Must be idempotent, because the loop may call it again after a crash at any point."""
 
     def recover(self, resource: R, now: datetime, step: str) -> Decision[S, W, V]:  # noqa: ARG002
         """Decide like `handle`, after a step named `step` that may have changed an outside service and whose end is not
@@ -137,11 +137,11 @@ class Controllers(Protocol):
         each kind are late. Returns the rows of all controllers, and of all shards of these kinds."""
 
     async def expire(self, controller: UUID, renewals: int | None) -> None:
-        """Declare another controller dead, unless it has renewed since `renewals` was read. With `renewals` None,
-        declare a former ID of this process dead in any case."""
+        """Declare another controller dead, unless it has renewed its row since `renewals` was read. If `renewals` is
+        None, declare a former ID of this process dead in any case."""
 
     async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> Mapping[int, int]:
-        """Take those of these shards that have no living owner and are not locked. Returns the epochs of the taken
+        """Take the shards among these that have no living owner and are not locked. Returns the epochs of the taken
         shards."""
 
     async def give_back(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
@@ -175,7 +175,8 @@ class MetricsSink(Protocol):
         """Record a change of a layer of the resource `name`. `seconds` is the time spent in the source state."""
 
     def sampled(self, kind: str, samples: Sequence[Sample]) -> None:
-        """Record the samples of the kind's own metrics. A metric that the kind has not declared is dropped."""
+        """Record the samples of the kind's own metrics. If the kind has not declared a metric, its samples are
+        dropped."""
 
     def waited(self, kind: str, seconds: Sequence[float]) -> None:
         """Record the times between the insertion of wakes and the loads that read these wakes."""

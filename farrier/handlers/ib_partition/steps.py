@@ -71,7 +71,7 @@ async def keep(partition: IbPartition, now: datetime, services: PartitionService
 
 
 async def give_up(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
-    """Delete the partition in UFM, and enter `gone` once UFM no longer has it. If the first read does not show the
+    """Delete the partition in UFM, and enter `gone` when UFM no longer has it. If the first read does not show the
     partition, a later read must confirm this, because UFM may still be making an earlier change."""
     client = _client(partition, services)
     if client is None:

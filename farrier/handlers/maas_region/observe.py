@@ -1,8 +1,8 @@
 """One read of a region: reads the user of the API key, the events, and the due machines. Changes nothing.
 
 `Findings` collects results as they arrive, so an interrupted read keeps its results. If a list omits a machine, farrier
-requests the machine by its ID. Only the response to this request makes the machine absent, and only if not too many
-machines vanish at once. A machine whose response is invalid is skipped for a while.
+requests the machine by its ID. Only the response to this request can make the machine absent. If too many machines
+vanish at once, none becomes absent. A machine whose response is invalid is skipped for a while.
 """
 
 from __future__ import annotations
@@ -153,9 +153,9 @@ def _first(due: Sequence[DueMachine]) -> Sequence[DueMachine]:
 async def _read(
     client: MaasClient, due: Sequence[DueMachine], found: Findings, now: datetime, most_lost: int | None
 ) -> None:
-    """Read machines together, and then individually those that the lists omit. If more than `most_lost` machines have
-    vanished, or more machines have vanished than remain, no machine counts as absent: the URL may lead to another or a
-    restored region."""
+    """Read machines together, and then read each machine individually that the lists omit. If more than `most_lost`
+    machines have vanished, or more machines have vanished than remain, no machine counts as absent: the URL may lead to
+    another or a restored region."""
     alone: list[DueMachine] = []
     chunks = (due[start : start + CHUNK] for start in range(0, len(due), CHUNK))
     await _side_by_side((partial(_together, client, chunk, found, alone, now) for chunk in chunks), found)

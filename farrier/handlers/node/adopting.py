@@ -1,9 +1,9 @@
 """The management layer while farrier adopts a running machine, with reads only.
 
-The BMC is read once, and at least one recorded value of the machine must match the reading. The adoption ends when the
-read has a result, at its deadline, or when an intent that must not wait arrives. After a crash, the next run counts
-another login try and reads again. After a match, the same commit continues the onboarding, and completes it if no stage
-is left.
+The BMC is read only one time, and at least one recorded value of the machine must match the reading. The adoption ends
+when the read has a result, at its deadline, or when an intent that must not wait arrives. After a crash, the next run
+counts another login try and reads again. After a match, the same commit continues the onboarding, and completes it if
+no stage is left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 def adopt(node: Node, now: datetime, config: Policy) -> Decision:
-    """Read the BMC once, or end the adoption."""
+    """Read the BMC one time, or end the adoption."""
     left = node.management_entered_at + config.transient_deadline - now
     if left.total_seconds() < 0:
         error = BmcError(BmcFailure.TIMEOUT, "the adoption took longer than its deadline")

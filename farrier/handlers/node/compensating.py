@@ -1,4 +1,4 @@
-"""`compensating`: an onboarding in mode `deploy` undoes its work in MAAS, then ends or starts again.
+"""The state `compensating`: an onboarding in mode `deploy` undoes its work in MAAS, then ends or starts again.
 
 Each run reads the machine and requests at most one change, so a run can be repeated after a crash. A run undoes only
 the work of this workflow. If another user owns or deployed the machine, the undo stops, and the error instructs the

@@ -69,7 +69,7 @@ def verify_if_asked(node: Node, now: datetime, config: Policy) -> Decision | Non
 
 
 def verify(node: Node, now: datetime, config: Policy) -> Decision:
-    """Read the BMC once, or end the verification."""
+    """Read the BMC one time, or end the verification."""
     if now - node.management_entered_at > config.transient_deadline:
         error = BmcError(BmcFailure.TIMEOUT, "the verification took longer than its deadline")
         # The result of the login is unknown, so the login counts.

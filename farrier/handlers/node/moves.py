@@ -100,8 +100,8 @@ CALL_DEADLINE = timedelta(seconds=60)
 
 class Call(Made, frozen=True, kw_only=True):
     """The stage needs an outside service first. The loop awaits `act` with the services, without a database connection.
-    `act` returns the result of the stage, and may run again after a crash at any point. An intent that must not wait
-    interrupts a call that `reads_only`."""
+    `act` returns the result of the stage, and may run again after a crash at any point. If `reads_only` is set, an
+    intent that must not wait interrupts the call."""
 
     name: str
     act: Callable[[NodeServices], Awaitable[Settled]]

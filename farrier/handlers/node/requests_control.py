@@ -19,7 +19,7 @@ def pause(request: Request) -> Reply:
 
 
 def unpause(request: Request) -> Reply:
-    """End the pause. The deadlines of the live workflow start again, because the workflow could not continue during the
+    """End the pause. All deadlines of the live workflow start again, because the workflow could not continue during the
     pause."""
     node = request.node
     if node.paused is None:

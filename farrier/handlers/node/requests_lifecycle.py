@@ -1,4 +1,4 @@
-"""Responses to the intents that change a node's status at once: quarantine, release, reactivate, delete."""
+"""Responses to the intents that immediately change a node's status: quarantine, release, reactivate, delete."""
 
 from __future__ import annotations
 

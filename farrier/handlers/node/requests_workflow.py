@@ -64,7 +64,7 @@ def decommission(request: Request) -> Reply:
 
 
 def retry_stage(request: Request) -> Reply:
-    """Retry the failed stage now, with a new count of attempts."""
+    """Retry the failed stage now, and count its attempts from the beginning."""
     workflow = _live(request)
     return Accept(reason=f"stage {workflow.stage} is retried", to=_running(request))
 

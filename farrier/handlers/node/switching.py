@@ -97,7 +97,7 @@ def doubt(node: Node) -> Update[Node, Write]:
 
 
 def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] | None:
-    """Switch a machine whose power differs from the target power, if a fresh read proves the difference."""
+    """If a fresh read proves that the machine's power differs from the target power, switch the machine."""
     bmc, desired = node.bmc, node.bmc.desired_power
     assert desired is not None, "the caller has checked this"
     if bmc.power is PowerState.UNKNOWN or bmc.power_at is None or now - bmc.power_at > config.observation_ttl:

@@ -1,4 +1,5 @@
-"""The marks of an incomplete cleaning on a node: `not_scrubbed`, and the cause `cleanup_validation_failed`.
+"""The marks of a node whose cleaning is incomplete: `not_scrubbed`, and the quarantine cause
+`cleanup_validation_failed`.
 
 `not_scrubbed` prevents the node from entering service until a scrub is finished. `cleanup_validation_failed` is the
 cause of a quarantine. The node keeps this quarantine in every status, until a validation succeeds or an operator

@@ -37,7 +37,7 @@ class Handler(StateHandler[R, R, Answer, V], Protocol[R, V]):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What farrier provides for the services of a kind: the store of credentials."""
+    """The data that farrier provides for the services of a kind: the store of credentials."""
 
     credentials: CredentialStore
 

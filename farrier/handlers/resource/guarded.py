@@ -19,9 +19,9 @@ R = TypeVar("R", bound=Resource)
 
 
 class Guarded(StateHandler[R, R, Any, Any]):
-    """Decides as `inner` does, and rejects the intents that the state does not accept. The rejections are committed
-    with the decision of `inner`. If this decision is a step, the run only commits the rejections, and the next run
-    begins the step."""
+    """Makes the same decisions as `inner`, and rejects the intents that the state does not accept. The rejections are
+    committed with the decision of `inner`. If this decision is a step, the run only commits the rejections, and the
+    next run begins the step."""
 
     def __init__(self, spec: KindSpec, inner: StateHandler[R, R, Any, Any]) -> None:
         self._spec = spec

@@ -1,4 +1,4 @@
-"""The decommission of a node, and its way back into `removing`.
+"""Returns the decommission of a node, and takes the node back into `removing`.
 
 After a failure or an operator's stop in one of the last stages, the node is `retired` again. Only a node in `removing`
 can become `deleted`, so a continued removal enters `removing` again.

@@ -1,7 +1,7 @@
 """Stage `release_maas_node`: releases the machine in MAAS, and erases its disks if the site requires this.
 
-The stage requests the release once per attempt, then waits for an observation of its result. The release removes the
-operating system with the agent, so the stage revokes the agent's key.
+The stage requests the release one time in each attempt, then waits for an observation of the result. The release
+removes the operating system with the agent, so the stage revokes the agent's key.
 """
 
 from __future__ import annotations

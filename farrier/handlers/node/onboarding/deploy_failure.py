@@ -47,7 +47,7 @@ MEANING: Mapping[DeployCause, str] = {
 
 
 class DeployFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """The cause, and the event or error in MAAS that shows it."""
+    """The cause of a failed deployment, and the event or error in MAAS that shows this cause."""
 
     cause: DeployCause
     evidence: str

@@ -1,4 +1,4 @@
-"""Stage `deploy_via_maas`: requests the deployment, only one time.
+"""Stage `deploy_via_maas`: requests the deployment, exactly one time.
 
 farrier recognises its own deployment by the comment of the request, so a lost response does no harm. The stage renders
 the user data again with the derived token; if another token was issued, the stage that issues tokens runs again.

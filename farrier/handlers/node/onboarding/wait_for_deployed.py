@@ -1,6 +1,6 @@
 """Stage `wait_for_deployed`: waits until MAAS reports the machine as deployed.
 
-The stage decides by the observations since it began, and sends no request. The next stage classifies a deployment that
+The stage uses only observations since it began, and sends no request. The next stage classifies a deployment that
 failed or takes too long.
 """
 
