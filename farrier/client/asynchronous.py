@@ -79,7 +79,7 @@ class AsyncFarrier:
         return await self._answered(given.kind, await self.call(calls.submit(given, wait)), deadline)
 
     async def intent(self, id_: int, *, kind: str = NODE, wait: float = 0) -> IntentView:
-        """Return an intent. If its answer arrives within `wait` seconds, the result includes the answer."""
+        """Return an intent, with its answer if the answer arrives within `wait` seconds."""
         deadline = anyio.current_time() + wait
         intent = await self.call(calls.intent(kind, id_, wait))
         while intent.status == IntentStatus.PENDING and (left := deadline - anyio.current_time()) > 0:

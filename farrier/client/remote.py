@@ -68,7 +68,7 @@ class _Clock(msgspec.Struct, frozen=True):
     note: str = ""
 
     def clock(self) -> Clock:
-        """This clock, with durations instead of seconds."""
+        """The same clock, with durations instead of seconds."""
         return Clock(
             layer=self.layer,
             state=self.state,

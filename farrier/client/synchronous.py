@@ -78,7 +78,7 @@ class Farrier:
         return self._answered(given.kind, self.call(calls.submit(given, wait)), deadline)
 
     def intent(self, id_: int, *, kind: str = NODE, wait: float = 0) -> IntentView:
-        """Return an intent. If its answer arrives within `wait` seconds, the result includes the answer."""
+        """Return an intent, with its answer if the answer arrives within `wait` seconds."""
         deadline = time.monotonic() + wait
         intent = self.call(calls.intent(kind, id_, wait))
         while intent.status == IntentStatus.PENDING and (left := deadline - time.monotonic()) > 0:

@@ -1,8 +1,8 @@
 """The state of every resource of one kind that this controller owns: resting, queued, loading, running, committing.
 
-A pure data structure that receives events and returns work. It does no I/O and reads no clock; `now` is this process'
-monotonic time. The loop sends the statements and reports their results here, so a simulation can drive the agenda
-through every order of events.
+A pure data structure that receives events and returns work. The agenda does no I/O and reads no clock; `now` is this
+process' monotonic time. The loop sends the statements and reports their results here, so a simulation can drive the
+agenda through every order of events.
 
 An entry is one resource. A run over a snapshot in memory may only decide that there is nothing to do. Any other
 decision is dropped; instead, the resource is loaded, and the run over the fresh snapshot decides. Each load returns a
@@ -241,7 +241,7 @@ class Agenda(Generic[R]):
     def confirms(self, entry: Entry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
         """Record a run that changed only how recently a fact was confirmed. The confirmation stays in memory, and the
         stored outcome does not change; otherwise, this is the same as `rests`. `snapshot` is the state that the run
-        returned. It is an `R` if runs of the kind confirm facts."""
+        returned. `snapshot` is an `R` if runs of the kind confirm facts."""
         entry.snapshot = entry.confirmed = snapshot
         return self.rests(entry, due_at, outcome=entry.outcome)
 

@@ -1,7 +1,8 @@
 """Converts an outcome to a run that can be committed. Pure.
 
-It checks that the handler returned an outcome, that every change of a layer is an edge of the model, and that an
-`Update` changes no layer. It computes when the resource runs next and whether its stored outcome changes.
+The validator checks that the handler returned an outcome, that every change of a layer is an edge of the model, and
+that an `Update` changes no layer. The validator computes when the resource runs next and whether its stored outcome
+changes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SPINNING = timedelta(seconds=1)
 
 @lru_cache(maxsize=65536)
 def _key(record: Record) -> int:
-    """Return a checksum of a record as a signed 32-bit integer. It is the same in every process."""
+    """Return a checksum of a record as a signed 32-bit integer. The checksum is the same in every process."""
     text = "\0".join((record.outcome, record.reason, record.source, record.error))
     return zlib.crc32(text.encode()) - (1 << 31)
 
@@ -90,7 +91,7 @@ class OutcomeValidator(Generic[R, S, W]):
         )
 
     def fail(self, turn: Turn, version: int | None, error: FarrierError) -> Finished[S, W]:
-        """Return the run to commit after an `error`. It is stored and shown like an outcome, and the resource is
+        """Return the run to commit after an `error`. This run is stored and shown like an outcome, and the resource is
         retried after the period."""
         detail = "see the log" if isinstance(error, InternalError) else str(error)
         record = Record("error", detail, "", error.label)

@@ -1,7 +1,7 @@
 """Decides which shards this controller owns, which shards it should take or give back, and whether it may act now.
 
-A pure data structure that receives rows and replies, and returns decisions. It does no I/O and reads no clock; `now` is
-always this process' monotonic time. No decision depends on a wall clock.
+A pure data structure that receives rows and replies, and returns decisions. The module does no I/O and reads no clock;
+`now` is always this process' monotonic time. No decision depends on a wall clock.
 
 Each row of `controllers` belongs to one process; the process renews its row every RENEW_EVERY. An observer declares the
 process dead when the counter of renewals has not changed for EXPIRED_AFTER, measured by the observer's clock. Of the

@@ -222,7 +222,8 @@ class Runner(Generic[R, S, W, V]):
 
 
 def _with_error(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:
-    """Return the run of a failed step. It commits the state and writes of `kept`, and records the error of `failed`."""
+    """Return the run of a failed step. This run commits the state and writes of `kept`, and records the error of
+    `failed`."""
     error = failed.finished
     finished = msgspec.structs.replace(
         kept.finished, outcome=error.outcome, record=error.record, outcome_key=error.outcome_key

@@ -1,7 +1,7 @@
 """Enqueues resources from Python, as `SELECT farrier.enqueue(…)` does from SQL.
 
-The CLI and programs that embed the controller use it. It needs no running controller, because a wake is a row, and the
-next controller that owns the resource finds this row.
+The CLI and programs that embed the controller use this module. It needs no running controller, because a wake is a row,
+and the next controller that owns the resource finds this row.
 """
 
 from __future__ import annotations

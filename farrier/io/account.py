@@ -1,10 +1,10 @@
 """The system account under which an embedded PostgreSQL server runs.
 
-Only `embedded` uses it. If an ordinary user starts farrier, the server runs as this user. PostgreSQL refuses to run as
-root, so if root starts farrier, the server runs as another account. This account is the owner of an existing data
-directory; otherwise `postgres`, if the machine has this account; otherwise `farrier-postgres`, which farrier creates.
-The account must reach the data directory and PostgreSQL's programs. If a parent directory is closed, such as root's
-home, farrier adds the permission to pass through the directory, and logs the change.
+Only `embedded` uses this module. If an ordinary user starts farrier, the server runs as this user. PostgreSQL refuses
+to run as root, so if root starts farrier, the server runs as another account. This account is the owner of an existing
+data directory; otherwise `postgres`, if the machine has this account; otherwise `farrier-postgres`, which farrier
+creates. The account must reach the data directory and PostgreSQL's programs. If a parent directory is closed, such as
+root's home, farrier adds the permission to pass through the directory, and logs the change.
 """
 
 from __future__ import annotations

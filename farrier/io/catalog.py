@@ -1,7 +1,7 @@
 """Copies the model into the tables that triggers and functions read: edges, initial states, mapping, actions, kinds.
 
-Every migration calls it at its end, under the migration's lock. Rows that are not in the code's model are deleted, so
-the database refuses exactly the same things as the code.
+Every migration calls this module at the migration's end, under its lock. Rows that are not in the code's model are
+deleted, so the database refuses exactly the same things as the code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Counts the fleet in one statement, so that all figures belong to the same moment.
 
-Module `queries` calls it. The statement has a time limit and no parallel workers, so that it does not slow other
-statements.
+Module `queries` calls this module. The statement has a time limit and no parallel workers, so that it does not slow
+other statements.
 """
 
 from __future__ import annotations

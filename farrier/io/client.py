@@ -1,7 +1,7 @@
 """Opens the database for a single command: the server, the pool, a check of the schema, queries and requests.
 
-If the embedded server does not run, the module starts it, and stops it again at the end. It migrates an embedded
-database that has an old schema; it only checks the schema of any other database.
+If the embedded server does not run, the module starts it, and stops it again at the end. The module migrates an
+embedded database that has an old schema; it only checks the schema of any other database.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ def _result(row: asyncpg.Record, moved: set[int]) -> Result:
 
 
 def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
-    """Return the same run with only the error as its outcome. It has no outcome key, so the outcome of the next run is
-    always stored."""
+    """Return the same run with only the error as its outcome. The returned run has no outcome key, so the outcome of
+    the next run is always stored."""
     return Finished(
         id=run.id,
         epoch=run.epoch,

@@ -1,9 +1,9 @@
 """Decodes JSON from the database. JSON that cannot be decoded raises `UndecodableState`.
 
-Every `rows.Rows` and all queries for display use it, so that an unreadable value affects only one resource or row. The
-database refuses values of nodes that Python cannot decode. Other values can be unreadable: a JSON parameter of an
-intent for a kind of another package, or a row that was edited by hand. If only a part of a value is unreadable, a text
-replaces this part, so that lists still show the node and the node still accepts the intent `cancel`.
+Every `rows.Rows` and all queries for display use this module, so that an unreadable value affects only one resource or
+row. The database refuses values of nodes that Python cannot decode. Other values can be unreadable: a JSON parameter of
+an intent for a kind of another package, or a row that was edited by hand. If only a part of a value is unreadable, a
+text replaces this part, so that lists still show the node and the node still accepts the intent `cancel`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Splits a DSN, and rewrites it so that the driver can parse it on every supported Python.
 
-Only `pool` and `hosts` use it. A list of hosts may include an IPv6 address in brackets. The `urlsplit` of some Pythons
-(Debian 12's 3.11, and the next releases) accepts brackets only around a single host. This module only splits the DSN;
-the driver interprets it.
+Only `pool` and `hosts` use this module. A list of hosts may include an IPv6 address in brackets. The `urlsplit` of some
+Pythons (Debian 12's 3.11, and the next releases) accepts brackets only around a single host. This module only splits
+the DSN; the driver interprets it.
 """
 
 from __future__ import annotations

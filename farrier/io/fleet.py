@@ -1,6 +1,6 @@
 """`protocols.FleetApi` on PostgreSQL: the operations of an external service on nodes.
 
-Simulations use it. If the database refuses an operation, `RefusedByModel` is raised with the database's text.
+Simulations use this module. If the database refuses an operation, `RefusedByModel` is raised with the database's text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Connects to the first host of a DSN that accepts the session.
 
-Module `pool` uses it for every connection. The driver has one time limit for all hosts of a DSN together, so a host
-that vanished uses up the time of the hosts after it. In this module, each host has a separate time limit, and the host
-that accepted the last session is tried first. A host accepts the session only if it fits the DSN's
+Module `pool` uses this module for every connection. The driver has one time limit for all hosts of a DSN together, so a
+host that vanished uses up the time of the hosts after it. In this module, each host has a separate time limit, and the
+host that accepted the last session is tried first. A host accepts the session only if it fits the DSN's
 `target_session_attrs`.
 """
 

@@ -1,6 +1,6 @@
 """IB partitions in PostgreSQL: reads a snapshot with its members, and prepares the data that a commit writes.
 
-Implements `rows.Rows`; `changes` returns the argument of `farrier.write_ib_partitions`. The StateIO calls it.
+Implements `rows.Rows`; `changes` returns the argument of `farrier.write_ib_partitions`. The StateIO calls this class.
 """
 
 from __future__ import annotations

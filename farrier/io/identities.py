@@ -1,8 +1,8 @@
 """`protocols.Identities` on PostgreSQL: finds the node to which a machine belongs, and the machines that several nodes
 have.
 
-Steps that have just read a BMC call it on the loop's connections; `farrier db check` also calls it. The rules are SQL
-functions, because the database enforces them for every writer.
+Steps that have just read a BMC use this module on the loop's connections; `farrier db check` also uses it. The rules
+are SQL functions, because the database enforces them for every writer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Brings the schema to the version of this program, and checks its version.
 
-The commands `farrier db migrate|check|roles`, the demo, the daemon (which only checks) and the tests call it. A new
-database gets the baseline; a database of an earlier release gets the steps that it lacks. Both get the set of
+The commands `farrier db migrate|check|roles`, the demo, the daemon (which only checks) and the tests use this module. A
+new database gets the baseline; a database of an earlier release gets the steps that it lacks. Both get the set of
 functions, views, triggers and rights, and the data that `after` copies from the model. All of this is one transaction,
 so after a failure, the database still has the earlier version. Only one migrator at a time runs on a database; other
 migrators wait and then find no work left. A migration needs a session, so connect directly, not through PgBouncer in

@@ -1,7 +1,8 @@
 """Network segments in PostgreSQL: reads a snapshot with the segment's allocated addresses, and prepares the data that a
 commit writes.
 
-Implements `rows.Rows`; `changes` returns the argument of `farrier.write_network_segments`. The StateIO calls it.
+Implements `rows.Rows`; `changes` returns the argument of `farrier.write_network_segments`. The StateIO calls this
+class.
 """
 
 from __future__ import annotations

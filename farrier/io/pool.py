@@ -1,11 +1,11 @@
 """Connections to PostgreSQL, pooled and single, with the session settings of farrier.
 
-`wiring` uses it and passes the pool to the StateIOs; the CLI's database commands also use it. An embedded server and
-any other server get the same settings; PgBouncer gets only the application name. If a DSN has several hosts, `hosts`
-finds the writable server. Every statement has a time limit in this process. An unreachable server is retried, and then
-reported without the password in the DSN. A pooled connection is given back without a round trip, so code must leave no
-session state on the connection: no SET without LOCAL, no LISTEN, no session advisory lock. Code that needs such state
-uses `connect`.
+`wiring` opens the pool and passes it to the StateIOs; the CLI's database commands also use this module. An embedded
+server and any other server get the same settings; PgBouncer gets only the application name. If a DSN has several hosts,
+`hosts` finds the writable server. Every statement has a time limit in this process. An unreachable server is retried,
+and then reported without the password in the DSN. A pooled connection is given back without a round trip, so code must
+leave no session state on the connection: no SET without LOCAL, no LISTEN, no session advisory lock. Code that needs
+such state uses `connect`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Shared parts of all queries for display: reads rows that contain one JSON object, the database's time, and names.
 
-Modules `queries` and `resource_queries` use it on a connection that they borrowed.
+Modules `queries` and `resource_queries` use this module on a connection that they borrowed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Finds out whether a program for one schema can work with another schema, by comparing signatures, views and rights.
 
-The plan of a migration uses it. The module compares the texts of files and does not parse SQL. If it does not
+The plan of a migration uses this module. The module compares the texts of files and does not parse SQL. If it does not
 understand a difference, the difference counts as breaking, because stopping replicas without need costs less than
 failing replicas.
 """

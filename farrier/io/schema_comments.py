@@ -1,9 +1,9 @@
 """Comments of tables and columns, read line by line from the files of the baseline.
 
-Module `schema_set` uses it when a migration has changed the tables. The comment lines directly above CREATE TABLE
-belong to the table. The comment behind a column belongs to the column, and so do comments of further lines that are
-indented more than a column. A comment that is indented like a column describes the lines below it, and is not copied to
-the database.
+Module `schema_set` uses this module when a migration has changed the tables. The comment lines directly above CREATE
+TABLE belong to the table. The comment behind a column belongs to the column, and so do comments of further lines that
+are indented more than a column. A comment that is indented like a column describes the lines below it, and is not
+copied to the database.
 """
 
 from __future__ import annotations

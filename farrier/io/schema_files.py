@@ -39,7 +39,7 @@ class ObjectKind(StrEnum):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """One file of the baseline. It contains the tables of one topic."""
+    """One file of the baseline, which contains the tables of one topic."""
 
     name: str
     source: str
@@ -73,7 +73,7 @@ class SchemaObject(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One migration between two releases. It states whether replicas of the earlier release can run while it is
+    """One migration between two releases. The step states whether replicas of the earlier release can run while it is
     applied."""
 
     version: int

@@ -1,8 +1,8 @@
 """Reports what a migration would do, which objects block it, and whether replicas can run meanwhile.
 
-The command `farrier db migrate --plan` uses it. The module writes nothing; it reads the catalogs and compares texts. If
-the plan cannot show that replicas can run meanwhile, it gives the reason, and replicas have to stop. The plan reads
-only the header of a step, not its statements.
+The command `farrier db migrate --plan` uses this module. The module writes nothing; it reads the catalogs and compares
+texts. If the plan cannot show that replicas can run meanwhile, it gives the reason, and replicas have to stop. The plan
+reads only the header of a step, not its statements.
 """
 
 from __future__ import annotations

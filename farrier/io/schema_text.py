@@ -1,9 +1,9 @@
 """Returns the schema of this program as one text, in an order for people, who read tables first, and for psql.
 
-The command `farrier db schema` and the documentation use it. The names of the files and the names that a text mentions
-determine the order; SQL is not parsed. PostgreSQL parses a function body in a string only when the function is called,
-so the order of such functions is free. Objects that the server parses at creation (tables, views, functions with
-`RETURN`) come after the objects that they mention.
+The command `farrier db schema` and the documentation use this module. The names of the files and the names that a text
+mentions determine the order; SQL is not parsed. PostgreSQL parses a function body in a string only when the function is
+called, so the order of such functions is free. Objects that the server parses at creation (tables, views, functions
+with `RETURN`) come after the objects that they mention.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Borrows a connection, runs one transaction on it, and classifies errors of PostgreSQL.
 
-Every StateIO uses it. If the database is not available, callers get `DatabaseUnreachable` and no other error. A refusal
-of a statement is raised unchanged, and `classify` classifies it. If a connection's server is silent, gone or no longer
-writable, the connection is not used again.
+Every StateIO uses this module. If the database is not available, callers get `DatabaseUnreachable` and no other error.
+A refusal of a statement is raised unchanged, and `classify` classifies it. If a connection's server is silent, gone or
+no longer writable, the connection is not used again.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Gauges of the whole fleet, counted in the database. They are the same on every replica, and available right after a
-restart.
+"""Gauges of the whole fleet, counted in the database. The figures are the same on every replica, and available right
+after a restart.
 
 The daemon calls `run`. An exposition requests new figures and waits briefly for them. The fleet is counted at most
 every few seconds for all scrapers together, and less often while counting is slow. Without a scrape, nothing is

@@ -71,7 +71,8 @@ class Late(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limited(msgspec.Struct, frozen=True, kw_only=True):
-    """The default limit, in seconds, of one state of a registered kind. It applies at sites that set no limit."""
+    """The default limit, in seconds, of one state of a registered kind. This limit applies at sites that set no
+    limit."""
 
     kind: str
     state: str

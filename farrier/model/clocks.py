@@ -1,7 +1,7 @@
 """The clocks of one node: one for each layer, and one for its whole workflow.
 
-This module compares a `views.NodeView` with the limits of `farrier.model.sla`. Views that show late nodes use it; the
-handler does not.
+This module compares a `views.NodeView` with the limits of `farrier.model.sla`. Views that show late nodes use this
+module; the handler does not.
 """
 
 from __future__ import annotations

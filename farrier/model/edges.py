@@ -1,4 +1,4 @@
-"""Every transition that a layer may make, in one table.
+"""The table of all transitions that the layers of a node may make.
 
 The handlers and the diagrams use this table. The database's table of edges is generated from it, and the transition
 trigger reads the database's table. The stages of a workflow are substates of its layer and have no edges here. No code

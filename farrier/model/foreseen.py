@@ -1,4 +1,5 @@
-"""Predicts from a view whether a resource would accept an action now. Pure; advice, the command line and pages use it.
+"""Predicts from a view whether a resource would accept an action now. Pure. Advice, the command line and pages use this
+module.
 
 The prediction uses the kind's table of actions. The handler also checks conditions that a view does not show.
 """

@@ -226,7 +226,7 @@ def is_in(state: str, wanted: str) -> bool:
 
 
 def label(state: str) -> tuple[str, str]:
-    """Return the state as values of metric labels: (state, substate)."""
+    """Return the state as values of metric labels: a pair (state, substate)."""
     first, _, second = state.partition("/")
     return first, second
 

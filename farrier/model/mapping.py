@@ -1,4 +1,4 @@
-"""The permitted pairs of workflow status and node status after every commit.
+"""The pairs of workflow status and node status that are permitted after a commit.
 
 While a workflow is live, every commit must result in one of these pairs. The same applies to the commit that ends a
 workflow. After the end, the node's status may change, except to the two statuses that require a live workflow. The

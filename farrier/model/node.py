@@ -174,7 +174,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `resumed` is set if `resume` was requested during a pause; it takes effect when the pause ends. `took_at` is when
     the workflow last requested the node's network segments and IB partitions (`UseNetworks`).
 
-    `restarted_at` is when a decommission last restarted, and `unpaused_at` when the last pause of the node ended.
+    `restarted_at` is when a decommission last restarted, and `unpaused_at` is when the last pause of the node ended.
     `adopted` is set if an operator requested that a decommission accepts the state in MAAS as the results of its
     stages. `cuts` counts the steps of the stage that were interrupted. `touched` is set if the workflow may have
     changed something in MAAS before its last rerun. `released` is set if a decommission released the machine, so no
@@ -235,7 +235,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Onboarding(_Job, frozen=True, kw_only=True, tag="onboarding"):
-    """A workflow that brings a node into service. It has no mode until an intent sets the mode."""
+    """A workflow that brings a node into service. An onboarding has no mode until an intent sets its mode."""
 
     kind: ClassVar[WorkflowKind] = WorkflowKind.ONBOARDING
 

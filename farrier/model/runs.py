@@ -71,7 +71,7 @@ class Move(msgspec.Struct, frozen=True):
 
 class Failure(msgspec.Struct, frozen=True):
     """The error of a run: its label, the name of the resource, and the metric labels of the resource's state. If the
-    resource could not be read, it has no name."""
+    resource could not be read, its name is missing."""
 
     error: str
     name: str | None
@@ -144,9 +144,9 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
 
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of the marks of one kind's steps. It contains the names of `begun` steps by resource, the resources
-    whose steps `ended`, and the `epochs` of shards. A change has no effect if a change with a higher `number` was
-    already applied."""
+    """A change of the marks of one kind's steps. The change contains the names of `begun` steps by resource, the
+    resources whose steps `ended`, and the `epochs` of shards. A change has no effect if a change with a higher `number`
+    was already applied."""
 
     number: int
     begun: Mapping[int, str]

@@ -29,7 +29,7 @@ class Membership(StrEnum):
 
 
 class RateLimit(StrEnum):
-    """The rates that UFM accepts, in Gb/s. They are texts, because one of the rates is not an integer."""
+    """The rates that UFM accepts, in Gb/s. The rates are texts, because one of them is not an integer."""
 
     G2_5 = "2.5"
     G5 = "5"

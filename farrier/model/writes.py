@@ -1,4 +1,4 @@
-"""The writes of a node's run besides the node itself: data that the commit applies in the same transaction."""
+"""The writes of a node's run, in addition to the node itself. The commit applies this data in the same transaction."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class LeaveService(msgspec.Struct, frozen=True):
 class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
     """Sets the segments and partitions, by name, that an undeployed node uses. The node gets an address of each
     segment, and each of its ports becomes a member of each partition. The commit allocates the available addresses and
-    memberships. It releases the addresses and memberships of networks that the write does not name, or that are being
-    deleted. If the write names no network, the commit releases all of them. Idempotent."""
+    memberships. The commit releases the addresses and memberships of networks that the write does not name, or that are
+    being deleted. If the write names no network, the commit releases all of them. Idempotent."""
 
     segments: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()

@@ -126,8 +126,8 @@ class FleetApi(Protocol):
 
 class Queries(Protocol):
     """Read-only queries for operators and other programs. A node is given by its name or its ID. A name stands for the
-    node that has the name now, or else for the last node that had the name. All methods raise `DatabaseUnreachable`.
-    They raise `RefusedByModel` for a node that never existed, and for data that the connection's role may not read."""
+    node that has the name now, or else for the last node that had the name. All methods raise `DatabaseUnreachable`;
+    they raise `RefusedByModel` for a node that never existed, and for data that the connection's role may not read."""
 
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         """Return nodes by name, from the first name after `after`. A page with fewer than `limit` rows is the last

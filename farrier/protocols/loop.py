@@ -95,8 +95,8 @@ class StateIO(Protocol[R, S, W]):
         be read."""
 
     async def listing(self, shards: Sequence[int]) -> Listed:
-        """Return the resources and marks of these shards. They are read after the statement that took the shards, so
-        they include everything that a former owner committed."""
+        """Return the resources and marks of these shards. The resources are read after the statement that took the
+        shards, so they include everything that a former owner committed."""
 
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
         """Load snapshots of all layers, and the wakes that are visible with them, in one statement."""

@@ -145,7 +145,7 @@ class Regions(Protocol):
     """The MAAS regions of the configured sites."""
 
     def client(self, site: str) -> MaasClient | None:
-        """Return the client of the site's region for the region's observer, without a limit of slots; None without a
+        """Return the region's client for the observer of the site's region, without a limit of slots; None without a
         region."""
 
     def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:

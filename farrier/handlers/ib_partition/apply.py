@@ -1,8 +1,8 @@
 """Makes the changes of a plan in UFM, one after the other, and records what UFM refuses.
 
-The handler's steps call it. If UFM refuses several ports together, each half is tried separately, so that one bad port
-does not block the other ports. A refused change does not block further changes. Any other failure ends the run. The
-caller then waits, reads, and plans again, so no change is repeated without a read.
+The handler's steps use this module. If UFM refuses several ports together, each half is tried separately, so that one
+bad port does not block the other ports. A refused change does not block further changes. Any other failure ends the
+run. The caller then waits, reads, and plans again, so no change is repeated without a read.
 """
 
 from __future__ import annotations

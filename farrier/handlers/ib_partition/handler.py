@@ -1,4 +1,4 @@
-"""One run of one partition. It first answers the intents, then compares UFM with the target state.
+"""One run of one partition. A run first answers the intents, then compares UFM with the target state.
 
 The handler itself makes only decisions that do not depend on UFM; a step does the rest. If UFM cannot be reached, the
 partition waits in its state. If UFM refuses the partition, the state is `error` until UFM accepts the changes.

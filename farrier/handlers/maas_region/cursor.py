@@ -2,7 +2,7 @@
 appear. Pure.
 
 MAAS assigns IDs before commits, so a lower ID may appear after a higher one was read. farrier keeps the IDs that a page
-skips as gaps for a while, and begins to read at the lowest gap. It ignores events that it read before.
+skips as gaps for a while, and begins to read at the lowest gap. farrier ignores events that it read before.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def settle(segment: NetworkSegment) -> Settled:
 
 
 def repeated(segment: NetworkSegment) -> tuple[Answer, ...]:
-    """Answer the intents of a segment that is being deleted. It accepts only a repeated deletion."""
+    """Answer the intents of a segment that is being deleted. Such a segment accepts only a repeated deletion."""
     return tuple(accept(request, "the segment is already being deleted") for request in segment.requests)
 
 

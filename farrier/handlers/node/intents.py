@@ -37,7 +37,7 @@ _LAST_COUNTS = frozenset({Action.SET_BMC, Action.SET_POWER})
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """Answers that do not change the node. They are committed with the decision of the rules."""
+    """Answers that do not change the node. Such answers are committed with the decision of the rules."""
 
     writes: tuple[Write, ...]
 

@@ -63,8 +63,8 @@ def _ended(bmc: Bmc, now: datetime) -> list[datetime]:
 
 
 def _of_others(bmc: Bmc, now: datetime) -> list[OtherLogin]:
-    """Return the recent logins of other nodes at the same BMC, because the login cap applies to the BMC. This includes
-    nodes that had this BMC earlier."""
+    """Return the recent logins of other nodes at the same BMC, because the login cap applies to the BMC. The result
+    includes logins of nodes that had this BMC earlier."""
     return [login for login in bmc.others if now - login.at < LOGIN_WINDOW]
 
 

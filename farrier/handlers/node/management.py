@@ -1,8 +1,8 @@
 """The management layer: whether farrier may use the BMC.
 
 Nodes in `enroll` with complete details are verified after the back-off of the last failure, if `auto_manage` is set or
-an intent requested the verification. A verification only reads. It ends when the read has a result, at its deadline,
-when an intent that must not wait arrives, or in the recovery after a crash.
+an intent requested the verification. A verification only reads. A verification ends when the read has a result, at its
+deadline, when an intent that must not wait arrives, or in the recovery after a crash.
 
 The commit before a login counts a try; a try allows one login. An interrupted verification goes back to `enroll`, and
 the next verification counts a new try. So every login counts for the login cap, even after a crash or an intent.

@@ -1,9 +1,9 @@
 """The results of a node's rules and stages, and functions that change a node.
 
 A rule returns a `Decision`; `transition` returns a Transition or an Update for a changed node, depending on the change.
-A stage is an idempotent function of the snapshot. It checks what is already done, takes at most one step, and returns a
-`Done`, a `Waiting`, a `Step` or a `Failed`. If a stage needs an outside service first, it returns a `Call`; the call
-then returns one of these results.
+A stage is an idempotent function of the snapshot. A stage checks what is already done, takes at most one step, and
+returns a `Done`, a `Waiting`, a `Step` or a `Failed`. If a stage needs an outside service first, it returns a `Call`;
+the call then returns one of these results.
 """
 
 from __future__ import annotations
@@ -204,8 +204,8 @@ def with_note(node: Node, **fields: Any) -> Node:
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
-    """Return the facts about the node's health. They come from the node's agent or, without an agent, from reads of its
-    BMC and of MAAS."""
+    """Return the facts about the node's health. The facts come from the node's agent or, without an agent, from reads
+    of its BMC and of MAAS."""
     if not node.agentless:
         agent = node.agent
         if agent is None:

@@ -169,7 +169,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:
-    """Store the reading. If it changed anything, the node runs again at once; otherwise, it is stored only every
+    """Store the reading. After a change, the node runs again at once. An unchanged reading is stored only every
     `confirmed_every`."""
     before, after = node.bmc, to.bmc
     same = has_fresh_power(node, now, config) and (before.power, before.sync_failure) == (

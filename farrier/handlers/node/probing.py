@@ -1,7 +1,7 @@
 """Evaluates a probe: one read of a BMC for a verification or an adoption.
 
 A verification and an adoption differ only in the states after the probe. This module checks whether the machine is the
-recorded machine, and records successes and failures. It also begins and stops verifications, for both rules and
+recorded machine, and records successes and failures. The module also begins and stops verifications, for both rules and
 responses.
 """
 
@@ -63,8 +63,8 @@ def cut_short(node: Node) -> Node:
 
 
 def recorded(node: Node) -> Identity:
-    """Return the recorded identity of the machine. It comes from the first reading of its BMC and from the registered
-    MAC addresses."""
+    """Return the recorded identity of the machine. The identity comes from the first reading of the machine's BMC and
+    from the registered MAC addresses."""
     bmc = node.bmc
     return Identity(serial=bmc.serial, uuid=bmc.uuid, macs=tuple(sorted({*bmc.macs, *node.macs})))
 

@@ -1,7 +1,7 @@
 """The response to intent `adopt_observed_state`: the workflow continues from the state in MAAS.
 
-The response decides by fresh observations only. It adopts no machine of another user. A repeated intent changes
-nothing.
+The response decides by fresh observations only. The response adopts no machine of another user. A repeated intent
+changes nothing.
 """
 
 from __future__ import annotations

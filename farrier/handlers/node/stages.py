@@ -1,6 +1,7 @@
 """The stages of both workflows, and the functions that begin, advance and end a workflow.
 
-The rules and responses that run a workflow use this module. It makes no decisions. No stage imports another stage.
+The rules and responses that run a workflow use this module. The module makes no decisions. No stage imports another
+stage.
 """
 
 from __future__ import annotations

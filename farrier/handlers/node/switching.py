@@ -123,7 +123,7 @@ def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] |
 
 
 async def _switched(node: Node, now: datetime, wanted: Switching, services: NodeServices) -> Outcome:
-    """Read, switch, and read again. This never switches another machine, and never repeats a reset."""
+    """Read, switch, and read again. This step never switches another machine, and never repeats a reset."""
     target = target_of(node)
     refused = probing.refusal(node, await probing.called(services.bmc.read(target)), must_prove=False)
     if refused is not None and refused.failure is BmcFailure.IDENTITY_MISMATCH:

@@ -55,7 +55,7 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
     `state` and `last_error`. Each process enters the context `services` before its loop begins, and leaves it after the
     loop ends. `sql` creates the kind's table; it runs only one time.
 
-    `load` is for a snapshot with more data than the row. It is SQL that takes IDs as `$1` and returns (id, now,
+    `load` is for a snapshot with more data than the row. `load` is SQL that takes IDs as `$1` and returns (id, now,
     snapshot), and may call `farrier.load_resources(kind, ids)`. `writer` and `section` are for writes besides `Answer`.
     `writer` is the SQL function that applies them, after it has called `farrier.write_resources`. `section` returns,
     for each such write, the name of its section in the data of `writer`, and its fields in this section.

@@ -57,7 +57,8 @@ class ResourceKind(LayeredKind[R_contra]):
         self._spec = spec
 
     def guarded(self, handler: StateHandler[Any, Any, Any, Any]) -> Guarded[Any]:
-        """Return the handler that the loop runs. It receives only the intents that the resource's state accepts."""
+        """Return the handler that the loop runs. This handler receives only the intents that the resource's state
+        accepts."""
         return Guarded(self._spec, handler)
 
     def label(self, resource: R_contra) -> tuple[str, str]:

@@ -1,4 +1,5 @@
-"""Alert rules for Prometheus, as data. They are generated from the settings; the command `farrier alerts` prints them.
+"""Alert rules for Prometheus, as data. The rules are generated from the settings; the command `farrier alerts` prints
+them.
 
 Rules take the names of metrics from `definitions` and `gauges`, so a rule cannot use a metric that does not exist.
 Figures of the fleet are equal on every replica, so a rule uses the maximum of the replicas that have counted recently.

@@ -1,9 +1,9 @@
 """Decides which stages of a decommission have reached their goal according to MAAS, after intent
 `adopt_observed_state`.
 
-The other modules of this package and the response to `adopt_observed_state` use it. Only stages that act in MAAS have a
-goal that MAAS shows; drain, cleaning, validation and secrets always run. A reading proves nothing if it is stale or
-another user owns the machine. In this case, the stage itself reads the machine.
+The other modules of this package and the response to `adopt_observed_state` use this module. Only stages that act in
+MAAS have a goal that MAAS shows; drain, cleaning, validation and secrets always run. A reading proves nothing if it is
+stale or another user owns the machine. In this case, the stage itself reads the machine.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def shows(seen: MaasObservation, stage: D) -> bool:
 
 
 def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> str | None:
-    """Return why these stages have nothing to do; None if they must run. They have nothing to do if an operator adopted
-    the observed state and MAAS still shows their goals."""
+    """Return why these stages have nothing to do; None if they must run. The stages have nothing to do if an operator
+    adopted the observed state and MAAS still shows their goals."""
     seen = node.maas
     if not own(node).upstream.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
         return None

@@ -109,7 +109,8 @@ def _ready(node: Node) -> Done:
 
 
 def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
-    """Return the result for a machine that is past commissioning, because of this onboarding or of another user."""
+    """Return the result for a machine that is past commissioning, either because of this onboarding or because of
+    another user."""
     if detour.upstream(node).has_deployed and machine.owner:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
             return Done(reason=f"this onboarding already deploys the machine: {stands}")

@@ -1,8 +1,9 @@
 """Finds out from the traces in MAAS why a deployment failed. The function is pure and total; its rules are a table.
 
-The stages for a failed deployment use it, and so does the stage that waits for the agent. The evidence quotes MAAS, so
-that an operator can find the quoted text in MAAS. A rule examines the events since the request of the deployment, the
-progress of the installer, and the machine's state. The first rule that finds evidence determines the cause.
+The stages for a failed deployment use this module, and so does the stage that waits for the agent. The evidence quotes
+MAAS, so that an operator can find the quoted text in MAAS. A rule examines the events since the request of the
+deployment, the progress of the installer, and the machine's state. The first rule that finds evidence determines the
+cause.
 """
 
 from __future__ import annotations

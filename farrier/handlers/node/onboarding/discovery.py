@@ -98,8 +98,8 @@ def host_of(address: str) -> str:
 
 
 def other_host(one: str, other: str) -> bool:
-    """Return whether two hosts are certainly different. They may be the same host if one is a host name and the other
-    an IP address."""
+    """Return whether two hosts are certainly different. If one is a host name and the other is an IP address, they may
+    be the same host."""
     return bool(one and other) and one != other and _is_number(one) == _is_number(other)
 
 

@@ -1,7 +1,7 @@
 """Stage `load_site_config`: checks that the node's site is configured, and that farrier may use its region.
 
-This is the first stage of the modes `deploy` and `adopt`. It only reads. For an adoption, it sends no request, because
-nothing may delay the probe; a later stage searches for the machine.
+This is the first stage of the modes `deploy` and `adopt`. The stage only reads. For an adoption, it sends no request,
+because nothing may delay the probe; a later stage searches for the machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Stage `recover_for_datasource_retry`: makes the machine of a failed deployment ready for the next deployment.
 
-The stage aborts a stuck deployment, releases a machine after a failed deployment, and erases nothing. It never requests
-power, because a machine that MAAS powers on loses its user data. Each change is sent after a reading of the machine;
-later observations show the effect of the change.
+The stage aborts a stuck deployment, releases a machine after a failed deployment, and erases nothing. The stage never
+requests power, because a machine that MAAS powers on loses its user data. Each change is sent after a reading of the
+machine; later observations show the effect of the change.
 """
 
 from __future__ import annotations

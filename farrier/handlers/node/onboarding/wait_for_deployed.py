@@ -34,8 +34,8 @@ _ENDED: Mapping[int, str] = {
 
 
 def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Wait for the deployment. The stage is done when the machine is deployed. It has a separate deadline, because
-    nothing else would end a deployment."""
+    """Wait for the deployment. The stage is done when the machine is deployed. The stage has a separate deadline,
+    because nothing else would end a deployment."""
     seen = region.latest(node)
     if seen is None:
         return Waiting(reason="waits until farrier has read the machine in MAAS")

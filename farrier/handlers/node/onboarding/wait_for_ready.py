@@ -1,7 +1,7 @@
 """Stage `wait_for_ready`: waits until the commissioning has passed.
 
 The stage uses only observations, and sends no request. If the commissioning fails, the attempt fails, and the next
-attempt goes back to `commission_node`. This restarts the stage and its count of attempts, so the workflow counts
+attempt goes back to `commission_node`. Going back restarts the stage and its count of attempts, so the workflow counts
 commissionings. After `MAX_ATTEMPTS` commissionings, the workflow waits for an operator.
 """
 
