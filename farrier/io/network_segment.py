@@ -1,5 +1,4 @@
-"""Network segments in PostgreSQL: reads a snapshot with the segment's allocated addresses, and prepares the data that a
-commit writes.
+"""Network segments in PostgreSQL: reads a snapshot with the segment's addresses, and prepares the data of a commit.
 
 Implements `rows.Rows`; `changes` returns the argument of `farrier.write_network_segments`. The StateIO calls this
 class.

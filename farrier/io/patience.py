@@ -1,5 +1,4 @@
-"""Limits how long a change of tables waits for a lock, so that the wait does not block the loop. The change is retried
-later.
+"""Limits how long a change of tables waits for a lock, so that the wait does not block the loop. Retries the change.
 
 While a statement waits for a lock on a table, it blocks every later statement on this table. Migrations and
 installations of kinds use this module.

@@ -1,8 +1,7 @@
 """Every metric that one process counts: its name, help text, labels and buckets. Dashboards and alert rules use these
 definitions.
 
-`wiring` passes a `Vocabulary` of the combinations of label values that the model permits. Only these combinations have
-a series at zero.
+`wiring` passes a `Vocabulary` of the permitted combinations of label values. Only these have a series at zero.
 """
 
 from __future__ import annotations

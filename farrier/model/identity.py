@@ -121,7 +121,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def compare(recorded: Identity, seen: Identity) -> Verdict:
-    """Compare two identities. If the serial or the UUID differs, the machine is another machine, even if other values
+    """Compare two identities. If the serial number or the UUID differs, it is another machine, even if other values
     match. MAC addresses are compared only if neither serials nor UUIDs can be compared, because network cards are
     replaced. In this case, one common address proves that it is the same machine."""
     differs: list[str] = []

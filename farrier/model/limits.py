@@ -1,5 +1,4 @@
-"""Resolves limits. The configuration overrides the default limits of `sla` for a site, for a machine model, or for all
-resources.
+"""Resolves limits. The configuration overrides the defaults of `sla` for a site, for a machine model, or for all.
 
 The first of these limits that is set applies: the limit of the site, the limit of the model, the general limit, the
 default. The module also lists every state that has a clock, by the labels of metrics. Pure; used by the handler, the

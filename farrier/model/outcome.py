@@ -25,8 +25,8 @@ V = TypeVar("V")  # the services of a kind's steps
 
 @lru_cache(maxsize=4096)
 def source_line(module: str, filename: str, line: int) -> str:
-    """Return the line of code, such as `farrier/handlers/node/status.py:42`; the path is that of the module, not of the
-    file."""
+    """Return the line of code, such as `farrier/handlers/node/status.py:42`; the path comes from the module's name, not
+    from the file's directory."""
     file = filename.replace("\\", "/").rpartition("/")[2]
     package = module if file == "__init__.py" else module.rpartition(".")[0]
     return f"{package.replace('.', '/')}{'/' if package else ''}{file}:{line}"

@@ -1,4 +1,4 @@
-"""InfiniBand partitions: keeps UFM in the target state of each partition, even if other clients change UFM.
+"""InfiniBand partitions: keeps each partition in its target state in UFM, even if other clients change UFM.
 
 `PartitionHandler.handle` makes all decisions that do not need UFM. Module `steps` reads UFM and makes the changes of a
 `plan`.

@@ -1,4 +1,4 @@
-"""The management layer while farrier adopts a running machine, with reads only.
+"""The management layer while farrier adopts a running machine. An adoption only reads.
 
 The BMC is read only one time, and at least one recorded value of the machine must match the reading. The adoption ends
 when the read has a result, at its deadline, or when an intent that must not wait arrives. After a crash, the next run

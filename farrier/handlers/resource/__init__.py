@@ -1,5 +1,4 @@
-"""Shared code of the handlers of simple kinds: the implementation of `protocols.Kind`, answers to intents, and
-`Extension`.
+"""Shared code of the handlers of simple kinds: implements `protocols.Kind`, answers intents, and defines `Extension`.
 
 The spec of a kind defines which states accept an action; `ResourceKind.guarded` rejects intents in all other states.
 Pure.

@@ -13,8 +13,8 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 def complete(node: Node, *, ending: W | None = None) -> Node:
-    """Return the node after its onboarding: active, or offline after a reimage, so that the node's health decides. An
-    adoption installs nothing and finds the target state, so it ends as reconciled."""
+    """Return the node after its onboarding: active, or offline after a reimage, because its health then decides the
+    next status. An adoption installs nothing and finds the target state, so it ends as reconciled."""
     ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
     ended = with_fields(
         node,
