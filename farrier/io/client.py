@@ -83,7 +83,7 @@ async def administrator(config: DatabaseConfig) -> AsyncIterator[Single]:
 
 @asynccontextmanager
 async def server(config: DatabaseConfig) -> AsyncIterator[str]:
-    """Return the DSN of the configured server. The server runs until the context ends."""
+    """Yield the DSN of the configured server. The server runs until the context ends."""
     if config.dsn:
         yield config.dsn
         return
