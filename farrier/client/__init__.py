@@ -1,6 +1,6 @@
 """The Python client of farrier's HTTP API, synchronous and asynchronous.
 
-`Farrier` and `AsyncFarrier` have the same methods. Responses are the structs of `farrier.model`; errors are those of
+`Farrier` and `AsyncFarrier` have the same methods. Responses are structs of `farrier.model`; errors are classes of
 `farrier.client.errors`.
 """
 

@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 class AsyncFarrier:
-    """A client of one server. After a failure, it sends a request again if a repetition has the same effect as one
-    request."""
+    """A client of one server. After a failure, the client sends a request again only if repeating the request has no
+    further effect."""
 
     def __init__(self, url: str, *, token: str | None = None, verify: Any = True, transport: Any = None) -> None:
         self._url = url
@@ -45,7 +45,8 @@ class AsyncFarrier:
     # --- nodes
 
     async def nodes(self, **filters: Filter) -> AsyncIterator[NodeView]:
-        """All nodes that fit the filters (`status`, `management`, `site`, `model`, …), in the order of their names."""
+        """Yield all nodes that fit the filters (`status`, `management`, `site`, `model`, …), in the order of their
+        names."""
         after: str | None = ""
         while after is not None:
             page = await self.call(calls.nodes(filters, after))
@@ -54,7 +55,7 @@ class AsyncFarrier:
             after = page.next
 
     async def node(self, name: str) -> NodeDetail:
-        """One node, with all its data."""
+        """Return one node with all its data."""
         return (await self.call(calls.node(name))).node
 
     async def register(self, *nodes: NewNode) -> Sequence[Registered]:
@@ -78,7 +79,7 @@ class AsyncFarrier:
         return await self._answered(given.kind, await self.call(calls.submit(given, wait)), deadline)
 
     async def intent(self, id_: int, *, kind: str = NODE, wait: float = 0) -> IntentView:
-        """An intent, with its answer if there is one within `wait` seconds."""
+        """Return an intent, with its answer if the answer arrives within `wait` seconds."""
         deadline = anyio.current_time() + wait
         intent = await self.call(calls.intent(kind, id_, wait))
         while intent.status == IntentStatus.PENDING and (left := deadline - anyio.current_time()) > 0:
@@ -86,7 +87,8 @@ class AsyncFarrier:
         return intent
 
     async def intents(self, *, kind: str = NODE, **filters: Filter) -> AsyncIterator[IntentView]:
-        """Intents that fit the filters, the newest first: `node` or `resource`, `status`, `action`, `requested_by`."""
+        """Yield the intents that fit the filters, the newest first. Filters are `node` or `resource`, `status`,
+        `action` and `requested_by`."""
         before, more = None, True
         while more:
             page = await self.call(calls.intents(kind, filters, before))
@@ -104,11 +106,11 @@ class AsyncFarrier:
     # --- resources of other kinds, controllers
 
     async def kinds(self) -> Sequence[KindView]:
-        """All kinds, with their states and actions."""
+        """Return all kinds with their states and actions."""
         return (await self.call(calls.kinds())).kinds
 
     async def resources(self, kind: str, **filters: Filter) -> AsyncIterator[ResourceView]:
-        """All resources of a kind that fit the filters: `state`, `site`, `ended`."""
+        """Yield all resources of a kind that fit the filters `state`, `site` and `ended`."""
         after: str | None = ""
         while after is not None:
             page = await self.call(calls.resources(kind, filters, after))
@@ -117,18 +119,18 @@ class AsyncFarrier:
             after = page.next
 
     async def resource(self, kind: str, name: str) -> ResourceView:
-        """One resource, with all its data. The resource may have ended."""
+        """Return one resource with all its data. The resource may have ended."""
         return (await self.call(calls.resource(kind, name))).resource
 
     async def controllers(self) -> Ownership:
-        """The controllers, and the shards without a controller."""
+        """Return the controllers, and the shards without a controller."""
         return await self.call(calls.controllers())
 
     # --- changes
 
     async def cursor(self) -> str:
-        """The current end of the feed. Call this method before reading a list: `watch(after=…)` then yields each change
-        that the list does not contain."""
+        """Return the current end of the feed. Call this method before reading a list: `watch(after=…)` then yields each
+        change that the list does not contain."""
         following = Feed({}, None)
         try:
             async with self._lines(following) as lines:
@@ -141,9 +143,9 @@ class AsyncFarrier:
         raise ApiUnreachable(self._url, "the stream of changes ended before the server sent the first cursor")
 
     async def watch(self, *, after: str | None = None, **filters: Filter) -> AsyncGenerator[Change, None]:
-        """Yield each change once, as farrier records it: from now on, or after a stored cursor. Reconnects after a
-        failure. `filters`: `kind`, `layer`, `to`, `resource` (`node/NAME`), … With `contextlib.aclosing`, the stream
-        ends at a known moment."""
+        """Yield each change exactly one time, as farrier records it, from now on or after a stored cursor. Reconnects
+        after a failure. Filters are `kind`, `layer`, `to`, `resource` (`node/NAME`), … With `contextlib.aclosing`, the
+        stream ends at a known moment."""
         following = Feed(filters, after)
         while True:
             with suppress(httpx.TransportError, ApiUnreachable):
@@ -176,7 +178,7 @@ class AsyncFarrier:
     # --- any request
 
     async def call(self, call: Call[T]) -> T:
-        """Send one request. Raises ApiError, and ApiUnreachable without a response."""
+        """Send one request. Raises ApiError, or ApiUnreachable if no response arrives."""
         attempt = 0
         while True:
             attempt += 1

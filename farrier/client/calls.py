@@ -1,4 +1,4 @@
-"""Requests of the API as data, from which both clients send them: path, parameters, body, and type of the response."""
+"""Requests of the API as data, which both clients send: path, parameters, body, and type of the response."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Each page sends the values again, so an iterator is not accepted."""
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One request. `again`: a repetition has the same effect as one request. `waits`: the server may take this many
-    seconds to respond."""
+    """One request. `again` is set if repeating the request has no further effect. `waits` is how many seconds the
+    server may take to respond, in addition to the usual time."""
 
     path: str
     type: type[T]
@@ -55,7 +55,7 @@ class Nothing(msgspec.Struct, frozen=True):
 
 
 class NewNode(Details, frozen=True, kw_only=True, omit_defaults=True):
-    """A node to register. With `bootstrap`, the response has a token for the node's agent."""
+    """A node to register. With `bootstrap`, the response contains a token for the node's agent."""
 
     name: str
     bmc_address: str | None = None
@@ -64,7 +64,7 @@ class NewNode(Details, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodePage(msgspec.Struct, frozen=True):
-    """Nodes by name."""
+    """A page of nodes, ordered by name."""
 
     now: datetime
     nodes: tuple[NodeView, ...]
@@ -91,7 +91,7 @@ class Kinds(msgspec.Struct, frozen=True):
 
 
 class ResourcePage(msgspec.Struct, frozen=True):
-    """Resources of a kind by name."""
+    """A page of resources of a kind, ordered by name."""
 
     now: datetime
     resources: tuple[ResourceView, ...]
@@ -106,7 +106,7 @@ class ShownResource(msgspec.Struct, frozen=True):
 
 
 class IntentPage(msgspec.Struct, frozen=True):
-    """Intents, newest first."""
+    """A page of intents, the newest first."""
 
     now: datetime
     intents: tuple[IntentView, ...]
@@ -114,29 +114,29 @@ class IntentPage(msgspec.Struct, frozen=True):
 
 
 def quoted(name: str) -> str:
-    """A name as a part of a path."""
+    """Return a name in the form of a part of a path."""
     return quote(name, safe="")
 
 
 def nodes(filters: Mapping[str, Filter], after: str) -> Call[NodePage]:
-    """A page of nodes. `filters` are parameters of the API: status, management, site, model, …"""
+    """Return the request of a page of nodes. `filters` are parameters of the API: status, management, site, model, …"""
     return Call(path="/nodes", type=NodePage, query=_page(filters, after))
 
 
 def node(name: str) -> Call[ShownNode]:
-    """One node."""
+    """Return the request of one node."""
     return Call(path=f"/nodes/{quoted(name)}", type=ShownNode)
 
 
 def register(new: Sequence[NewNode]) -> Call[RegisteredNodes]:
-    """Register all of these nodes, or none."""
+    """Return the request that registers all of these nodes, or none."""
     return Call(
         method="POST", path="/nodes", type=RegisteredNodes, body=list(new), again=False, waits=_REGISTRATION_SECONDS
     )
 
 
 def changes(details: Mapping[str, Any], version: int | None) -> Mapping[str, Any]:
-    """The parameters of the intent `set`."""
+    """Return the parameters of the intent `set`."""
     params: dict[str, Any] = {name: value for name, value in details.items() if value is not None}
     removed = [name for name, value in details.items() if value is None]
     if removed:
@@ -147,8 +147,8 @@ def changes(details: Mapping[str, Any], version: int | None) -> Mapping[str, Any
 
 
 def submit(given: Request, wait: float) -> Call[IntentView]:
-    """Submit an intent. Without `key`, this function makes a key, so that a repeated request submits no second
-    intent."""
+    """Return the request that submits an intent. Without `key`, this function makes a key, so that repeating the
+    request submits no second intent."""
     named = {"node": given.resource} if given.kind == NODE else {"kind": given.kind, "resource": given.resource}
     body = named | {
         "action": given.action,
@@ -170,13 +170,15 @@ def submit(given: Request, wait: float) -> Call[IntentView]:
 
 
 def intent(kind: str, id_: int, wait: float) -> Call[IntentView]:
-    """An intent, with its answer if there is one within `wait` seconds."""
+    """Return the request of an intent. If the answer arrives within `wait` seconds, the response includes the
+    answer."""
     seconds = min(wait, LONGEST_WAIT_SECONDS)
     return Call(path=f"{_intents(kind)}/{id_}", type=IntentView, query=_wait(seconds), waits=seconds)
 
 
 def intents(kind: str, filters: Mapping[str, Filter], before: int | None, limit: int = MOST_ROWS) -> Call[IntentPage]:
-    """A page of intents of nodes or of another kind. An empty kind stands for all kinds except nodes."""
+    """Return the request for a page of intents, either of nodes or of another kind. An empty kind stands for all kinds
+    except nodes."""
     of_kind = {} if kind in (NODE, "") else {"kind": kind}
     query = query_of({**filters, **of_kind, "limit": limit})
     return Call(
@@ -185,24 +187,25 @@ def intents(kind: str, filters: Mapping[str, Filter], before: int | None, limit:
 
 
 def kinds() -> Call[Kinds]:
-    """All kinds."""
+    """Return the request of all kinds."""
     return Call(path="/resources", type=Kinds)
 
 
 def resources(kind: str, filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> Call[ResourcePage]:
-    """A page of the resources of a kind other than node. `filters` are parameters of the API: state, site, ended."""
+    """Return the request of a page of resources of a kind other than node. `filters` are parameters of the API: state,
+    site, ended."""
     _refuse_nodes(kind)
     return Call(path=f"/resources/{quoted(kind)}", type=ResourcePage, query=_page(filters, after, limit))
 
 
 def resource(kind: str, name: str) -> Call[ShownResource]:
-    """One resource of a kind other than node. It may have ended."""
+    """Return the request of one resource of a kind other than node. The resource may have ended."""
     _refuse_nodes(kind)
     return Call(path=resource_path(kind, name), type=ShownResource)
 
 
 def resource_path(kind: str, name: str) -> str:
-    """The path of a resource of any kind."""
+    """Return the path of a resource of any kind."""
     return f"/resources/{quoted(kind)}/{quoted(name)}"
 
 
@@ -212,7 +215,7 @@ def _refuse_nodes(kind: str) -> None:
 
 
 def controllers() -> Call[Ownership]:
-    """The controllers with their shards."""
+    """Return the request of the controllers and their shards."""
     return Call(path="/controllers", type=Ownership)
 
 

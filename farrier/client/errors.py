@@ -1,4 +1,4 @@
-"""Errors of the client: the server refused a request, or did not respond."""
+"""The errors of the client: the server refused a request, or did not respond."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiUnreachable(FarrierError):
-    """The server did not respond. The request may have arrived."""
+    """The server did not respond. The server may still have received the request."""
 
     label = "api_unreachable"
     exit_code = ExitCode.DATABASE_UNREACHABLE
@@ -36,7 +36,7 @@ class ApiUnreachable(FarrierError):
 
 
 class ApiError(RefusedByModel):
-    """The server refused a request. `status` is the status code of HTTP."""
+    """The server refused a request. `status` is the HTTP status code."""
 
     label = "api_error"
 
@@ -47,13 +47,13 @@ class ApiError(RefusedByModel):
 
 
 class AccessDenied(ApiError):
-    """The token is missing, wrong, or does not allow the request."""
+    """The token is missing or wrong, or does not allow the request."""
 
     label = "access_denied"
 
 
 class Malformed(ApiError, MalformedRequest):
-    """The request is invalid, such as a filter with a misspelt state."""
+    """The request is invalid. For example, a filter names a misspelt state."""
 
     label = "api_malformed"
 
@@ -69,7 +69,7 @@ class NotAccepted(ApiError):
 
 
 def of(response: httpx.Response) -> ApiError:
-    """The error for a response that reports a failure, or that is not a response of the API."""
+    """Return the error for a response that reports a failure, or that is not a response of the API."""
     problem = _problem(response)
     if problem.intent is not None:
         return NotAccepted(response.status_code, problem, problem.intent)
@@ -80,7 +80,7 @@ def of(response: httpx.Response) -> ApiError:
 
 
 def of_answer(intent: IntentView) -> NotAccepted:
-    """The error for an intent that was rejected or superseded."""
+    """Return the error for an intent that was rejected or superseded."""
     detail = f"intent {intent.id} ({intent.action} of {intent.name}) was {intent.status}"
     problem = Problem(detail=f"{detail}: {intent.reason}" if intent.reason else detail)
     return NotAccepted(HTTPStatus.CONFLICT, problem, intent)

@@ -1,4 +1,4 @@
-"""The change feed: server-sent events of the API, parsed into changes."""
+"""The change feed: parses server-sent events of the API into changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Change(HistoryEntry, frozen=True, kw_only=True):
 
 
 class Feed:
-    """Parses the lines of one stream after another, and stores the position at which the next stream continues."""
+    """Parses the lines of one stream after another. Stores the position from which the next stream continues."""
 
     def __init__(self, filters: Mapping[str, Filter], after: str | None) -> None:
         self.query = calls.query_of(filters)
@@ -41,7 +41,7 @@ class Feed:
         self._data = b""
 
     def line(self, line: str) -> Change | None:
-        """Take the next line. Returns the change that it completes, if any."""
+        """Take the next line. If this line completes a change, return the change; otherwise return None."""
         if not line:
             data, self._data = self._data, b""
             return msgspec.json.decode(data, type=Change) if data else None

@@ -1,7 +1,7 @@
-"""`protocols.Queries`, `ResourceQueries` and `Requests` over the HTTP API, so that a command works without the
-database.
+"""Implements `protocols.Queries`, `ResourceQueries` and `Requests` over the HTTP API, so that a command works without
+the database.
 
-Limits are those of the server's settings. Errors are those of `farrier.client.errors`; commands print them like errors
+Limits come from the server's settings. Errors are classes of `farrier.client.errors`; commands print them like errors
 of the database.
 """
 
@@ -68,7 +68,7 @@ class _Clock(msgspec.Struct, frozen=True):
     note: str = ""
 
     def clock(self) -> Clock:
-        """This clock, with durations instead of seconds."""
+        """The same clock, with durations instead of seconds."""
         return Clock(
             layer=self.layer,
             state=self.state,
@@ -126,7 +126,7 @@ class _Enqueued(msgspec.Struct, frozen=True):
 
 
 class Remote(msgspec.Struct, frozen=True):
-    """The three protocols over one server."""
+    """The implementations of the three protocols for one server."""
 
     queries: RemoteQueries
     resources: RemoteResourceQueries
@@ -136,8 +136,8 @@ class Remote(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def remote(config: ClientConfig) -> AsyncIterator[Remote]:
-    """A session with the configured server. Raises ConfigError for an invalid URL, and for a file that is not
-    usable."""
+    """Open a session with the configured server. Raises ConfigError for an invalid URL, and for a file that cannot be
+    used."""
     verify = _trust(config.ca_file) if config.ca_file else True
     async with AsyncFarrier(config.api, token=_token(config.token_file), verify=verify) as api:
         yield Remote(RemoteQueries(api), RemoteResourceQueries(api), RemoteRequests(api), RemoteRetention())
@@ -163,7 +163,7 @@ def _trust(file: str) -> ssl.SSLContext:
 
 
 class RemoteQueries:
-    """`protocols.Queries`."""
+    """Implements `protocols.Queries`."""
 
     def __init__(self, api: AsyncFarrier) -> None:
         self._api = api
@@ -205,7 +205,7 @@ class RemoteQueries:
 
 
 class RemoteResourceQueries:
-    """`protocols.ResourceQueries`."""
+    """Implements `protocols.ResourceQueries`."""
 
     def __init__(self, api: AsyncFarrier) -> None:
         self._api = api
@@ -267,13 +267,13 @@ class RemoteResourceQueries:
 
 
 class RemoteRequests:
-    """`protocols.Requests`."""
+    """Implements `protocols.Requests`."""
 
     def __init__(self, api: AsyncFarrier) -> None:
         self._api = api
 
     async def ask(self, request: Request) -> int:
-        """The intent may already have an answer, which `answer` returns."""
+        """Submit the intent. The response may already contain the intent's answer, which `answer` then returns."""
         try:
             return (await self._api.call(calls.submit(request, 0))).id
         except NotAccepted as answered:
@@ -311,7 +311,8 @@ class RemoteRequests:
 
 
 class RemoteRetention:
-    """`protocols.Retention`: refused, because only the database removes history."""
+    """Implements `protocols.Retention`. All calls are refused, because history can be removed only through the
+    database."""
 
     async def step(self, _keep: timedelta) -> Retained:
         raise _needs_database()

@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 class Farrier:
-    """A client of one server. After a failure, it sends a request again if a repetition has the same effect as one
-    request."""
+    """A client of one server. After a failure, the client sends a request again only if repeating the request has no
+    further effect."""
 
     def __init__(self, url: str, *, token: str | None = None, verify: Any = True, transport: Any = None) -> None:
         self._url = url
@@ -45,7 +45,8 @@ class Farrier:
     # --- nodes
 
     def nodes(self, **filters: Filter) -> Iterator[NodeView]:
-        """All nodes that fit the filters (`status`, `management`, `site`, `model`, …), in the order of their names."""
+        """Yield all nodes that fit the filters (`status`, `management`, `site`, `model`, …), in the order of their
+        names."""
         after: str | None = ""
         while after is not None:
             page = self.call(calls.nodes(filters, after))
@@ -53,7 +54,7 @@ class Farrier:
             after = page.next
 
     def node(self, name: str) -> NodeDetail:
-        """One node, with all its data."""
+        """Return one node with all its data."""
         return self.call(calls.node(name)).node
 
     def register(self, *nodes: NewNode) -> Sequence[Registered]:
@@ -77,7 +78,7 @@ class Farrier:
         return self._answered(given.kind, self.call(calls.submit(given, wait)), deadline)
 
     def intent(self, id_: int, *, kind: str = NODE, wait: float = 0) -> IntentView:
-        """An intent, with its answer if there is one within `wait` seconds."""
+        """Return an intent, with its answer if the answer arrives within `wait` seconds."""
         deadline = time.monotonic() + wait
         intent = self.call(calls.intent(kind, id_, wait))
         while intent.status == IntentStatus.PENDING and (left := deadline - time.monotonic()) > 0:
@@ -85,7 +86,8 @@ class Farrier:
         return intent
 
     def intents(self, *, kind: str = NODE, **filters: Filter) -> Iterator[IntentView]:
-        """Intents that fit the filters, the newest first: `node` or `resource`, `status`, `action`, `requested_by`."""
+        """Yield the intents that fit the filters, the newest first. Filters are `node` or `resource`, `status`,
+        `action` and `requested_by`."""
         before, more = None, True
         while more:
             page = self.call(calls.intents(kind, filters, before))
@@ -102,11 +104,11 @@ class Farrier:
     # --- resources of other kinds, controllers
 
     def kinds(self) -> Sequence[KindView]:
-        """All kinds, with their states and actions."""
+        """Return all kinds with their states and actions."""
         return self.call(calls.kinds()).kinds
 
     def resources(self, kind: str, **filters: Filter) -> Iterator[ResourceView]:
-        """All resources of a kind that fit the filters: `state`, `site`, `ended`."""
+        """Yield all resources of a kind that fit the filters `state`, `site` and `ended`."""
         after: str | None = ""
         while after is not None:
             page = self.call(calls.resources(kind, filters, after))
@@ -114,18 +116,18 @@ class Farrier:
             after = page.next
 
     def resource(self, kind: str, name: str) -> ResourceView:
-        """One resource, with all its data. The resource may have ended."""
+        """Return one resource with all its data. The resource may have ended."""
         return self.call(calls.resource(kind, name)).resource
 
     def controllers(self) -> Ownership:
-        """The controllers, and the shards without a controller."""
+        """Return the controllers, and the shards without a controller."""
         return self.call(calls.controllers())
 
     # --- changes
 
     def cursor(self) -> str:
-        """The current end of the feed. Call this method before reading a list: `watch(after=…)` then yields each change
-        that the list does not contain."""
+        """Return the current end of the feed. Call this method before reading a list: `watch(after=…)` then yields each
+        change that the list does not contain."""
         following = Feed({}, None)
         try:
             with self._lines(following) as lines:
@@ -138,8 +140,8 @@ class Farrier:
         raise ApiUnreachable(self._url, "the stream of changes ended before the server sent the first cursor")
 
     def watch(self, *, after: str | None = None, **filters: Filter) -> Iterator[Change]:
-        """Yield each change once, as farrier records it: from now on, or after a stored cursor. Reconnects after a
-        failure. `filters`: `kind`, `layer`, `to`, `resource` (`node/NAME`), …"""
+        """Yield each change exactly one time, as farrier records it, from now on or after a stored cursor. Reconnects
+        after a failure. Filters are `kind`, `layer`, `to`, `resource` (`node/NAME`), …"""
         following = Feed(filters, after)
         while True:
             with suppress(httpx.TransportError, ApiUnreachable):
@@ -171,7 +173,7 @@ class Farrier:
     # --- any request
 
     def call(self, call: Call[T]) -> T:
-        """Send one request. Raises ApiError, and ApiUnreachable without a response."""
+        """Send one request. Raises ApiError, or ApiUnreachable if no response arrives."""
         attempt = 0
         while True:
             attempt += 1

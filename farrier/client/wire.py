@@ -1,4 +1,4 @@
-"""Shared by both clients: address, headers, time limits, and decoding of responses."""
+"""The shared part of both clients: address, headers, time limits, and decoding of responses."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _TRY_AGAIN = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus
 
 
 def options(url: str, token: str | None, verify: Any) -> dict[str, Any]:
-    """The options of an `httpx` client. Raises ConfigError if `url` is not an HTTP URL, or if a header cannot contain
-    `token`."""
+    """Return the options of an `httpx` client. Raises ConfigError if `url` is not an HTTP URL, or if a header cannot
+    contain `token`."""
     try:
         base = httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -57,7 +57,7 @@ def _authorization(token: str) -> dict[str, str]:
 
 
 def arguments(call: Call[Any]) -> dict[str, Any]:
-    """The arguments of `httpx.Client.request`."""
+    """Return the arguments of `httpx.Client.request`."""
     given: dict[str, Any] = {
         "method": call.method,
         "url": call.path,
@@ -72,7 +72,7 @@ def arguments(call: Call[Any]) -> dict[str, Any]:
 
 
 def is_worth_another(call: Call[Any], attempt: int, response: httpx.Response | None) -> bool:
-    """Whether to send the request again: the server did not respond, is starting, or is overloaded."""
+    """Return whether to send the request again, because the server did not respond, is starting, or is overloaded."""
     failed = response is None or response.status_code in _TRY_AGAIN
     return failed and call.again and attempt < ATTEMPTS
 
@@ -91,13 +91,13 @@ def read(call: Call[T], response: httpx.Response) -> T:
 
 
 def is_stream(response: httpx.Response) -> bool:
-    """Whether the stream of changes began."""
+    """Return whether the stream of changes began."""
     return response.is_success and response.headers.get("content-type", "").startswith("text/event-stream")
 
 
 def failure(url: str, response: httpx.Response) -> FarrierError:
-    """The error of a stream that did not begin: a temporary error if the server failed, otherwise the refusal of the
-    server."""
+    """Return the error of a stream that did not begin: a temporary error if the server failed, otherwise the refusal of
+    the server."""
     if response.is_server_error:
         return ApiUnreachable(url, f"it responded {response.status_code}")
     return errors.of(response)

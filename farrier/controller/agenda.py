@@ -1,13 +1,13 @@
 """The state of every resource of one kind that this controller owns: resting, queued, loading, running, committing.
 
-A pure data structure: events go in, work comes out. It has no I/O and no clock; `now` is this process' monotonic time.
-The loop sends the statements and reports their results here, so a simulation can drive the agenda through every order
-of events.
+A pure data structure that receives events and returns work. The agenda does no I/O and reads no clock; `now` is this
+process' monotonic time. The loop sends the statements and reports their results here, so a simulation can drive the
+agenda through every order of events.
 
-An entry is one resource. A run over its snapshot in memory may only decide that there is nothing to do. Any other
-decision is dropped: the resource is loaded, and the run over the fresh snapshot counts. Each load returns a snapshot
-together with the wakes that it read, and the commit of its run deletes only these wakes. An entry whose commit got no
-reply is neither loaded nor run until the loop knows whether the commit happened.
+An entry is one resource. A run over a snapshot in memory may only decide that there is nothing to do. Any other
+decision is dropped; instead, the resource is loaded, and the run over the fresh snapshot decides. Each load returns a
+snapshot together with the wakes that it read, and the commit of its run deletes only these wakes. An entry whose commit
+got no reply is neither loaded nor run until the loop knows whether the commit happened.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ class Phase(enum.IntEnum):
 
 
 class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
-    """One resource. `again`: a wake came after its load was sent. `step`: the name of a step that began and whose end
-    is not recorded; the next run recovers from that step."""
+    """One resource. `again` is set if a wake arrived after the load of the resource was sent. `step` is the name of a
+    step that began and whose end is not recorded; the next run recovers from that step."""
 
     id: int
     shard: int
     phase: Phase = Phase.QUEUED
-    slot: int = NOWHERE  # its slot in the wheel
-    urgent: bool = False  # whether it waits in the urgent queue
+    slot: int = NOWHERE  # the slot of the entry in the wheel
+    urgent: bool = False  # whether the entry waits in the urgent queue
     again: bool = False
     step: str | None = None
     reruns: int = 0
     snapshot: R | None = None
     reload_at: float = 0.0
-    outcome: Any = None  # the decision on which it rests
+    outcome: Any = None  # the decision because of which it rests
     confirmed: R | None = None  # the snapshot with confirmations that are not stored yet
     key: int | None = None  # key of the stored outcome
     error: Any = None  # why the snapshot could not be read
@@ -75,8 +75,8 @@ class _Queue(Generic[R]):
         self._marked_at = math.inf
 
     def lag(self, now: float) -> float:
-        """The seconds since an earlier call, while some of the entries that waited at that call still wait; 0 once all
-        of them were loaded."""
+        """Return the seconds since an earlier call, while some of the entries that waited at that call still wait; 0
+        when all of them were loaded."""
         if self._marked_at > now or not self.ahead:
             self.ahead, self._marked_at = len(self.entries), now
         return now - self._marked_at
@@ -89,27 +89,27 @@ class Agenda(Generic[R]):
         self._reload_every = reload_every
         self._modulus = shards
         self._shards: dict[int, dict[int, Entry[R]]] = {}
-        # Entries to load: those with a wake or an unfinished run, and those that are due.
+        # Entries to load: entries with a wake or an unfinished run, and entries that are due.
         self._urgent, self._routine = _Queue[R](), _Queue[R]()
         self.load_at = math.inf  # when `load` is due
         self.under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
-        # Resting entries by due time. The loop takes them out, runs them over their snapshots and puts them back, or
-        # requeues entries that no longer rest, and reloads entries whose snapshots are old.
+        # Resting entries by due time. The loop takes due entries out and runs them over their snapshots. Then it puts
+        # them back, enqueues entries that no longer rest, and reloads entries whose snapshots are old.
         self.wheel: Wheel[Entry[R]] = Wheel()
 
     def __len__(self) -> int:
         return sum(map(len, self._shards.values()))
 
     def entry(self, id_: int) -> Entry[R] | None:
-        """The entry of a resource, if this controller owns its shard and has listed it."""
+        """Return the entry of a resource if this controller owns its shard and has listed it; otherwise None."""
         shard = self._shards.get(id_ % self._modulus)
         return None if shard is None else shard.get(id_)
 
     # --- shards
 
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> list[Entry[R]]:
-        """Add a shard that this process took, with the IDs that a later statement listed, and whether each has a wake.
-        `steps` are the marked steps, whose ends are not recorded. Returns the entries that `lost` returns."""
+        """Add a shard that this process took. A later statement listed the IDs of its resources, and whether each has a
+        wake. `steps` are the marked steps, whose ends are not recorded. Returns the entries that `lost` returns."""
         acting = self.lost(shard)
         self._shards[shard] = {}
         for id_, woken in ids.items():
@@ -117,16 +117,16 @@ class Agenda(Generic[R]):
         return acting
 
     def listed(self, shard: int, ids: Collection[int]) -> None:
-        """Enqueue the resources that have appeared in the shard or have left it since the last listing."""
+        """Enqueue the resources that have appeared in the shard or have left the shard since the last listing."""
         if shard in self._shards:
             self.woken(self._shards[shard].keys() ^ set(ids))
 
     def lag(self, now: float) -> float:
-        """The delay in seconds of the oldest waiting run or load."""
+        """Return the delay in seconds of the oldest waiting run or load."""
         return max(self.wheel.overdue(now), self._urgent.lag(now), self._routine.lag(now))
 
     def is_quiet(self, shard: int) -> bool:
-        """Whether no step and no commit of the shard is under way, so that it may be given back."""
+        """Return whether the shard has no running step and no running commit, so that it may be given back."""
         return all(entry.shard != shard for entry in self.under_way.values())
 
     def lost(self, shard: int) -> list[Entry[R]]:
@@ -141,8 +141,8 @@ class Agenda(Generic[R]):
     # --- wakes and loads
 
     def woken(self, ids: Iterable[int]) -> None:
-        """Enqueue these resources, except those of shards that this controller does not own. A resource that is
-        running runs again afterwards."""
+        """Enqueue these resources, except resources of shards that this controller does not own. If a resource is
+        running now, it runs again afterwards."""
         for id_ in ids:
             shard = self._shards.get(id_ % self._modulus)
             if shard is None:
@@ -156,7 +156,7 @@ class Agenda(Generic[R]):
                 entry.again = True
 
     def polled(self, wakes: Mapping[int, AbstractSet[Any]]) -> None:
-        """Enqueue the resources of these wakes, except resources whose last load returned all their wakes."""
+        """Enqueue the resources of these wakes, except resources whose last load already returned all their wakes."""
         for id_, found in wakes.items():
             entry = self.entry(id_)
             if entry is None or not found <= set(entry.wakes):
@@ -172,8 +172,8 @@ class Agenda(Generic[R]):
                     entry.again = True
 
     def load(self, limit: int) -> list[Entry[R]]:
-        """Take up to `limit` entries from the queues, to load in one statement now. A quarter of them is reserved for
-        resources that are due without a wake."""
+        """Take up to `limit` entries from the queues; the caller loads them in one statement now. A quarter of `limit`
+        is reserved for resources that are due without a wake."""
         chosen: list[Entry[R]] = []
         reserved = min(limit // 4, len(self._routine.entries))
         for queue, urgent, most in ((self._urgent, True, limit - reserved), (self._routine, False, limit)):
@@ -190,9 +190,8 @@ class Agenda(Generic[R]):
         return chosen
 
     def loaded(self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], *, now: float) -> bool:
-        """Record the snapshot that a load returned, or None for a snapshot that cannot be read, and the wakes that the
-        load read. Returns whether to run the resource over the snapshot; the caller then reports the run with one of
-        the methods below."""
+        """Record the snapshot and the wakes that a load returned; the snapshot is None if it cannot be read. Returns
+        whether to run the resource over the snapshot; the caller then reports the run with one of the methods below."""
         if entry.phase is not Phase.LOADING:
             return False
         entry.snapshot, entry.wakes = snapshot, wakes
@@ -203,13 +202,13 @@ class Agenda(Generic[R]):
         return True
 
     def not_loaded(self, entries: Iterable[Entry[R]]) -> None:
-        """Enqueue entries again whose load failed or whose reply was lost."""
+        """Enqueue entries again if their load failed or its reply was lost."""
         for entry in entries:
             if entry.phase is Phase.LOADING:
                 self._enqueue(entry, once_more=True)
 
     def absent(self, entry: Entry[R]) -> None:
-        """Remove an entry for which the load found no resource."""
+        """Remove an entry if the load found no resource for it."""
         if entry.phase is not Phase.LOADING:
             return
         if entry.again:  # the resource may have been created after the load was sent
@@ -220,14 +219,14 @@ class Agenda(Generic[R]):
     # --- runs
 
     def reload(self, entry: Entry[R], now: float) -> None:
-        """Enqueue a due entry that has no snapshot, or whose snapshot is too old to run over. An entry with an old
-        snapshot is loaded together with other entries."""
+        """Enqueue a due entry that has no snapshot, or whose snapshot is too old for a run. Entries with old snapshots
+        are loaded together."""
         together = entry.snapshot is not None and len(self._routine.entries) < _TOGETHER
         self._enqueue(entry, urgent=False, load_at=now + _TOGETHER_AFTER if together else 0.0)
 
     def rests(self, entry: Entry[R], due_at: float, *, outcome: Any = None) -> tuple[Any, ...]:
         """Record that a fresh run had nothing to do, and that the next run is due at `due_at`. Returns the wakes to
-        delete: those that the load read. Later decisions over this snapshot are compared with `outcome`; without an
+        delete: the wakes that the load read. Later decisions over this snapshot are compared with `outcome`; without an
         outcome, each run loads the resource."""
         if entry.phase not in (Phase.RUNNING, Phase.ACTING):
             return ()
@@ -240,14 +239,14 @@ class Agenda(Generic[R]):
         return wakes
 
     def confirms(self, entry: Entry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
-        """Record a run that changed only how recently something was confirmed. The confirmation stays in memory, and
-        the stored outcome does not change; otherwise, this is the same as `rests`. `snapshot` is the state that the run
-        returned. It is an `R` for kinds whose runs confirm anything."""
+        """Record a run that changed only how recently a fact was confirmed. The confirmation stays in memory, and the
+        stored outcome does not change; otherwise, this is the same as `rests`. `snapshot` is the state that the run
+        returned. `snapshot` is an `R` if runs of the kind confirm facts."""
         entry.snapshot = entry.confirmed = snapshot
         return self.rests(entry, due_at, outcome=entry.outcome)
 
     def requeue(self, entry: Entry[R]) -> None:
-        """Load the resource: a run over the snapshot in memory decided to act, or a run did not end."""
+        """Load the resource, because a run over the snapshot in memory decided to act, or because a run did not end."""
         if entry.phase not in (Phase.QUEUED, Phase.GONE):
             self._enqueue(entry)
 
@@ -257,7 +256,7 @@ class Agenda(Generic[R]):
             self._postpone(entry, due_at)
 
     def acts(self, entry: Entry[R], step: str) -> bool:
-        """Record that a step is about to begin. False if the shard was lost: the step must not begin."""
+        """Record that a step is about to begin. Returns False if the shard was lost; the step must then not begin."""
         if entry.phase is Phase.GONE:
             return False
         assert entry.phase is Phase.RUNNING, "a step is decided over a fresh snapshot"
@@ -266,8 +265,8 @@ class Agenda(Generic[R]):
         return True
 
     def commits(self, entry: Entry[R]) -> bool:
-        """Record that the commit of a run or step is about to be sent. False if the shard was lost: the commit must
-        not be sent."""
+        """Record that the commit of a run or step is about to be sent. Returns False if the shard was lost; the commit
+        must then not be sent."""
         if entry.phase is Phase.GONE:
             return False
         assert entry.phase in (Phase.RUNNING, Phase.ACTING), "a run that acts was decided over a fresh snapshot"
@@ -279,8 +278,9 @@ class Agenda(Generic[R]):
     # --- results of commits
 
     def committed(self, entry: Entry[R], due_at: float | None, rests_on: tuple[R, Any] | None = None) -> None:
-        """Record that the commit succeeded. `due_at` None: the resource runs again at once. `rests_on`: the snapshot
-        after the commit and the decision over it, if both are known; the snapshot before the commit is dropped."""
+        """Record that the commit succeeded. If `due_at` is None, the resource runs again at once. `rests_on` is the
+        snapshot after the commit and the decision over it, if both are known; the snapshot before the commit is
+        dropped."""
         if entry.phase is not Phase.COMMITTING:
             return
         entry.wakes, entry.step = (), None
@@ -293,7 +293,8 @@ class Agenda(Generic[R]):
             self._settle(entry, due_at)
 
     def ended(self, entry: Entry[R]) -> None:
-        """Record that the commit succeeded and ended the resource. After a wake in the meantime, it runs once more."""
+        """Record that the commit succeeded and ended the resource. If a wake arrived meanwhile, the resource runs one
+        more time."""
         if entry.phase is not Phase.COMMITTING:
             return
         entry.wakes, entry.snapshot, entry.step = (), None, None
@@ -303,7 +304,7 @@ class Agenda(Generic[R]):
             self._remove(entry)
 
     def not_committed(self, entry: Entry[R], due_at: float | None = None) -> None:
-        """Record that the commit did not happen. The resource is loaded and decided again, at once or at `due_at`."""
+        """Record that the commit did not happen. The resource is loaded and runs again, at once or at `due_at`."""
         if entry.phase is not Phase.COMMITTING:
             return
         if due_at is None:
@@ -318,7 +319,7 @@ class Agenda(Generic[R]):
             entry.phase = Phase.UNKNOWN
 
     def settled(self, entry: Entry[R], *, happened: bool) -> None:
-        """Open the entry again. `StateIO.settle` has made sure that the commit `happened` or never will."""
+        """Open the entry again. `StateIO.settle` has made sure that the commit `happened` or will never happen."""
         if entry.phase is Phase.UNKNOWN:
             if happened:
                 entry.step = None
@@ -331,7 +332,7 @@ class Agenda(Generic[R]):
         self._enqueue(entry, urgent=urgent)
 
     def _enqueue(self, entry: Entry[R], *, urgent: bool = True, load_at: float = 0.0, once_more: bool = False) -> None:
-        """Queue the entry for a load, and end the work in progress for it."""
+        """Queue the entry for a load, and end its current work."""
         self.under_way.pop(entry.id, None)
         entry.phase, entry.slot = Phase.QUEUED, NOWHERE
         entry.wakes = ()
@@ -347,7 +348,7 @@ class Agenda(Generic[R]):
         self._settle(entry, due_at)
 
     def _settle(self, entry: Entry[R], due_at: float) -> None:
-        """Let the entry rest until `due_at`, or enqueue it if a wake came."""
+        """Let the entry rest until `due_at`, or enqueue it if a wake has arrived."""
         if entry.again:
             self._enqueue(entry)
             return

@@ -1,8 +1,9 @@
 """The controller of this process: which shards it owns, and the loops that run their resources.
 
-Every two seconds a round renews this process' row, reads which other controllers are alive, and takes or gives back
+Every two seconds, a round renews this process' row, reads which other controllers are alive, and takes or gives back
 shards. Rounds run one at a time, because a renewal would not see shards that an open statement of this process takes. A
-poll finds wakes without a notification. `ownership` decides, and `loop` does the work.
+poll finds wakes for which no notification arrived. Module `ownership` makes the decisions, and `loop` runs the
+resources.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ AnyLoop = Loop[Any, Any, Any, Any]
 
 _LIST_SECONDS = 60.0
 _POLL_SECONDS = _LEAVE_SECONDS = 5.0
-# How many shards one statement takes. A renewal must not wait for the listing of a million resources, so a round takes
-# no more shards of a kind once it has listed _MANY resources.
+# How many shards one statement takes. A renewal must not wait for the listing of a million resources, so after a round
+# has listed _MANY resources of a kind, it takes no more shards of this kind.
 _AT_ONCE = 16
 _MANY = 10_000
 # A former owner that is connected to the former primary may act for ACT_FOR.
 _AFTER_PROMOTION = ACT_FOR + 1
 _COLLAPSE_EVERY = 60.0
-# How often kinds that cannot be read are tried again, in seconds.
+# The interval, in seconds, between two attempts to read kinds that cannot be read.
 _TRY_KINDS_EVERY = 30.0
 _DRAINING = 0.1
 # Seconds until the next round if the database does not respond or this process has no row.
@@ -46,7 +47,7 @@ _WATCH = 0.2
 
 
 class Controller:
-    """One process. `ready` is set after the first complete round, with or without shards."""
+    """The controller of this process. `ready` is set after the first complete round, with or without shards."""
 
     def __init__(
         self, controllers: Controllers, loops: Sequence[AnyLoop], host: Host, *, name: str | None = None
@@ -70,11 +71,11 @@ class Controller:
 
     @property
     def in_flight(self) -> int:
-        """Steps and commits under way, of all kinds."""
+        """The number of running steps and commits, of all kinds."""
         return sum(len(loop.agenda.under_way) for loop in self._loops.values())
 
     def woken(self, kind: str, ids: Sequence[int] | None) -> None:
-        """Enqueue the resources of a notification. `ids` is None if the notification could not hold all IDs. Never
+        """Enqueue the resources of a notification. `ids` is None if the notification could not contain all IDs. Never
         blocks."""
         if kind == "shards":
             self._nudge.set("notify")
@@ -85,12 +86,12 @@ class Controller:
             self._loops[kind].woken(ids)
 
     def heard_nothing(self) -> None:
-        """Poll now: notifications may have been missed."""
+        """Poll now, because notifications may have been missed."""
         self._poll_now.set("notify")
 
     async def run(self, stop: anyio.Event) -> None:
         """Work until `stop` is set, then drain and give all shards back. After a cancellation, other controllers take
-        the shards once they have seen for ten seconds that this process' row is not renewed."""
+        the shards when this process' row has not been renewed for ten seconds."""
         async with anyio.create_task_group() as managing:
             for serve in (self._manage, self._poll, self._watch):
                 managing.start_soon(serve)
@@ -124,13 +125,14 @@ class Controller:
             if not more:
                 soon = _DRAINING if self._stopping else _SOON
                 hurries = failed or self._stopping or self._own.id is None
-                # Counts from the beginning of the round: observers count only reads that are close together, even if
-                # rounds are slow.
+                # The interval is counted from the beginning of the round, because observers count only reads that are
+                # close together, even if rounds are slow.
                 left = RENEW_EVERY - (self._clock.monotonic() - began)
                 await self._nudge.wait(soon if hurries else max(left, _DRAINING))
 
     async def _round(self) -> bool:
-        """Renew, observe the other controllers, take and give back. Returns whether to begin another round at once."""
+        """Renew this process' row, read the other controllers, and take and give back shards. Returns whether to begin
+        another round at once."""
         await self._try_kinds()
         if self._own.id is None and not await self._join():
             return False
@@ -155,7 +157,7 @@ class Controller:
         return more
 
     async def _join(self) -> bool:
-        """Join under a new ID, once the steps of the old one have ended. Returns whether this process joined."""
+        """Join under a new ID when the steps of the old ID have ended. Returns whether this process joined."""
         now = self._clock.monotonic()
         if now < self._join_at or self._stopping or any(len(loop.steps) for loop in self._loops.values()):
             return False
@@ -169,9 +171,9 @@ class Controller:
         return True
 
     def _is_same_server(self, seen: Seen) -> bool:
-        """Compare the server with that of the last round. After a restart, everything in memory is loaded again. After
-        the promotion of a standby, this process owns nothing, and waits until no owner that is still connected to the
-        former primary may act."""
+        """Compare the server with the server of the last round. After a restart, everything in memory is loaded again.
+        After the promotion of a standby, this process owns nothing, and waits until no owner may act that is still
+        connected to the former primary."""
         before, self._era = self._era, seen.era
         if before is None or before == seen.era:
             return True
@@ -205,7 +207,7 @@ class Controller:
         return more
 
     async def _take(self, kind: str, shards: Sequence[int]) -> int:
-        """Take shards, and list their resources in a later statement. Returns how many resources they have."""
+        """Take shards, and list their resources in a later statement. Returns the number of these resources."""
         assert self._own.id is not None
         taken = await self._controllers.take(self._own.id, kind, shards)
         if not taken:
@@ -222,8 +224,8 @@ class Controller:
         return len(listed.ids)
 
     async def _give_back_quiet(self) -> None:
-        """Give back the closing shards that have no work under way; when the process stops, all shards without work.
-        Steps of a closing shard have as much time to end as steps of a process that stops."""
+        """Give back the closing shards that have no running work; when the process stops, give back all shards without
+        running work. Steps of a closing shard have as much time to end as steps of a process that stops."""
         latest = self._clock.monotonic() - self._host.config.drain_timeout.total_seconds()
         quiet: list[Shard] = []
         for kind, shard in self._own.held:
@@ -245,7 +247,7 @@ class Controller:
             await self._controllers.give_back(self._own.id, kind, epochs)
 
     async def _list_anew(self) -> None:
-        """List the resources of some shards again, so that each shard is listed once in the period of a resync."""
+        """List the resources of some shards again, so that each shard is listed one time in each resync period."""
         now = self._clock.monotonic()
         due = int((now - self._resynced_at) / self._host.config.resync.total_seconds() * SHARDS)
         if due < 1:
@@ -263,7 +265,7 @@ class Controller:
                     loop.listed(number, [id_ for id_ in listed.ids if id_ % SHARDS == number])
 
     async def _tidy_up(self, seen: Seen) -> None:
-        """Remove the rows of dead controllers, and wakes of kinds that no controller runs."""
+        """Remove the rows of dead controllers, and the surplus wakes of kinds that no controller runs."""
         now = self._clock.monotonic()
         if seen.expired:
             await self._controllers.forget()
@@ -272,7 +274,8 @@ class Controller:
             self._collapse_at = now + _COLLAPSE_EVERY
 
     async def _try_kinds(self) -> None:
-        """Find out which kinds this process can run. It takes no shards of a kind whose tables it may not read."""
+        """Find out which kinds this process can run. If the process may not read the tables of a kind, it takes no
+        shards of this kind."""
         now = self._clock.monotonic()
         if now < self._kinds_at or len(self._own.kinds) == len(self._loops):
             return
@@ -307,7 +310,7 @@ class Controller:
 
     async def _leave(self) -> None:
         """Give all shards back and remove this process' row. Steps that have not ended leave their marks, and the fence
-        refuses commits that are under way."""
+        refuses commits that are still running."""
         if self._own.id is None:
             return
         with asked(_LEAVE_SECONDS, lambda error: _log.warning("give_back.failed", error=error), shield=True):
@@ -315,7 +318,7 @@ class Controller:
             await self._controllers.leave(self._own.id)
 
     async def _poll(self) -> NoReturn:
-        """Find wakes without a notification, until cancelled."""
+        """Find wakes for which no notification arrived, until cancelled."""
         while True:
             self._host.sink.woken(await self._poll_now.wait(self._host.config.poll_interval.total_seconds()))
             if not self._own.held:
@@ -333,7 +336,8 @@ class Controller:
             self._loops[kind].polled(wakes)
 
     async def _watch(self) -> NoReturn:
-        """Until cancelled, cut all steps when this process may no longer act because it could not renew in time."""
+        """Until cancelled, cut all steps when this process may no longer act because it could not renew its row in
+        time."""
         might = False
         while True:
             may = self._host.may_act()

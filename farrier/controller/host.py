@@ -1,4 +1,4 @@
-"""What the loops of one process share: settings, metrics, clock and ownership."""
+"""The data that all loops of one process share: settings, metrics, clock and ownership."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from farrier.protocols import Clock, MetricsSink
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """Shared by the loops of one process. `wiring` creates it, and `Controller` keeps `ownership` up to date."""
+    """The data that the loops of one process share. `wiring` creates it, and `Controller` keeps `ownership` up to
+    date."""
 
     config: ControllerConfig
     sink: MetricsSink
@@ -23,15 +24,15 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     ownership: Ownership
 
     def may_act(self) -> bool:
-        """Whether a run may begin and a step may continue now. This reads the clock, because a process that was stopped
-        continues before its timers fire."""
+        """Return whether a run may begin and a step may continue now. This method reads the clock, because after a
+        stop, a process continues before its timers fire."""
         return self.clock.monotonic() <= self.ownership.acts_until
 
 
 @contextmanager
 def asked(seconds: float, log: Callable[[str], None], *, shield: bool = False) -> Iterator[None]:
-    """Run the block as a request to the database. If the database fails or does not respond in time, the block ends and
-    `log` gets the reason."""
+    """Run the block as a request to the database. If the database fails or does not respond in time, the block ends,
+    and the reason is logged to `log`."""
     try:
         with anyio.fail_after(seconds, shield=shield):
             yield

@@ -1,9 +1,9 @@
-"""One kind's loop, from beginning to end.
+"""The loop of one kind, from beginning to end.
 
 Each resource of an owned shard has an entry in the agenda. `_sweep` runs due resources over their snapshots in memory;
-most have nothing to do, and rest. `_pass` loads all other resources together with their wakes and decides again. Then
-`_commit` writes the result under the fence of the shard, or a step begins, or the resource rests. `controller` takes
-and gives back the shards.
+most of these runs have nothing to do. `_pass` loads all other resources together with their wakes, and runs them again.
+Then `_commit` writes the result under the fence of the shard, or a step begins, or the resource has nothing to do.
+Module `controller` takes and gives back the shards.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _SLICE = 64
 # How often the sweep takes due entries, in seconds.
 _TICK = 0.05
 _QUERY_SECONDS = 10.0
-# The age up to which a loaded snapshot is run. An older snapshot is loaded again: the process was stopped after the
-# load.
+# The age up to which a run may use a loaded snapshot. An older snapshot is loaded again, because the process was
+# stopped after the load.
 _FRESH_SECONDS = 1.0
-# How many commits of one kind are under way at once: while PostgreSQL processes one, the loop decides and sends the
-# next.
+# How many commits of one kind may run at the same time: while PostgreSQL processes one commit, the loop decides and
+# sends the next commit.
 _COMMITTERS = 3
 # Seconds until the next attempt after a failure of the database, or without the right to act.
 _PAUSE = 0.5
@@ -89,13 +89,13 @@ class Loop(Generic[R, S, W, V]):
         self._to_load, self._to_commit = Bell(), Bell()
         self._finished: list[tuple[Entry[R], Run[R, S, W]]] = []
         self._seen: dict[int, Sequence[UUID]] = {}  # wakes of runs that had nothing to write
-        self._time: tuple[float, datetime] | None = None  # the same moment by this process' clock and the database's
+        self._time: tuple[float, datetime] | None = None  # one moment, by this process' clock and the database's clock
         self._stopping = False
 
     # --- called by the controller
 
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
-        """Add a shard that this process took, with its resources, whether each has a wake, and its marked steps."""
+        """Add a shard that this process took, with its resources, their wakes, and its marked steps."""
         self.steps.lost(shard)
         self.steps.cut(entry.id for entry in self.agenda.took(shard, ids, steps))
         self._to_load.ring()
@@ -106,7 +106,7 @@ class Loop(Generic[R, S, W, V]):
         self.steps.cut(entry.id for entry in self.agenda.lost(shard))
 
     def is_quiet(self, shard: int) -> bool:
-        """Whether nothing of the shard is under way, so that it may be given back."""
+        """Return whether no work of the shard is running, so that the shard may be given back."""
         return self.agenda.is_quiet(shard) and self.steps.is_quiet(shard)
 
     def listed(self, shard: int, ids: Collection[int]) -> None:
@@ -136,13 +136,13 @@ class Loop(Generic[R, S, W, V]):
         self._to_load.ring()
 
     def lag(self) -> float:
-        """The delay in seconds of the most delayed run of this loop."""
+        """Return the delay in seconds of the most delayed run of this loop."""
         return self.agenda.lag(self._clock.monotonic())
 
     # --- the loop
 
     async def run(self, stop: anyio.Event) -> None:
-        """Work until `stop` is set, then drain: load nothing more, let steps end, and commit their outcomes."""
+        """Work until `stop` is set. Then load nothing more, let the running steps end, and commit their outcomes."""
         async with anyio.create_task_group() as background:
             for serve in (self._sweep, self._settle, self.steps.interrupt):
                 background.start_soon(serve)
@@ -177,8 +177,8 @@ class Loop(Generic[R, S, W, V]):
             await anyio.sleep(0 if more else _TICK)
 
     def sweep(self) -> bool:
-        """Run one slice of the due resources over their snapshots in memory. Such a run may only find that there is
-        nothing to do; after any other outcome the resource is loaded. Returns whether more resources may be due."""
+        """Run one slice of the due resources over their snapshots in memory. Such a run may only decide that there is
+        nothing to do; after any other outcome, the resource is loaded. Returns whether more resources may be due."""
         agenda, now = self.agenda, self._clock.monotonic()
         due: Sequence[Entry[R]] = ()
         if self._time is not None and not self._stopping and self._host.may_act():
@@ -214,7 +214,8 @@ class Loop(Generic[R, S, W, V]):
     async def _load(self) -> None:
         """Load and run resources in batches, until the process stops."""
         while not self._stopping:
-            # Nothing is loaded while commits are behind, or the process may not act. A later commit or sweep rings.
+            # While commits are late or the process may not act, nothing is loaded. A later commit or sweep rings the
+            # bell.
             may = self._host.may_act() and len(self._finished) <= 2 * self._host.config.batch
             entries = self.agenda.load(self._host.config.batch) if may else ()
             if entries:
@@ -223,7 +224,7 @@ class Loop(Generic[R, S, W, V]):
                 await self._to_load.wait()
 
     async def _pass(self, entries: Sequence[Entry[R]]) -> None:
-        """Run each resource once over a fresh snapshot."""
+        """Run each resource one time over a fresh snapshot."""
         loaded = None
         with asked(
             _QUERY_SECONDS, lambda error: _log.warning("load.failed", kind=self.kind, rows=len(entries), error=error)
@@ -247,12 +248,12 @@ class Loop(Generic[R, S, W, V]):
                 if self._take_in(entry, loaded, at):
                     self._run_fresh(entry, at, planned)
             await anyio.lowlevel.checkpoint()
-        self._to_commit.ring()  # not before: runs that were loaded together are committed together
+        self._to_commit.ring()  # rings only now, so that runs that were loaded together are committed together
         if planned or self.steps.slots.waiting:
             self.steps.begin(entries, planned)
 
     def _take_in(self, entry: Entry[R], loaded: Loaded[R], now: float) -> bool:
-        """Record what the load returned for the resource. Returns whether to run the resource."""
+        """Record the result of the load for one resource. Returns whether to run the resource."""
         wakes = loaded.wakes.get(entry.id, ())
         entry.key, entry.error = loaded.keys.get(entry.id), loaded.unreadable.get(entry.id)
         snapshot = loaded.resources.get(entry.id)
@@ -267,7 +268,7 @@ class Loop(Generic[R, S, W, V]):
         return False
 
     def _run_fresh(self, entry: Entry[R], loaded_at: float, planned: list[Planned[R, S, W, V]]) -> None:
-        """Decide over a fresh snapshot, and hand the finished run over to the commit or plan the step."""
+        """Decide over a fresh snapshot. Then hand the finished run over to the commit, or plan the step."""
         if not self._host.may_act() or self._clock.monotonic() - loaded_at > _FRESH_SECONDS:
             self.agenda.requeue(entry)
             return
@@ -296,14 +297,14 @@ class Loop(Generic[R, S, W, V]):
     # --- results of runs
 
     def _step_ended(self, entry: Entry[R], run: Run[R, S, W]) -> None:
-        """Hand the outcome of a step over to the commit, like the outcome of a run."""
+        """Hand the outcome of a step over to the commit, in the same way as the outcome of a run."""
         self._hand_over(entry, run)
         self._to_commit.ring()
 
     def _hand_over(self, entry: Entry[R], run: Run[R, S, W]) -> None:
-        """Hand a finished run over to the commit, if it has anything to write now."""
+        """Hand a finished run over to the commit, if the run has anything to write now."""
         finished = run.finished
-        # Counted from the decision, so that a commit that waits does not delay the next run.
+        # The time counts from the decision, so that a waiting commit does not delay the next run.
         due_at = self._clock.monotonic() + finished.delay.total_seconds()
         if finished.rests:
             self.steps.ended(entry, run)
@@ -324,8 +325,8 @@ class Loop(Generic[R, S, W, V]):
                 self._seen[id_] = (*self._seen.get(id_, ()), *seen)
 
     async def _commit(self, tasks: TaskGroup) -> NoReturn:
-        """Commit finished runs together, until cancelled. A run whose rows another transaction has locked waits in a
-        task of its own, so that it does not delay other runs."""
+        """Commit finished runs together, until cancelled. If another transaction has locked the rows of a run, this run
+        waits in a separate task, so that it does not delay other runs."""
         many = self._host.config.batch
         while True:
             if self._finished:
@@ -338,8 +339,8 @@ class Loop(Generic[R, S, W, V]):
                 await self._to_commit.wait()
 
     async def _commit_together(self, batch: Batch, *, patient: bool) -> Batch:
-        """Commit runs and publish their results. Returns the runs whose rows another transaction has locked. Shielded,
-        with a time limit: a cancellation does not interrupt the commit."""
+        """Commit runs and publish their results. Returns the runs whose rows another transaction has locked. A
+        cancellation does not interrupt the commit; a time limit does."""
         # The shard may have been lost since the run, and this process may own it again under another epoch.
         batch = [each for each in batch if each[0].phase is not Phase.GONE]
         if not batch:
@@ -425,7 +426,7 @@ class Loop(Generic[R, S, W, V]):
     # --- internals
 
     def _now(self) -> datetime:
-        """The current time of the database, computed from the last load."""
+        """Return the current time of the database, computed from the last load."""
         assert self._time is not None, "runs come after a load"
         at, now = self._time
         return now + timedelta(0, self._clock.monotonic() - at)

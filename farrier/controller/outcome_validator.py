@@ -1,7 +1,8 @@
-"""Turns an outcome into a run to commit; pure.
+"""Converts an outcome to a run that can be committed. Pure.
 
-It checks that the handler returned an outcome, that every change of a layer is an edge of the model, and that an
-`Update` changes no layer. It computes when the resource runs next and whether its stored outcome changes.
+The validator checks that the handler returned an outcome, that every change of a layer is an edge of the model, and
+that an `Update` changes no layer. The validator computes when the resource runs next and whether its stored outcome
+changes.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ S = TypeVar("S")
 W = TypeVar("W")
 
 _AT_ONCE = timedelta(0)
-# The pause of a resource that has requeued itself at once too often without a transition.
+# The pause of a resource that has too often requested an immediate rerun without a transition.
 _SPINNING = timedelta(seconds=1)
 
 
 @lru_cache(maxsize=65536)
 def _key(record: Record) -> int:
-    """Checksum of a record, the same in every process, as a signed 32-bit integer."""
+    """Return a checksum of a record as a signed 32-bit integer. The checksum is the same in every process."""
     text = "\0".join((record.outcome, record.reason, record.source, record.error))
     return zlib.crc32(text.encode()) - (1 << 31)
 
 
 class OutcomeValidator(Generic[R, S, W]):
-    """Turns the outcomes of one kind into `Finished` runs."""
+    """Converts the outcomes of one kind to `Finished` runs."""
 
     def __init__(self, kind: Kind[R, S], config: ControllerConfig) -> None:
         self._kind = kind
@@ -44,8 +45,8 @@ class OutcomeValidator(Generic[R, S, W]):
         self._period = config.period.total_seconds()
 
     def finish(self, turn: Turn, resource: R, outcome: object, then: Resting | None = None) -> Finished[S, W]:
-        """Validate an outcome and return the run to commit. `then`: the resting decision over the state after a
-        transition, if it is known. Raises `HandlerGarbage` or `IllegalEdge`."""
+        """Validate an outcome and return the run to commit. `then` is the decision over the state after a transition,
+        if this decision is known and rests. Raises `HandlerGarbage` or `IllegalEdge`."""
         if not isinstance(outcome, Transition | Update | Wait | DoNothing | Deleted):
             raise HandlerGarbage(f"{type(outcome).__name__}, which is neither an outcome nor a step")
         samples: object = outcome.samples
@@ -63,7 +64,7 @@ class OutcomeValidator(Generic[R, S, W]):
             again = _AT_ONCE if then is None else then.requeue_after
         elif not isinstance(outcome, Deleted):
             again = outcome.requeue_after
-        # A resource that always requeues itself at once has the same limit as a chain of transitions.
+        # A resource that always requests an immediate rerun has the same limit as a chain of transitions.
         at_once = again is not None and again <= _AT_ONCE
         tired = at_once and turn.reruns >= self._config.rerun_limit
         record = describe(outcome)
@@ -90,7 +91,8 @@ class OutcomeValidator(Generic[R, S, W]):
         )
 
     def fail(self, turn: Turn, version: int | None, error: FarrierError) -> Finished[S, W]:
-        """The run to commit after an `error`: stored and shown like an outcome, and retried after the period."""
+        """Return the run to commit after an `error`. This run is stored and shown like an outcome, and the resource is
+        retried after the period."""
         detail = "see the log" if isinstance(error, InternalError) else str(error)
         record = Record("error", detail, "", error.label)
         key = _key(record)
@@ -107,7 +109,7 @@ class OutcomeValidator(Generic[R, S, W]):
         )
 
     def _moves(self, resource: R, to: S) -> tuple[Move, ...]:
-        """The changes of layers by the outcome, each of them along an edge. Raises `IllegalEdge`."""
+        """Return the changes of layers that the outcome makes. Raises `IllegalEdge` if a change follows no edge."""
         places = self._kind.current_layers(resource)
         moves = []
         for layer, value in self._kind.target_layers(to).items():
@@ -121,7 +123,7 @@ class OutcomeValidator(Generic[R, S, W]):
         return tuple(moves)
 
     def _delay(self, requeue_after: timedelta | None) -> timedelta:
-        """The period with its jitter, or `requeue_after` if that is shorter."""
+        """Return the period with its jitter, or `requeue_after` if it is shorter."""
         seconds = self._period * (1 + self._config.jitter * (2 * random.random() - 1))
         if requeue_after is not None:
             seconds = min(seconds, max(requeue_after.total_seconds(), 0.0))

@@ -1,12 +1,12 @@
-"""Which shards this controller owns, which it should take or give back, and whether it may act now.
+"""Decides which shards this controller owns, which shards it should take or give back, and whether it may act now.
 
-A pure data structure: rows that were read and replies that arrived go in, decisions come out. It has no I/O and no
-clock; `now` is always this process' monotonic time. No decision depends on a wall clock.
+A pure data structure that receives rows and replies, and returns decisions. The module does no I/O and reads no clock;
+`now` is always this process' monotonic time. No decision depends on a wall clock.
 
-Each row of `controllers` is one process, which renews it every RENEW_EVERY. An observer declares the process dead when
-the counter of renewals has not changed for EXPIRED_AFTER of the observer's own time. The interval between two reads
-counts for at most GAP. A process acts for ACT_FOR after it sent its last successful renewal. ACT_FOR is shorter than
-EXPIRED_AFTER, so a process that was declared dead no longer acts.
+Each row of `controllers` belongs to one process; the process renews its row every RENEW_EVERY. An observer declares the
+process dead when the counter of renewals has not changed for EXPIRED_AFTER, measured by the observer's clock. Of the
+interval between two reads, at most GAP counts. A process may act until ACT_FOR after it sent its last successful
+renewal. ACT_FOR is shorter than EXPIRED_AFTER, so a process that was declared dead no longer acts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ GIVE_UP_AFTER = 30.0
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """A controller to declare dead, by compare-and-swap on the renewals that were seen."""
+    """A controller to declare dead. This is a compare-and-swap: it fails if the controller has renewed its row since it
+    was read."""
 
     id: UUID
     renewals: int
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The next changes of ownership."""
+    """The changes of ownership to make next."""
 
     expired: tuple[Expired, ...] = ()
     take: tuple[ShardRow, ...] = ()
@@ -43,22 +44,23 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class _Sight(msgspec.Struct):
-    """For how many seconds this observer has seen the same counter of a controller."""
+    """Records for how many seconds this observer has seen the same renewal counter of a controller."""
 
     renewals: int
     unchanged: float
     read_at: float
 
     def unchanged_at(self, now: float) -> float:
-        """The seconds without a change, if another read at `now` finds the same counter. An overloaded database
-        responds late, so a slow read counts, but for at most GAP. After an outage, the observer counts from zero."""
+        """Return for how many seconds the counter is unchanged, if another read at `now` finds the same counter. An
+        overloaded database responds late, so a slow read counts, but for at most GAP. After an outage, the observer
+        counts from zero."""
         gap = now - self.read_at
         return 0.0 if gap > EXPIRED_AFTER else self.unchanged + min(gap, GAP)
 
 
 class _Held(msgspec.Struct):
     epoch: int
-    closing: float | None = None  # since when
+    closing: float | None = None  # the time since which the shard is closing
 
 
 class Ownership:
@@ -68,29 +70,30 @@ class Ownership:
         self.kinds = frozenset(kinds)
         self.id: UUID | None = None
         self._held: dict[Shard, _Held] = {}
-        self.acts_until = -math.inf  # until then, runs may start and steps may continue
+        self.acts_until = -math.inf  # the time until which runs may start and steps may continue
         self._sight: dict[UUID, _Sight] = {}
         self._live: tuple[Controller, ...] = ()
         self._rows: dict[Shard, ShardRow] = {}
 
     def join(self, id_: UUID, sent_at: float) -> None:
-        """Record that this process has its row, by a statement that was sent at `sent_at`. It owns nothing yet."""
+        """Record that this process has inserted its row; the statement was sent at `sent_at`. The process owns no shard
+        yet."""
         self.id = id_
         self._held.clear()
         self.acts_until = sent_at + ACT_FOR
 
     def is_out_of_touch(self, now: float) -> bool:
-        """Whether no renewal has succeeded for so long that this process must give its shards back."""
+        """Return whether the last successful renewal is so long ago that this process must give its shards back."""
         return self.id is not None and now - self.acts_until > GIVE_UP_AFTER - ACT_FOR
 
     def epoch(self, shard: Shard) -> int | None:
-        """The epoch under which this process owns the shard; None if it does not own it."""
+        """Return the epoch under which this process owns the shard; None if this process does not own the shard."""
         held = self._held.get(shard)
         return held.epoch if held is not None else None
 
     def closing_since(self, shard: Shard) -> float | None:
-        """The time since which the shard is closing; None if it is not closing. A closing shard serves wakes and starts
-        no steps until it is given back."""
+        """Return the time since which the shard is closing; None if it is not closing. A closing shard still handles
+        wakes, but starts no steps until it is given back."""
         held = self._held.get(shard)
         return None if held is None else held.closing
 
@@ -100,11 +103,11 @@ class Ownership:
         return {shard: held.epoch for shard, held in self._held.items()}
 
     def renewed(self, owned: Mapping[Shard, int] | None, sent_at: float) -> tuple[Shard, ...]:
-        """Record the reply to a renewal that was sent at `sent_at`: the owned shards, or None if the row is gone. The
-        row is gone if an observer declared this process dead. Returns the shards that are lost.
+        """Record the reply to a renewal that was sent at `sent_at`. The reply contains the owned shards, or None if an
+        observer declared this process dead and the row is gone. Returns the shards that were lost.
 
-        The reply to a take or a give-back may have been lost, so the database may list a shard that memory lacks.
-        `plan` takes it again, because nothing was loaded under that epoch.
+        If the reply to a take or a give-back was lost, the database may list a shard that is not in memory. `plan`
+        takes this shard again, because nothing was loaded under its epoch.
         """
         if owned is None:
             return self.abandoned()
@@ -115,7 +118,7 @@ class Ownership:
         return lost
 
     def observed(self, controllers: Iterable[Controller], rows: Iterable[ShardRow], read_at: float) -> None:
-        """Record all controllers and all shards of this process' kinds, as one statement read them at `read_at`."""
+        """Record all controllers and all shards of this process' kinds. One statement read them at `read_at`."""
         sight: dict[UUID, _Sight] = {}
         self._live = tuple(controllers)
         for controller in self._live:
@@ -128,15 +131,15 @@ class Ownership:
         self._rows = {row.shard: row for row in rows}
 
     def abandoned(self) -> tuple[Shard, ...]:
-        """Record that this process owns nothing until it joins again. Returns what it owned."""
+        """Record that this process owns nothing until it joins again. Returns the shards that it owned."""
         lost = tuple(self._held)
         self._held.clear()
         self.id, self.acts_until = None, -math.inf
         return lost
 
     def plan(self) -> Plan:
-        """The next changes, from what was observed. The plan stays the same until something else is observed or
-        recorded."""
+        """Return the next changes, computed from the last observation. The plan stays the same until something new is
+        observed or recorded."""
         if self.id is None:
             return Plan()
         expired = tuple(
@@ -168,7 +171,7 @@ class Ownership:
             # other controller may take them.
             own = [row for row in free if row.owner == self.id]
             free = [row for row in free if row.owner != self.id]
-            # Two processes that start together begin with different shards.
+            # Two processes that start at the same time begin with different shards.
             begin = self.id.int % len(free) if free else 0
             ended = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing is not None)
             missing = max(0, share - len(kept))
@@ -177,13 +180,13 @@ class Ownership:
         return Plan(expired, tuple(take), tuple(close), tuple(reopen))
 
     def took(self, shards: Mapping[Shard, int]) -> None:
-        """Record the shards that were taken, with their epochs. A later `plan` takes the shards that were locked."""
+        """Record the shards that were taken, with their epochs. A later `plan` takes shards that were locked."""
         for shard, epoch in shards.items():
             self._held[shard] = _Held(epoch)
             self._rows[shard] = ShardRow(shard, self.id, epoch)
 
     def closing(self, shards: Iterable[Shard], now: float) -> None:
-        """Record that these shards are to be given back once nothing of them is under way."""
+        """Record that these shards are to be given back when they have no running work."""
         for shard in shards:
             if shard in self._held:
                 self._held[shard].closing = now

@@ -1,5 +1,5 @@
-"""Publishes the metrics and log events of runs after their commit. A run that was not committed publishes only its
-failure."""
+"""Publishes the metrics and log events of runs after their commit. If a run was not committed, only its failure is
+published."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 def _has_effects(run: Run[Any, Any, Any]) -> bool:
-    """Whether the run has more to publish than its count and duration."""
+    """Return whether the run has more to publish than its count and duration."""
     finished = run.finished
     return bool(finished.moves or finished.writes or finished.samples or run.error or finished.limited)
 
@@ -33,9 +33,9 @@ class Publisher(Generic[R, S]):
         self._sink = sink
 
     def publish(self, runs: Sequence[Run[R, S, Any]], results: Mapping[int, Result]) -> None:
-        """Publish runs with the results of their commits."""
+        """Publish runs and the results of their commits."""
         seconds: dict[str, list[float]] = defaultdict(list)
-        log = _log.bind()  # once: each use of the lazy logger assembles it again
+        log = _log.bind()  # called only one time, because each use of the lazy logger assembles it again
         for run in runs:
             result = results[run.finished.id]
             if result.verdict is Verdict.COMMITTED:
@@ -100,7 +100,7 @@ class Publisher(Generic[R, S]):
     def _publish_loss(self, run: Run[R, S, Any], result: Result) -> None:
         kind, id_, name, verdict = self._kind.name, run.finished.id, self._name_of(run), result.verdict.value
         self._sink.conflicted(kind, verdict)
-        if result.verdict is Verdict.CONFLICT:  # another transaction was faster; the resource is decided again
+        if result.verdict is Verdict.CONFLICT:  # another transaction was faster; the resource runs again
             _log.info("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict)
         elif result.error is None:
             _log.warning("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict)
@@ -116,13 +116,13 @@ class Publisher(Generic[R, S]):
         return Failure(error, self._name_of(run), *self._kind.label(run.resource))
 
     def _name_of(self, run: Run[R, S, Any]) -> str | None:
-        """The name of the resource, or None if it could not be read."""
+        """Return the name of the resource, or None if the resource could not be read."""
         return None if run.resource is None else self._kind.display_name(run.resource)
 
 
 def _seconds_in_source(move: Move, result: Result) -> float | None:
-    """The time in the source state by the database's clock, from commit to commit; never negative, even if the clock
-    was set back."""
+    """Return the time in the source state by the database's clock, from commit to commit. The time is never negative,
+    even if the clock was set back."""
     if move.since is None or result.at is None:
         return None
     return max(0.0, (result.at - move.since).total_seconds())

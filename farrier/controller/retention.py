@@ -1,7 +1,7 @@
-"""Removes old history, in the steps of a pass that all replicas share.
+"""Removes old history. All replicas share one pass, which consists of steps.
 
-The daemon runs it beside the loops over resources. One step runs at a time over all replicas, with pauses. If the
-database does not respond or refuses, the step is retried, and the daemon continues.
+The daemon runs it beside the loops over resources. At any time, at most one step runs on all replicas; pauses separate
+the steps. If the database does not respond or refuses the step, the step is retried, and the daemon continues.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _PATIENCE = timedelta(minutes=1)
 
 
 class Keeper:
-    """Removes history older than `keep`. `run` ends only when cancelled."""
+    """Removes history that is older than `keep`. `run` ends only when cancelled."""
 
     def __init__(self, retention: Retention, *, keep: timedelta, patience: timedelta = _PATIENCE) -> None:
-        """`patience`: how long a step may take."""
+        """`patience` is how long a step may take."""
         self._retention = retention
         self._keep = keep
         self._patience = patience.total_seconds()

@@ -1,7 +1,8 @@
-"""One run of one resource: decide, act outside if a step requires it, and return the result. Commits nothing.
+"""One run of one resource: decides, calls outside services if a step requires it, and returns the result. Commits
+nothing.
 
-This is the only place of the loop that catches every exception, so a fault of a handler costs only its own run. It
-distinguishes why a step ended: its deadline, the lost lease, an interrupting intent, or the shutdown.
+Only this module of the loop catches every exception, so a fault of a handler affects only one run. The module
+distinguishes why a step ended: its deadline, a lost lease, an interrupting intent, or the shutdown.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
 
 
 class Run(msgspec.Struct, Generic[R, S, W]):
-    """A run that ended: what to commit, and what to publish after the commit. `rests_on`: the snapshot after the
-    commit and the decision over it, if that decision rests. `due_at`: when the resource runs again, by this process'
-    clock. `recovers`: the step from which the run failed to recover."""
+    """A run that ended: the data to commit, and the data to publish after the commit. `rests_on` is the snapshot after
+    the commit and the decision over it, if that decision rests. `due_at` is when the resource runs again, by this
+    process' clock. `recovers` is the step from which the run failed to recover."""
 
     finished: Finished[S, W]
     seconds: float
@@ -52,7 +53,7 @@ class Run(msgspec.Struct, Generic[R, S, W]):
 
 
 class Acting:
-    """A running step, which `cut` and `interrupt` end from outside."""
+    """A running step. Other tasks end it by `cut` and `interrupt`."""
 
     def __init__(self, may_act: Callable[[], bool], *, reads_only: bool) -> None:
         self._may_act = may_act
@@ -72,11 +73,12 @@ class Acting:
         self.scope.cancel()
 
     def may_begin(self) -> bool:
-        """Whether the step may begin: it was not interrupted or cut since it was planned, and the process may act."""
+        """Return whether the step may begin: nothing has interrupted or cut it since it was planned, and the process
+        may act."""
         return not self.interrupted and self.lost is None and self._may_act()
 
     def require(self) -> None:
-        """Raise `LeaseLost` if the step must not act now. The run then ends, even if the step catches the error."""
+        """Raise `LeaseLost` if the step must not act now. The run then ends, even if the step catches this error."""
         if self.lost is None and not self._may_act():
             self.lost = LeaseLost("the process lost its lease before the step acted; nothing was sent")
         if self.lost is not None:
@@ -103,12 +105,12 @@ class Runner(Generic[R, S, W, V]):
         self._idle: dict[str, Resting] = {}  # by source line
 
     def name_of(self, resource: R) -> str:
-        """The name of the resource in the log."""
+        """Return the name of the resource for the log."""
         return self._kind.display_name(resource)
 
     def remembered(self, resource: R, now: datetime, before: Resting | None) -> Resting | None:
-        """Decide over a snapshot in memory, after the decision `before`. None if this decision does not rest or the
-        handler raises: the run over a fresh snapshot then acts, or reports the error."""
+        """Decide over a snapshot in memory, after the decision `before`. Returns None if this decision does not rest or
+        the handler raises; the run over a fresh snapshot then acts, or reports the error."""
         try:
             decision = self._handler.handle(resource, now)
             return decision if rests(decision, before) else None
@@ -116,7 +118,8 @@ class Runner(Generic[R, S, W, V]):
             return None
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:
-        """The loaded snapshot with the confirmations since it was stored; without them if the handler raises."""
+        """Return the loaded snapshot with the confirmations since it was stored, or without these confirmations if the
+        handler raises."""
         try:
             return self._handler.confirmed(stored, remembered, now)
         except _ITS_OWN_OR_CANCELLED:
@@ -142,13 +145,13 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, time.perf_counter() - started, resource, rests_on=rests_on)
 
     def _shared(self, outcome: Resting) -> Resting:
-        """Return one shared outcome for all idle resources that rest on the same source line. Later runs compare only
-        the line, and a million outcomes would take 100 MB."""
+        """Return one shared outcome for all idle resources whose outcome comes from the same source line. Later runs
+        compare only the line. Without sharing, a million outcomes would take 100 MB."""
         return outcome if type(outcome) is Wait else self._idle.setdefault(outcome.source, outcome)
 
     def _then(self, resource: R, decision: object, now: datetime) -> tuple[R, Resting] | None:
-        """The snapshot after the commit of the decision, with the decision over it. None if that snapshot cannot be
-        computed or that decision does not rest."""
+        """Return the snapshot after the commit of the decision, and the decision over this snapshot. Return None if the
+        snapshot cannot be computed or its decision does not rest."""
         if isinstance(decision, Transition):
             try:
                 after = self._handler.after(resource, decision, now)
@@ -161,8 +164,9 @@ class Runner(Generic[R, S, W, V]):
         return (resource, decision) if rests(decision, decision) else None
 
     async def act(self, turn: Turn, resource: R, step: Step[S, W, V], acting: Acting) -> Run[R, S, W] | None:
-        """Await a step and return its run. None if the step was interrupted and defines no outcome for that: the
-        resource is run again. Raises `LeaseLost` if the process lost its right to act: nothing is committed."""
+        """Await a step and return its run. Returns None if the step was interrupted and defines no outcome for an
+        interruption; the resource is then run again. Raises `LeaseLost` if the process lost its right to act; nothing
+        is then committed."""
         started = time.perf_counter()
         limit = min(step.deadline, self._limit)
         outcome: object = None
@@ -198,7 +202,7 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, 0.0, None, error.label, recovers=turn.recovers)
 
     def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W]:
-        """Build the run that is to be committed, from the outcome or the error of a step."""
+        """Build the run to commit from the outcome or the error of a step."""
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -218,7 +222,8 @@ class Runner(Generic[R, S, W, V]):
 
 
 def _with_error(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:
-    """The run of a failed step: it commits the state and writes of `kept`, and records the error of `failed`."""
+    """Return the run of a failed step. This run commits the state and writes of `kept`, and records the error of
+    `failed`."""
     error = failed.finished
     finished = msgspec.structs.replace(
         kept.finished, outcome=error.outcome, record=error.record, outcome_key=error.outcome_key

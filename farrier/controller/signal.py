@@ -6,7 +6,7 @@ import anyio
 
 
 class Bell:
-    """A signal to any number of tasks. Each task checks for work before it waits."""
+    """A signal to any number of tasks. Each task checks for work before it waits for the signal."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
@@ -22,7 +22,7 @@ class Bell:
 
 
 class Wakeup:
-    """A signal from any number of tasks to one task. A signal that is set before or during the wait ends the wait."""
+    """A signal from any number of tasks to one task. If the signal is set before or during the wait, the wait ends."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
@@ -34,7 +34,8 @@ class Wakeup:
         self._event.set()
 
     async def wait(self, seconds: float) -> str:
-        """Wait for the next signal, at most this many seconds. Returns its source, or `poll`."""
+        """Wait for the next signal, at most this many seconds. Returns the source of the signal, or `poll` after this
+        time."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
         if not self._event.is_set():

@@ -1,8 +1,8 @@
 """The slots of steps, and the queue of resources whose steps wait for a slot.
 
-A pure data structure. A free slot is promised to the first resource in the queue, which is loaded and runs again. If
-the run still needs the slot, the run takes it; otherwise the slot goes to the next resource. A resource in the queue
-also runs every period, and leaves the queue when a run needs no slot.
+A pure data structure. A free slot is promised to the first resource in the queue; this resource is loaded and runs
+again. If the run still needs the slot, the run takes the slot; otherwise, the slot is promised to the next resource. A
+resource in the queue also runs every period, and leaves the queue when a run needs no slot.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Slots(Generic[R]):
     def __init__(self, number: int) -> None:
         self._number = number
         self._taken = 0
-        # In order. The first ones are those to which a slot is promised.
+        # In the order of the queue. The slots are promised to the first resources.
         self.waiting: dict[int, Entry[R]] = {}
         self._promised: set[int] = set()
 
     def take(self, ran: Sequence[Entry[R]], wanting: Collection[Entry[R]]) -> list[Entry[R]]:
-        """Record that the resources `ran`, and that `wanting` of them need a slot. Returns those that have one now; the
-        others wait. The caller gives each slot back."""
+        """Record that the resources `ran` have run, and that the resources `wanting` need a slot. Returns the resources
+        that have a slot now; the others wait. The caller gives each slot back."""
         wanted = {entry.id for entry in wanting}
         self._leave(entry.id for entry in ran if entry.id not in wanted)
         taking: list[Entry[R]] = []
@@ -47,7 +47,8 @@ class Slots(Generic[R]):
         self._taken -= 1
 
     def promise(self) -> list[Entry[R]]:
-        """Promise the free slots to the resources that wait longest. Returns these: they are to be loaded and run."""
+        """Promise the free slots to the resources that have waited longest. Returns these resources; the caller loads
+        and runs them."""
         first = list(islice(self.waiting.values(), len(self._promised), self._number - self._taken))
         self._promised.update(entry.id for entry in first)
         return first

@@ -1,9 +1,9 @@
-"""Steps: the parts of runs that call outside services, each in a separate task.
+"""Steps: the parts of runs that call outside services. Each step runs in a separate task.
 
-Their number is limited. A mark is written to disk before a step begins, and removed after its end is recorded. A
-controller that takes a shard over recovers from the steps whose marks it finds. One statement writes and removes marks
-of many steps. An intent that must not wait interrupts a reading step. A step is cut when the process stops or may no
-longer act.
+The number of running steps is limited. A mark is written to disk before a step begins, and removed after the end of the
+step is recorded. If a controller takes a shard over, it recovers from the steps whose marks it finds. One statement
+writes and removes the marks of many steps. If an intent must not wait, it interrupts a running step that only reads. A
+step is cut when the process stops or may no longer act.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ V = TypeVar("V")
 _log = structlog.stdlib.get_logger(__name__)
 
 _QUERY_SECONDS = 5.0
-# After so many seconds a resource is loaded again whose earlier step has not ended yet, or whose step is not begun
-# because the process stops.
+# The delay, in seconds, after which a resource is loaded again because its earlier step has not ended yet, or because
+# its step does not begin while the process stops.
 _AGAIN_AFTER = 1.0
 # The shortest interval between two queries for intents that interrupt steps, in seconds.
 _ASK_AT_MOST_EVERY = 0.1
@@ -49,7 +49,7 @@ _PAUSE = 0.5
 
 
 class Planned(msgspec.Struct, Generic[R, S, W, V], frozen=True):
-    """A step that a run over the entry's snapshot decided."""
+    """A step that a run over the entry's snapshot has decided on."""
 
     entry: Entry[R]
     turn: Turn
@@ -90,7 +90,7 @@ class Steps(Generic[R, S, W, V]):
         return len(self._acting)
 
     def begin(self, ran: Sequence[Entry[R]], planned: Sequence[Planned[R, S, W, V]]) -> None:
-        """Begin the steps that the resources of a pass decided, once their marks are on disk. Those without a free slot
+        """Begin the steps that the runs of a pass decided on, after their marks are on disk. Steps without a free slot
         wait in the queue."""
         now = self._host.clock.monotonic()
         # A step of the same resource that began before its shard was lost may not have ended yet.
@@ -110,7 +110,7 @@ class Steps(Generic[R, S, W, V]):
             self._news.set("step")
 
     def _call(self) -> None:
-        """Run the first in the queue, as many as slots are free."""
+        """Load and run the first resources in the queue, as many as there are free slots."""
         for entry in self.slots.promise():
             if entry.phase is Phase.IDLE:  # otherwise it is being loaded
                 self._agenda.requeue(entry)
@@ -133,8 +133,8 @@ class Steps(Generic[R, S, W, V]):
             await anyio.sleep(_PAUSE if marked is None else _MARK_EVERY)
 
     async def _mark(self, begun: Mapping[int, str]) -> AbstractSet[int] | None:
-        """Write and remove marks. Returns the resources that were marked; those of lost shards are not. None if the
-        statement failed."""
+        """Write and remove marks. Returns the resources that were marked; resources of lost shards are not marked.
+        Returns None if the statement failed."""
         async with self._marking:
             self._removing, self._ended = self._ended, set()
             own, ids = self._host.ownership, {*begun, *self._removing}
@@ -155,7 +155,7 @@ class Steps(Generic[R, S, W, V]):
             return marked
 
     async def flush(self) -> None:
-        """Remove the marks of all ended steps, before the process stops."""
+        """Remove the marks of all ended steps before the process stops."""
         await self._mark({})
 
     def ended(self, entry: Entry[R], run: Run[R, S, W] | None = None) -> None:
@@ -167,11 +167,11 @@ class Steps(Generic[R, S, W, V]):
             self._news.set("step")
 
     def is_quiet(self, shard: int) -> bool:
-        """Whether the marks of all ended steps in the shard have been removed."""
+        """Return whether the marks of all ended steps in the shard have been removed."""
         return not any(id_ % SHARDS == shard for id_ in (*self._ended, *self._removing))
 
     def lost(self, shard: int) -> None:
-        """Forget a lost shard, with its marks."""
+        """Forget a lost shard and its marks."""
         self._ended = {id_ for id_ in self._ended if id_ % SHARDS != shard}
         self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
         self.slots.forget(lambda id_: id_ % SHARDS == shard)
@@ -188,7 +188,7 @@ class Steps(Generic[R, S, W, V]):
             self._call()
 
     def _nothing_done(self, plan: Planned[R, S, W, V]) -> None:
-        """Load and run the resource again, after a step without any effect. If the run was to recover from an earlier
+        """Load and run the resource again, because its step had no effect. If the run was to recover from an earlier
         step, the next run must do so."""
         entry, before = plan.entry, plan.turn.recovers
         if before is None:
@@ -204,17 +204,17 @@ class Steps(Generic[R, S, W, V]):
         self._news.set("step")
 
     def woken(self) -> None:
-        """Check the running steps for intents that interrupt them: a wake may concern one of their resources."""
+        """Check whether intents interrupt the running steps, because a wake may concern one of their resources."""
         self._maybe_interrupted.set("notify")
 
     def interrupt_all(self, shard: int | None = None) -> None:
-        """Interrupt all steps, or those of one shard, after the time that they had to end."""
+        """Interrupt all steps, or the steps of one shard, because their time to end has passed."""
         for id_, acting in self._acting.items():
             if shard is None or id_ % SHARDS == shard:
                 acting.interrupt()
 
     def cut(self, ids: Iterable[int]) -> None:
-        """Cut the steps of these resources: the process may no longer act on them."""
+        """Cut the steps of these resources, because the process may no longer act on them."""
         for id_ in ids:
             if id_ in self._acting:
                 self._acting[id_].cut()
@@ -224,8 +224,8 @@ class Steps(Generic[R, S, W, V]):
         self.cut(self._acting)
 
     async def interrupt(self) -> NoReturn:
-        """Interrupt running steps that only read, if their resource has a pending intent that interrupts. Runs until
-        cancelled."""
+        """Interrupt running steps that only read, if the resource of a step has a pending intent that interrupts. Runs
+        until cancelled."""
         while True:
             await self._maybe_interrupted.wait(self._host.config.poll_interval.total_seconds())
             reading = [id_ for id_, acting in self._acting.items() if acting.reads_only]

@@ -1,16 +1,16 @@
-"""A timer wheel: returns the entries that are due.
+"""A timer wheel, which returns the entries that are due.
 
-Unlike with a heap, adding or removing an entry costs the same for a thousand entries and for a million. An entry stores
-its slot, and `take` skips the entry in any other slot. So adding the entry again, or setting its slot to NOWHERE,
-removes it from its former place.
+Unlike in a heap, the cost of adding or removing an entry does not depend on the number of entries. An entry stores its
+slot, and `take` skips the entry in all other slots. So an entry is removed from its former slot by adding it again, or
+by setting its slot to NOWHERE.
 """
 
 from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
-# The length of a slot in seconds, which is also the most by which an entry is late. With a million entries and a period
-# of 30 s, a slot has three thousand.
+# The length of a slot in seconds. This is also the longest time by which an entry can be late. With a million entries
+# and a period of 30 s, a slot has three thousand entries.
 TICK = 0.1
 NOWHERE = -1
 
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Timed)
 
 
 class Wheel(Generic[T]):
-    """Entries by the moment at which they are due."""
+    """Entries, ordered by the time at which they are due."""
 
     def __init__(self) -> None:
         self._slots: dict[int, list[T]] = {}
@@ -65,7 +65,7 @@ class Wheel(Generic[T]):
         return taken
 
     def overdue(self, now: float) -> float:
-        """By how many seconds the earliest slot with entries is in the past, or 0."""
+        """Return by how many seconds the earliest slot with entries is in the past, or 0."""
         if self._first is None:
             return 0.0
         return max(0.0, now - self._first * TICK)

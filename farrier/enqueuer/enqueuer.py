@@ -1,7 +1,7 @@
 """Enqueues resources from Python, as `SELECT farrier.enqueue(…)` does from SQL.
 
-Used by the CLI and by programs that embed the controller. Needs no running controller: a wake is a row, and the next
-owner of the resource finds it.
+The CLI and programs that embed the controller use this module. It needs no running controller, because a wake is a row,
+and the next controller that owns the resource finds this row.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _AT_ONCE = 1000
 
 
 class Enqueuer:
-    """Makes handlers run as soon as possible."""
+    """Enqueues resources, so that their handlers run as soon as possible."""
 
     def __init__(self, wakes: Wakes) -> None:
         self._wakes = wakes
 
     async def enqueue(self, kind: str, *ids: int) -> None:
         """Enqueue these resources, a thousand in each transaction. If a resource does not exist or has ended, raises
-        `RefusedByModel`, and enqueues no resource of the same transaction. Also raises `DatabaseUnreachable`. After
-        either error, the call may be repeated."""
+        `RefusedByModel`, and enqueues no resource of this transaction. Also raises `DatabaseUnreachable`. After either
+        error, the call may be repeated."""
         await self.enqueue_all(kind, ids)
 
     async def enqueue_all(self, kind: str, ids: Iterable[int]) -> None:
-        """The same as `enqueue`, for an iterable of IDs. The transactions are in the order of the IDs."""
+        """Do the same as `enqueue`, for an iterable of IDs. The transactions follow the order of the IDs."""
         rest = iter(sorted(set(ids)))
         while batch := list(islice(rest, _AT_ONCE)):
             await self._wakes.wake(kind, batch)

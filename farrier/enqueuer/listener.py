@@ -1,8 +1,8 @@
 """Listens for notifications of wakes, and passes them to the loop.
 
-`daemon` runs a listener beside the controller. A notification only makes the loop faster. If it is lost with its
-connection, or a pooler in transaction mode never delivers it, the poll finds the wake a little later. So the listener
-requests a poll whenever listening begins, and tests the connection every few seconds.
+`daemon` runs a listener beside the controller. A notification only makes the loop react faster. If a notification is
+lost with its connection, or a pooler in transaction mode never delivers it, the poll finds the wake a little later. So
+the listener requests a poll whenever listening begins, and tests the connection every few seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Listener:
         missed: Callable[[], None],
         test_every: timedelta = timedelta(seconds=10),
     ) -> None:
-        """`wake` takes a kind and IDs, or None if a notification could not contain all IDs."""
+        """`wake` takes a kind and IDs; it takes None instead of the IDs if a notification could not contain all IDs."""
         self._notifications = notifications
         self._wake = wake
         self._missed = missed
@@ -68,7 +68,8 @@ class Listener:
                 await subscription.prove()
 
     def _hear(self, text: str) -> None:
-        """Pass on a notification. Logs a notification that is not valid, because any login may send on any channel."""
+        """Pass on a notification. An invalid notification is logged, because any login may send notifications on any
+        channel."""
         kind, _, ids = text.partition(":")
         try:
             self._wake(kind, [_id(each) for each in ids.split(",")] if ids and ids != "*" else None)
@@ -76,15 +77,15 @@ class Listener:
             _log.warning("listen.malformed", text=text[:80])
 
     def _pause(self) -> float:
-        """The pause in seconds, doubled with each failure in a row. The jitter keeps replicas from reconnecting at the
-        same moment."""
+        """Return the pause in seconds, which doubles with each failure in a row. Because of its jitter, replicas do not
+        all reconnect at the same moment."""
         longest = _LONGEST_PAUSE.total_seconds()
         return min(longest, _FIRST_PAUSE.total_seconds() * 2.0 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)
 
 
 def _id(text: str) -> int:
-    """Raises ValueError for a text that is not an ID. An ID beyond bigint would make every load that contains it
-    fail."""
+    """Parse an ID. Raises ValueError for a text that is not an ID. An ID larger than a bigint is refused, because every
+    load that contains it would fail."""
     id_ = int(text)
     if not 0 < id_ <= _LARGEST_ID:
         raise ValueError(text)

@@ -1,1 +1,2 @@
-"""The handlers of each kind of resource: pure decisions over a snapshot, and steps that call outside services."""
+"""The handlers of each kind of resource. A handler makes pure decisions over a snapshot, and its steps call outside
+services."""

@@ -1,10 +1,10 @@
-"""The system account that an embedded PostgreSQL runs as.
+"""The system account under which an embedded PostgreSQL server runs.
 
-Called by `embedded` only. The server of an ordinary user runs as that user. PostgreSQL refuses to run as root, so the
-server of root runs as another account. The account is the owner of an existing data directory; else `postgres`, if the
-machine has this account; else `farrier-postgres`, which farrier creates. This account must reach the data directory and
-PostgreSQL's programs. If a parent directory is closed, such as root's home, farrier adds the permission to pass through
-the directory, and logs the change.
+Only `embedded` uses this module. If an ordinary user starts farrier, the server runs as this user. PostgreSQL refuses
+to run as root, so if root starts farrier, the server runs as another account. This account is the owner of an existing
+data directory; otherwise `postgres`, if the machine has this account; otherwise `farrier-postgres`, which farrier
+creates. The account must reach the data directory and PostgreSQL's programs. If a parent directory is closed, such as
+root's home, farrier adds the permission to pass through the directory, and logs the change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OWN_ACCOUNT = "farrier-postgres"
 
 
 class Identity(TypedDict, total=False):
-    """The arguments of `subprocess.run` that select the user and groups of the child."""
+    """The arguments of `subprocess.run` that select the user and groups of the child process."""
 
     user: int
     group: int
@@ -37,14 +37,15 @@ class Identity(TypedDict, total=False):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The user and group of the server process; `switched` is whether they differ from those of this process."""
+    """The user and group of the server process. `switched` is set if they differ from the user and group of this
+    process."""
 
     uid: int
     gid: int
     switched: bool
 
     def identity(self) -> Identity:
-        """The arguments for a child process that runs as this account."""
+        """Return the arguments for a child process that runs as this account."""
         return Identity(user=self.uid, group=self.gid, extra_groups=[]) if self.switched else Identity()
 
     def take(self, directory: Path) -> None:
@@ -53,8 +54,8 @@ class Account(msgspec.Struct, frozen=True):
             os.chown(directory, self.uid, self.gid)
 
     def own_directory(self, path: Path) -> None:
-        """Create a directory of this account in a shared directory such as /tmp. Raises ConfigError if the directory
-        belongs to another user."""
+        """Create a directory that belongs to this account, in a shared directory such as /tmp. Raises ConfigError if
+        the directory already belongs to another user."""
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (self.uid, os.geteuid()):
@@ -62,7 +63,7 @@ class Account(msgspec.Struct, frozen=True):
         self.take(path)
 
     def open_way(self, directory: Path, binaries: Path) -> None:
-        """Let the account reach both directories, and read the programs and their libraries."""
+        """Give the account access to both directories, and let it read the programs and their libraries."""
         if not self.switched:
             return
         for parent in (*directory.parents, *binaries.parents):
@@ -79,7 +80,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 def for_server(data: Path) -> Account:
-    """The account for the server of this data directory, which need not exist."""
+    """Return the account for the server of this data directory. The directory need not exist."""
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid(), switched=False)
     if data.exists():

@@ -1,7 +1,7 @@
 """`protocols.AgentApi` on PostgreSQL: the SQL functions that agents call, for simulated agents.
 
-One statement serves any number of agents, so that a thousand of them cost a simulation little. A refusal by the
-database is raised as `RefusedByModel`, with the database's text.
+One statement handles any number of agents, so a simulation of a thousand agents is cheap. If the database refuses an
+operation, `RefusedByModel` is raised with the database's text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _decode_params = decoding.reader(dict[str, Any], "the parameters of a task")
 
 
 class PostgresAgents:
-    """`protocols.AgentApi`."""
+    """Implements `protocols.AgentApi`."""
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections

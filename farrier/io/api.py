@@ -1,7 +1,7 @@
-"""`protocols.Requests` on PostgreSQL: how the command line and the web submit intents.
+"""`protocols.Requests` on PostgreSQL. The command line and the web submit intents with it.
 
-These clients call the same functions as any other service, with the same rights. One listening connection serves all
-clients that wait for a response; a poll finds the response if notifications do not arrive (PgBouncer).
+These clients call the same SQL functions as any other service, with the same rights. All clients that wait for an
+answer share one listening connection. If notifications do not arrive (PgBouncer), a poll finds the answer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CONNECT_PATIENCE = timedelta(seconds=5)
 
 
 class PostgresRequests:
-    """`protocols.Requests`. `dsn` is the DSN of `connections`, for the listening connection."""
+    """Implements `protocols.Requests`. `dsn` is the DSN of `connections`; the listening connection uses it."""
 
     def __init__(self, connections: Pool, dsn: str, *, pgbouncer: bool = False) -> None:
         self._pool = connections
@@ -125,8 +125,8 @@ class PostgresRequests:
 
 
 class _Bell:
-    """Sets event `rung` for every notification of a response. Clients that wait at the same time share
-    one connection."""
+    """Sets event `rung` for every notification of an answer. Clients that wait at the same time share one
+    connection."""
 
     def __init__(self, listen: Callable[[Ring], Awaitable[Single]]) -> None:
         """`listen(ring)` opens a connection that calls `ring` for each notification."""
@@ -138,8 +138,8 @@ class _Bell:
 
     @asynccontextmanager
     async def heard(self) -> AsyncIterator[Self]:
-        """Listen while the context is open. Raises DatabaseUnreachable. A lost connection delivers no more
-        notifications, so a client must also poll."""
+        """Listen while the context is open. Raises DatabaseUnreachable. After the connection is lost, no more
+        notifications arrive, so a client must also poll."""
         self._users += 1
         try:
             async with self._one_at_a_time:
@@ -158,7 +158,7 @@ class _Bell:
 
 
 async def _register(conn: Connection, registration: Registration, *, named: bool) -> Registered:
-    """Register one node. With `named`, an error begins with the name of the node."""
+    """Register one node. With `named`, errors begin with the name of the node."""
     try:
         with refusals.translated():
             id_: int = await conn.fetchval(REGISTER, registrations([registration]))
@@ -172,7 +172,7 @@ async def _register(conn: Connection, registration: Registration, *, named: bool
 
 
 def registrations(nodes: Sequence[Registration]) -> str:
-    """The argument of `REGISTER`."""
+    """Return the argument of the statement `REGISTER`."""
     return _json([msgspec.to_builtins(node) | {"details": details.given(node)} for node in nodes])
 
 

@@ -1,7 +1,7 @@
 """Copies the model into the tables that triggers and functions read: edges, initial states, mapping, actions, kinds.
 
-Called at the end of every migration, under its lock. Rows that the model in the code lacks are deleted, so the database
-refuses exactly what the code refuses.
+Every migration calls this module at the migration's end, under its lock. Rows that are not in the code's model are
+deleted, so the database refuses exactly the same things as the code.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _DEFAULT_LIMITS = statements.load("catalog/default_limits")
 
 
 async def sync(conn: Connection) -> None:
-    """Make the tables equal to the model. May be called any number of times."""
+    """Make the tables equal to the model. This may be called any number of times."""
     async with conn.transaction():
         await conn.execute(_MAPPING, *_columns(_mapping(), width=3))
         await conn.execute(_CLOCK_STOPS, *_columns(_clock_stops(), width=4))
@@ -106,24 +106,24 @@ async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
 
 
 def fingerprint(spec: KindSpec) -> str:
-    """A hash of the spec; equal to the recorded one if the tables were written from an equal spec."""
+    """Return a hash of the spec. If the tables were written from an equal spec, the recorded hash is the same."""
     rows = (_layers_of(spec), sorted(_edges_of(spec)), _states_of(spec), _actions_of(spec))
     return sha256(msgspec.json.encode(rows)).hexdigest()
 
 
 def _edges_of(spec: KindSpec) -> list[tuple[str, ...]]:
-    """Rows (kind, layer, from, to)."""
+    """Return rows (kind, layer, from, to)."""
     layers = spec.every_layer
     return [(spec.name, layer.name, edge.source, edge.target) for layer in layers for edge in layer.edges or ()]
 
 
 def _layers_of(spec: KindSpec) -> list[tuple[str, ...]]:
-    """Rows (kind, layer, label, table if it is not the kind's)."""
+    """Return rows (kind, layer, label, table). The table is set only if the layer is not in the kind's table."""
     return [(spec.name, layer.name, layer.label, layer.relation) for layer in spec.every_layer]
 
 
 def _states_of(spec: KindSpec) -> list[tuple[Any, ...]]:
-    """Rows (kind, layer, state, initial, terminal, limit, why it has none)."""
+    """Return rows (kind, layer, state, initial, terminal, limit, reason for having no limit)."""
     return [
         (spec.name, layer.name, name, name in layer.first, name in layer.terminal, state.limit, state.why_none)
         for layer in spec.every_layer
@@ -132,8 +132,8 @@ def _states_of(spec: KindSpec) -> list[tuple[Any, ...]]:
 
 
 def _actions_of(spec: KindSpec) -> list[tuple[Any, ...]]:
-    """(kind, action, description, rules of its parameters, states that accept it, the alternative, interrupts),
-    `create` first. Blanks separate the states."""
+    """Return rows (kind, action, description, rules of its parameters, states that accept it, alternative, interrupts),
+    with `create` first. Blanks separate the states."""
     return [
         (
             spec.name,
@@ -153,45 +153,45 @@ def _rules(of: type[params.Params]) -> str:
 
 
 def _own_tables() -> list[tuple[str, ...]]:
-    """Rows (kind, table, condition of a row that has not ended, column of names)."""
+    """Return rows (kind, table, SQL condition for a row that has not ended, column of names)."""
     return [(node_spec.SPEC.name, node_spec.SPEC.relation, f"status <> '{NodeStatus.DELETED}'", "name")]
 
 
 def _mapping() -> list[tuple[str, ...]]:
-    """Rows (kind, workflow status, node status); `none` in both where no workflow is live."""
+    """Return rows (kind, workflow status, node status). Kind and workflow status are `none` if no workflow is live."""
     pairs = ((row.kind, row.workflow_status, row.node_status) for row in mapping.ROWS)
     return [*pairs, *(("none", "none", status) for status in sorted(mapping.WITHOUT_WORKFLOW))]
 
 
 def _contradictions() -> list[tuple[str, ...]]:
-    """Rows (state, statuses, causes); blanks separate several statuses or causes."""
+    """Return rows (state, statuses, causes). Blanks separate several statuses or causes."""
     found = expected.contradictions()
     return [(each.state, " ".join(sorted(each.statuses)), " ".join(sorted(each.causes))) for each in found]
 
 
 def _workflow_modes() -> list[tuple[Any, ...]]:
-    """Rows (mode, uses MAAS)."""
+    """Return rows (mode, uses MAAS)."""
     return [(mode, mode not in stages.OUTSIDE_MAAS) for mode in stages.PATHS]
 
 
 def _workflow_statuses() -> list[tuple[Any, ...]]:
-    """Rows (status, ended, succeeded, failed, at work)."""
+    """Return rows (status, ended, succeeded, failed, at work)."""
     sets = (workflow.TERMINAL, workflow.SUCCEEDED, workflow.FAILED, workflow.AT_WORK)
     return [(status, *(status in of for of in sets)) for status in workflow.WorkflowStatus]
 
 
 def _clock_stops() -> list[tuple[str, ...]]:
-    """Rows (kind, state, fact, value)."""
+    """Return rows (kind, state, fact, value)."""
     return [(edges.LAYER_KIND[stop.layer], stop.state, stop.fact, value) for stop in sla.STOPS for value in stop.values]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:
-    """Rows as the arrays that unnest takes."""
+    """Return the rows as one array for each column, which SQL's `unnest` takes."""
     return [[row[column] for row in rows] for column in range(width)]
 
 
 def _constants() -> tuple[Any, ...]:
-    """The columns of `farrier.constants`, as its statement takes them."""
+    """Return the columns of `farrier.constants` as arguments of its statement."""
     return (
         actions.API_MIN,
         actions.API_MAX,
@@ -204,17 +204,18 @@ def _constants() -> tuple[Any, ...]:
 
 
 def _settings(node: NodeConfig) -> tuple[Any, ...]:
-    """The columns of `farrier.settings`, as its statements take them."""
+    """Return the columns of `farrier.settings` as arguments of its statements."""
     return node.offline_after, node.brake_share, node.brake_at_least, node.brake_window
 
 
 async def set_settings(conn: Connection, node: NodeConfig) -> None:
-    """Make `farrier.settings`, which functions read, equal to these settings."""
+    """Make the table `farrier.settings` equal to these settings. SQL functions read this table."""
     await conn.execute(_SETTINGS, *_settings(node))
 
 
 async def set_limits(conn: Connection, held: Limits) -> None:
-    """Make `farrier.limits`, from which views compute the clocks above their limits, equal to these limits."""
+    """Make the table `farrier.limits` equal to these limits. Views compute from it which clocks are above their
+    limits."""
     await conn.execute(_LIMITS, *node_columns(held))
 
 
@@ -229,7 +230,8 @@ async def _sync_actions(conn: Connection) -> None:
 
 
 def _advice() -> dict[str, str]:
-    """The recommended actions by failure; causes of a quarantine and failures of a BMC have a prefix."""
+    """Return the recommended action for each failure. The keys of quarantine causes and of BMC failures have a
+    prefix."""
     table = {str(failure): advice.action for failure, advice in failures.FAILURES.items()}
     table |= {f"quarantine:{cause}": text for cause, text in failures.QUARANTINE_ADVICE.items()}
     return table | {f"bmc:{failure}": text for failure, text in failures.BMC_ADVICE.items()}

@@ -1,6 +1,7 @@
-"""Counts the fleet in one statement, so that all figures are of one moment.
+"""Counts the fleet in one statement, so that all figures belong to the same moment.
 
-Called by `queries`. The statement has a time limit and no parallel workers, so that it does not slow other statements.
+Module `queries` calls this module. The statement has a time limit and no parallel workers, so that it does not slow
+other statements.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from farrier.model.limits import Limits
 _CENSUS = statements.load("queries/census")
 
 # Counting 100,000 nodes takes less than 50 ms. The time limit is hundreds of times longer, because operators need the
-# figures most when the database is overloaded; later figures would be outdated anyway. Parallel workers would take CPUs
-# from the loop's statements.
+# figures most when the database is overloaded. Figures that arrive later than this limit would be outdated anyway.
+# Parallel workers would take CPUs from the loop's statements.
 _BOUNDS = "SET LOCAL statement_timeout = '30s'; SET LOCAL max_parallel_workers_per_gather = 0"
 
 
 async def take(conn: Connection, rules: Rules) -> str:
-    """A `Census` as JSON."""
+    """Return a `Census` as JSON."""
     async with conn.transaction(readonly=True):
         await conn.execute(_BOUNDS)
         counted: str = await conn.fetchval(_CENSUS, *_columns(rules))
@@ -42,7 +43,7 @@ def _columns(rules: Rules) -> tuple[Any, ...]:
 
 
 def node_columns(held: Limits) -> tuple[list[Any], ...]:
-    """Limits of nodes and their workflows, as the arrays that statements take."""
+    """Return the limits of nodes and their workflows as arrays, which statements take as arguments."""
     found = tuple(limits.rules(held))
     return (
         [rule.place.kind for rule in found],
@@ -55,7 +56,7 @@ def node_columns(held: Limits) -> tuple[list[Any], ...]:
 
 
 def kind_columns(held: Limits) -> tuple[list[Any], ...]:
-    """Limits of registered kinds as `farrier.count_resources` takes them."""
+    """Return the limits of registered kinds in the form that `farrier.count_resources` takes."""
     found = tuple(limits.kind_rules(held))
     return (
         [rule.kind for rule in found],

@@ -1,7 +1,7 @@
-"""Opens the database for a command that runs once: server, pool, schema check, queries and requests.
+"""Opens the database for a single command: the server, the pool, a check of the schema, queries and requests.
 
-Starts the embedded server if it does not run, and stops it again at the end. Migrates an embedded database with an old
-schema; the schema of any other database is only checked.
+If the embedded server does not run, the module starts it, and stops it again at the end. The module migrates an
+embedded database that has an old schema; it only checks the schema of any other database.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.io.retention import PostgresRetention
 
-# Long enough for a server that restarts. A user waits, so a server that is down is reported soon.
+# Long enough for a server that restarts. Because a user waits, a server that is down is reported soon.
 _PATIENCE = timedelta(seconds=5)
 # One connection for a listing, and one for the queries that the listing causes.
 _CONNECTIONS = 2
@@ -70,8 +70,8 @@ async def client(config: DatabaseConfig) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def administrator(config: DatabaseConfig) -> AsyncIterator[Single]:
-    """One connection with its own session, for work on a schema at any version. Raises as `client` does, and
-    RefusedByModel for statements that this user may not run."""
+    """Open one connection with a separate session, for work on a schema at any version. Raises the same errors as
+    `client`, and RefusedByModel for statements that this user may not run."""
     async with server(config) as dsn:
         conn = await pool.connect(dsn, patience=min(_PATIENCE, config.db_timeout))
         try:
@@ -83,7 +83,7 @@ async def administrator(config: DatabaseConfig) -> AsyncIterator[Single]:
 
 @asynccontextmanager
 async def server(config: DatabaseConfig) -> AsyncIterator[str]:
-    """The DSN of the configured server, which runs until the context ends."""
+    """Yield the DSN of the configured server. The server runs until the context ends."""
     if config.dsn:
         yield config.dsn
         return
@@ -101,16 +101,18 @@ async def server(config: DatabaseConfig) -> AsyncIterator[str]:
 
 
 def _require_directory(config: DatabaseConfig) -> None:
-    """Refuse a misspelt directory: a command that reads must not create a database."""
+    """Refuse a directory that does not exist, because it may be misspelt and a command that reads must not create a
+    database."""
     if not config.dsn and config.embedded and not os.path.isdir(config.embedded):
-        wheel_binaries()  # a missing extra is reported first
+        wheel_binaries()  # if the extra is missing, this error is reported first
         raise ConfigError(
             f"--embedded: {config.embedded} is not a directory; farrier run --embedded creates a database"
         )
 
 
 def _usual_directory() -> Path:
-    """The daemon's directory, if the daemon has run there: a client command must not create a database."""
+    """Return the daemon's directory if the daemon has run there, because a client command must not create a
+    database."""
     usual = default_directory()
     if not usual.is_dir():
         raise ConfigError(

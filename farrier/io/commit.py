@@ -1,8 +1,8 @@
-"""Commits finished runs of one kind: many in one call, each as a whole or not at all.
+"""Commits finished runs of one kind. One call commits many runs; each run is committed as a whole or not at all.
 
 The statement locks the shards. Then the kind's writer locks the resources in order, compares versions, and writes the
-runs whose versions are current. After an error of the database, `Committer` halves the batch until the run that
-caused the error is alone. It reports this run as refused or, if another transaction has locked the run's rows, as
+runs whose versions are current. After an error of the database, `Committer` halves the batch until the run that caused
+the error is alone. `Committer` reports this run as refused or, if another transaction has locked the run's rows, as
 locked. A run whose reply was lost is `unknown` and is never sent again.
 """
 
@@ -31,7 +31,8 @@ W = TypeVar("W")
 
 _COMMIT = statements.load("loop/commit")
 
-# When a refused run is retried. It fails again until its data changes, so a short delay would gain nothing.
+# The delay before a refused run is retried. The run fails again until its data changes, so a short delay would gain
+# nothing.
 _REFUSED_AGAIN = timedelta(seconds=30)
 
 # The errors of encoders if a handler returned a value of the wrong type.
@@ -45,7 +46,7 @@ _LOCKED = Result(Verdict.LOCKED)
 
 
 class Committer(Generic[R, S, W]):
-    """Writes finished runs, and returns the result of each."""
+    """Writes finished runs, and returns the result of each run."""
 
     def __init__(self, connections: Pool, rows: Rows[R, S, W]) -> None:
         self._pool = connections
@@ -55,14 +56,14 @@ class Committer(Generic[R, S, W]):
     async def commit(
         self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
     ) -> Mapping[int, Result]:
-        """`StateIO.commit`."""
+        """Implements `StateIO.commit`."""
         return await self._commit(runs, controller, patient=patient)
 
     async def _commit(
         self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool, again: bool = False
     ) -> dict[int, Result]:
-        """Commit the batch in one call, or in several if the database refuses it. `again`: this is the retry after a
-        transient error."""
+        """Commit the batch in one call, or in several calls if the database refuses it. `again` is set for the retry
+        after a transient error."""
         try:
             return await self._call(runs, controller, patient=patient)
         except (session.ReplyLost, DatabaseUnreachable):
@@ -116,8 +117,8 @@ def _result(row: asyncpg.Record, moved: set[int]) -> Result:
 
 
 def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
-    """The same run with only the error as its outcome. It has no outcome key, so the outcome of the next run is always
-    stored."""
+    """Return the same run with only the error as its outcome. The returned run has no outcome key, so the outcome of
+    the next run is always stored."""
     return Finished(
         id=run.id,
         epoch=run.epoch,
@@ -131,7 +132,7 @@ def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
 
 
 def _records(batch: Sequence[Finished[Any, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """The moves, outcomes and consumed wakes of the runs, by section of `end_commit`."""
+    """Return the moves, outcomes and consumed wakes of the runs, by section of the argument of `end_commit`."""
     records: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in batch:
         for move in run.moves:

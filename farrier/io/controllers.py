@@ -1,4 +1,4 @@
-"""The rows of controllers and shards, and the poll for wakes. Implements `protocols.Controllers`."""
+"""Reads and writes the rows of controllers and shards, and polls for wakes. Implements `protocols.Controllers`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _seen = msgspec.json.Decoder(Seen).decode
 
 
 class PostgresControllers:
-    """`protocols.Controllers`, with one statement for each call."""
+    """Implements `protocols.Controllers` with one statement for each call."""
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections

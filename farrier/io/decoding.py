@@ -1,9 +1,9 @@
 """Decodes JSON from the database. JSON that cannot be decoded raises `UndecodableState`.
 
-Used by every `rows.Rows` and by all queries for display, so that an unreadable value affects only its own resource or
+Every `rows.Rows` and all queries for display use this module, so that an unreadable value affects only one resource or
 row. The database refuses values of nodes that Python cannot decode. Other values can be unreadable: a JSON parameter of
-an intent for a kind of another package, or a row that was edited by hand. If only a part is unreadable, a text replaces
-that part, so that lists still show the node and the node still accepts the intent `cancel`.
+an intent for a kind of another package, or a row that was edited by hand. If only a part of a value is unreadable, a
+text replaces this part, so that lists still show the node and the node still accepts the intent `cancel`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ _UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
 
 
 def reader(type_: type[T], what: str) -> Reader[T]:
-    """A function that decodes one JSON text as `type_`. Its only error is UndecodableState, which names `what`."""
+    """Return a function that decodes one JSON text as `type_`. The only error of this function is UndecodableState,
+    which names `what`."""
     decode = msgspec.json.Decoder(type_).decode
 
     def read(text: bytes | str) -> T:
-        """Decode a JSON text; if that fails, decode it again with a text in place of parts that cannot be decoded."""
+        """Decode a JSON text. If that fails, decode it again, with a text in place of each part that cannot be
+        decoded."""
         try:
             return decode(text)
         except _UNREADABLE:
@@ -51,7 +53,8 @@ def reader(type_: type[T], what: str) -> Reader[T]:
 
 
 def legible(text: str) -> str:
-    """Well-formed JSON with a text in place of each part that is nested too deeply and each number that is too long."""
+    """Return well-formed JSON in which a text replaces each part that is nested too deeply and each number that is too
+    long."""
     kept: list[str] = []
     depth = copied = 0
     for token in _TOKEN.finditer(text):

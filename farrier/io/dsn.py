@@ -1,8 +1,8 @@
 """Splits a DSN, and rewrites it so that the driver can parse it on every supported Python.
 
-Called only by `pool` and `hosts`. A list of hosts may include an IPv6 address in brackets. The `urlsplit` of some
-Pythons (Debian 12's 3.11, and the next releases) accepts brackets only around a single host. The driver interprets the
-DSN.
+Only `pool` and `hosts` use this module. A list of hosts may include an IPv6 address in brackets. The `urlsplit` of some
+Pythons (Debian 12's 3.11, and the next releases) accepts brackets only around a single host. This module only splits
+the DSN; the driver interprets it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _AUTHORITY = re.compile(r"(?P<scheme>[A-Za-z]+://)(?P<login>[^/?#]*@)?(?P<hosts>
 
 
 def split(dsn: str) -> SplitResult:
-    """The result of `urlsplit`, with the hosts in it. Raises ValueError for a text that is not a URL."""
+    """Return the result of `urlsplit`, including the hosts. Raises ValueError for a text that is not a URL."""
     found = _AUTHORITY.fullmatch(dsn)
     if found is None or "[" not in found["hosts"]:
         return urlsplit(dsn)
@@ -24,7 +24,8 @@ def split(dsn: str) -> SplitResult:
 
 
 def for_driver(dsn: str) -> str:
-    """The same DSN, with hosts moved to the query if the driver's `urlsplit` would refuse them in the authority."""
+    """Return the same DSN, but with the hosts in the query if the driver's `urlsplit` would refuse them in the
+    authority."""
     parts = split(dsn)
     login, at, hosts = parts.netloc.rpartition("@")
     if "[" not in hosts or "," not in hosts:

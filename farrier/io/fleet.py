@@ -1,6 +1,6 @@
 """`protocols.FleetApi` on PostgreSQL: the operations of an external service on nodes.
 
-Used by simulations. A refusal by the database is raised as `RefusedByModel`, with the database's text.
+Simulations use this module. If the database refuses an operation, `RefusedByModel` is raised with the database's text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NEWEST = statements.load("fleet/newest")
 
 
 class PostgresFleet:
-    """`protocols.FleetApi`. `name` is the requester in intents."""
+    """Implements `protocols.FleetApi`. `name` is the requester that intents name."""
 
     def __init__(self, connections: Pool, name: str) -> None:
         self._pool = connections

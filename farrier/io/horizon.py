@@ -1,8 +1,8 @@
 """The time up to which history is complete.
 
-A change has the time of its statement, and becomes visible with its commit. So an open transaction may still add
-changes that are older than changes that are visible now. A reader that continues after its last change would miss them,
-so it reads only changes from before this time.
+A change has the time of its statement, but becomes visible only with its commit. So an open transaction may still add
+changes that are older than changes that are visible now. If a reader continues after the last change that it read, it
+would miss these older changes. So it reads only changes from before the time up to which history is complete.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Horizon:
         self._one_at_a_time = anyio.Lock()
 
     async def settled(self, conn: Connection) -> datetime:
-        """Return the time before which no further change can become visible. Later queries see all changes before this
-        time."""
+        """Return the time before which no further change can become visible. A query after this call sees all changes
+        before this time."""
         async with self._one_at_a_time:
             (record,) = await conn.fetch(_WRITERS)
             return self.advance(record["now"], record["writers"])
 
     def advance(self, now: datetime, writers: Collection[str]) -> datetime:
-        """Compute this time from the transactions that write at `now`. A transaction that is new since the last look
-        began after that look."""
+        """Compute this time from the transactions that write at `now`. If a transaction was not there at the last look,
+        it began after the last look."""
         first = now - _UNKNOWN_AGE if self._looked is None else min(now, self._looked)
         self._began = {writer: self._began.get(writer, first) for writer in writers}
         self._looked = now

@@ -1,8 +1,9 @@
-"""Connects to the first host of a DSN that serves.
+"""Connects to the first host of a DSN that accepts the session.
 
-Used by `pool` for every connection. The driver gives all hosts of a DSN one time together, so a host that vanished uses
-up the time of the hosts after it. Here each host has its own time limit, and the host that served last is tried first.
-A host serves if it accepts the session with the DSN's `target_session_attrs`.
+Module `pool` uses this module for every connection. The driver has one time limit for all hosts of a DSN together, so a
+host that vanished uses up the time of the hosts after it. In this module, each host has a separate time limit, and the
+host that accepted the last session is tried first. A host accepts the session only if it fits the DSN's
+`target_session_attrs`.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _DEFAULT_PORT = "5432"
 
 
 class Host(msgspec.Struct, frozen=True):
-    """One of several hosts of a DSN; a name that begins with a slash is a directory of Unix sockets."""
+    """One of several hosts of a DSN. A name that begins with a slash is a directory of Unix sockets."""
 
     name: str
     port: int
 
 
 class NoHostServes(OSError):
-    """No host of the DSN accepts the session; the text has the reason of each."""
+    """No host of the DSN accepts the session. The text has the reason for each host."""
 
 
 class Hosts:
@@ -51,8 +52,9 @@ class Hosts:
         self._first = 0
 
     async def connect(self, *_none: object, **options: Any) -> Any:
-        """A connection to the first host that serves. `options` are those of `asyncpg.connect`; their `timeout` is the
-        time limit of one host. Raises NoHostServes or, if the DSN names only one host, the driver's errors."""
+        """Open a connection to the first host that accepts the session. `options` are the options of `asyncpg.connect`;
+        their `timeout` is the time limit of one host. Raises NoHostServes or, if the DSN names only one host, the
+        driver's errors."""
         if not self._hosts:
             return await asyncpg.connect(self._dsn, **options)
         reasons = []
@@ -81,8 +83,8 @@ class Hosts:
 
 
 def listed(dsn: str) -> tuple[Host, ...]:
-    """The hosts that a DSN or PGHOST lists. Empty for a single host, and for an invalid list, which the driver
-    refuses."""
+    """Return the hosts that a DSN or PGHOST lists. The result is empty for a single host, and for an invalid list,
+    which the driver refuses."""
     try:
         parts = dsns.split(dsn)
         options = dict(parse_qsl(parts.query))
@@ -95,7 +97,7 @@ def listed(dsn: str) -> tuple[Host, ...]:
 
 
 def _paired(names: Sequence[str], ports: Sequence[str], *, decode: bool) -> tuple[Host, ...]:
-    """Each name with its port, or with the default port."""
+    """Return each name with its port, or with the default port."""
     if len(names) == 1 or not all(names):
         return ()
     defaults = repeat(ports[0], len(names)) if len(ports) == 1 else ports

@@ -1,6 +1,6 @@
-"""IB partitions in PostgreSQL: how a snapshot is read with its members, and what a commit writes.
+"""IB partitions in PostgreSQL: reads a snapshot with its members, and prepares the data that a commit writes.
 
-Implements `rows.Rows`; `changes` makes the argument of `farrier.write_ib_partitions`. Called by the StateIO.
+Implements `rows.Rows`; `changes` returns the argument of `farrier.write_ib_partitions`. The StateIO calls this class.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from farrier.model.resource import Answer
 
 
 class PartitionRows(ResourceRows[IbPartition, PartitionWrite]):
-    """`rows.Rows` of kind `ib_partition`."""
+    """Implements `rows.Rows` for kind `ib_partition`."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -1,7 +1,8 @@
-"""`protocols.Identities` on PostgreSQL: the node to which a machine belongs, and the machines that several nodes have.
+"""`protocols.Identities` on PostgreSQL: finds the node to which a machine belongs, and the machines that several nodes
+have.
 
-Called by steps that have just read a BMC, on the loop's connections, and by `farrier db check`. The rules are SQL
-functions, because the database enforces them for every writer.
+Steps that have just read a BMC use this module on the loop's connections; `farrier db check` also uses it. The rules
+are SQL functions, because the database enforces them for every writer.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _DUPLICATES = statements.load("schema/duplicates")
 
 
 class Duplicate(msgspec.Struct, frozen=True):
-    """Nodes with the same machine, and the kind of identity that they share."""
+    """Nodes with the same machine, and the kind of identity that these nodes share."""
 
     kind: str
     nodes: tuple[str, ...]
 
 
 class PostgresIdentities(Identities):
-    """`protocols.Identities`."""
+    """Implements `protocols.Identities`."""
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections
@@ -41,5 +42,5 @@ class PostgresIdentities(Identities):
 
 
 async def duplicates(conn: Connection) -> tuple[Duplicate, ...]:
-    """Every machine that several nodes have recorded."""
+    """Return every machine that several nodes have recorded."""
     return tuple(Duplicate(record["kind"], tuple(record["nodes"])) for record in await conn.fetch(_DUPLICATES))

@@ -26,7 +26,7 @@ _LARGEST = (1 << 63) - 1  # the largest bigint
 
 
 class _Walked(msgspec.Struct, frozen=True):
-    """The matching intents, how many intents were examined, and the ID of the last examined intent."""
+    """The matching intents, the number of examined intents, and the ID of the last examined intent."""
 
     now: datetime
     rows: tuple[IntentView, ...]
@@ -35,7 +35,7 @@ class _Walked(msgspec.Struct, frozen=True):
 
 
 async def find(conn: Connection, kind: str | None, intent: int) -> Page[IntentView]:
-    """A page with one intent. Raises RefusedByModel if it does not exist."""
+    """Return a page with one intent. Raises RefusedByModel if the intent does not exist."""
     walked = await _walk(conn, kind, "one", intent, None, 1, 1, [], [], [])
     if not walked.rows:
         raise RefusedByModel(f"no intent has the ID {intent}", hint="list the intents to find its ID", sqlstate="FR404")
@@ -45,8 +45,8 @@ async def find(conn: Connection, kind: str | None, intent: int) -> Page[IntentVi
 async def page(
     conn: Connection, kind: str | None, wanted: WantedIntents, *, resource: int | None, window: tuple[int | None, int]
 ) -> IntentPage:
-    """A page of intents. `window` is (ID, number): the intents below this ID, at most this number. `resource` is the ID
-    of the resource to which the filter is limited."""
+    """Return a page of intents. `window` is (ID, number): the page examines intents below this ID, at most this number.
+    `resource` is the ID of the resource to which the filter is limited."""
     before, limit = window
     walk = "of one" if resource is not None else "pending" if wanted.is_pending_only else "all"
     most = max(limit, _LOOKED)

@@ -1,7 +1,7 @@
-"""Kinds of other packages in the database: installed once, updated, checked before they run, and removed.
+"""Kinds of other packages in the database: installs, updates and removes them, and checks them before they run.
 
-An installation or removal happens completely or not at all, and any number may run at once. A second installation does
-not run the kind's SQL again.
+An installation or removal happens completely or not at all; any number of them may run at the same time. A second
+installation does not run the kind's SQL again.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Installable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def install(conn: Connection, kind: Installable, *, patience: LockPatience = PATIENT) -> bool:
-    """Install a kind by this spec in the database; returns whether it was new. May be repeated: existing parts stay.
-    Raises RefusedByModel if the kind does not fit the database, or if a table stays locked for longer than `patience`;
-    nothing has changed then."""
+    """Install a kind with this spec in the database. Returns whether the kind was new. May be repeated; existing parts
+    stay. If the kind does not fit the database, or if a table stays locked for longer than `patience`, raises
+    RefusedByModel, and nothing has changed."""
 
     async def installed() -> bool:
         await conn.execute(_LOCK)
@@ -59,8 +59,8 @@ async def install(conn: Connection, kind: Installable, *, patience: LockPatience
 
 
 async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIENT) -> None:
-    """Remove a kind; its table, history and intents stay. Raises RefusedByModel while one of its resources has not
-    ended, and for a built-in kind; nothing has changed then."""
+    """Remove a kind; its table, history and intents stay. If a resource of the kind has not ended, or the kind is built
+    in, raises RefusedByModel, and nothing has changed."""
     if any(spec.name == name for spec in BUILT_IN):
         raise RefusedByModel(f"kind {name} is built in and cannot be removed")
 
@@ -73,7 +73,8 @@ async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIEN
 
 
 async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> None:
-    """Raise ConfigError unless these kinds, each with the name that installs it, are installed with equal specs."""
+    """Raise ConfigError unless all these kinds are installed with equal specs. Each kind is given with the name by
+    which it can be installed."""
     for name, spec in specs:
         known = await conn.fetchrow(_FINGERPRINT, spec.name)
         if known is None or known["fingerprint"] is None:
@@ -91,8 +92,8 @@ async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> No
 
 
 async def _make(conn: Connection, kind: Installable) -> bool:
-    """Create the kind's table with its SQL, unless it was kept when the kind was removed. Returns whether the kind was
-    new."""
+    """Create the kind's table with the kind's SQL, unless the table was kept when the kind was removed. Returns whether
+    the kind was new."""
     spec = kind.spec
     known = await conn.fetchrow(_KIND, spec.name)
     if known is not None and known["relation"] is None:
@@ -118,7 +119,8 @@ async def _run(conn: Connection, kind: Installable) -> None:
 
 @contextmanager
 def _refusals(text: str = "") -> Iterator[None]:
-    """Raise refusals of the database as errors of the model, except for locks, which `patiently` handles."""
+    """Raise refusals of the database as errors of the model. Lock conflicts are raised unchanged, because `patiently`
+    handles them."""
     try:
         yield
     except LOCKED:
@@ -137,7 +139,7 @@ async def _require_columns(conn: Connection, kind: Installable) -> None:
 
 
 async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
-    """Refuse a pattern that Python accepts and PostgreSQL does not: it would make every INSERT fail."""
+    """Refuse a pattern that Python accepts and PostgreSQL does not, because it would make every INSERT fail."""
     for action, asked in spec.requests.items():
         for name, field in describe(asked.params).fields.items():
             pattern = (field.items or field).pattern
@@ -146,8 +148,8 @@ async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
 
 
 async def _require_states(conn: Connection, spec: KindSpec, *, new: bool) -> None:
-    """Refuse a change that would trap resources: in a state that no longer exists, or in a state that became terminal.
-    The table is locked only if such resources may exist.
+    """Refuse a change that would trap resources in a state that no longer exists or that became terminal. The table is
+    locked only if such resources may exist.
     """
     for layer in spec.every_layer:
         await _require_states_of(conn, spec, layer, new=new)

@@ -1,7 +1,8 @@
-"""MAAS regions in PostgreSQL: which exist, how a snapshot is read, and how the readings of a run are written.
+"""MAAS regions in PostgreSQL: stores which regions exist, reads their snapshots, and prepares the readings that a run
+writes.
 
-Implements `rows.Rows`. Called by the StateIO; `changes` makes the argument of `farrier.write_maas_regions`. `wiring`
-calls `use` at the start and after it has read the sites again.
+Implements `rows.Rows`, which the StateIO calls; `changes` returns the argument of `farrier.write_maas_regions`.
+`wiring` calls `use` at the start, and each time after it has read the sites again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _PATIENCE = timedelta(seconds=10)
 
 
 class RegionPace(msgspec.Struct, frozen=True, kw_only=True):
-    """A site's region, and how often its machines are to be read."""
+    """A site's region, and how often farrier reads the region's machines."""
 
     site: str
     url: str
@@ -38,9 +39,9 @@ class RegionPace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def use(pool: Pool, regions: Iterable[RegionPace], *, patience: timedelta = _PATIENCE) -> None:
-    """Observe these regions at this pace. Idempotent; a region in its back-off is tried at once. Raises `ConfigError`
-    for rejected sites, and `DatabaseUnreachable` if the database fails or does not respond within `patience`. Nothing
-    has changed then, unless only the response was lost.
+    """Observe these regions, each at this pace. Idempotent; a region in its back-off is tried at once. Raises
+    `ConfigError` for rejected sites, and `DatabaseUnreachable` if the database fails or does not respond within
+    `patience`. After an error, nothing has changed, unless only the response was lost.
     """
     wanted = [
         {
@@ -74,7 +75,7 @@ async def _store_sites(pool: Pool, wanted: str) -> None:
 
 
 class RegionRows(ResourceRows[MaasRegion, RegionWrite]):
-    """`rows.Rows` of kind `maas_region`."""
+    """Implements `rows.Rows` for kind `maas_region`."""
 
     def __init__(self) -> None:
         super().__init__(

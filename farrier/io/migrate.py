@@ -1,10 +1,11 @@
 """Brings the schema to the version of this program, and checks its version.
 
-Called by `farrier db migrate|check|roles`, the demo, the daemon (which only checks) and the tests. A new database gets
-the baseline; a database of an earlier release gets the steps that it lacks. Both get the set of functions, views,
-triggers and rights, and the data that `after` copies from the model. All of it is one transaction, so a failure leaves
-the earlier version. One migrator runs at a time per database; the others wait and find no work left. Needs a session:
-connect directly and not through PgBouncer in transaction mode.
+The commands `farrier db migrate|check|roles`, the demo, the daemon (which only checks) and the tests use this module. A
+new database gets the baseline; a database of an earlier release gets the steps that it lacks. Both get the set of
+functions, views, triggers and rights, and the data that `after` copies from the model. All of this is one transaction,
+so after a failure, the database still has the earlier version. Only one migrator at a time runs on a database; other
+migrators wait and then find no work left. A migration needs a session, so connect directly, not through PgBouncer in
+transaction mode.
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ _IN_THE_WAY = (asyncpg.DependentObjectsStillExistError, asyncpg.FeatureNotSuppor
 
 @cache
 def carried() -> Schema:
-    """The schema of this program."""
+    """Return the schema of this program."""
     return schema_files.read(release=__version__)
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The tables that a database lacks: all of them if it is new, else those of `steps`."""
+    """The tables that a database lacks: all tables if the database is new, otherwise the tables of `steps`."""
 
     new: bool
     steps: tuple[Step, ...]
@@ -79,8 +80,9 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class Migrated(msgspec.Struct, frozen=True):
-    """The result of a migration: the versions that it applied, the objects that it created or replaced, and those that
-    it dropped. `made` are the created objects; `edited` are the objects that had been changed or dropped by hand."""
+    """The result of a migration: the applied versions, the objects that were created or replaced, and the objects that
+    were dropped. `made` lists the created objects; `edited` lists the objects that had been changed or dropped by
+    hand."""
 
     versions: tuple[int, ...] = ()
     changed: tuple[str, ...] = ()
@@ -93,9 +95,10 @@ class Migrated(msgspec.Struct, frozen=True):
 
 
 class SchemaStatus(msgspec.Struct, frozen=True):
-    """Whether a database fits this program. It has the version of the database's tables (0 without a schema), the
-    version that the program needs, whether the set is that of the program, and the objects that were changed by hand
-    since the set was applied. If definitions are not `comparable`, `edited` has only dropped objects."""
+    """Whether a database fits this program. The fields are the version of the database's tables (0 without a schema),
+    the version that the program needs, and whether the database has the program's set. `edited` lists the objects that
+    were changed by hand since the set was applied. If definitions are not `comparable`, `edited` has only dropped
+    objects."""
 
     found: int
     needed: int
@@ -104,7 +107,7 @@ class SchemaStatus(msgspec.Struct, frozen=True):
     comparable: bool = True
 
     def require_current(self) -> None:
-        """Raise SchemaMissing unless the database fits this program. Objects that were edited by hand do not matter."""
+        """Raise SchemaMissing unless the database fits this program. Objects that were edited by hand are accepted."""
         if self.found < self.needed or not self.set_fits:
             raise errors.SchemaMissing(found=self.found, needed=self.needed)
 
@@ -116,12 +119,12 @@ async def migrate(
     after: Callable[[Connection], Awaitable[None]] | None = None,
     patience: LockPatience = PATIENT,
 ) -> Migrated:
-    """Apply what is missing. May be called at any time, by any number of processes at once.
+    """Apply everything that is missing. May be called at any time, by any number of processes at once.
 
-    `after` runs last, in the same transaction, even if nothing was missing: it brings tables that mirror the model in
-    line with this program. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged before anything is changed. Raises
-    RefusedByModel if a table stays locked for longer than `patience`, if an object that does not belong to farrier is
-    in the way, or if a step fails.
+    `after` runs last, in the same transaction, even if nothing was missing; it makes the tables that mirror the model
+    equal to this program's model. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged before anything is changed.
+    Raises RefusedByModel if a table stays locked for longer than `patience`, if an object that does not belong to
+    farrier is in the way, or if a step fails.
     """
     wanted = carried() if schema is None else schema
     await _applied(conn)
@@ -158,8 +161,8 @@ async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
 
 
 async def _apply(conn: Connection, step: Step) -> None:
-    """Apply a step. Raises RefusedByModel with the step and, if PostgreSQL reports them, the dependents of a dropped
-    object."""
+    """Apply a step. Raises RefusedByModel, which names the step and, if PostgreSQL reports them, the objects that
+    depend on a dropped object."""
     try:
         await conn.execute(step.sql)
         await conn.execute(_SETTLE)
@@ -176,7 +179,7 @@ async def _apply(conn: Connection, step: Step) -> None:
 
 
 async def pending(conn: Connection, wanted: Schema) -> Pending:
-    """The tables and steps that a database lacks. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded or
+    """Return the tables and steps that a database lacks. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded or
     SchemaChanged."""
     applied = await _applied(conn)
     await _refuse_newer(conn, wanted, applied)
@@ -184,7 +187,8 @@ async def pending(conn: Connection, wanted: Schema) -> Pending:
 
 
 async def check(conn: Connection, *, schema: Schema | None = None) -> SchemaStatus:
-    """Compare the database with this program. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded, SchemaChanged."""
+    """Compare the database with this program. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded or
+    SchemaChanged."""
     wanted = carried() if schema is None else schema
     applied = await _applied(conn)
     await _refuse_newer(conn, wanted, applied)
@@ -194,7 +198,7 @@ async def check(conn: Connection, *, schema: Schema | None = None) -> SchemaStat
 
 
 async def inspect(conn: Connection, *, schema: Schema | None = None) -> SchemaStatus:
-    """As `check`, with the objects that were edited by hand."""
+    """Do the same as `check`, and also find the objects that were edited by hand."""
     status = await check(conn, schema=schema)
     if not status.found:
         return status
@@ -203,7 +207,7 @@ async def inspect(conn: Connection, *, schema: Schema | None = None) -> SchemaSt
 
 
 async def create_roles(conn: Connection) -> None:
-    """Create the missing roles; the next migration grants them their rights. Requires CREATEROLE only if a role is
+    """Create the missing roles; the next migration grants them their rights. CREATEROLE is required only if a role is
     missing."""
     try:
         await conn.execute(_ROLES)
@@ -216,7 +220,8 @@ async def create_roles(conn: Connection) -> None:
 
 @asynccontextmanager
 async def _alone(conn: Connection) -> AsyncIterator[None]:
-    """Record this session as the migrator in a row. With an advisory lock instead, any login could block an upgrade."""
+    """Record in a row that this session is the migrator. An advisory lock is not used, because any login could then
+    block an upgrade."""
     while not await conn.fetchval(_PREPARED):
         with suppress(*_MADE_MEANWHILE):
             await conn.execute(_RECORDS)
@@ -236,7 +241,7 @@ async def _alone(conn: Connection) -> AsyncIterator[None]:
 
 
 async def becomes_migrator(conn: Connection) -> bool:
-    """Whether this session migrates from now on; false while another session migrates."""
+    """Make this session the migrator. Returns False while another session migrates."""
     # The list of sessions is as old as the statement that reads it. If it were read before the row is locked, a
     # migrator that connected meanwhile would be missing from it, and would count as ended.
     async with conn.transaction(isolation="read_committed"):
@@ -245,7 +250,7 @@ async def becomes_migrator(conn: Connection) -> bool:
 
 
 async def _applied(conn: Connection) -> Mapping[int, asyncpg.Record]:
-    """The versions that were applied to the database; none without a schema. Raises SchemaUnrecorded."""
+    """Return the versions that were applied to the database; none without a schema. Raises SchemaUnrecorded."""
     # The tables are checked before the records: otherwise, if another migrator commits in between, this session would
     # see its tables without its records.
     has_tables = await conn.fetchval(_HAS_TABLES)
@@ -258,7 +263,7 @@ async def _applied(conn: Connection) -> Mapping[int, asyncpg.Record]:
 
 
 async def _applied_set(conn: Connection) -> asyncpg.Record:
-    """The set that was recorded in the transaction of the last version."""
+    """Return the set that was recorded in the transaction of the last version."""
     recorded = await conn.fetchrow(_APPLIED_SET)
     if recorded is None:
         raise errors.SchemaUnrecorded
@@ -266,7 +271,7 @@ async def _applied_set(conn: Connection) -> asyncpg.Record:
 
 
 async def _refuse_newer(conn: Connection, wanted: Schema, applied: Mapping[int, asyncpg.Record]) -> None:
-    """Raises SchemaTooNew or SchemaChanged."""
+    """Raise SchemaTooNew or SchemaChanged if the database does not fit this program's release."""
     if not applied:
         return
     applied_set = await _applied_set(conn)
@@ -285,6 +290,6 @@ def _refuse_changed(steps: Sequence[Step], applied: Mapping[int, asyncpg.Record]
 
 
 def _parts(release: str) -> tuple[int, ...]:
-    """The numbers of a release, by which releases are ordered. A release candidate counts as its release."""
+    """Return the numbers of a release, by which releases are ordered. A release candidate counts as its release."""
     found = _NUMBERS.match(release)
     return tuple(map(int, found.group().split("."))) if found else ()

@@ -1,4 +1,4 @@
-"""Refuses filters that can match nothing, because a kind, a layer, a state or an action is misspelt."""
+"""Refuses filters that cannot match anything, because a kind, a layer, a state or an action is misspelt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORMER = statements.load("queries/former_kinds")
 
 
 async def refuse(conn: Connection, wanted: HistoryFilter) -> None:
-    """Raise MalformedRequest for a kind, layer or state that no resource has or had."""
+    """Raise MalformedRequest if the filter names a kind, layer or state that no resource has or had."""
     if not filter_names.names_any(wanted):
         return
     kinds = await _kinds(conn)

@@ -1,6 +1,7 @@
-"""Network segments in PostgreSQL: how a snapshot is read with its use, and what a commit writes.
+"""Network segments in PostgreSQL: reads a snapshot with the segment's addresses, and prepares the data of a commit.
 
-Implements `rows.Rows`; `changes` makes the argument of `farrier.write_network_segments`. Called by the StateIO.
+Implements `rows.Rows`; `changes` returns the argument of `farrier.write_network_segments`. The StateIO calls this
+class.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _COLUMNS = ("mtu", "prefixes", "gateways", "drain_until", "delete_asked_at", "de
 
 
 class SegmentRows(ResourceRows[NetworkSegment, SegmentWrite]):
-    """`rows.Rows` of kind `network_segment`."""
+    """Implements `rows.Rows` for kind `network_segment`."""
 
     def __init__(self) -> None:
         super().__init__(

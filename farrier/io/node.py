@@ -1,7 +1,7 @@
-"""Nodes in PostgreSQL: how a snapshot is read, and how the result of a run is written.
+"""Nodes in PostgreSQL: reads a snapshot, and prepares the result of a run for the commit.
 
-Implements `rows.Rows`. Called by the StateIO; `farrier.write_nodes_and_networks` takes the result of `changes`, whose
-fields have the names of columns. Uses no connection itself.
+Implements `rows.Rows`, which the StateIO calls. `farrier.write_nodes_and_networks` takes the result of `changes`; the
+fields of this result have the names of columns. The module uses no connection.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _OWNED = [
 
 
 class NodeRows:
-    """`rows.Rows` of kind `node`."""
+    """Implements `rows.Rows` for kind `node`."""
 
     kind = NODE
     writer = "farrier.write_nodes_and_networks"
@@ -61,7 +61,7 @@ class NodeRows:
     interrupted = statements.load("node/interrupted")
 
     def changes(self, runs: Sequence[Finished[Node, Write]]) -> Changes:
-        """The rows that the runs write, by section of `write_nodes_and_networks`."""
+        """Return the rows that the runs write, by section of the argument of `write_nodes_and_networks`."""
         changes: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for run in runs:
             if run.to is not None:
@@ -80,7 +80,7 @@ class NodeRows:
 
 
 def _node_row(run: int, node: Node) -> dict[str, Any]:
-    """The columns of `nodes` that the run writes."""
+    """Return the columns of `nodes` that the run writes."""
     row: dict[str, Any] = {name: getattr(node, name) for name in _OWNED}
     live = node.workflow is not None and node.workflow.status in LIVE
     if node.bmc.others:
@@ -91,7 +91,7 @@ def _node_row(run: int, node: Node) -> dict[str, Any]:
 
 
 def _login_row(run: int, node: Node) -> dict[str, Any]:
-    """The columns that the login cap compares, for a node whose run permits a login."""
+    """Return the columns that the login cap compares, for a node whose run permits a login."""
     return {"run": run, "address": node.bmc_address, "trying": node.bmc.trying, "tries": node.bmc.tries}
 
 
@@ -102,7 +102,7 @@ def _workflow_row(run: int, workflow: Workflow) -> dict[str, Any]:
 
 
 def _write_row(write: Write) -> tuple[str, dict[str, Any]]:
-    """The section of one write of a run, and the row for it."""
+    """Return the section for one write of a run, and the row for this section."""
     match write:
         case AnswerIntent():
             return "answers", {"intent": write.intent, "status": write.verdict, "reason": write.reason}

@@ -1,8 +1,8 @@
-"""LISTEN on a separate connection, with a test that notifications arrive. Implements `protocols.Notifications`.
+"""Runs LISTEN on a separate connection, and tests that notifications arrive. Implements `protocols.Notifications`.
 
-A pooled connection cannot listen: it is given back without a reset, and a pooler may run each transaction in another
-session. The test sends its notification from a second connection. PostgreSQL delivers a session's own notification with
-the reply to the statement that sent it, even if no other notification arrives.
+A pooled connection cannot listen, because it is given back without a reset, and a pooler may run each transaction in
+another session. The test sends its notification from a second connection. If a session sends a notification to itself,
+PostgreSQL delivers it with the reply to the statement, even if no other notification arrives.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _WAKE = "farrier_wake"
 _PROBE_CHANNEL = "farrier_probe"
 _PROBE = statements.load("wakes/probe")
 
-# A single attempt: the listener retries with its own back-off.
+# Only one attempt is made, because the listener retries with back-off.
 _CONNECT_PATIENCE = timedelta(0)
 
 
 class _Subscription:
-    """`protocols.Subscription` on one connection."""
+    """Implements `protocols.Subscription` on one connection."""
 
     def __init__(
         self, dsn: str, conn: pool.Single, wake: Callable[[str], None], *, patience: timedelta, timeouts: pool.Timeouts
@@ -74,14 +74,14 @@ class _Subscription:
             sender.terminate()
 
     async def _next(self) -> None:
-        """Wait for a proof. Raises when the connection is gone."""
+        """Wait for a proof. Raises if the connection is lost."""
         if self._conn.is_closed():
             raise DatabaseUnreachable(pool.redacted(self._dsn), "the listening connection was closed")
         self._something = anyio.Event()
         await self._something.wait()
 
     def _hear(self, _conn: Any, _pid: int, channel: str, payload: object) -> None:
-        """The driver calls this for each notification."""
+        """Handle a notification. The driver calls this method for each notification."""
         if channel == _WAKE:
             self._wake(str(payload))
         else:
@@ -93,12 +93,12 @@ class _Subscription:
 
 
 class PostgresNotifications:
-    """`protocols.Notifications` of one database."""
+    """Implements `protocols.Notifications` for one database."""
 
     def __init__(
         self, dsn: str, *, patience: timedelta = timedelta(seconds=5), timeouts: pool.Timeouts = pool.BRIEF
     ) -> None:
-        """`patience`: how long the notification of a test may take to arrive."""
+        """`patience` is how long the notification of a test may take to arrive."""
         self._dsn = dsn
         self._patience = patience
         self._timeouts = timeouts

@@ -1,6 +1,7 @@
-"""Limits how long a change of tables waits for a lock, so that it does not block the loop. The change is retried later.
+"""Limits how long a change of tables waits for a lock, so that the wait does not block the loop. Retries the change.
 
-A waiting lock on a table blocks every later statement on the table. Used by migrations and by installations of kinds.
+While a statement waits for a lock on a table, it blocks every later statement on this table. Migrations and
+installations of kinds use this module.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _WAIT_FOR_LOCK = statements.load("schema/wait_for_lock")
 
 
 class LockPatience(msgspec.Struct, frozen=True):
-    """How long a change waits for a lock, how long it pauses for other sessions, and how often it tries."""
+    """The time that a change waits for a lock, the time that it pauses for other sessions, and the number of its
+    attempts."""
 
     wait: timedelta
     pause: timedelta
@@ -40,9 +42,9 @@ PATIENT = LockPatience(wait=timedelta(seconds=2), pause=timedelta(seconds=5), tr
 async def patiently(
     conn: Connection, what: str, change: Callable[[], Awaitable[T]], patience: LockPatience = PATIENT
 ) -> T:
-    """Run a change in a separate transaction, and repeat it after a lock conflict. Raises RefusedByModel, naming
-    `what`, if another transaction keeps the lock longer than `patience`; nothing has changed then. Raises
-    DatabaseUnreachable if the connection is lost; the change has then happened completely or not at all.
+    """Run a change in a separate transaction, and repeat it after a lock conflict. If another transaction keeps the
+    lock longer than `patience`, RefusedByModel is raised with `what`, and nothing has changed. If the connection is
+    lost, DatabaseUnreachable is raised, and the change has happened completely or not at all.
     """
     tries_left = patience.tries
     while True:

@@ -1,10 +1,11 @@
 """Connections to PostgreSQL, pooled and single, with the session settings of farrier.
 
-Called by `wiring`, which passes the pool to the StateIOs, and by the CLI's database commands. An embedded server and
-any other server get the same settings; PgBouncer gets only the application name. `hosts` follows the writable server of
-a multi-host DSN. Every statement has a time limit in this process. An unreachable server is retried, and then reported
-without the password of the DSN. A pooled connection is given back without a round trip, so code must leave no session
-state on the connection: no SET without LOCAL, no LISTEN, no session advisory lock. Code with such state uses `connect`.
+`wiring` opens the pool and passes it to the StateIOs; the CLI's database commands also use this module. An embedded
+server and any other server get the same settings; PgBouncer gets only the application name. If a DSN has several hosts,
+`hosts` finds the writable server. Every statement has a time limit in this process. An unreachable server is retried,
+and then reported without the password in the DSN. A pooled connection is given back without a round trip, so code must
+leave no session state on the connection: no SET without LOCAL, no LISTEN, no session advisory lock. Code that needs
+such state uses `connect`.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ SESSION = {
 }
 APPLICATION = {"application_name": "farrier"}
 
-# The server runs and refuses; a retry would have the same result.
+# The server runs but refuses the connection; a retry would have the same result.
 _DEFINITE = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 
@@ -91,7 +92,7 @@ _HOSTS = re.compile(f"{_HOST}(,{_HOST})*")
 _PORTS = range(1, 65536)
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 _UNREADABLE = "(unreadable DSN)"
-# These modes verify the certificate's issuer, and read this file unless another file is configured.
+# These SSL modes verify the certificate's issuer, and read this file unless another file is configured.
 _VERIFYING = frozenset({"verify-ca", "verify-full"})
 _USUAL_ROOT = "~/.postgresql/root.crt"
 
@@ -105,22 +106,23 @@ CONNECTION_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asy
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """How long one host may take to accept a connection, and to respond to one statement (None: any time). A statement
-    that does not respond in time raises TimeoutError."""
+    """How long one host may take to accept a connection, and to respond to one statement; None allows any time. If a
+    statement does not respond in time, TimeoutError is raised."""
 
     connect: timedelta = timedelta(seconds=3)
     statement: timedelta | None = timedelta(seconds=5)
 
 
-# The time that a fail-over may cost a loop. `database.connect_timeout` and `database.statement_timeout` document the
-# reasons.
+# The time by which a fail-over may delay a loop. The settings `database.connect_timeout` and
+# `database.statement_timeout` document the reasons.
 BRIEF = Timeouts()
 # Migrations: an index of a large table takes minutes, and an operator watches.
 UNHURRIED = Timeouts(statement=None)
 
 
 class _Pooled(Single):
-    """A connection that skips the driver's reset query, a round trip for each release. Open transactions still end."""
+    """A connection that skips the driver's reset query, which would be a round trip for each release. Open transactions
+    are still ended."""
 
     @override
     def get_reset_query(self) -> str:
@@ -135,10 +137,9 @@ class _Pooled(Single):
 
 
 async def connect(dsn: str, *, patience: timedelta, pgbouncer: bool = False, timeouts: Timeouts = UNHURRIED) -> Single:
-    """Open a separate connection, for LISTEN, migrations and one-shot commands; the caller closes it.
+    """Open a separate connection for LISTEN, migrations and single commands; the caller closes it.
 
-    Tries until `patience` is over, then raises DatabaseUnreachable. Raises ConfigError for a DSN that cannot
-    be read.
+    Retries until `patience` is over, then raises DatabaseUnreachable. Raises ConfigError for a DSN that cannot be read.
     """
     hosts = Hosts(dsn)
 
@@ -152,10 +153,11 @@ async def connect(dsn: str, *, patience: timedelta, pgbouncer: bool = False, tim
 async def open_pool(
     dsn: str, *, size: int, patience: timedelta, pgbouncer: bool = False, timeouts: Timeouts = BRIEF
 ) -> Pool:
-    """Open a pool of at most `size` connections. One of them is opened at once, which proves that the server responds.
+    """Open a pool of at most `size` connections. One connection is opened immediately, which proves that the server
+    responds.
 
-    Raises as `connect` does. `pgbouncer` (transaction mode) turns off the features that need a session: prepared
-    statements and start-up parameters.
+    Raises the same errors as `connect`. `pgbouncer` (transaction mode) turns off the features that need a session:
+    prepared statements and start-up parameters.
     """
     hosts = Hosts(dsn)
 
@@ -176,7 +178,7 @@ async def open_pool(
 
 
 def redacted(dsn: str) -> str:
-    """The DSN as it may be shown: user, hosts and database, and never a password."""
+    """Return the DSN in a form that may be shown: user, hosts and database, but never a password."""
     try:
         parts = dsns.split(dsn)
         query = parse_qsl(parts.query, keep_blank_values=True)
@@ -193,8 +195,8 @@ def redacted(dsn: str) -> str:
 
 
 def _without_root(dsn: str) -> str | None:
-    """The error text if the server's certificate must be verified and the file for it is missing. The driver would
-    report a missing default file as a malformed DSN, and a missing named file as an unreachable server."""
+    """Return the error text if the server's certificate must be verified and the file for this is missing. The driver
+    would report a missing default file as a malformed DSN, and a missing named file as an unreachable server."""
     if redacted(dsn) == _UNREADABLE:
         return None
     query = dict(parse_qsl(dsns.split(dsn).query))
@@ -219,7 +221,7 @@ def _options(timeouts: Timeouts, *, pgbouncer: bool) -> dict[str, Any]:
 
 
 def _check_ports(dsn: str, where: str) -> None:
-    """Refuse an invalid port: the driver passes it to the event loop, which crashes or truncates it."""
+    """Refuse an invalid port, because the driver passes it to the event loop, which crashes or truncates it."""
     try:
         parts = dsns.split(dsn)
         query = parse_qsl(parts.query)
@@ -266,8 +268,8 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
 
 
 def _raise_if_settings_are_refused(failure: Exception, where: str) -> None:
-    """Raise ConfigError for refused session settings. PgBouncer has one error for every refusal of a connection.
-    Refusals because PgBouncer is full or shuts down are temporary, and raise nothing here."""
+    """Raise ConfigError for refused session settings. PgBouncer has one error for every refused connection. If
+    PgBouncer refuses because it is full or shuts down, the refusal is temporary, and this function raises nothing."""
     if isinstance(failure, asyncpg.ProtocolViolationError) and "startup parameter" in str(failure):
         raise errors.ConfigError(
             f"{where} refused the session settings ({failure}); if it is PgBouncer, set database.pgbouncer = true"

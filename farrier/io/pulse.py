@@ -1,6 +1,7 @@
-"""The pulse: a small commit. It shows that the database commits, and detects that its clock was set back.
+"""The pulse: a small commit, which shows that the database commits and detects whether the database's clock was set
+back.
 
-The daemon calls `beat` every few seconds, and then mends stored times in batches.
+The daemon calls `beat` every few seconds. If the clock was set back, it then corrects stored times in batches (`mend`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ BATCH = 500
 
 
 class Mended(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a batch: whether more is left for this process and, after the last batch, by how much the clock was
-    set back."""
+    """The result of a batch: whether this process has more rows to correct and, after the last batch, by how much the
+    clock was set back."""
 
     more: bool
     done: timedelta | None
@@ -37,12 +38,13 @@ class PostgresPulse:
 
     async def beat(self) -> timedelta | None:
         """Commit one pulse, as durably as the server is configured to commit. Returns by how much the clock was set
-        back since the last pulse of any process, None if it was not. Raises `DatabaseUnreachable`."""
+        back since the last pulse of any process, or None if it was not set back. Raises `DatabaseUnreachable`."""
         back: timedelta | None = (await self._fetch(_BEAT))[0]
         return back
 
     async def mend(self, at_most: int = BATCH) -> Mended:
-        """Mend at most `at_most` rows, unless another process mends now. Raises `DatabaseUnreachable`."""
+        """Correct the stored times of at most `at_most` rows, unless another process does so now. Raises
+        `DatabaseUnreachable`."""
         return Mended(**await self._fetch(_MEND, at_most))
 
     async def _fetch(self, statement: str, *args: object) -> Any:

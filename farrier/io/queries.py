@@ -1,8 +1,8 @@
-"""`protocols.Queries` on PostgreSQL: nodes, history and tasks for display.
+"""`protocols.Queries` on PostgreSQL: reads nodes, history and tasks for display.
 
-Reads only what the role farrier_reader may read. Every listing is paged by a key, not by a number of rows to skip. So
-the last page of millions of rows costs as much as the first page. Separate statements read a node's rows and its
-details, so the result is not one snapshot and must not be used for decisions.
+The module reads only data that the role farrier_reader may read. Every listing is paged by a key, not by a number of
+rows to skip, so the last page of millions of rows costs as much as the first page. Separate statements read a node's
+row and its details, so the result is not one snapshot and must not be used for decisions.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _read_census = decoding.reader(Census, "a count of the fleet")
 
 
 class PostgresQueries:
-    """`protocols.Queries`."""
+    """Implements `protocols.Queries`."""
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections
@@ -101,7 +101,7 @@ class PostgresQueries:
 
     @asynccontextmanager
     async def _scanning(self) -> AsyncIterator[Connection]:
-        """A connection whose statements may read whole tables."""
+        """Borrow a connection whose statements may read whole tables."""
         async with refusals.borrowed(self._pool) as conn, conn.transaction(readonly=True):
             await conn.fetchrow(_SCAN)
             yield conn
@@ -193,7 +193,7 @@ class PostgresQueries:
 
 
 class _Walked(msgspec.Struct, frozen=True):
-    """A page of history: the matching changes, how many changes were examined, and the key of the last examined
+    """A page of history: the matching changes, the number of examined changes, and the key of the last examined
     change."""
 
     changes: tuple[HistoryEntry, ...]
@@ -202,7 +202,7 @@ class _Walked(msgspec.Struct, frozen=True):
 
 
 async def _resource(conn: Connection, wanted: HistoryFilter) -> tuple[str | None, int | None]:
-    """The kind and the ID of the resource that the filter names."""
+    """Return the kind and the ID of the resource that the filter names."""
     if wanted.resource is None:
         return None, None
     kind, given = wanted.resource
@@ -223,7 +223,7 @@ async def _nodes(conn: Connection, ids: Sequence[int]) -> tuple[NodeView, ...]:
 
 
 async def _selected(conn: Connection, wanted: Wanted) -> tuple[Any, ...]:
-    """The first ten arguments of the statements that select nodes."""
+    """Return the first ten arguments of the statements that select nodes."""
     return (
         list(wanted.statuses),
         list(wanted.managements),
@@ -243,7 +243,7 @@ async def _ranges(conn: Connection, names: Sequence[str]) -> Sequence[NameRange]
 
 
 def _transposed(rows: Sequence[msgspec.Struct], type_: type[msgspec.Struct]) -> list[list[Any]]:
-    """One array for each field."""
+    """Return one array for each field."""
     return [[getattr(row, field) for row in rows] for field in type_.__struct_fields__]
 
 

@@ -1,6 +1,6 @@
-"""Shared parts of all queries for display: rows that are one JSON object each, the database's time, names.
+"""Shared parts of all queries for display: reads rows that contain one JSON object, the database's time, and names.
 
-Used by `queries` and `resource_queries`, on a connection that they borrowed.
+Modules `queries` and `resource_queries` use this module on a connection that they borrowed.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _FIND_RESOURCE = statements.load("resources/find")
 
 
 async def now(conn: Connection) -> datetime:
-    """The database's time, from which ages are computed."""
+    """Return the database's time, from which ages are computed."""
     read: datetime = await conn.fetchval(_NOW)
     return read
 
 
 async def fetch(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> tuple[T, ...]:
-    """Rows of one column, each a JSON object. Raises UndecodableState."""
+    """Return rows of one column, each of which is a JSON object. Raises UndecodableState."""
     read = decoding.reader(type_, "a requested row")
     return tuple(read(record[0]) for record in await conn.fetch(sql, *arguments))
 
 
 async def find_resource(conn: Connection, kind: str, given: str) -> int:
-    """The id of a resource of any kind. Raises RefusedByModel if no resource ever had this name or id."""
+    """Return the ID of a resource of any kind. Raises RefusedByModel if no resource ever had this name or ID."""
     id_: int | None = await conn.fetchval(_FIND_RESOURCE, kind, given)
     if id_ is None:
         raise RefusedByModel(

@@ -1,7 +1,7 @@
-"""Turns refusals of PostgreSQL into texts for clients.
+"""Converts refusals of PostgreSQL to texts for clients.
 
-The database's own functions raise SQLSTATEs of class FR with a text; constraints and missing rights get their text
-here. The data of a row (the `detail` of an error) is never shown.
+farrier's SQL functions raise SQLSTATEs of class FR with a text; this module adds the texts for constraints and missing
+rights. The data of a row (the `detail` of an error) is never shown.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _NO_RIGHT_HINT = (
 
 @asynccontextmanager
 async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
-    """`session.borrowed` for client commands: a refusal is raised as `RefusedByModel` or `MalformedRequest`."""
+    """Do the same as `session.borrowed`, for client commands: a refusal is raised as `RefusedByModel` or
+    `MalformedRequest`."""
     with translated():
         async with session.borrowed(connections) as conn:
             yield conn
@@ -47,7 +48,8 @@ async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
 @contextmanager
 def translated(*, no_right: str = _NO_RIGHT_HINT) -> Iterator[None]:
     """Raise refusals of the server and a lost connection as farrier's errors, for a single connection. A full disk or a
-    cancelled statement is also a refusal, because the server responded. `no_right` is the hint for a missing right."""
+    cancelled statement also counts as a refusal, because the server responded. `no_right` is the hint for a missing
+    right."""
     try:
         yield
     except session.Refusal as refusal:
@@ -61,7 +63,7 @@ def translated(*, no_right: str = _NO_RIGHT_HINT) -> Iterator[None]:
 
 
 def as_refusal(refusal: Exception, *, no_right: str = _NO_RIGHT_HINT) -> RefusedByModel:
-    """The refusal as farrier's error."""
+    """Return the refusal as farrier's error."""
     sqlstate = getattr(refusal, "sqlstate", None) or ""
     text = str(getattr(refusal, "message", None) or refusal)
     hint = str(getattr(refusal, "hint", None) or "")

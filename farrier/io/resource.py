@@ -1,7 +1,7 @@
-"""Resources of any kind in PostgreSQL: how a snapshot is read, and what a commit writes.
+"""Resources of any kind in PostgreSQL: reads a snapshot, and prepares the data that a commit writes.
 
 Implements `rows.Rows` for a `KindSpec`, so a kind with one table needs no SQL for the loop. A kind with more tables
-names its own writer, which calls `farrier.write_resources` first, and overrides `section` for its own writes.
+defines a writer, which calls `farrier.write_resources` first, and overrides `section` for its additional writes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ WRITER = "farrier.write_resources"
 
 
 class ResourceRows(Generic[R, W]):
-    """`rows.Rows` of one kind. `columns` are the kind's own columns that a run may write, besides its layers and
-    `last_error`. `load` is SQL like `Rows.load`, based on `farrier.load_resources(kind, ids)`."""
+    """Implements `rows.Rows` for one kind. `columns` are the kind's columns that a run may write, in addition to its
+    layers and `last_error`. `load` is SQL like `Rows.load`, based on `farrier.load_resources(kind, ids)`."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class ResourceRows(Generic[R, W]):
         return changes
 
     def section(self, write: W) -> tuple[str, Mapping[str, Any]]:
-        """The section of a write, and its fields there. A kind with its own writes either passes `section`, or
-        overrides this method and calls it for `Answer`. Raises TypeError for an unknown write."""
+        """Return the section of a write, and the write's fields in this section. A kind with additional writes either
+        passes `section`, or overrides this method and calls it for `Answer`. Raises TypeError for an unknown write."""
         if isinstance(write, Answer):
             return "answers", msgspec.structs.asdict(write)
         if self._own_section is not None:

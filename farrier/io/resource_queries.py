@@ -1,7 +1,7 @@
-"""`protocols.ResourceQueries` on PostgreSQL: resources of registered kinds for display.
+"""`protocols.ResourceQueries` on PostgreSQL: reads resources of registered kinds for display.
 
-Reads only what the role farrier_reader may read. The kinds come from the database, so kinds that this process does not
-run are also shown.
+The module reads only data that the role farrier_reader may read. The kinds come from the database, so kinds that this
+process does not run are also shown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MEMBERS = statements.load("resources/members")
 
 
 class PostgresResourceQueries:
-    """`protocols.ResourceQueries`."""
+    """Implements `protocols.ResourceQueries`."""
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections

@@ -1,4 +1,4 @@
-"""`protocols.Retention` on PostgreSQL: removes old history in steps, each a transaction.
+"""`protocols.Retention` on PostgreSQL: removes old history in steps. Each step is a transaction.
 
 A step removes up to five thousand rows in some 100 ms, and blocks no other work. All daemons share one row of
 `history_retention`.
@@ -23,15 +23,15 @@ _PRUNE = statements.load("history/prune")
 STEP = 5000
 # The pause between the steps of a daemon's pass, which leaves time to the fleet's own commits.
 _PAUSE = timedelta(seconds=1)
-# The time between passes. The retention is in days, so minutes do not matter, and each pass examines all remaining
-# rows.
+# The time between passes. The retention is in days, so a delay of minutes does not matter, and each pass examines all
+# remaining rows.
 _EVERY = timedelta(hours=1)
 # The time limit of one step, whose changes may have to be read from disk.
 _STEP_SECONDS = 60.0
 
 
 class PostgresRetention:
-    """`protocols.Retention`."""
+    """Implements `protocols.Retention`."""
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections

@@ -1,7 +1,8 @@
-"""Finds out whether a program that was written for one schema can work with another: signatures, views, rights.
+"""Finds out whether a program for one schema can work with another schema, by comparing signatures, views and rights.
 
-Called by the plan of a migration. It compares the texts of files and does not parse SQL. A difference that it does not
-understand counts as breaking: replicas that are stopped without need cost less than replicas that fail.
+The plan of a migration uses this module. The module compares the texts of files and does not parse SQL. If it does not
+understand a difference, the difference counts as breaking, because stopping replicas without need costs less than
+failing replicas.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing_extensions import override
 
 from farrier.io.schema_files import rights_of
 
-# Strings are kept: they may contain two dashes.
+# Strings are kept, because they may contain two dashes.
 _COMMENT = re.compile(r"('(?:[^']|'')*')|--[^\n]*")
 _SIGNATURE = re.compile(
     r"FUNCTION farrier\.\w+ ?\((?P<parameters>[^;$]*?)\)(?: RETURNS (?P<result>[^;$]*?))? (?:LANGUAGE|AS|RETURN) "
@@ -44,8 +45,8 @@ class Signature(msgspec.Struct, frozen=True):
         return self.result == "trigger"
 
     def replaces(self, other: Signature) -> bool:
-        """Whether CREATE OR REPLACE accepts this signature for a function with the `other` signature: only defaults may
-        differ or be added."""
+        """Return whether CREATE OR REPLACE accepts this signature for a function that has the signature `other`. Only
+        defaults may differ or be added."""
         pairs = list(zip(self.parameters, other.parameters, strict=False))
         return (
             (self.result, len(self.parameters)) == (other.result, len(other.parameters))
@@ -54,15 +55,15 @@ class Signature(msgspec.Struct, frozen=True):
         )
 
     def serves(self, other: Signature) -> bool:
-        """Whether every call of a function with the other signature is valid for this signature, too, and returns the
-        same type."""
+        """Return whether every call of a function with the other signature is also valid for this signature and returns
+        the same type."""
         kept = Signature(self.parameters[: len(other.parameters)], self.result)
         added = self.parameters[len(other.parameters) :]
         return kept.replaces(other) and all(_DEFAULT.search(each) and not _OTHER_MODE.search(each) for each in added)
 
 
 def signature(source: str) -> Signature | None:
-    """The signature in a function's file; None if the file does not follow the style of farrier's files."""
+    """Return the signature in a function's file; None if the file does not follow the style of farrier's files."""
     found = _SIGNATURE.search(_line(source))
     if found is None or " LANGUAGE " in found["parameters"]:
         return None
@@ -71,14 +72,14 @@ def signature(source: str) -> Signature | None:
 
 
 def query(source: str) -> str | None:
-    """The query in a view's file; None if the file does not follow the style of farrier's files."""
+    """Return the query in a view's file; None if the file does not follow the style of farrier's files."""
     found = _VIEW.search(source)
     return found["query"].rstrip().removesuffix(";") if found else None
 
 
 def lost_rights(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, str]]:
-    """Each role with a right that the files granted before and no longer grant, or that they now revoke. A statement
-    that cannot be parsed counts unless both sets have it; its role is empty."""
+    """Return each role that loses a right: the files granted it before and no longer grant it, or they now revoke it. A
+    statement that cannot be parsed counts unless both sets have it; its role is empty."""
     old, new = ([line for text in texts for line in _statements(text)] for texts in (before, after))
     lost = (_granted(old) - _granted(new)) | (_granted(_revokes(new)) - _granted(_revokes(old)))
     lost |= {(line, "") for line in _unreadable(old) ^ _unreadable(new)}
@@ -90,7 +91,7 @@ def _granted(lines: Iterable[str]) -> set[tuple[str, str]]:
 
 
 def _revokes(lines: Iterable[str]) -> list[str]:
-    """The REVOKE statements, each turned into the GRANT of the same right."""
+    """Return the REVOKE statements, each converted to the GRANT of the same right."""
     return [_REVOKE.sub(r"GRANT \1 TO \2", line) for line in lines if _REVOKE.fullmatch(line)]
 
 
@@ -103,5 +104,5 @@ def _statements(text: str) -> list[str]:
 
 
 def _line(text: str) -> str:
-    """A text without comments, on one line."""
+    """Return a text without comments, on one line."""
     return " ".join(_COMMENT.sub(lambda found: found[1] or "", text).split())

@@ -1,8 +1,9 @@
 """Comments of tables and columns, read line by line from the files of the baseline.
 
-Called by `schema_set` when a migration changed the tables. The comment lines directly above CREATE TABLE are the
-table's. The comment behind a column is the column's, with the comments of further lines that are indented more than a
-column. A comment that is indented like a column describes the lines below it, and is not copied to the database.
+Module `schema_set` uses this module when a migration has changed the tables. The comment lines directly above CREATE
+TABLE belong to the table. The comment behind a column belongs to the column, and so do comments of further lines that
+are indented more than a column. A comment that is indented like a column describes the lines below it, and is not
+copied to the database.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _BEHIND = re.compile(r"\s-- (.*)")
 
 
 def read(source: str) -> Mapping[str, str]:
-    """The comment of each table (`farrier.nodes`) and column (`farrier.nodes.id`) that this text creates."""
+    """Return the comment of each table (`farrier.nodes`) and column (`farrier.nodes.id`) that this text creates."""
     texts: dict[str, list[str]] = {}
     above: list[str] = []
     table = column = ""

@@ -1,8 +1,8 @@
 """The schema that this program carries, read from `farrier/io/schema`.
 
-`tables` is the baseline, the tables of a new database. `functions`, `views`, `triggers` and `rights` are the set, which
-every migration applies again; each file has one object and is named for it. `migrations` holds the steps between
-releases.
+Folder `tables` has the baseline: the tables of a new database. Folders `functions`, `views`, `triggers` and `rights`
+have the set, which every migration applies again; each file has one object, and the file's name is that of the object.
+`migrations` holds the steps between releases.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ObjectKind(StrEnum):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """One file of the baseline: the tables of a topic."""
+    """One file of the baseline, which contains the tables of one topic."""
 
     name: str
     source: str
@@ -73,7 +73,8 @@ class SchemaObject(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One migration between two releases, and whether replicas of the earlier release can run while it is applied."""
+    """One migration between two releases. The step states whether replicas of the earlier release can run while it is
+    applied."""
 
     version: int
     name: str
@@ -86,7 +87,8 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """All files of the schema. `release` is the program's; farrier refuses a database that a later release migrated."""
+    """All files of the schema. `release` is the release of the program; farrier refuses a database that a later release
+    migrated."""
 
     tables: tuple[Table, ...]  # in the order of their names
     objects: tuple[SchemaObject, ...]
@@ -99,12 +101,12 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def tables_hash(self) -> str:
-        """Hash of the baseline without comments, so that a comment may be corrected."""
+        """A hash of the baseline without comments, so that a comment may be corrected."""
         return _hash(" ".join(_COMMENT.sub("", table.source).split()) for table in self.tables)
 
     @property
     def set_hash(self) -> str:
-        """Hash of everything that each migration applies: the set, independent of its folders, and the comments of
+        """A hash of everything that each migration applies: the set, independent of its folders, and the comments of
         tables."""
         texts = [part for each in sorted(self.objects, key=str) for part in (each.kind, each.name, each.source)]
         return _hash([*texts, *(comment for table in self.tables for comment in _COMMENT.findall(table.source))])
@@ -124,7 +126,7 @@ def read(*, release: str) -> Schema:
 
 
 def rights_of(text: str) -> set[tuple[str, str]]:
-    """The rights that a file grants: each right, in the form of REVOKE, with its role."""
+    """Return the rights that a file grants: each right in the form of REVOKE, and its role."""
     statements = (" ".join(part.split()) for part in _COMMENT.sub("", text).split(";"))
     return {
         (f"{privilege} ON {kind or ''}{thing}", role)
@@ -138,7 +140,7 @@ def rights_of(text: str) -> set[tuple[str, str]]:
 
 
 def _privileges(text: str) -> Iterator[str]:
-    """Each privilege; one for each column if columns are named."""
+    """Yield each privilege. If columns are named, there is one privilege for each column."""
     for each in _LISTED.split(text):
         privilege, _, columns = each.rstrip(")").partition("(")
         yield from (f"{privilege.strip()} ({column.strip()})" for column in columns.split(",")) if columns else [each]

@@ -1,7 +1,7 @@
-"""Objects that an operator created in farrier's schema with the name of an object of the set.
+"""Finds objects that an operator created in farrier's schema with the name of an object of the set.
 
-The migration checks for them before it creates an object, and so does its plan. An unrecorded object does not belong to
-farrier: it is refused by name, and never replaced or dropped.
+The migration checks for such objects before it creates an object; so does its plan. An unrecorded object does not
+belong to farrier. The migration refuses to run and names this object; it never replaces or drops it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _RENAME = "Rename or drop the object, then migrate."
 
 class Namesake(msgspec.Struct, frozen=True):
     """An object that has the name of `object` in the set, but does not belong to farrier or has another type. `unless`
-    is the condition under which the migration has no such conflict, empty if the conflict is certain."""
+    is the condition under which the migration has no conflict with it; if the conflict is certain, `unless` is
+    empty."""
 
     description: str
     object: str
@@ -40,7 +41,7 @@ class Namesake(msgspec.Struct, frozen=True):
 async def namesakes(
     conn: Connection, wanted: Sequence[SchemaObject], recorded: Collection[tuple[str, str]], *, unless: str = ""
 ) -> list[Namesake]:
-    """The objects with the name of an object that a migration would create. Writes nothing."""
+    """Return the objects that have the name of an object that a migration would create. Writes nothing."""
     rows = await conn.fetch(
         _NAMESAKES,
         [each.kind for each in wanted],

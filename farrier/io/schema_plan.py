@@ -1,8 +1,8 @@
 """Reports what a migration would do, which objects block it, and whether replicas can run meanwhile.
 
-Called by `farrier db migrate --plan`. It writes nothing: it reads the catalogs and compares texts. If the plan cannot
-show that replicas can run, it gives the reason, and replicas have to stop. The plan reads only the header of a step,
-not its statements.
+The command `farrier db migrate --plan` uses this module. The module writes nothing; it reads the catalogs and compares
+texts. If the plan cannot show that replicas can run meanwhile, it gives the reason, and replicas have to stop. The plan
+reads only the header of a step, not its statements.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _VIEW_COLUMNS = statements.load("schema/view_columns")
 
 
 class Obstacle(msgspec.Struct, frozen=True):
-    """An object outside the set that depends on an object to be dropped. `unless` is empty if the drop is certain."""
+    """An object outside the set that depends on an object which the migration drops. `unless` is the condition under
+    which the object is not dropped; it is empty if the drop is certain."""
 
     dependent: str
     object: str
@@ -48,8 +49,9 @@ class Obstacle(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a migration would do. `release` is the release of the program that migrated last; `stops` are the reasons
-    for which replicas of that release cannot run meanwhile. A new database has neither a release nor reasons."""
+    """The changes that a migration would make. `release` is the release of the program that migrated last; `stops`
+    lists the reasons why replicas of this release cannot run meanwhile. A new database has neither a release nor
+    reasons."""
 
     would: Migrated
     steps: tuple[Step, ...] = ()
@@ -59,14 +61,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     release: str | None = None
 
     def require_free_way(self) -> None:
-        """Raises RefusedByModel if the migration would."""
+        """Raise RefusedByModel if the migration would raise it."""
         schema_names.refuse(self.namesakes)
         if certain := [str(each) for each in self.in_the_way if not each.unless]:
             raise errors.RefusedByModel("; ".join(certain), hint=FREE_THE_WAY)
 
 
 class _Effect(msgspec.Struct, frozen=True):
-    """What applying a file does besides replacing the object in place."""
+    """The effects of applying a file, besides replacing the object in place."""
 
     made_anew: bool = False
     unless: str = ""
@@ -74,7 +76,8 @@ class _Effect(msgspec.Struct, frozen=True):
 
 
 async def plan(conn: Connection, *, schema: Schema | None = None) -> Plan:
-    """Plan what `migrate` would do now. Raises the same errors: SchemaTooNew, SchemaUnrecorded or SchemaChanged."""
+    """Plan the changes that `migrate` would make now. Raises the same errors: SchemaTooNew, SchemaUnrecorded or
+    SchemaChanged."""
     wanted = migrate.carried() if schema is None else schema
     async with conn.transaction(isolation="repeatable_read", readonly=True):
         lacks = await migrate.pending(conn, wanted)
@@ -86,7 +89,7 @@ async def plan(conn: Connection, *, schema: Schema | None = None) -> Plan:
 
 
 class _Planning:
-    """One plan, for a database that has a schema."""
+    """The computation of one plan, for a database that has a schema."""
 
     def __init__(self, conn: Connection, wanted: Schema, lacks: Pending, now: State) -> None:
         self._conn = conn
@@ -169,7 +172,7 @@ class _Planning:
         return _Effect(made_anew=True, stops=tuple(stops or [f"{each} changes the order of its columns"]))
 
     async def _columns(self, each: SchemaObject) -> Columns | str:
-        """The columns that a view gets, or why they are not known."""
+        """Return the columns that a view will have, or why they are not known."""
         query = schema_callers.query(each.source)
         if query is None:
             return "its file has more than a query"
@@ -181,7 +184,7 @@ class _Planning:
         return {attribute.name: attribute.type.oid for attribute in prepared.get_attributes()}
 
     def _dropped(self) -> list[str]:
-        """The dropped objects that programs may call or read."""
+        """Return the dropped objects that programs may call or read."""
         found = []
         for kind, name in self._gone:
             signature = schema_callers.signature(self._now.sources[kind, name])
@@ -190,7 +193,7 @@ class _Planning:
         return found
 
     def _lost_rights(self) -> list[str]:
-        """A sentence for each role that loses rights. Rights on objects that are dropped or new do not count."""
+        """Return a sentence for each role that loses rights. Rights on objects that are dropped or new do not count."""
         carried = {(each.kind, each.name) for each in self._wanted.objects}
         others = {
             f"{'FUNCTION ' if kind == ObjectKind.FUNCTION else ''}farrier.{name}"
@@ -206,8 +209,8 @@ class _Planning:
         return [f"{role} may lose {', '.join(rights)}" for role, rights in lost.items()]
 
     async def _in_the_way(self, effects: Sequence[tuple[SchemaObject, _Effect]]) -> list[Obstacle]:
-        """Objects outside the set that depend on an object that the migration drops. Creating an object again drops its
-        dependents, too."""
+        """Return the objects outside the set that depend on an object which the migration drops. If an object is
+        created again, its dependents are dropped too."""
         gone = await self._detached()
         found: dict[Obstacle, None] = {}
         for description, identity in self._now.by_hand.items():
@@ -228,8 +231,8 @@ class _Planning:
         return [each for each in found if each.description not in gone]
 
     async def _detached(self) -> set[str]:
-        """The triggers of kinds if `make_kind` changed: the migration then drops these triggers first, and creates them
-        again at its end."""
+        """Return the triggers of kinds if `make_kind` changed. The migration then drops these triggers first, and
+        creates them again at its end."""
         if MAKER_OF_TRIGGERS not in {(each.kind, each.name) for each in self._changed}:
             return set()
         return {row["description"] for row in await self._conn.fetch(_TRIGGERS_OF_KINDS)}
@@ -238,7 +241,7 @@ class _Planning:
         return f"migration {self._lacks.steps[0].version} changes that" if self._lacks.steps else ""
 
     async def _foreign(self, key: Key, unless: str) -> list[Obstacle]:
-        """Objects outside the set that depend on an object. A step may remove the dependency."""
+        """Return the objects outside the set that depend on an object. A step may remove the dependency."""
         kind, name = key
         return self._obstacles(await self._dependents(key), f"{kind} {name}", unless)
 
@@ -251,7 +254,7 @@ class _Planning:
         ]
 
     async def _with_dependents(self, key: Key) -> list[Key]:
-        """An object, and the objects of the set that must be dropped before it."""
+        """Return an object, and the objects of the set that must be dropped before it."""
         found = {key: None}
         waiting = [key]
         while waiting:

@@ -1,10 +1,11 @@
-"""Makes the functions, views, triggers and rights in the database equal to those of this program.
+"""Makes the functions, views, triggers and rights in the database equal to the ones in this program.
 
-It runs in the caller's transaction, and changes only objects that are missing, were edited by hand, or have a changed
-file. Objects that the previous set had and this set lacks are dropped, never with CASCADE. An object that cannot be
-replaced in place (other parameters, fewer columns) is dropped and created again, with the objects of the set that
-depend on it; the rights that roles had on it are granted again. If an object outside the set depends on it, or has a
-name of the set, the error names that object, and nothing changes.
+The module runs in the caller's transaction, and changes only objects that are missing, were edited by hand, or have a
+changed file. If the previous set had an object and this set lacks it, the object is dropped, never with CASCADE. If an
+object cannot be replaced in place (other parameters, fewer columns), it is dropped and created again, together with the
+objects of the set that depend on it. The rights that roles had on it are granted again. If an object outside the set
+depends on such an object, or has the name of an object of the set, the error names the outside object, and nothing
+changes.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _IRREPLACEABLE = (
     asyncpg.InvalidTableDefinitionError,
     asyncpg.DuplicateObjectError,
 )
-# The errors for a right whose object or role no longer exists. The right has ended with it.
+# The errors for a right whose object or role no longer exists. The right ended together with the object or role.
 _GONE = (
     asyncpg.UndefinedFunctionError,
     asyncpg.UndefinedTableError,
@@ -72,19 +73,20 @@ MAKER_OF_TRIGGERS = (ObjectKind.FUNCTION, "make_kind")
 
 
 class State(msgspec.Struct, frozen=True):
-    """The state of the set: the applied sources, the definitions that resulted, and the present definitions."""
+    """The state of the set: the applied sources, the definitions that resulted from them, and the present
+    definitions."""
 
     sources: Mapping[Key, str]
     applied: Mapping[Key, str | None]
     found: Mapping[Key, str]
-    hash: str | None  # of the set that was applied; None before the first
-    unaltered: frozenset[str]  # the functions whose parameters and result are those that were recorded
+    hash: str | None  # of the applied set; None before the first set
+    unaltered: frozenset[str]  # functions with the recorded parameters and result
     by_hand: Mapping[str, str]  # other functions of the same names: descriptions, and identities in statements
     comparable: bool  # false on another major version of PostgreSQL, which may word definitions differently
 
     def edited(self) -> list[str]:
-        """The objects that were changed or dropped, by hand or by another program, since they were applied. If
-        definitions are not comparable, only the dropped objects."""
+        """Return the objects that were changed or dropped, by hand or by another program, since they were applied. If
+        definitions are not comparable, only the dropped objects are included."""
         return sorted(
             f"{kind} {name}"
             for (kind, name), definition in self.applied.items()
@@ -93,7 +95,7 @@ class State(msgspec.Struct, frozen=True):
         )
 
     def is_as(self, wanted: SchemaObject) -> bool:
-        """Whether the database has exactly this object, so that the migration need not apply it."""
+        """Return whether the database has exactly this object, so that the migration need not apply it."""
         key = (wanted.kind, wanted.name)
         return (
             self.comparable
@@ -102,21 +104,22 @@ class State(msgspec.Struct, frozen=True):
         )
 
     def lacks(self, wanted: SchemaObject) -> bool:
-        """Whether no object has this name."""
+        """Return whether no object has this name."""
         key = (wanted.kind, wanted.name)
         return key not in (self.sources if wanted.kind is ObjectKind.RIGHTS else self.found)
 
     def gone(self, schema: Schema) -> list[Key]:
-        """The objects of the previous set that this set lacks."""
+        """Return the objects of the previous set that this set lacks."""
         return sorted(self.sources.keys() - {(each.kind, each.name) for each in schema.objects})
 
     def dropped(self, schema: Schema) -> tuple[str, ...]:
-        """The objects that this set drops: those that it lacks, and those made by hand with the name of a function."""
+        """Return the objects that this set drops: objects that this set lacks, and objects that were made by hand with
+        the name of a function."""
         return (*(f"{kind} {name}" for kind, name in self.gone(schema)), *self.by_hand)
 
 
 async def state(conn: Connection) -> State:
-    """The present state. Writes nothing."""
+    """Return the present state. Writes nothing."""
     recorded = await conn.fetch(_OBJECTS)
     applied_set = await conn.fetchrow(_APPLIED_SET)
     functions = await conn.fetch(_FUNCTIONS)
@@ -132,8 +135,8 @@ async def state(conn: Connection) -> State:
 
 
 async def _found(conn: Connection) -> dict[Key, str]:
-    """The present definitions. Functions that share a name, at most one of which is farrier's, have one entry with all
-    their definitions."""
+    """Return the present definitions. If functions share a name, they have one entry with all their definitions; at
+    most one of them belongs to farrier."""
     found: dict[Key, str] = {}
     for row in await conn.fetch(_DEFINITIONS):
         key = (row["kind"], row["name"])
@@ -142,25 +145,26 @@ async def _found(conn: Connection) -> dict[Key, str]:
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The objects that were created or replaced, and those that were dropped."""
+    """The objects that were created or replaced, and the objects that were dropped."""
 
     changed: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
 
 
 async def hold_still(conn: Connection) -> None:
-    """Lock tables and views against other sessions until the transaction ends. Call it before the first of them is
-    changed. May be repeated."""
+    """Lock tables and views against other sessions until the transaction ends. Call this function before the first of
+    them is changed. May be repeated."""
     await conn.execute(_HOLD_STILL)
 
 
 async def grants(conn: Connection) -> Grants:
-    """The rights that roles have on functions and views, for `apply`. Call it before anything is dropped."""
+    """Return the rights that roles have on functions and views, for `apply`. Call this function before anything is
+    dropped."""
     return await conn.fetch(_GRANTS)
 
 
 async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool, stepped: bool) -> Applied:
-    """Make the set in the database equal to that of `schema`; in a `new` database, also create the tables. May be
+    """Make the set in the database equal to the set of `schema`; in a `new` database, also create the tables. May be
     repeated. Raises RefusedByModel if an object that does not belong to farrier has the name of an object of the set,
     or depends on an object that must be dropped."""
     before = await state(conn)
@@ -193,7 +197,7 @@ async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool,
 
 
 async def _grant_again(conn: Connection, granted: Grants) -> None:
-    """Grant again the rights that roles had on objects that were re-created, before this set revokes any."""
+    """Grant again the rights that roles had on re-created objects. Call this before the set revokes any right."""
     for row in granted:
         with suppress(*_GONE):
             async with conn.transaction():
@@ -215,8 +219,8 @@ async def _revoke(conn: Connection, before: State, schema: Schema) -> None:
 
 async def grant(conn: Connection, schema: Schema) -> None:
     """Give every role its rights, in the caller's transaction. May be called again. In a file, ALL TABLES and ALL
-    FUNCTIONS mean the tables and functions of farrier, by name: an operator may have other tables and functions in the
-    same schema."""
+    FUNCTIONS stand for the names of farrier's tables and functions, because an operator may have other tables and
+    functions in the same schema."""
     relations = [*(name for each in schema.tables for name in each.tables), *schema.names(ObjectKind.VIEW)]
     sources = [each.source for each in schema.objects if each.kind is ObjectKind.RIGHTS]
     for row in await conn.fetch(_RIGHTS, sources, schema.names(ObjectKind.FUNCTION), relations):
@@ -225,7 +229,7 @@ async def grant(conn: Connection, schema: Schema) -> None:
 
 
 async def record(conn: Connection, schema: Schema) -> None:
-    """Record the set as it is now in the database."""
+    """Record the present set in the database."""
     found = await _found(conn)
     await conn.execute(_FORGET_OBJECTS)
     await conn.execute(
@@ -250,8 +254,8 @@ class _Work:
         self.made_anew: set[Key] = set()
 
     async def make(self, wanted: Sequence[Part]) -> None:
-        """Create these objects, each after the objects that it mentions, and create the objects again that are dropped
-        meanwhile. Retries objects that mention a missing object, in rounds, until no object of a round succeeds."""
+        """Create these objects, each after the objects that it mentions, and re-create the objects that are dropped
+        meanwhile. If an object mentions a missing object, retry it in rounds, until no object of a round succeeds."""
         waiting = list(wanted)
         while waiting:
             early: dict[Part, Exception] = {}
@@ -305,7 +309,7 @@ class _Work:
             await self._conn.execute(source)
 
     async def drop(self, kind: ObjectKind, name: str) -> None:
-        """Drop all objects with this name, and before them the objects of the set that depend on them."""
+        """Drop all objects with this name; before that, drop the objects of the set that depend on them."""
         for identity in await self._there(kind, name):
             await self._drop_one(kind, name, identity)
 
@@ -318,7 +322,7 @@ class _Work:
         self._dropped[kind, name] = None
 
     def dropped_with_another(self) -> list[SchemaObject]:
-        """The objects of the set that were dropped with another object."""
+        """Return the objects of the set that were dropped together with another object."""
         return [self._carried[key] for key in self._dropped if key in self._carried]
 
     async def _dependents(self, kind: ObjectKind, name: str, identity: str) -> list[Key]:
@@ -331,7 +335,8 @@ class _Work:
         return [(row["kind"], row["name"]) for row in rows]
 
     async def _there(self, kind: ObjectKind, name: str) -> dict[str, str]:
-        """The objects with this name, each with the ctid of its row, which changes when the row is written."""
+        """Return the objects with this name, each with the ctid of its row. The ctid changes when the row is
+        written."""
         return {row["identity"]: row["place"] for row in await self._conn.fetch(_IDENTITIES, kind, name)}
 
 

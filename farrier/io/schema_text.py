@@ -1,9 +1,9 @@
-"""The schema of this program as one text, for people, who read tables first, and for psql.
+"""Returns the schema of this program as one text, in an order for people, who read tables first, and for psql.
 
-Called by `farrier db schema` and by the documentation. The names of the files and the names that a text mentions
-determine the order; SQL is not parsed. Bodies in strings are read when a function is called, so their order is free.
-Objects that the server parses on creation (tables, views, functions with `RETURN`) come after the objects that they
-mention.
+The command `farrier db schema` and the documentation use this module. The names of the files and the names that a text
+mentions determine the order; SQL is not parsed. PostgreSQL parses a function body in a string only when the function is
+called, so the order of such functions is free. Objects that the server parses at creation (tables, views, functions
+with `RETURN`) come after the objects that they mention.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Table
 
-# The topic of the functions that grant rights, and of the files of roles, which have no topic of their own.
+# The topic of the functions that grant rights, and also of the files of roles, which name no topic.
 RIGHTS = "rights"
 
 _WIDTH = 120
@@ -58,13 +58,13 @@ class _Section(msgspec.Struct, frozen=True):
 
 
 def whole(schema: Schema) -> str:
-    """The whole schema, as psql can load it."""
+    """Return the whole schema in a form that psql can load."""
     about = f"{_ABOUT.format(release=schema.release, version=schema.version)}--\n{_contents(schema)}"
     return "\n".join((about, _BEGIN, *map(_printed, _Order(schema).sections()), _END))
 
 
 def of_topic(schema: Schema, topic: str) -> str:
-    """The objects of one of `topics`, in the same order."""
+    """Return the objects of one of `topics`, in the same order."""
     part = msgspec.structs.replace(
         schema,
         tables=tuple(table for table in schema.tables if _topic(table) == topic),
@@ -75,7 +75,7 @@ def of_topic(schema: Schema, topic: str) -> str:
 
 
 def topics(schema: Schema) -> list[str]:
-    """The topics: first those without tables, then those of the tables in their order."""
+    """Return the topics: first the topics without tables, then the others in the order of their tables."""
     of_tables = [_topic(table) for table in schema.tables]
     return [*sorted({_topic(each) for each in schema.objects} - set(of_tables)), *of_tables]
 
@@ -87,7 +87,7 @@ def _topic(each: Table | SchemaObject) -> str:
 
 
 class _Order:
-    """Puts the parts under their headings, each once."""
+    """Puts each part under its heading, only one time."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -110,7 +110,8 @@ class _Order:
         return [each for each in self._schema.objects if each.kind is kind and each.topic == topic]
 
     def _placing(self, each: Table | SchemaObject) -> Iterator[_Part]:
-        """The parts of the objects that `each` needs, and then its own part. Skips objects that were already placed."""
+        """Yield the parts of the objects that `each` needs, and then the part of `each`. Objects that were already
+        placed are skipped."""
         if each in self._placed:
             return
         self._placed.add(each)

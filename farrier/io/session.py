@@ -1,8 +1,8 @@
 """Borrows a connection, runs one transaction on it, and classifies errors of PostgreSQL.
 
-Used by every StateIO. If the database is not available, callers get `DatabaseUnreachable` and no other error. A refusal
-of a statement is raised unchanged, and `classify` classifies it. A connection whose server has gone or stopped serving
-is not used again.
+Every StateIO uses this module. If the database is not available, callers get `DatabaseUnreachable` and no other error.
+A refusal of a statement is raised unchanged, and `classify` classifies it. If a connection's server is silent, gone or
+no longer writable, the connection is not used again.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ BROKEN = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyn
 
 
 class Unsendable(Exception):
-    """The driver cannot encode a value: a number out of range, text that is no UTF-8. The text does not contain the
-    value."""
+    """The driver cannot encode a value: a number is out of range, or a text is not valid UTF-8. The error text does not
+    contain the value."""
 
 
 class ReplyLost(Exception):
-    """The connection broke while COMMIT was under way: the commit may or may not have happened."""
+    """The connection broke during the COMMIT, so the commit may or may not have happened."""
 
 
 # Refusals by the database, or by the driver before it sends.
@@ -40,7 +40,7 @@ Refusal = (asyncpg.PostgresError, Unsendable)
 
 
 class Trouble(enum.Enum):
-    """What to do after a refusal."""
+    """The way to handle a refusal."""
 
     DATA = "data"  # a part of what was sent is the cause: find this part
     MOMENT = "moment"  # deadlock, serialisation, lock time-out: send the same again
@@ -50,7 +50,7 @@ class Trouble(enum.Enum):
 # The classes that are about a value, or about a statement or function that fails whenever it is sent.
 _DATA = (
     "0A",  # not supported
-    "20",  # a function has no case for it
+    "20",  # a function has no case for the value
     "21",  # more rows than one
     "22",  # a value out of its range or form
     "23",  # a constraint
@@ -63,7 +63,7 @@ _DATA = (
     "44",  # not in the view
     "54",  # larger or deeper than the server accepts
     "P0",  # raised by a function
-    "FR",  # raised by farrier's own functions
+    "FR",  # raised by farrier's functions
 )
 _BY_CLASS = dict.fromkeys(_DATA, Trouble.DATA) | {"40": Trouble.MOMENT, "55": Trouble.MOMENT}
 # SQLSTATEs of class 25: a server that has become, or still is, a standby; and two time-outs that end the connection.
@@ -81,7 +81,7 @@ def classify(error: Exception) -> Trouble:
 
 
 def reason_of(error: Exception) -> str:
-    """The error's message and hint, without the row's data, which are in `detail`."""
+    """Return the error's message and hint. Its `detail` is omitted, because it contains the row's data."""
     hint = getattr(error, "hint", None)
     message = getattr(error, "message", None) or str(error)
     return f"{message} ({hint})" if hint else str(message)
@@ -94,7 +94,8 @@ def reason_of_break(broken: BaseException) -> str:
 
 
 def ends_connection(error: BaseException) -> bool:
-    """Whether a connection can no longer be used: its server is silent, gone, or no longer the writable server."""
+    """Return whether a connection can no longer be used, because its server is silent, gone, or no longer the writable
+    server."""
     if isinstance(error, asyncpg.PostgresError):
         sqlstate = error.sqlstate or ""
         return sqlstate in _OF_THE_SERVER or sqlstate.startswith(_NOT_SERVING)
@@ -104,9 +105,9 @@ def ends_connection(error: BaseException) -> bool:
 
 @asynccontextmanager
 async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
-    """Borrow a connection for one round trip or one transaction. Raises `DatabaseUnreachable` if there is none, or if
-    the connection or the server fails meanwhile. Does not catch a `Refusal` because of data or of a transient
-    conflict."""
+    """Borrow a connection for one round trip or one transaction. Raises `DatabaseUnreachable` if no connection is
+    available, or if the connection or the server fails meanwhile. A `Refusal` because of data or of a transient
+    conflict is raised unchanged."""
     try:
         conn = await pool.acquire(timeout=_ACQUIRE_SECONDS)
         try:
@@ -131,7 +132,7 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
 
 
 async def commit_by(conn: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:
-    """Run one statement that is a transaction of its own. Raises `ReplyLost` if the connection or the server failed
+    """Run one statement that is also a whole transaction. Raises `ReplyLost` if the connection or the server failed
     before the reply arrived."""
     try:
         return await conn.fetch(statement, *arguments)

@@ -1,7 +1,8 @@
-"""Storage of one kind for the loop: list, load, mark, settle, delete wakes; `commit` has the commits.
+"""The storage of one kind for the loop: lists, loads, marks and settles resources, and deletes wakes. Module `commit`
+makes the commits.
 
 `PostgresStateIO` is the same for every kind; a `Rows` has the SQL and the codec of one kind. Every method borrows a
-connection for one round trip and holds none when it returns.
+connection for one round trip, and gives it back before the method returns.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _CONSUME = statements.load("loop/consume")
 
 
 class PostgresStateIO(commit.Committer[R, S, W]):
-    """`protocols.StateIO` on PostgreSQL."""
+    """Implements `protocols.StateIO` on PostgreSQL."""
 
     def __init__(self, connections: Pool, rows: Rows[R, S, W]) -> None:
         super().__init__(connections, rows)
@@ -76,7 +77,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         return await self._read(records)
 
     async def _read(self, records: Sequence[asyncpg.Record]) -> Loaded[R]:
-        """Sort the rows of a load into snapshots, wakes and keys of outcomes."""
+        """Sort the rows of a load into snapshots, wakes and outcome keys."""
         now = _EPOCH
         resources: dict[int, R] = {}
         unreadable: dict[int, FarrierError] = {}
@@ -120,7 +121,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         return frozenset(record["id"] for record in records)
 
     async def _load_apart(self, ids: Sequence[int], refusal: Exception) -> Loaded[R]:
-        """Halve the IDs of a load that fails because of stored data until the row that causes it is alone."""
+        """Halve the IDs of a load that fails because of stored data, until the row that causes the failure is alone."""
         if len(ids) == 1:
             error = UndecodableState(f"{self._rows.kind} {ids[0]}", session.reason_of(refusal))
             # The result includes the wakes of the resource, so that its run deletes them.
@@ -138,7 +139,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         )
 
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Run one statement. A refusal is transient, and raised as `DatabaseUnreachable`."""
+        """Run one statement. A refusal is transient, so it is raised as `DatabaseUnreachable`."""
         try:
             async with session.borrowed(self._pool) as conn:
                 return await conn.fetch(sql, *arguments)

@@ -1,8 +1,8 @@
-"""Named SQL statements: one file each under `farrier/io/sql/`, read once.
+"""Named SQL statements. Each statement is one file under `farrier/io/sql/`; each file is read only one time.
 
-The modules of this package load them at import, so a misspelt name stops the program at start and not at its first use.
-A statement is sent with its comments: its first line, which describes its purpose, shows in pg_stat_activity. Never
-assemble SQL from strings: pass values as `$n`, and write identifiers out.
+The modules of this package load their statements at import, so a misspelt name stops the program at its start, not at
+the first use. A statement is sent with its comments, so its first line, which describes its purpose, is visible in
+pg_stat_activity. Never assemble SQL from strings: pass values as `$n`, and write identifiers out.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ DIRECTORY = Path(__file__).parent / "sql"
 
 
 def names() -> tuple[str, ...]:
-    """The names of all statements, as `load` takes them (`loop/load`), sorted."""
+    """Return the names of all statements, in the form that `load` takes (`loop/load`), sorted."""
     return tuple(sorted(path.relative_to(DIRECTORY).with_suffix("").as_posix() for path in DIRECTORY.rglob("*.sql")))
 
 
 @cache
 def load(name: str) -> str:
-    """The text of `sql/<name>.sql`. Raises InternalError if there is no such file."""
+    """Return the text of `sql/<name>.sql`. Raises InternalError if there is no such file."""
     path = DIRECTORY / f"{name}.sql"
     if not path.is_file():
         raise errors.InternalError(f"no SQL statement {name!r}; expected one of: {', '.join(names())}")

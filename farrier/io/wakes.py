@@ -12,7 +12,7 @@ _ENQUEUE = statements.load("wakes/enqueue")
 
 
 class PostgresWakes:
-    """`protocols.Wakes`, with one transaction for each call."""
+    """Implements `protocols.Wakes`, with one transaction for each call."""
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections

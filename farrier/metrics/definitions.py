@@ -1,6 +1,7 @@
-"""Every series that one process counts: name, help, labels, buckets. Dashboards and alert rules build on these.
+"""Every metric that one process counts: its name, help text, labels and buckets. Dashboards and alert rules use these
+definitions.
 
-`wiring` passes a `Vocabulary` of the label values that the model permits together. Only these have a series at zero.
+`wiring` passes a `Vocabulary` of the permitted combinations of label values. Only these have a series at zero.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ SERVICE_DURATION = Definition(
 
 
 class OwnMetric(msgspec.Struct, frozen=True, kw_only=True):
-    """A metric that one kind's samples name, and every series that it may have."""
+    """A metric that samples of one kind name, and every series that the metric may have."""
 
     sample: str
     definition: Definition
@@ -114,7 +115,8 @@ class OwnMetric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerWords(msgspec.Struct, frozen=True, kw_only=True):
-    """The label values of one layer of a kind: the value of label `kind`, and the states that runs enter and leave."""
+    """The label values of one layer of a kind: the value of the label `kind`, and the states that runs enter and
+    leave."""
 
     label: str
     entered: tuple[str, ...]
@@ -122,7 +124,8 @@ class LayerWords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SteadyWords(msgspec.Struct, frozen=True, kw_only=True):
-    """The normal state of a kind, in `layer`. Only an operator takes a resource from it to a state in `on_request`."""
+    """The normal state of a kind, in `layer`. Only an operator takes a resource from this state to a state in
+    `on_request`."""
 
     layer: str
     state: str
@@ -139,7 +142,7 @@ class KindWords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that may become a label value: by kind, and the results of each operation of a service."""
+    """All permitted label values: the values of each kind, and the results of each operation of a service."""
 
     kinds: Mapping[str, KindWords]
     services: Mapping[str, Mapping[str, tuple[str, ...]]]

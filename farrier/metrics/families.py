@@ -1,8 +1,8 @@
-"""Counters and histograms that take many observations at once.
+"""Counters and histograms that record many observations in one call.
 
-The loop reports tens of thousands of runs a second, in batches, from the one thread of the event loop. The client
-library's own metrics need a lock and a call for each observation; a dictionary of plain numbers needs neither. The same
-thread also reads the numbers. Both classes are collectors for a `CollectorRegistry`.
+The loop reports tens of thousands of runs a second, in batches, from the single thread of the event loop. The metrics
+of the client library need a lock and a call for each observation; a dictionary of plain numbers needs neither. The same
+thread also reads the numbers. `Counter` and `Histogram` are collectors for a `CollectorRegistry`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _LONGEST_NAME = 128 - len("name")
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """One metric: its name (without the suffix `_total`), its help text, and the names of its labels. `buckets` are
-    upper bounds in seconds; a counter has none."""
+    """The definition of one metric: its name (without the suffix `_total`), its help text, and the names of its labels.
+    `buckets` are upper bounds in seconds; a counter has no buckets."""
 
     name: str
     help: str
@@ -33,12 +33,12 @@ class Definition(msgspec.Struct, frozen=True):
 
     @property
     def series(self) -> str:
-        """The name of its series, as rules and dashboards spell it."""
+        """The name of the metric's series, as rules and dashboards spell it."""
         return self.name if self.buckets else f"{self.name}_total"
 
 
 class Gauge(msgspec.Struct, frozen=True):
-    """A gauge: its name, its help text, and the names of its labels."""
+    """The definition of a gauge: its name, its help text, and the names of its labels."""
 
     name: str
     help: str
@@ -53,7 +53,7 @@ class Gauge(msgspec.Struct, frozen=True):
 
 
 class Counter(Collector):
-    """Sums by labels."""
+    """A counter: sums by label values."""
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
@@ -61,7 +61,7 @@ class Counter(Collector):
         self._exemplars: dict[Labels, Exemplar] = {}
 
     def exist(self, every: Iterable[Labels]) -> None:
-        """Create a series at zero for each of these label values, unless it exists."""
+        """Create a series at zero for each of these label values, unless the series exists."""
         for labels in every:
             self._sums.setdefault(labels, 0.0)
 
@@ -69,7 +69,7 @@ class Counter(Collector):
         return labels in self._sums
 
     def add(self, labels: Labels, by: float = 1, *, name: str | None = None) -> None:
-        """Count; `name` becomes the exemplar of the series."""
+        """Add to the sum of a series; `name` becomes the exemplar of the series."""
         self._sums[labels] = self._sums.get(labels, 0.0) + by
         if name is not None:
             self._exemplars[labels] = _exemplar(name, by)
@@ -84,8 +84,8 @@ class Counter(Collector):
 
 
 class _Cell(msgspec.Struct):
-    """Observations of one set of labels: how many were at most each bound, how many in all, and their sum. `exemplars`
-    are by the index of their bucket."""
+    """The observations for one set of label values: the number of values up to each bound, the number of all values,
+    and the sum of all values. `exemplars` are by the index of their bucket."""
 
     below: list[int]
     count: int = 0
@@ -94,14 +94,14 @@ class _Cell(msgspec.Struct):
 
 
 class Histogram(Collector):
-    """Distributions by labels."""
+    """A histogram: distributions by label values."""
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
         self._cells: dict[Labels, _Cell] = {}
 
     def exist(self, every: Iterable[Labels]) -> None:
-        """Create a series at zero for each of these label values, unless it exists."""
+        """Create a series at zero for each of these label values, unless the series exists."""
         for labels in every:
             self._cell(labels)
 
@@ -109,8 +109,8 @@ class Histogram(Collector):
         return labels in self._cells
 
     def observe(self, labels: Labels, values: Sequence[float]) -> None:
-        """Count all `values`. The values are sorted once, so the cost is one search per bucket for any number of
-        values."""
+        """Count all `values`. The values are sorted first, so the cost is one search for each bucket, no matter how
+        many values there are."""
         ordered = sorted(values)
         cell = self._cell(labels)
         for index, bound in enumerate(self._definition.buckets):

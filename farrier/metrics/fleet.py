@@ -1,10 +1,11 @@
-"""Gauges of the whole fleet, from the database: the same on every replica, and available right after a restart.
+"""Gauges of the whole fleet, counted in the database. The figures are the same on every replica, and available right
+after a restart.
 
 The daemon calls `run`. An exposition requests new figures and waits briefly for them. The fleet is counted at most
-every few seconds for all scrapers, and less often while counting is slow. Without a scrape, nothing is counted. A
-cancelled scrape does not cancel a count. While the database is unreachable the last figures stay, never replaced by
-zeros, and `farrier_fleet_collected_timestamp_seconds` shows their age. No error in a count ends the daemon or an
-exposition.
+every few seconds for all scrapers together, and less often while counting is slow. Without a scrape, nothing is
+counted. A cancelled scrape does not cancel a count. While the database is unreachable, the last figures stay and are
+never replaced by zeros; `farrier_fleet_collected_timestamp_seconds` shows their age. No error in a count ends the
+daemon or an exposition.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _GIVEN_UP_AFTER_SECONDS = 45.0
 
 
 class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
-    """Label values besides states. Each value has a series, even at zero."""
+    """The label values besides states. Each value has a series, even if its count is zero."""
 
     failures: tuple[str, ...]
     health: tuple[str, ...]
@@ -56,7 +57,7 @@ class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetGauges(Collector):
-    """Collects the newest figures. Before the first count it reports no figures of the fleet."""
+    """Exposes the newest figures. Before the first count, it exposes no figures of the fleet."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class FleetGauges(Collector):
         self._counted = anyio.Event()
 
     async def run(self, queries: ServerQueries, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Count on request, until cancelled; `queries` needs a separate connection."""
+        """Count the fleet on request, until cancelled. `queries` needs a separate connection."""
         self._is_counting = True
         task_status.started()
         try:
@@ -101,8 +102,8 @@ class FleetGauges(Collector):
         ended.set()
 
     async def refresh(self) -> None:
-        """Refresh figures that are older than a few seconds. If the database responds too late, the next exposition has
-        them."""
+        """Refresh the figures if they are older than a few seconds. If the database responds too late, the next
+        exposition has the new figures."""
         is_fresh = self._clock.monotonic() < self._fresh_until
         if not self._is_counting or (is_fresh and not self._wanted.is_set()):
             return
@@ -165,7 +166,8 @@ def _rest(took: float) -> float:
 
 
 def _of_states(census: Census, limits: Limits) -> Iterator[GaugeMetricFamily]:
-    """A state of a newer release or of another package's kind is reported like any other."""
+    """Yield the figures by state. A state of a newer release or of another package's kind is reported like any other
+    state."""
     counts = dict.fromkeys(map(_labels, STATES), 0.0)
     oldest = dict(counts)
     for place in census.places:
@@ -182,7 +184,8 @@ def _of_states(census: Census, limits: Limits) -> Iterator[GaugeMetricFamily]:
 
 
 def _limited(census: Census, limits: Limits) -> Iterator[Labels]:
-    """The clocks that have a limit, for all resources, or those of a site or of a model: no other can be above one."""
+    """Yield the clocks that have a limit, either for all resources or for the resources of a site or a model. No other
+    clock can be above a limit."""
     yield from (_labels(rule.place) for rule in rules(limits))
     yield from ((each.kind, each.state, each.substate) for each in census.kind_limits)
     kinds = {place.kind for place in census.places}

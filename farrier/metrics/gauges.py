@@ -1,7 +1,7 @@
-"""Every gauge: name, help, labels. Dashboards and alert rules build on these.
+"""Every gauge: its name, help text and labels. Dashboards and alert rules use these definitions.
 
-Figures of the fleet are equal on all replicas, because they are counted in the database; those of a process are set at
-its start.
+Figures of the fleet are equal on all replicas, because they are counted in the database. Figures of a process are set
+at the start of the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the pages of docs/operating/ are published: links of alerts and dashboards to them."""
+"""Makes the links of alerts and dashboards to the published pages of docs/operating/."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ PAGE = "{page}"
 
 
 class Runbooks(msgspec.Struct, frozen=True):
-    """The URL of a page is `before`, its path without the suffix .md, and `after`."""
+    """The place where the pages are published. The URL of a page is `before`, the page's path without the suffix .md,
+    and `after`."""
 
     before: str = "docs/operating/"
     after: str = ".md"
 
     @classmethod
     def at(cls, url: str) -> Runbooks:
-        """The pages at a base URL, or at a URL with `{page}`. Empty: the pages of a checkout."""
+        """Return the pages at a base URL, or at a URL that contains `{page}`. If the URL is empty, links lead to the
+        pages of a checkout."""
         if not url:
             return cls()
         if PAGE in url:
@@ -24,6 +26,6 @@ class Runbooks(msgspec.Struct, frozen=True):
         return cls(f"{url.rstrip('/')}/")
 
     def link(self, page: str) -> str:
-        """The URL of a page such as `failures.md#failure-timeout`."""
+        """Return the URL of a page such as `failures.md#failure-timeout`."""
         file, mark, anchor = page.partition("#")
         return f"{self.before}{file.removesuffix('.md')}{self.after}{mark}{anchor}"

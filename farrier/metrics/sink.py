@@ -1,9 +1,10 @@
-"""Counts the reports of the loop and of the service clients: implements both `protocols.MetricsSink` and
+"""Counts the reports of the loop and of the service clients. Implements both `protocols.MetricsSink` and
 `protocols.ServiceObserver`.
 
-Never blocks and never raises. A label value that the vocabulary lacks creates a new series. A sample of a kind's own
-metric that the kind did not declare creates no series, and is logged. A failed request is logged with its service,
-operation and class of failure, all from finite sets, and never with content; the loop's context names the node.
+The sink never blocks and never raises. A label value that the vocabulary lacks creates a new series. If a sample names
+a metric that its kind did not declare, no series is created, and the sample is logged. A failed request is logged with
+its service, operation and failure class, all from finite sets, and never with its content; the loop's log context names
+the node.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _NO_FAILURE = frozenset({"ok", "cancelled"})
 
 
 class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
-    """The counters and histograms of one process, in a separate registry. `named`: exemplars name resources."""
+    """The counters and histograms of one process, in a separate registry. If `named` is set, exemplars name
+    resources."""
 
     def __init__(self, vocabulary: Vocabulary, *, named: bool = True) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -173,13 +175,13 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
 
 
 def _left(steady: SteadyWords, move: Move, cause: str) -> bool:
-    """Whether the resource left its normal state, and no intent requested that."""
+    """Return whether the resource left its normal state, although no intent requested this."""
     left = (move.layer, move.source) == (steady.layer, steady.state)
     return left and move.target not in steady.on_request and not is_requested(cause)
 
 
 class Constant(Collector):
-    """A gauge that is set once, at the start of the process."""
+    """A gauge that is set only at the start of the process."""
 
     def __init__(self, gauge: Gauge, value: float) -> None:
         self._family = gauge.family({(): value})
@@ -190,7 +192,7 @@ class Constant(Collector):
 
 
 class _Build(Collector):
-    """`farrier_build_info`: the versions of farrier and Python, as labels of a constant."""
+    """The metric `farrier_build_info`: a constant whose labels are the versions of farrier and Python."""
 
     @override
     def collect(self) -> list[GaugeMetricFamily]:

@@ -1,6 +1,6 @@
-"""Whether a resource accepts an action: the possible answers, and the words of a refusal. Pure.
+"""The possible answers to whether a resource accepts an action, and the texts of refusals. Pure.
 
-`actions` uses it for nodes, and `kinds` for resources of all other kinds.
+Module `actions` uses these answers for nodes, and `kinds` uses them for resources of all other kinds.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import msgspec
 
 
 class Allowed(msgspec.Struct, frozen=True):
-    """The table of actions allows the action."""
+    """The table of actions allows the action in this state."""
 
 
 class Later(msgspec.Struct, frozen=True):
-    """The intent stays pending, because the state that does not accept it soon ends by itself."""
+    """The intent stays pending. The current state does not accept it, but this state soon ends by itself."""
 
     reason: str
 
@@ -31,18 +31,18 @@ Answer: TypeAlias = Allowed | Later | Refused
 
 
 def in_state(action: str, state: str, accepted: Collection[str], *, noun: str, instead: str = "") -> Allowed | Refused:
-    """Whether a resource in this state accepts the action. `accepted` lists, in order, the states that accept it.
-    `noun` names the resource, and `instead` the alternative."""
+    """Return whether a resource in this state accepts the action. `accepted` lists the accepting states in order.
+    `noun` names the resource, and `instead` names the alternative action."""
     if state in accepted:
         return Allowed()
     return refusal(action, f"in state {', '.join(accepted)}; this {noun} is {state}", instead)
 
 
 def refusal(action: str, accepted: str, instead: str = "") -> Refused:
-    """The refusal of an action that is accepted only in certain states."""
+    """Return the refusal of an action that the resource accepts only in certain states."""
     return Refused(f"{action} is accepted {accepted}" + (f"; {instead}" if instead else ""))
 
 
 def ended(noun: str) -> Refused:
-    """The refusal of every action by a resource that has ended."""
+    """Return the refusal that a resource gives to every action after it has ended."""
     return Refused(f"this {noun} has ended")

@@ -1,8 +1,8 @@
-"""Every action of an intent on a node, with the states in which it is accepted, in one table.
+"""The table of all actions that an intent can request for a node, with the states that accept each action.
 
-The node handler calls `check` before it acts. `schema` and `since` fill the table that the database's INSERT trigger
-reads. `check` depends on the layers and the live workflow only. The handler checks all other conditions, such as the
-node's health.
+The node handler calls `check` before it acts. `schema` and `since` produce the rows of the table that the database's
+INSERT trigger reads. `check` depends on the layers and the live workflow only. The handler checks all other conditions,
+such as the node's health.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ BEING_DECOMMISSIONED = IN_SERVICE | {N.DRAINING, N.RETIRED, N.REMOVING}
 
 
 class ActionSpec(KindAction, frozen=True, kw_only=True):
-    """One action. `accepted_in` lists statuses. A pending intent of an action that `interrupts` ends a running step
-    that only reads, even during a pause."""
+    """The definition of one action. `accepted_in` lists node statuses. If `interrupts` is set, a pending intent of this
+    action ends a running step that only reads, even during a pause."""
 
     group: Group
     accepted_in: frozenset[N] = UNDELETED
     managements: frozenset[Management] = frozenset(Management)
     situation: Situation = workflow_condition.ANY
-    regardless_in: frozenset[N] = frozenset()  # accepted in these with any workflow
-    stops: frozenset[Management] = frozenset()  # accepted in these with any workflow; ends these states
+    regardless_in: frozenset[N] = frozenset()  # accepted in these statuses, with any workflow
+    stops: frozenset[Management] = frozenset()  # accepted in these, with any workflow; the action ends them
     first: str = ""  # the action that must come first if the management state forbids this one
     since: int = 1
 
     @property
     def waits_for_management(self) -> frozenset[Management]:
-        """Management states that only delay the answer, because the node soon leaves them by itself."""
+        """Management states that only delay the answer, because the node soon leaves these states by itself."""
         return TRANSIENT - self.managements
 
 
@@ -233,7 +233,7 @@ reason. `resume` is accepted during a pause, but farrier issues its tasks only w
 
 
 def check(action: Action, status: N, management: Management, live: LiveWorkflow | None) -> Answer:
-    """Whether a node in these states accepts the action. `live` is its live workflow, or None."""
+    """Return whether a node in these states accepts the action. `live` is the node's live workflow, or None."""
     spec = ACTIONS[action]
     raises = spec.situation is workflow_condition.RAISABLE and live is not None and spec.situation.fits(live)
     if status not in (BEING_DECOMMISSIONED if raises else spec.accepted_in):
@@ -252,7 +252,8 @@ def check(action: Action, status: N, management: Management, live: LiveWorkflow 
 
 
 def decode(action: Action, given: object) -> params.Params:
-    """The parameters of one intent, from decoded JSON. Raises RefusedByModel with the field and the rule."""
+    """Decode the parameters of one intent from decoded JSON. Raises RefusedByModel with the field and the broken
+    rule."""
     if isinstance(given, Mapping) and any(value is None for value in given.values()):
         raise RefusedByModel(f"{action}: a parameter must not be null; omit it instead")
     try:
@@ -262,13 +263,13 @@ def decode(action: Action, given: object) -> params.Params:
 
 
 def rules(action: Action) -> params.Schema:
-    """The rules of an action's parameters."""
+    """Return the rules of an action's parameters."""
     return params.describe(ACTIONS[action].params)
 
 
 def schema(action: Action) -> dict[str, Any]:
-    """The rules as plain JSON, for the database: `fields`; `any_of` (at least one of these is required); `needs` (a
-    flag that is true requires the other field)."""
+    """Return the rules as plain JSON for the database. At least one of the fields in `any_of` is required. `needs`
+    names, for each flag, the field that is required if the flag is true."""
     return msgspec.json.decode(msgspec.json.encode(rules(action)), type=dict[str, Any])
 
 

@@ -1,7 +1,8 @@
 """Recommends what an operator should do about a resource. For a node, also recommends an intent to submit.
 
-`why` and `resource_why` show the first advice, which is nearest to the cause. The advice on a failure class is in
-`farrier.model.failures`. An intent that the node would refuse is never recommended.
+`why` and `resource_why` show the first piece of advice, because it is nearest to the cause. Module
+`farrier.model.failures` has the advice for each failure class. This module never recommends an intent that the node
+would refuse.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from farrier.model.workflow import FAILED, OnboardingMode, WorkflowStatus
 K = TypeVar("K", bound=str)
 T = TypeVar("T")
 
-# Of these actions, only the first continues a failed stage. The other two undo the workflow's work; restart_clean then
-# starts it again.
+# Of these actions, only the first continues a failed stage. The other two actions undo the workflow's work. The other
+# two undo the workflow's work; After its undo, restart_clean starts the workflow again.
 _WAYS_OUT = (Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.CANCEL)
 _WORKFLOWS = frozenset({Layer.ONBOARDING, Layer.DECOMMISSION})
 
 
-# Quarantines with these causes may end with the live workflow. Without one, an operator must take the node out of
-# service or release it.
+# A live workflow may end a quarantine with one of these causes. Without a live workflow, an operator must take the node
+# out of service or release it.
 _ENDS_WITH_A_WORKFLOW = frozenset(
     {
         QuarantineCause.OPERATOR,
@@ -60,21 +61,22 @@ _ENDS_WITH_A_DECOMMISSION = frozenset(
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """A recommendation. `action` carries it out or completes it; None unless there is exactly one such intent."""
+    """A recommendation. `action` is the intent that carries out or completes the recommendation; None unless there is
+    exactly one such intent."""
 
     text: str
     action: Action | None = None
 
 
 class Run(sweeps.Run, Protocol):
-    """The runs of a resource, with the outcome of the last run."""
+    """The runs of a resource, and the outcome of the last run."""
 
     @property
     def outcome(self) -> Record | None: ...
 
 
 def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
-    """Advice about the runs of a resource of any kind."""
+    """Return advice about the runs of a resource of any kind."""
     if sweeps.is_neglected(run, now, period):
         yield (
             "no controller runs its handler: check that farrier run is up and uses this database; farrier "
@@ -88,8 +90,8 @@ def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A node as views show it, and the values on which its advice depends. `late` lists the node's clocks above their
-    limits, the worst first. `period` is the period of the controllers."""
+    """A node as views show it, and the values on which its advice depends. `late` lists the node's clocks that are
+    above their limits, the worst first. `period` is the resync period of the controllers."""
 
     node: NodeDetail
     now: datetime
@@ -99,7 +101,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def of_node(case: Case) -> Advice:
-    """The advice about the node."""
+    """Return the advice about the node."""
     found = next(_all(case), Advice("no action is needed"))
     if found.action is None or is_accepted(found.action, case.node):
         return found
@@ -152,8 +154,8 @@ def _of_failure(case: Case) -> Iterator[Advice]:
 
 
 def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
-    """Advice about a quarantine. No advice while a workflow continues, because the workflow ends the quarantine or
-    fails."""
+    """Yield advice about a quarantine. While a workflow continues, there is no advice, because the workflow either ends
+    the quarantine or fails."""
     if node.status != NodeStatus.QUARANTINED or diagnosis.goes_on(node):
         return
     last = node.last_workflow
@@ -175,7 +177,7 @@ def _of_cause(node: NodeDetail) -> Iterator[str]:
 
 
 def _out_of_service(node: NodeDetail) -> str:
-    """The actions that end a quarantine without a live workflow to resume."""
+    """Return the actions that end a quarantine without a live workflow to resume."""
     if not node.ever_onboarded:
         return "onboard the node again or delete it"
     decommission = "decommission it with force: true" if node.agentless else "decommission it"
@@ -183,7 +185,7 @@ def _out_of_service(node: NodeDetail) -> str:
 
 
 def _of_wait(case: Case) -> Iterator[str]:
-    """Advice about what a continuing workflow waits for."""
+    """Yield advice about the cause for which a continuing workflow waits."""
     node = case.node
     if not diagnosis.goes_on(node):
         return
@@ -235,8 +237,8 @@ def _of_region(case: Case) -> Iterator[str]:
 
 
 def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
-    """Advice about the clock that is furthest above its limit. More specific advice, for example about a stage that
-    timed out, precedes this advice."""
+    """Advice about the clock that is furthest above its limit. More specific advice comes first, for example advice
+    about a stage that timed out."""
     for clock in late[:1]:
         ways = " or ".join(action for action in _WAYS_OUT if is_accepted(action, node))
         undone = node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING
@@ -293,12 +295,12 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
 
 
 def _looked_up(table: Mapping[K, T], failure: str | None) -> Iterator[T]:
-    """The advice for this failure, if this program has any."""
+    """Return the advice for this failure; None if this program has no advice for it."""
     return (advice for known, advice in table.items() if known == failure)
 
 
 def is_accepted(action: Action, node: NodeDetail) -> bool:
-    """Whether the node would accept the action now, according to the table of actions."""
+    """Return whether the table of actions says that the node accepts the action now."""
     if node.deleting and action not in (Action.CANCEL, Action.UNPAUSE):
         return False
     return isinstance(foreseen.by_table(action, node), Allowed)

@@ -17,7 +17,7 @@ from farrier.model.node import TaskType
 
 
 class Enrolled(msgspec.Struct, frozen=True):
-    """An enrolled agent: the ID of its node and the key that each call needs."""
+    """An enrolled agent: the ID of its node, and the key that each call of the agent needs."""
 
     node: int
     key: str

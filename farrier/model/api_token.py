@@ -1,7 +1,6 @@
 """The format and the scopes of API tokens.
 
-A token has 256 random bits, so a single SHA-256 is a safe hash for storage. The prefix lets secret scanners find a
-token.
+A token has 256 random bits, so a single SHA-256 is a safe hash for storage. Secret scanners find a token by its prefix.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ PREFIX = "fat_"
 
 
 class Scope(StrEnum):
-    """What the client of a token may do. `admin` includes all scopes; each other scope includes only itself."""
+    """The scopes of API tokens: the operations that a client with the token may use. `admin` includes all scopes; every
+    other scope includes only itself."""
 
     READ = "read"
     INTENT = "intent"
@@ -24,10 +24,10 @@ class Scope(StrEnum):
 
 
 def token(secret: str) -> str:
-    """A token from 64 random hexadecimal digits."""
+    """Return a token made from 64 random hexadecimal digits."""
     return bootstrap.checked(PREFIX, secret)
 
 
 def digest(given: str) -> str:
-    """The hash of a token, which the file of tokens stores."""
+    """Return the hash of a token. The file of tokens stores this hash."""
     return hashlib.sha256(given.encode()).hexdigest()

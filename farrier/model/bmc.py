@@ -1,7 +1,7 @@
 """A BMC in the model: its address, readings, failures and back-off.
 
-`farrier.services` creates these values, and handlers read them. Nothing here depends on HTTP. A failure class is a
-metric label and a column value, so its spelling never changes.
+Package `farrier.services` creates these values, and handlers read them. Nothing here depends on HTTP. A failure class
+is a metric label and a column value, so its spelling never changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from farrier import errors
 
 
 class BmcFailure(StrEnum):
-    """Why a BMC could not be read, ordered from failures that an operator fixes to failures that end by themselves."""
+    """The classes of failed reads of a BMC. Failures that an operator must fix come first, failures that end by
+    themselves last."""
 
     INCOMPLETE = "incomplete"  # the details cannot be used; no login was attempted
     UNREACHABLE = "unreachable"  # no connection, or the BMC reports that it is busy
@@ -30,7 +31,8 @@ class BmcFailure(StrEnum):
 
 
 class PowerState(StrEnum):
-    """Power of the host. A machine that is powering on is `on`, and a machine that is powering off is `off`."""
+    """The power state of the host. A machine that is powering on counts as `on`, and a machine that is powering off as
+    `off`."""
 
     ON = "on"
     OFF = "off"
@@ -48,8 +50,9 @@ class BmcTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The address of one host behind a BMC, and the credential for it.
 
     `address` is an https URL or `host[:port]`. `credential` is a reference such as `file:/run/creds/bmc-1`, never a
-    secret. `system_path` is the host's Redfish resource, None until it is discovered. `site` is the site of the node;
-    the credential bindings of the site apply too. `only_reads`: farrier must not even open a session.
+    secret. `system_path` is the path of the host's Redfish resource, or None until farrier has discovered it. `site` is
+    the site of the node, whose credential bindings apply too. If `only_reads` is set, farrier must not even open a
+    session.
     """
 
     address: str
@@ -61,8 +64,8 @@ class BmcTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 class BmcReading(msgspec.Struct, frozen=True, kw_only=True):
     """The result of reading a BMC. Texts from the BMC are cleaned and shortened; a missing text is None. `macs` is set
-    only if the caller requested the addresses. Every verification sets `manager_path`. A plain read sets neither field.
-    `requests` is the number of requests sent.
+    only if the caller requested the addresses. Every verification sets `manager_path`. A regular read sets neither
+    `macs` nor `manager_path`. `requests` is the number of requests sent.
     """
 
     power: PowerState
@@ -79,13 +82,14 @@ class BmcReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BmcError(errors.ServiceError):
-    """A BMC could not be read or switched. `detail` contains no secrets and is always the same for the same cause.
+    """A BMC could not be read or switched. `detail` contains no secrets, and its text is always the same for the same
+    cause.
 
-    `credential_version` is the version that was tried, None if no credential could be resolved. `dialled` is False if
-    farrier attempted no login, because the details or the secret cannot be used; such a failure is not counted. `sent`
-    is True if an action may have reached the BMC; only a read can show whether it did. `retry_after` is the time for
-    which a retry is useless, None if neither the BMC nor the login cap sets a time. `retry_after` can only lengthen the
-    pause of the failure class.
+    `credential_version` is the version of the credential that farrier tried, or None if no credential could be
+    resolved. `dialled` is False if farrier attempted no login, because the details or the secret cannot be used; such a
+    failure is not counted. `sent` is True if an action may have reached the BMC; only a read can show whether it did.
+    `retry_after` is the time during which a retry is useless, or None if neither the BMC nor the login cap sets such a
+    time. `retry_after` can only lengthen the pause that the failure class sets.
     """
 
     label = "bmc"
@@ -132,8 +136,9 @@ _PAUSES: dict[BmcFailure, tuple[timedelta, timedelta] | None] = {
 
 
 def backoff(failure: BmcFailure, consecutive: int) -> timedelta | None:
-    """The pause after `consecutive` failures of one class in a row (1 after the first failure). Each failure doubles
-    the pause, up to the longest pause of the class. None: every attempt fails until the details are edited.
+    """Return the pause after `consecutive` failures of one class in a row (1 after the first failure). Each failure
+    doubles the pause, up to the longest pause of the class. The result is None if every retry would fail until the
+    details are edited.
     """
     if consecutive < 1:
         raise ValueError(f"consecutive counts failures from 1, not {consecutive}")

@@ -1,4 +1,4 @@
-"""The format of bootstrap tokens. The prefix lets secret scanners find tokens; the checksum detects mistyped tokens."""
+"""The format of bootstrap tokens. Secret scanners find tokens by their prefix; the checksum detects typing errors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _CHECKSUM = 8
 
 
 def token(secret: str) -> str:
-    """A bootstrap token from 64 random hexadecimal digits: prefix, digits, and a checksum of both. Equal to
-    `farrier.bootstrap_token` in the database.
+    """Return the bootstrap token for 64 random hexadecimal digits: prefix, digits, and a checksum of both. The result
+    is the same as that of `farrier.bootstrap_token` in the database.
     """
     return checked(PREFIX, secret)
 
 
 def checked(prefix: str, secret: str) -> str:
-    """A token of any kind: prefix, random digits, and a checksum of both."""
+    """Return a token of any kind: its prefix, random digits, and a checksum of both."""
     text = prefix + secret
     return text + hashlib.sha256(text.encode()).hexdigest()[:_CHECKSUM]

@@ -1,6 +1,6 @@
-"""The kinds that farrier includes, besides nodes. Generic code iterates over them.
+"""The kinds of resources that farrier includes, except nodes. Generic code iterates over these kinds.
 
-The list has its own module, because the module of each kind imports `kinds`.
+This list is not in module `kinds`, because the module of each kind imports `kinds`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The counts of the fleet: the result of `protocols.Queries.census`, which metrics show.
 
-The counts cover the whole fleet; only a few of the worst resources are named.
+The counts cover the whole fleet. The names of only a few of the worst resources are included.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class Source(StrEnum):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits in force, and the ages after which heartbeats and observations count as stale. At most `name_at_most`
-    clocks above a limit are named: first the worst five of each state, then the worst clocks of the fleet."""
+    """The limits in force, and the ages after which heartbeats and observations count as stale. The census names at
+    most `name_at_most` clocks above their limits: first the five worst clocks of each state, then the worst clocks of
+    the fleet."""
 
     limits: Limits
     offline_after: timedelta
@@ -50,7 +51,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inhabited(msgspec.Struct, frozen=True, kw_only=True):
-    """A state with resources. `oldest` is the longest time, in seconds, that a resource has been in this state."""
+    """A state in which there are resources. `oldest` is the longest time, in seconds, that a resource has been in this
+    state."""
 
     kind: str
     state: str
@@ -60,7 +62,7 @@ class Inhabited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Late(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of clocks of one state that are above their limits."""
+    """The number of clocks of one state that are above the limit of the state."""
 
     kind: str
     state: str
@@ -69,7 +71,8 @@ class Late(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limited(msgspec.Struct, frozen=True, kw_only=True):
-    """The limit, in seconds, of a state of a registered kind, for sites that set no limit."""
+    """The default limit, in seconds, of one state of a registered kind. This limit applies at sites that set no
+    limit."""
 
     kind: str
     state: str
@@ -78,8 +81,8 @@ class Limited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateClock(msgspec.Struct, frozen=True, kw_only=True):
-    """A clock of a resource that is above its limit by `seconds`. `kind` is the label of the clock's layer, as in
-    `Late`, and `resource_kind` the kind of the resource: `management` is a layer of a `node`."""
+    """A clock of a resource that is `seconds` above its limit. `kind` is the label of the clock's layer, as in `Late`;
+    `resource_kind` is the kind of the resource. For example, `management` is the label of a layer of a `node`."""
 
     name: str
     resource_kind: str
@@ -90,7 +93,7 @@ class LateClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failing(msgspec.Struct, frozen=True, kw_only=True):
-    """Resources whose runs have ended in the same error for `FAILING_AFTER`."""
+    """Resources whose runs have ended in the same error for the time `FAILING_AFTER`."""
 
     kind: str
     error: str
@@ -98,8 +101,8 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
-    """Shards of a kind that one controller owns ('': no owner). `lag`: seconds since the last sweep of the shard that
-    was swept least recently, 0 without an owner."""
+    """The shards of one kind that one controller owns; with owner '', the shards without an owner. `lag` is the number
+    of seconds since the last sweep of the shard that was swept least recently, or 0 without an owner."""
 
     kind: str
     controller: str
@@ -108,9 +111,9 @@ class Owned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """The counts of the fleet at one moment. States and labels without any resource may be missing, but all states of
-    registered kinds are present. `above`, `worst`, `manual` and `oldest_intent` exclude paused nodes. `kind_limits` are
-    the limits of registered kinds, including kinds that this process does not have."""
+    """The counts of the fleet at one moment. The result may omit states and labels that no resource has, but it
+    contains all states of registered kinds. `above`, `worst`, `manual` and `oldest_intent` exclude paused nodes.
+    `kind_limits` are the limits of registered kinds, including kinds that this process does not have."""
 
     now: datetime
     places: tuple[Inhabited, ...]

@@ -1,7 +1,7 @@
 """The clocks of one node: one for each layer, and one for its whole workflow.
 
-Compares a `views.NodeView` with the limits of `farrier.model.sla`. Used by views that show late nodes; the handler does
-not use it.
+This module compares a `views.NodeView` with the limits of `farrier.model.sla`. Views that show late nodes use this
+module; the handler does not.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ END_TO_END = "end to end"
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a layer has been in its state. `limit` is None if the state has no limit; `note` then has the reason.
-    `above` is the time above the limit, None within the limit."""
+    """The time that a layer has been in its state. `limit` is None if the state has no limit; `note` then has the
+    reason. `above` is the time above the limit, or None if the clock is within its limit."""
 
     layer: str
     state: str
@@ -37,19 +37,20 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overdue(msgspec.Struct, frozen=True):
-    """A node that is above a limit, and its clocks above their limits, the worst first."""
+    """A node with at least one clock above its limit, and all its clocks that are above their limits, the worst
+    first."""
 
     node: NodeView
     clocks: tuple[Clock, ...]
 
     @property
     def excess(self) -> timedelta:
-        """By how much the worst clock is above its limit."""
+        """The time by which the worst clock is above its limit."""
         return self.clocks[0].above or timedelta(0)
 
 
 class OverduePage(msgspec.Struct, frozen=True):
-    """Nodes above a limit at `now`, the worst first. `more` is the number of further nodes."""
+    """Nodes with a clock above its limit at `now`, the worst first. `more` is the number of further such nodes."""
 
     now: datetime
     rows: tuple[Overdue, ...]
@@ -57,8 +58,8 @@ class OverduePage(msgspec.Struct, frozen=True):
 
 
 def running(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
-    """Every clock of the node, by layer. `limits` has the limits that differ from the defaults. Empty for a node in a
-    state that this program does not know."""
+    """Return every running clock of the node, by layer. `limits` contains the limits that differ from the defaults. The
+    result is empty if this program does not know the node's state."""
     try:
         return tuple(_clocks(node, now, limits.of(node.site, node.model)))
     except ValueError:
@@ -66,13 +67,13 @@ def running(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
 
 
 def above(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
-    """The clocks of the node that are above their limit, the worst first."""
+    """Return the clocks of the node that are above their limits, the worst first."""
     over = [clock for clock in running(node, now, limits) if clock.above is not None]
     return tuple(sorted(over, key=lambda clock: clock.above or timedelta(0), reverse=True))
 
 
 def worst(of: Iterable[Clock]) -> timedelta | None:
-    """By how much the worst of these clocks is above its limit; None if no clock is above its limit."""
+    """Return the time by which the worst of these clocks is above its limit; None if no clock is above its limit."""
     return max((clock.above for clock in of if clock.above is not None), default=None)
 
 

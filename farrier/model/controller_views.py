@@ -1,6 +1,6 @@
 """Views of controllers and their shards, for operators and other programs.
 
-`protocols.Queries.controllers` returns these; `farrier controllers` prints them.
+`protocols.Queries.controllers` returns these views; the command `farrier controllers` prints them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from farrier.model.controllers import ACT_FOR
 
 
 class Life(StrEnum):
-    """The state of a controller, derived from its last renewal."""
+    """The state of a controller, derived from the time of its last renewal."""
 
     ALIVE = "alive"
     OUT_OF_TOUCH = "out of touch"  # it may not act, and other controllers will soon declare it dead
@@ -23,8 +23,8 @@ class Life(StrEnum):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """Shards of a kind. `lag` is the delay in seconds of the kind's most delayed run at the last renewal, None for a
-    kind that the controller does not run."""
+    """The shards of one kind. `lag` is how many seconds the most delayed run of the kind was late at the last renewal,
+    or None if the controller does not run the kind."""
 
     kind: str
     shards: int
@@ -32,7 +32,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerView(msgspec.Struct, frozen=True, kw_only=True):
-    """The controller of a daemon. `shares` has one element for each kind that the controller runs or has shards of."""
+    """The controller of a daemon. `shares` has one element for each kind that the controller runs or of which it owns
+    shards."""
 
     id: UUID
     name: str
@@ -43,14 +44,15 @@ class ControllerView(msgspec.Struct, frozen=True, kw_only=True):
     shares: tuple[Share, ...]
 
     def life(self, now: datetime) -> Life:
-        """The state of the controller at `now`, by the database's clock."""
+        """Return the state of the controller at the database's time `now`."""
         if self.expired:
             return Life.EXPIRED
         return Life.OUT_OF_TOUCH if now - self.renewed_at > timedelta(seconds=ACT_FOR) else Life.ALIVE
 
 
 class Ownership(msgspec.Struct, frozen=True, kw_only=True):
-    """The owners of all shards: controllers by name, with expired ones first, and the shards without an owner."""
+    """The owners of all shards, and the shards without an owner. Controllers are ordered by name, but expired
+    controllers come first."""
 
     now: datetime
     controllers: tuple[ControllerView, ...]

@@ -18,7 +18,7 @@ Shard: TypeAlias = tuple[str, int]  # kind, number
 
 
 class Controller(msgspec.Struct, frozen=True):
-    """The row in `controllers` of a controller that was not declared dead."""
+    """A row of the table `controllers`. Rows of controllers that were declared dead are not included."""
 
     id: UUID
     kinds: frozenset[str]
@@ -26,7 +26,7 @@ class Controller(msgspec.Struct, frozen=True):
 
 
 class ShardRow(msgspec.Struct, frozen=True):
-    """A row of `shards`. `owner` is None for a shard that was given back or never taken."""
+    """A row of `shards`. `owner` is None if a controller has released the shard or no controller has ever owned it."""
 
     shard: Shard
     owner: UUID | None
@@ -36,14 +36,15 @@ class ShardRow(msgspec.Struct, frozen=True):
 class Seen(msgspec.Struct, frozen=True):
     """The result of a renewal. `renewed` is False for a controller that was declared dead.
 
-    `era` changes when the server restarts or a standby is promoted, `timeline` only when a standby is promoted.
+    `era` changes when the database server restarts or a standby is promoted; `timeline` changes only when a standby is
+    promoted.
     """
 
     renewed: bool
     timeline: str
     started: float
     controllers: tuple[Controller, ...]
-    expired: bool  # there are rows of dead controllers
+    expired: bool  # the table has rows of dead controllers
     shards: tuple[tuple[str, int, UUID | None, int], ...]
 
     @property
@@ -58,14 +59,16 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The resources of some shards: whether each has a wake, and the names of marked steps by resource."""
+    """The resources of some shards. For each resource, it states whether the resource has a wake, and names the marked
+    steps."""
 
     ids: dict[int, bool]
     steps: dict[int, str]
 
 
 class Woken(msgspec.Struct, frozen=True):
-    """The result of a poll: where the next poll begins, the database's time, and wakes by kind and resource."""
+    """The result of a poll: the position from which the next poll reads, the database's time, and the wakes by kind and
+    resource."""
 
     floor: str
     now: datetime

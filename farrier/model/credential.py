@@ -1,7 +1,7 @@
-"""A user name and password for one call of a service, and the check of Vault paths.
+"""A user name and password for one call to a service, and a check of Vault paths.
 
-A `CredentialStore` creates a credential, and a service uses it for one call. A credential must never be written to the
-database, a log, a metric or an outcome, so `repr` masks the password.
+A `CredentialStore` creates a credential, and a service client uses the credential for one call. A credential must never
+be written to the database, a log, a metric or an outcome, so `repr` masks the password.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether every server and proxy reads `path` as the same path: names with single slashes between them, without
-    `.`, `..` and encoded characters."""
+    """Return whether every server and proxy reads `path` as the same path: names with single slashes between them,
+    without `.`, `..` and encoded characters."""
     return all(name not in (".", "..") and _NAME.fullmatch(name) for name in path.split("/"))

@@ -1,6 +1,6 @@
 """Changes of a node's details, as users write them: `site=ams1 label=row=b label=spare-`. Pure.
 
-The command line and imports turn them into the parameters of intent `set`.
+The command line and imports convert these changes to the parameters of intent `set`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SEPARATORS = re.compile(r"[:.-]")
 
 
 def word(name: str) -> str:
-    """The word by which users name a detail, such as `label` for `labels`."""
+    """Return the word by which users name a detail: for example, `label` for `labels`."""
     return name.removesuffix("s") if isinstance(DEFAULTS[name], Mapping | tuple) else name
 
 
@@ -37,7 +37,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(texts: Iterable[str]) -> Changes:
-    """Parse WORD=VALUE texts. Raises ValueError with the word, the value and the expected form."""
+    """Parse texts of the form WORD=VALUE. Raises ValueError with the word, the value and the expected form."""
     values: dict[str, Any] = {}
     labels: dict[str, str | None] = {}
     unset: list[str] = []
@@ -93,7 +93,7 @@ def faults(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def canonical_mac(text: str) -> str | None:
-    """The MAC address in the form that the database returns; None if the text is not a MAC address."""
+    """Return the MAC address in the form that the database returns; None if the text is not a MAC address."""
     digits = _SEPARATORS.sub("", text).lower()
     if not _MAC.fullmatch(digits):
         return None
@@ -101,8 +101,9 @@ def canonical_mac(text: str) -> str | None:
 
 
 def params(changes: Changes, node: RowDetails) -> dict[str, Any]:
-    """The parameters of intent `set` that make these changes; empty if the node has all values already. The node keeps
-    labels that the changes do not name. `macs` are compared only if the view of the node has them."""
+    """Return the parameters of intent `set` that make these changes; empty if the node already has all values. The node
+    keeps labels that the changes do not name. `macs` are compared only if the view of the node contains MAC
+    addresses."""
     found = {name: value for name, value in changes.values.items() if not _has(node, name, value)}
     labels = {**node.labels, **changes.labels}
     kept = {key: value for key, value in labels.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The details of a node: the registration data that intent `set` changes. `Details` is their only declaration.
+"""The details of a node: the registration data that intent `set` changes. Only `Details` declares them.
 
 Registrations extend `Details`, and views of nodes extend `RowDetails`. `DETAILS` defines the parameters of `set`, the
 database's rules for values, the options and filters of the command line and the web, and the table in the
@@ -54,8 +54,9 @@ MachineId: TypeAlias = Annotated[
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules of one detail. `form` is the type of its parameter, and `free_when` the live workflows that do not use
-    the value. `listed`: lists have a column and a filter for it; only texts can be listed."""
+    """The rules of one detail. `form` is the type of its parameter. `free_when` lists the live workflows during which
+    the value may change. If `listed` is set, lists have a column and a filter for the detail; only texts can be
+    listed."""
 
     help: str
     form: Any
@@ -66,8 +67,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """The details in the node's row, which every view of a node has. The default of a field is the default of a
-    registration. A detail with the default None may be removed again."""
+    """The details in the node's row, which every view of a node has. The default of each field applies to a
+    registration that omits the detail. A detail with the default None can be removed later."""
 
     site: Annotated[
         str | None,
@@ -109,7 +110,7 @@ class RowDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Details(RowDetails, frozen=True, kw_only=True):
-    """All details."""
+    """All details of a node."""
 
     macs: Annotated[
         tuple[str, ...],
@@ -131,13 +132,13 @@ LISTED = tuple(name for name, detail in DETAILS.items() if detail.listed)
 
 
 def given(details: Details) -> dict[str, Any]:
-    """The values by name, without those that are None."""
+    """Return the details that are not None, by name."""
     values = {name: getattr(details, name) for name in DETAILS}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def shown(details: RowDetails) -> Iterator[tuple[str, str]]:
-    """The label and the text of each value, without flags."""
+    """Yield the label and the text of each detail except flags."""
     for name, detail in DETAILS.items():
         value = getattr(details, name, None)
         if isinstance(value, Mapping):
@@ -149,7 +150,7 @@ def shown(details: RowDetails) -> Iterator[tuple[str, str]]:
 
 
 def flags(details: RowDetails) -> Iterator[str]:
-    """The flags that differ from their defaults: `agentless`, `no auto-manage`."""
+    """Yield the names of the flags that differ from their defaults: `agentless`, `no auto-manage`."""
     for name, usual in DEFAULTS.items():
         if isinstance(usual, bool) and getattr(details, name) is not usual:
             yield f"{'no ' * usual}{name.replace('_', '-')}"

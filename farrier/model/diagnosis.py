@@ -1,4 +1,5 @@
-"""Facts about problems of a node, derived from its view: whether it is held, silent or outdated.
+"""Facts about the problems of a node, derived from its view: for example, whether a pause delays it or its agent is
+silent.
 
 Pure functions of a `views.NodeDetail`, used by `why` and `advice`. Handlers do not use them.
 """
@@ -37,34 +38,34 @@ _BAD_REGIONS = frozenset({RegionState.FAILING, RegionState.UNCONFIGURED})
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """The ages at which an agent counts as silent and an observation from MAAS as stale. The fields have the names of
-    the settings."""
+    """The ages at which an agent counts as silent and an observation from MAAS as stale. Each field has the name of its
+    setting."""
 
     offline_after: timedelta = timedelta(seconds=180)
     observation_ttl: timedelta = timedelta(seconds=300)
 
 
 def is_deleted(node: NodeDetail) -> bool:
-    """Whether the node is deleted."""
+    """Return whether the node is deleted."""
     return node.status == NodeStatus.DELETED
 
 
 def is_held(node: NodeDetail) -> bool:
-    """Whether a pause delays the node. A deletion and the undo after a cancel continue during a pause."""
+    """Return whether a pause delays the node. A deletion and the undo after a cancel continue during a pause."""
     is_cancelled = node.workflow is not None and node.workflow.being_cancelled
     return node.paused is not None and not node.deleting and not is_cancelled
 
 
 def is_unowned(node: NodeDetail) -> bool:
-    """Whether the node is in a state that requires a live workflow, but has no live workflow: its row was restored from
-    a backup or edited by hand."""
+    """Return whether the node is in a state that requires a live workflow, but has no live workflow: the row of such a
+    node was restored from a backup or edited by hand."""
     is_live = node.workflow is not None and node.workflow.status in LIVE
     return node.status in frozenset(NodeStatus) - WITHOUT_WORKFLOW and not is_live
 
 
 def is_unvalidated(node: NodeDetail) -> bool:
-    """Whether the node is retired without a validated cleanup. Such a node is quarantined when it returns to
-    service."""
+    """Return whether the node is retired without a validated cleanup. When such a node returns to service, farrier
+    quarantines it."""
     return (
         node.status == NodeStatus.RETIRED
         and node.workflow is None
@@ -73,46 +74,46 @@ def is_unvalidated(node: NodeDetail) -> bool:
 
 
 def is_braked(node: NodeDetail) -> bool:
-    """Whether the brake of its site keeps the node in service despite silence or drift."""
+    """Return whether the brake of its site keeps the node in service despite silence or drift."""
     return node.braked_at is not None
 
 
 def is_unread(node: NodeDetail) -> bool:
-    """Whether the node's power should be read but cannot be read."""
+    """Return whether farrier should read the node's power but cannot read it."""
     return node.management == Management.MANAGEABLE and node.bmc.sync_failure is not None
 
 
 def is_unkept(node: NodeDetail) -> bool:
-    """Whether the node's power differs from the enforced power."""
+    """Return whether the node's power differs from the power that farrier enforces."""
     bmc = node.bmc
     return node.management == Management.MANAGEABLE and bmc.desired_power not in (None, bmc.power)
 
 
 def unanswered(node: NodeDetail) -> tuple[RequestView, ...]:
-    """The intents of the node without an answer, the oldest first."""
+    """Return the intents of the node that have no answer yet, the oldest first."""
     return tuple(request for request in reversed(node.requests) if request.status == "pending")
 
 
 def goes_on(node: NodeDetail) -> bool:
-    """Whether a workflow with a mode continues by itself."""
+    """Return whether the live workflow has a mode and continues without an operator."""
     workflow = node.workflow
     return workflow is not None and workflow.mode is not None and workflow.status in GOING_ON
 
 
 def stage(node: NodeDetail) -> str | None:
-    """The stage that runs now."""
+    """Return the stage that runs now."""
     workflow = node.workflow
     return workflow.stage if workflow is not None and workflow.status == WorkflowStatus.RUNNING else None
 
 
 def waits_to_enrol(node: NodeDetail) -> bool:
-    """Whether a stage waits until the node's agent has enrolled and is healthy."""
+    """Return whether a stage waits until the node's agent has enrolled and is healthy."""
     return stage(node) == O.WAIT_FOR_AGENT_ENROLLMENT and not node.agentless
 
 
 def has_to_enrol(node: NodeDetail) -> bool:
-    """Whether a stage waits for an agent that still has to enrol. An agent has to enrol again if it enrolled before a
-    deployment, or before the onboarding of a retired node."""
+    """Return whether a stage waits for an agent that has not enrolled yet. If the agent enrolled before a deployment,
+    or before the onboarding of a retired node, it must enrol again."""
     workflow, enrolled_at = node.workflow, node.enrolled_at
     if workflow is None or not waits_to_enrol(node):
         return False
@@ -122,7 +123,7 @@ def has_to_enrol(node: NodeDetail) -> bool:
 
 
 def waits_for_a_task(node: NodeDetail) -> bool:
-    """Whether a stage waits for a task of the node's agent."""
+    """Return whether a stage waits for a task of the node's agent."""
     return (
         node.workflow is not None
         and node.workflow.kind == WorkflowKind.DECOMMISSION
@@ -132,20 +133,21 @@ def waits_for_a_task(node: NodeDetail) -> bool:
 
 
 def is_about_the_bmc(node: NodeDetail) -> bool:
-    """Whether the node may be waiting for its BMC: no workflow continues, or the stage needs the BMC. The last stage of
-    a node without an agent needs the BMC."""
+    """Return whether the node may be waiting for its BMC: no workflow continues, or the current stage needs the BMC.
+    The last stage of a node without an agent also needs the BMC."""
     proves_health = node.agentless and stage(node) == O.WAIT_FOR_AGENT_ENROLLMENT
     return not goes_on(node) or stage(node) == O.RESOLVE_POWER_CREDENTIALS or proves_health
 
 
 def is_silent(node: NodeDetail, now: datetime, patience: Patience) -> bool:
-    """Whether the last heartbeat of the node's agent is older than `offline_after`."""
+    """Return whether the last heartbeat of the node's agent is older than `offline_after`."""
     heard = node.last_heartbeat_at
     return not node.agentless and heard is not None and now - heard > patience.offline_after
 
 
 def bad_region(node: NodeDetail) -> RegionView | None:
-    """The MAAS region of the node's site, if the node uses the region and the region cannot be read."""
+    """Return the MAAS region of the node's site if the node uses this region and farrier cannot read it; otherwise
+    None."""
     workflow = node.workflow
     deploys = workflow is not None and workflow.mode == OnboardingMode.DEPLOY
     if node.region is None or node.region.state not in _BAD_REGIONS or (node.maas_id is None and not deploys):
@@ -154,8 +156,8 @@ def bad_region(node: NodeDetail) -> RegionView | None:
 
 
 def not_as_expected(node: NodeDetail, now: datetime, patience: Patience) -> str | None:
-    """The difference between MAAS and the status of a node that is not in service, or None. During a workflow that
-    changes the machine in MAAS, the result is also None, because the workflow itself compares the state."""
+    """Return the difference between MAAS and the status of a node that is not in service, or None. During a workflow
+    that changes the machine in MAAS, the result is also None, because the workflow itself compares the state."""
     seen, status = node.maas, next((status for status in REPORTED if status == node.status), None)
     if seen is None or status is None or old_since(node, now, patience) is not None:
         return None
@@ -168,7 +170,8 @@ def not_as_expected(node: NodeDetail, now: datetime, patience: Patience) -> str 
 
 
 def old_since(node: NodeDetail, now: datetime, patience: Patience) -> datetime | None:
-    """The time since which the observation of the node's machine in MAAS is stale; None for a fresh observation."""
+    """Return the time since which the observation of the node's machine in MAAS is stale; None if the observation is
+    fresh."""
     if node.maas is None:
         return None
     since = node.maas.stale_since or node.maas.fresh_at or node.maas.read_at

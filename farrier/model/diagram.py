@@ -1,7 +1,7 @@
 """The model as diagrams, tables and JSON, generated from its data.
 
-Used by `farrier model --format md|mermaid|json`. The documentation contains the same texts, and a check fails when they
-differ. The same model always gives the same output.
+The command `farrier model --format md|mermaid|json` prints these texts. The documentation contains the same texts, and
+a check fails when the documentation differs. The same model always gives the same output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _SECTIONS = {
 
 
 def mermaid(layer: Layer) -> str:
-    """A state diagram of one layer. The label of an edge is its owner; the tables show its trigger."""
+    """Return a state diagram of one layer. The label of each edge names the edge's owner; the tables show the trigger
+    of the edge."""
     states = [str(state) for state in edges.STATES[layer]]
     lines = ["stateDiagram-v2"]
     lines += [f"    [*] --> {state}" for state in states if state in edges.INITIAL[layer]]
@@ -36,7 +37,7 @@ def mermaid(layer: Layer) -> str:
 
 
 def markdown() -> str:
-    """Every table of the model, with a diagram for each layer."""
+    """Return every table of the model, and a diagram for each layer."""
     sections = [
         *(_layer_section(layer, title) for layer, title in _SECTIONS.items()),
         "## Onboarding stages\n\n" + _stage_table(stages.OnboardingStage, tuple(OnboardingMode)),
@@ -54,7 +55,7 @@ def markdown() -> str:
 
 
 def as_json() -> dict[str, object]:
-    """The model as plain data: only strings, numbers (seconds), lists and dicts."""
+    """Return the model as plain data: strings, numbers (seconds), lists and dicts only."""
     return {
         "edges": [
             {"layer": str(layer), **msgspec.to_builtins(edge)} for layer, of in edges.EDGES.items() for edge in of
@@ -151,7 +152,7 @@ def _params(action: actions.Action) -> str:
 
 
 def _some(kind: type[StrEnum], members: frozenset[str]) -> str:
-    """The members in order; "any" if all are members, "any except" the missing state if exactly one is missing."""
+    """Return the members in order; "any" if all are members, or "any except X" if only X is missing."""
     without = [state for state in kind if state not in members]
     if len(without) <= 1:
         return f"any except {without[0]}" if without else "any"

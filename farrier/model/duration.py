@@ -1,6 +1,6 @@
-"""Durations as people write and read them: `30s`, `5m`, `72h`, `4h 12m`.
+"""Converts durations to and from texts such as `30s`, `5m`, `72h` and `4h 12m`.
 
-`human` formats durations for operators, and `parse` reads those that operators type. All other code uses
+`human` formats durations for operators, and `parse` reads durations that operators type. All other code uses
 `timedelta`.
 """
 
@@ -15,7 +15,7 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def parse(text: str) -> timedelta:
-    """Parse `72h`, `1h 30m` or `45s`. Raises ValueError, whose text shows the right form."""
+    """Parse a text such as `72h`, `1h 30m` or `45s`. Raises ValueError with a text that shows the expected form."""
     if not _WHOLE.fullmatch(text.strip()):
         raise ValueError(f"expected a duration such as 30s, 5m or 1h 30m (units d, h, m, s); got {text!r}")
     try:
@@ -25,8 +25,8 @@ def parse(text: str) -> timedelta:
 
 
 def human(duration: timedelta) -> str:
-    """The two largest units that are not zero, rounded down: `4h 12m`, `30s`, `2d`. Negative: `-5m`; less than a
-    second: `0s`."""
+    """Return the two largest units that are not zero, rounded down: `4h 12m`, `30s`, `2d`. A negative duration gives
+    `-5m`, and a duration of less than a second gives `0s`."""
     if duration < timedelta(0):
         return f"-{human(-duration)}" if duration <= timedelta(seconds=-1) else "0s"
     rest = int(duration.total_seconds())

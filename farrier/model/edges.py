@@ -1,8 +1,8 @@
-"""Every transition that a layer may make, in one table.
+"""The table of all transitions that the layers of a node may make.
 
-The handlers and the diagrams use this table, and it fills the database's table of edges, which the transition trigger
-reads. A workflow's stage is a substate of its layer and has no edges here. No code may write a transition that is not
-in `EDGES`.
+The handlers and the diagrams use this table. The database's table of edges is generated from it, and the transition
+trigger reads the database's table. The stages of a workflow are substates of its layer and have no edges here. No code
+may write a transition that is not in `EDGES`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 class Layer(StrEnum):
-    """The parts of a node with separate states and clocks."""
+    """The parts of a node that have separate states and clocks."""
 
     STATUS = "status"
     MANAGEMENT = "management"
@@ -46,7 +46,7 @@ STATES: Mapping[Layer, type[StrEnum]] = {
 
 
 def _fan(*rows: tuple[tuple[StrEnum, ...], StrEnum, str, str]) -> tuple[KindEdge, ...]:
-    """One edge for each source of each row (sources, target, owner, trigger)."""
+    """Return one edge for each source state of each row; a row is (source states, target state, owner, trigger)."""
     return tuple(
         KindEdge(str(source), str(target), trigger, owner)
         for sources, target, owner, trigger in rows

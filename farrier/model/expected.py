@@ -1,7 +1,8 @@
 """The expected state of a node's machine in MAAS, by the node's status.
 
-One table for every status, shown in docs/state-model.md. `handlers.node.drift` takes nodes out of service by this
-table. For a node that is not in service, farrier only reports a difference in `node why` and `node show`.
+One table has the expected state for every status; docs/state-model.md shows this table. `handlers.node.drift` takes
+nodes out of service by this table. If a node is not in service, farrier only reports the difference, in `node why` and
+`node show`.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ from farrier.model.status import NodeStatus as N
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """The states that fit a status, None for any. `or_off`: a machine that is switched off fits in any state."""
+    """The states of the machine that fit a status; None if every state fits. If `or_off` is set, a machine that is
+    switched off also fits."""
 
     states: frozenset[S] | None
     or_off: bool = False
     note: str
 
     def fits(self, state: str) -> bool:
-        """Whether the state is one of `states`."""
+        """Return whether the state is in `states`."""
         return self.states is None or state in self.states
 
     @property
     def text(self) -> str:
-        """The states as a text."""
+        """The expected states as a text."""
         if self.states is None:
             return "any"
         names = [str(state) for state in S if state in self.states]
@@ -73,8 +75,8 @@ LONGEST_OWNER = 64
 
 
 class Contradiction(msgspec.Struct, frozen=True):
-    """A state in MAAS that takes nodes of these statuses out of service. A quarantine for these causes does not end
-    while the machine is in this state."""
+    """A state in MAAS that takes nodes with these statuses out of service. A quarantine for one of these causes does
+    not end while the machine is in this state."""
 
     state: S
     statuses: frozenset[N]
@@ -82,7 +84,8 @@ class Contradiction(msgspec.Struct, frozen=True):
 
 
 def contradictions() -> Iterator[Contradiction]:
-    """Every state that contradicts a node in service, or prevents the end of a quarantine because of drift."""
+    """Yield every state that contradicts a node in service, or that prevents the end of a quarantine because of
+    drift."""
     for state in S:
         statuses = frozenset(status for status in DRIFTING if not EXPECTED[status].fits(state))
         causes = frozenset() if state in IN_SERVICE else CAUSES
@@ -115,8 +118,8 @@ BY_RESCUE = (
 
 
 def disagreement(status: N, seen: Seen, *, foreign: bool) -> str | None:
-    """The difference between MAAS and the node's status; None if MAAS fits the status. `foreign`: another user owns the
-    machine."""
+    """Return the difference between MAAS and the node's status; None if they agree. If `foreign` is set, another user
+    owns the machine."""
     if foreign:
         owner = (seen.owner or "")[:LONGEST_OWNER]
         explained = BY_RESCUE if seen.owner_by_rescue else ""

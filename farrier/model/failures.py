@@ -1,8 +1,8 @@
-"""Why a workflow stage or a node fails, and what an operator should do about it.
+"""The failure classes of stages, nodes and BMCs, and the recommended action for each class.
 
-A failed stage names one `FailureClass`, which decides whether farrier retries by itself. Every failure class,
+A failed stage has one `FailureClass`; the class decides whether farrier retries by itself. Every failure class,
 quarantine cause and BMC failure has one line of advice here. `node why`, the lifecycle view and the alerts show this
-line as the recommended action. Classes are metric labels: their values never change.
+line as the recommended action. Classes are values of metric labels, so they never change.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ BY_THE_REGION = frozenset({FailureClass.TIMEOUT, FailureClass.UPSTREAM_ERROR})
 
 
 class QuarantineCause(StrEnum):
-    """The cause of a quarantine, stored on the node. Reconciliation ends a quarantine only after proof that this cause
-    is gone."""
+    """The cause of a quarantine, stored on the node. farrier ends a quarantine by itself only after proof that the
+    cause is gone."""
 
     OPERATOR = "operator"
     HEALTH = "health"
@@ -100,8 +100,8 @@ class QuarantineCause(StrEnum):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """Whether farrier retries by itself, and the recommended action for an operator. `intent` completes the action, if
-    exactly one intent does."""
+    """The advice about a failure: whether farrier retries by itself, and the recommended action for an operator.
+    `intent` is the intent that completes the action, if there is exactly one."""
 
     retryable: bool
     action: str
@@ -109,12 +109,13 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 def _then_retry(fix: str) -> Advice:
-    """The advice for a failure after which nothing happens until an operator requests another attempt."""
+    """Return the advice for a failure after which farrier waits until an operator requests another attempt."""
     return Advice(False, f"{fix}, then {Action.RETRY_STAGE}", Action.RETRY_STAGE)
 
 
 def _then_retry_at_once(fix: str) -> Advice:
-    """The advice for a failure that farrier retries after the back-off, unless an operator requests it earlier."""
+    """Return the advice for a failure that farrier retries after the back-off, or earlier if an operator requests
+    it."""
     return Advice(True, f"{fix}, then {Action.RETRY_STAGE}, which starts at once", Action.RETRY_STAGE)
 
 
@@ -243,11 +244,12 @@ BACKOFF_MAX = timedelta(minutes=15)
 
 
 def stage_backoff(attempt: int) -> timedelta:
-    """The pause after this failed attempt (the first is 1): 30 s, doubled each time, at most 15 min."""
+    """Return the pause after the failed attempt with this number (1 for the first): 30 s, doubled each time, at most 15
+    min."""
     doublings = min(max(attempt, 1) - 1, 10)  # `attempt` comes from a row, so any integer must be safe to shift by
     return min(BACKOFF_FIRST * (1 << doublings), BACKOFF_MAX)
 
 
 def needs_operator(failure: FailureClass, *, attempt: int) -> bool:
-    """Whether a stage that failed with this class in this attempt needs an operator."""
+    """Return whether a stage needs an operator after this attempt failed with this class."""
     return not FAILURES[failure].retryable or attempt >= MAX_ATTEMPTS

@@ -1,4 +1,4 @@
-"""Finds the kinds, layers, states and actions of a filter that no resource has, because they are misspelt."""
+"""Finds misspelt kinds, layers, states and actions in a filter: names that no resource has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from farrier.model.history import HistoryFilter
 from farrier.model.kinds import is_in
 from farrier.model.resource_views import KindView
 
-# The values of a detail are no states.
+# The values of a detail are not states.
 _DETAILS = "details."
 _LAYERS_WITHOUT_STATES: Mapping[str, dict[str, frozenset[str]]] = {
     NODE: {f"{_DETAILS}{name}": frozenset() for name in DETAILS}
@@ -20,7 +20,7 @@ _LAYERS_WITHOUT_STATES: Mapping[str, dict[str, frozenset[str]]] = {
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """A value of the parameter `field` that is not a known name, and the known names."""
+    """A value of the parameter `field` that is not a known name, and a list of the known names."""
 
     field: str
     what: str
@@ -30,13 +30,14 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 def names_any(wanted: HistoryFilter) -> bool:
-    """Whether a filter names a kind, a layer or a state. The kind of its resource does not count."""
+    """Return whether a filter names a kind, a layer or a state. The kind of the filter's single resource does not
+    count."""
     return bool(wanted.kinds or wanted.layers or wanted.sources or wanted.targets)
 
 
 def unknown(wanted: HistoryFilter, kinds: Sequence[KindView], former: Collection[str]) -> Iterator[Unknown]:
-    """Yield the kinds that no resource has or had, and the layers and states that none of the filter's kinds has. A
-    filter that names a former kind may name any layers and states."""
+    """Yield the kinds that no resource has or had, and the layers and states that none of the filter's kinds has. If
+    the filter names a former kind, any layer and state is accepted."""
     known = {each.kind: _layers(each) for each in kinds}
     for kind in wanted.kinds:
         if kind not in known and kind not in former:
@@ -66,7 +67,8 @@ def unknown(wanted: HistoryFilter, kinds: Sequence[KindView], former: Collection
 
 
 def unknown_states(given: Iterable[str], kinds: Sequence[KindView]) -> Iterator[Unknown]:
-    """Yield the states that none of these kinds has; nothing without a kind, which the database refuses."""
+    """Yield the states that none of these kinds has. Without a kind, yield nothing, because the database refuses such a
+    filter."""
     known = tuple(state.state for each in kinds for state in each.states)
     for state in given:
         if known and not any(is_in(each, state) for each in known):

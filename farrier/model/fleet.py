@@ -1,6 +1,6 @@
 """Views of nodes and their history for simulated fleets.
 
-Real external services use SQL. `NodeGlance` is one line of a list, not a snapshot for decisions.
+Real external services use SQL instead. A `NodeGlance` is one line of a list; it is not a snapshot for decisions.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from farrier.model.workflow import WorkflowStatus
 
 
 class NodeGlance(msgspec.Struct, frozen=True):
-    """The state of a node. `reason` is the last reason of its workflow, its BMC or its last run. The last three fields
-    belong to its live workflow."""
+    """The state of a node. `reason` is the last reason of the node's workflow, BMC or run. The last three fields belong
+    to the node's live workflow."""
 
     id: int
     name: str

@@ -1,6 +1,7 @@
-"""Whether a resource, as a view shows it, would accept an action now. Pure; advice, the command line and pages use it.
+"""Predicts from a view whether a resource would accept an action now. Pure. Advice, the command line and pages use this
+module.
 
-The answer is that of the kind's table of actions. The handler also checks conditions that a view does not show.
+The prediction uses the kind's table of actions. The handler also checks conditions that a view does not show.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from farrier.model.views import NodeView
 
 
 def by_table(action: Action, node: NodeView) -> Answer:
-    """The answer of the table of actions. States of a newer release are refused, because this program does not know
-    them."""
+    """Return the answer of the table of actions. If the state belongs to a newer release, the answer is a refusal,
+    because this program does not know the state."""
     if node.management is None:
         return Refused(f"{node.name} is deleted")
     try:
@@ -27,7 +28,7 @@ def by_table(action: Action, node: NodeView) -> Answer:
 
 
 def of_node(action: Action, node: NodeView) -> Answer:
-    """The expected answer of a node: the answer of the table, unless a pause delays it."""
+    """Return the expected answer of a node: the answer of the table, unless a pause delays the answer."""
     answer = by_table(action, node)
     if node.paused is not None and action not in actions.ANSWERED_WHILE_PAUSED:
         return Later(f"{action} waits for the end of the pause: {node.paused}")
@@ -35,7 +36,7 @@ def of_node(action: Action, node: NodeView) -> Answer:
 
 
 def of_resource(action: ActionView, resource: ResourceView) -> Allowed | Refused:
-    """The expected answer of a resource of another kind."""
+    """Return the expected answer of a resource of a kind other than `node`."""
     noun = resource.kind.replace("_", " ")
     if resource.ended_at is not None:
         return acceptance.ended(noun)

@@ -1,8 +1,8 @@
-"""Whether a node is healthy, and whether it is silent: two pure functions of the same facts.
+"""Two pure functions of the same facts: whether a node is healthy, and whether it is silent.
 
-`healthy` decides every transition to `active`, `silent` the transition from `active` to `offline`. They are not
-opposites: stale facts prove nothing and cause no transition. Agents report with `farrier.heartbeat`. The health of an
-agentless node (set at registration) comes from fresh reads of its BMC and of MAAS.
+`healthy` decides every transition to `active`; `silent` decides the transition from `active` to `offline`. A node can
+be neither healthy nor silent, because stale facts prove nothing and cause no transition. Agents report with
+`farrier.heartbeat`. For a node that was registered as agentless, the facts are fresh reads of its BMC and of MAAS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from farrier.model.bmc import PowerState
 
 
 class SshSeed(StrEnum):
-    """The result of the SSH seed of cloud-init, as the agent reports it."""
+    """The result of cloud-init's SSH seed, as the agent reports it."""
 
     OK = "ok"
     FAILED = "failed"
@@ -41,8 +41,8 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that decide whether a node is healthy: `heard` and `blocking` for a node with an agent, the fields
-    below them for an agentless node."""
+    """The facts that decide whether a node is healthy. `heard` and `blocking` apply to a node with an agent; the fields
+    after them apply to an agentless node."""
 
     agentless: bool
     heard: bool = False  # the last heartbeat of the agent is fresh
@@ -54,17 +54,18 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Healthy(msgspec.Struct, frozen=True):
-    """The node is proven healthy now."""
+    """Fresh facts prove that the node is healthy."""
 
 
 class Unhealthy(msgspec.Struct, frozen=True):
-    """The node is not proven healthy. `reason` contains no ages, so it does not change from run to run."""
+    """Fresh facts do not prove that the node is healthy. `reason` contains no ages, so its text does not change from
+    run to run."""
 
     reason: str
 
 
 def healthy(vitals: Vitals) -> Healthy | Unhealthy:
-    """Whether the node may be `active`."""
+    """Return whether the node may be `active`."""
     if vitals.agentless:
         return _healthy_by_reads(vitals)
     if not vitals.heard:
@@ -87,8 +88,8 @@ def _healthy_by_reads(vitals: Vitals) -> Healthy | Unhealthy:
 
 
 def silent(vitals: Vitals) -> str | None:
-    """Why an active node goes offline, or None. An unreachable BMC is no reason, because this failure does not show the
-    state of the machine."""
+    """Return why an active node must go offline, or None. An unreachable BMC is not a reason, because this failure does
+    not show the state of the machine."""
     if vitals.agentless:
         return "a fresh read reports power off" if vitals.power is PowerState.OFF else None
     return None if vitals.heard else "no heartbeat within offline_after"

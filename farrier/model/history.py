@@ -1,6 +1,6 @@
-"""History for queries and views: entries, filters, and the keys of pages.
+"""The data of history queries and views: entries, filters, and the keys of pages.
 
-`protocols.Queries` returns these; the command line and the web show them. States are plain texts here. In JSON,
+`protocols.Queries` returns this data; the command line and the web show it. States are plain texts here. In JSON,
 durations are seconds and times are ISO 8601.
 """
 
@@ -19,16 +19,16 @@ _LARGEST = (1 << 63) - 1  # the largest bigint of PostgreSQL
 
 
 class Order(StrEnum):
-    """The order of a query, by time. The history of one resource is ordered by version, which gives the same order.
-    With `oldest`, the result ends at the time before which no further change can become visible, so a reader that
-    continues later misses no change."""
+    """The order of a query, by time. The history of one resource is ordered by version; this gives the same order as
+    the time. The order `oldest` returns only changes from before a time at which all earlier changes are visible, so a
+    reader that continues later misses no change."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
 
 
 class HistoryKey(msgspec.Struct, frozen=True):
-    """The position of a reader of history: the last change that it has read. Valid in every order."""
+    """The position of a history reader: the last change that the reader has read. A key is valid in every order."""
 
     at: datetime
     id: int
@@ -38,7 +38,7 @@ class HistoryKey(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The key as a text, which clients return unchanged."""
+        """The key as a text. Clients pass this text back unchanged."""
         return f"{(self.at - _EPOCH) // _MICROSECOND}.{self.id}.{self.version}.{self.kind}.{self.layer}"
 
 
@@ -56,8 +56,8 @@ def parse_key(text: str) -> HistoryKey:
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of one layer of one resource. `name` is the name of the resource, or the site of a MAAS region.
-    `requested_by` is the author of the intent that caused the change, None if the intent names no author."""
+    """One change in one layer of a resource. `name` is the name of the resource, or the site of a MAAS region.
+    `requested_by` is the author of the intent that caused the change, or None if the intent names no author."""
 
     kind: str
     id: int
@@ -76,7 +76,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> HistoryKey:
-        """The position of a reader that has read this change."""
+        """The position of a reader whose last change was this one."""
         return HistoryKey(self.at, self.id, self.version, self.kind, self.layer)
 
 
@@ -90,8 +90,8 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     `resource` is the kind and the name or ID of one resource; the name of a MAAS region is its site. `since` is
     inclusive, `until` exclusive.
 
-    `causes` compares the whole text of a cause or its first word: `intent 7`, `intent`, `timer`. `reason` is a part of
-    the text, case-insensitive. `at_least` is the shortest time spent in the source state.
+    `causes` matches the whole text of a cause or its first word: `intent 7`, `intent`, `timer`. `reason` matches any
+    part of the reason's text, case-insensitive. `at_least` is the shortest accepted time in the source state.
     """
 
     resource: tuple[str, str] | None = None
@@ -108,28 +108,28 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether a query reads changes that the filter does not accept."""
+        """Whether a query with this filter has to skip some of the changes that it reads."""
         if self.resource is not None:
             return self != HistoryFilter(resource=self.resource)
         return self != HistoryFilter(since=self.since, until=self.until)
 
 
 class HistoryPage(msgspec.Struct, frozen=True):
-    """Some changes, and the key of the next page; None at the end. A page reads a limited number of rows, so it may
-    contain few or no changes if the filter accepts few."""
+    """Some changes, and the key of the next page, or None at the end. The query of a page reads a limited number of
+    rows, so a page may contain few or no changes if the filter accepts few."""
 
     changes: tuple[HistoryEntry, ...]
     following: HistoryKey | None
 
     @property
     def reached(self) -> HistoryKey | None:
-        """The key after which a reader of this page continues; None for an empty last page."""
+        """The key from which a reader of this page continues; None for an empty last page."""
         return self.following or (self.changes[-1].key if self.changes else None)
 
 
 class Pruned(msgspec.Struct, frozen=True):
-    """A step that removes old history: changes examined, changes removed, and the key of the next step (None: the
-    end)."""
+    """The result of one step of the removal of old history: the numbers of examined and removed changes, and the key of
+    the next step, or None at the end."""
 
     looked: int
     deleted: int
@@ -137,8 +137,8 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """The result of a step of the shared pass over old history. The counts and `took` cover the pass so far.
-    `ended`: this was the last step of the pass. The next step is due after `due_in`."""
+    """The result of a step of the shared pass over old history. The counts and `took` cover all steps of the pass so
+    far. If `ended` is set, this step was the last step of the pass. The next step is due after `due_in`."""
 
     due_in: timedelta
     ended: bool
@@ -156,8 +156,8 @@ def parse_resource(text: str) -> tuple[str, str]:
 
 
 def parse_bound(text: str) -> Bound:
-    """Parse an age (`2h`) or a time. A time without a zone is in UTC. Raises ValueError, whose text shows the right
-    form."""
+    """Parse an age (`2h`) or a time. A time without a zone is in UTC. Raises ValueError with a text that shows the
+    expected form."""
     try:
         return duration.parse(text)
     except ValueError:

@@ -1,7 +1,7 @@
 """An InfiniBand partition: its states and edges, its actions, its snapshot, and the writes of a run.
 
-A partition is a number (pkey) from a pool, with service settings and member ports. farrier creates it in the UFM of its
-site. No other client of this UFM may use its number.
+A partition has a number (its pkey, taken from a pool), service settings and member ports. farrier creates it in the UFM
+of its site. No other client of this UFM may use the partition's number.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ MTUS = (2, 4)
 
 
 class CreatePartition(Params, frozen=True, kw_only=True):
-    """Parameters of `create`. An omitted parameter gets UFM's default, and an omitted pkey the lowest free number of
-    the pool."""
+    """Parameters of `create`. For an omitted parameter, UFM uses its default. If the pkey is omitted, farrier uses the
+    lowest free number of the pool."""
 
     site: Annotated[str, Meta(min_length=1, max_length=63)] | None = None
     pkey: Annotated[int, Meta(ge=LOWEST_PKEY, le=HIGHEST_PKEY)] | None = None
@@ -55,7 +55,8 @@ class UpdatePartition(Params, frozen=True, kw_only=True):
 
 
 class DeletePartition(Params, frozen=True, kw_only=True):
-    """Parameters of `delete`. With `drain`, the deletion begins despite members and waits until they leave."""
+    """Parameters of `delete`. With `drain`, the deletion begins even if the partition has members, and waits until they
+    leave."""
 
     drain: bool = False
 
@@ -109,7 +110,7 @@ class MemberState(StrEnum):
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of the partition. `owner` is the name that the client gave for the port's owner; `seq` counts the requests
+    """A port of the partition. `owner` is the name that the client gave for the port's owner. `seq` counts the requests
     about the port."""
 
     guid: str
@@ -122,7 +123,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stranger(msgspec.Struct, frozen=True):
-    """A port that UFM has in the partition although it is not a member, with the time when it was first seen."""
+    """A port that UFM has in the partition although the port is not a member, with the time when farrier first saw
+    it."""
 
     guid: str
     seen_at: datetime
@@ -131,10 +133,10 @@ class Stranger(msgspec.Struct, frozen=True):
 class IbPartition(Resource, frozen=True, kw_only=True):
     """The snapshot of a partition.
 
-    `claimed_at` is when farrier claimed the number, which the UFM `claimed_in` did not use then. `asked_at` is when UFM
-    accepted a change that it has not made yet. `absent_at` is when UFM was first seen without the deleted partition.
-    `draining`: the partition was deleted while it had members. `fabric_name` is the partition's name in UFM.
-    `strangers` are ports in UFM that are not members.
+    `claimed_at` is when farrier claimed the number; at that time, the UFM `claimed_in` did not use the number.
+    `asked_at` is when UFM accepted a change that it has not made yet. `absent_at` is when UFM was first seen without
+    the deleted partition. `draining` is set if the partition was deleted while it had members. `fabric_name` is the
+    partition's name in UFM. `strangers` are ports in UFM that are not members.
     """
 
     pkey: int
@@ -153,19 +155,19 @@ class IbPartition(Resource, frozen=True, kw_only=True):
     members: tuple[Member, ...] = ()
 
     def wanted(self, *, named: bool) -> Wanted:
-        """The target state in UFM. `named`: farrier sets the name in UFM."""
+        """Return the target state in UFM. If `named` is set, farrier also sets the name in UFM."""
         qos = Qos(mtu_limit=self.mtu_limit, rate_limit=float(self.rate_limit), service_level=self.service_level)
         name = self.name if named else ""
         return Wanted(number=self.pkey, qos=qos, ip_over_ib=self.ip_over_ib, index0=self.index0, name=name)
 
     @property
     def users(self) -> tuple[Member, ...]:
-        """Members that have not left."""
+        """The members that have not left."""
         return tuple(member for member in self.members if member.state is not MemberState.LEAVING)
 
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for a member in UFM. It is not written if a client changed the member meanwhile."""
+    """Records the result for a member in UFM. If a client has changed the member meanwhile, nothing is written."""
 
     guid: str
     seq: int
@@ -174,7 +176,8 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """UFM no longer has a leaving member: its row is deleted, unless a client changed the member meanwhile."""
+    """Deletes the row of a leaving member that UFM no longer has. If a client has changed the member meanwhile, the row
+    stays."""
 
     guid: str
     seq: int

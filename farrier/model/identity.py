@@ -1,7 +1,7 @@
 """Compares the recorded identity of a machine with the identity that its BMC reports. Verification and adoption refuse
-a machine that is not the recorded machine, or that belongs to another node. A value that is not recorded, not reported,
-or a vendor's placeholder proves nothing. The comparison ignores case, spaces, separators, and the byte order of a UUID,
-because some firmware updates swap it.
+a machine that is not the recorded machine, or that belongs to another node. A value proves nothing if it is not
+recorded, if the BMC does not report it, or if it is a vendor's placeholder. The comparison ignores case, spaces,
+separators, and the byte order of a UUID, because some firmware updates swap the byte order.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ PLACEHOLDERS: tuple[str, ...] = tuple(sorted({*_NO_SERIALS, *map(str, _NO_UUIDS)
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The values that identify a machine; missing values are None or empty. Comparisons between nodes use the serial
-    number together with `manufacturer`, because two manufacturers may use the same number. `compare` ignores the
+    """The values that identify a machine; missing values are None or empty. Two manufacturers may use the same serial
+    number, so comparisons between nodes use the serial number together with `manufacturer`. `compare` ignores the
     manufacturer."""
 
     serial: str | None = None
@@ -83,7 +83,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether any value can identify a machine."""
+        """Whether at least one of the values can identify a machine."""
         return bool(_serial(self.serial) or _uuids(self.uuid) or _macs(self.macs))
 
 
@@ -94,7 +94,7 @@ class Same(msgspec.Struct, frozen=True):
 
 
 class Another(msgspec.Struct, frozen=True):
-    """The machine is not the recorded machine. `text` names the expected and the reported values."""
+    """The machine is not the recorded machine. `text` names the recorded and the reported values."""
 
     text: str
 
@@ -109,7 +109,7 @@ Verdict: TypeAlias = Same | Another | Unproven
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The node to which a machine belongs, and the kind of value that proves it."""
+    """The node to which a machine belongs, and the kind of value that proves this."""
 
     node: str
     kind: Literal["uuid", "serial", "mac"]
@@ -121,9 +121,9 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def compare(recorded: Identity, seen: Identity) -> Verdict:
-    """Compare two identities. A different serial or UUID proves another machine, even if other values match. MAC
-    addresses are compared only if neither serials nor UUIDs can be compared, because network cards are replaced. One
-    common address then proves the same machine."""
+    """Compare two identities. If the serial number or the UUID differs, it is another machine, even if other values
+    match. MAC addresses are compared only if neither serials nor UUIDs can be compared, because network cards are
+    replaced. In this case, one common address proves that it is the same machine."""
     differs: list[str] = []
     matches: list[str] = []
     if _serial(recorded.serial) and _serial(seen.serial):
@@ -146,7 +146,7 @@ def compare(recorded: Identity, seen: Identity) -> Verdict:
 
 
 def kept(recorded: Identity, seen: Identity) -> Identity:
-    """The identity to record: recorded values stay, and missing values are added."""
+    """Return the identity to record: recorded values stay, and missing values are added from the reading."""
     return Identity(
         serial=recorded.serial if _serial(recorded.serial) else seen.serial,
         uuid=recorded.uuid if _uuids(recorded.uuid) else seen.uuid,
@@ -174,13 +174,13 @@ def _listed(macs: tuple[str, ...]) -> str:
 
 
 def _serial(text: str | None) -> str:
-    """The serial in canonical form; empty for a placeholder."""
+    """Return the serial in canonical form; empty for a placeholder."""
     plain = (text or "").strip().casefold()
     return "" if plain in _NO_SERIALS or len(set(plain)) <= 1 else plain
 
 
 def _uuids(text: str | None) -> frozenset[UUID]:
-    """The UUID in both byte orders; empty for a placeholder."""
+    """Return the UUID in both byte orders; empty for a placeholder."""
     try:
         uuid = UUID((text or "").strip())
     except ValueError:
@@ -191,6 +191,6 @@ def _uuids(text: str | None) -> frozenset[UUID]:
 
 
 def _macs(texts: tuple[str, ...]) -> frozenset[str]:
-    """The addresses as hexadecimal digits, without placeholders."""
+    """Return the addresses as hexadecimal digits, without placeholders."""
     plain = ("".join(char for char in text.casefold() if char not in ":-. ") for text in texts)
     return frozenset(mac for mac in plain if len(set(mac)) > 1)

@@ -1,7 +1,8 @@
 """Views of intents, for operators and other programs: one intent, a filter of intents, and a page of them.
 
-`protocols.Queries` returns the intents of nodes, and `protocols.ResourceQueries` those of all other kinds; the command
-line and the web show them. Intents of nodes and intents of other kinds are numbered separately.
+`protocols.Queries` returns the intents of nodes, and `protocols.ResourceQueries` returns the intents of all other
+kinds. The command line and the web show these views. Intents of nodes and intents of other kinds are numbered
+separately.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from farrier.model.views import RequestView
 
 
 class IntentView(RequestView, frozen=True, kw_only=True):
-    """An intent with its resource. `name` is the name of the resource, or its ID if the resource no longer has a name.
-    Only intents of nodes have an `api_version`."""
+    """An intent and its resource. `name` is the name of the resource, or the ID of the resource if it no longer has a
+    name. Only intents of nodes have an `api_version`."""
 
     kind: str
     resource: int
@@ -25,8 +26,8 @@ class IntentView(RequestView, frozen=True, kw_only=True):
 
 
 class WantedIntents(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of intents: each field accepts any of its values; an empty field accepts all. `resource` is the name or
-    ID of one resource."""
+    """A filter of intents. Each field lists the accepted values; an empty field accepts all values. `resource` is the
+    name or ID of one resource."""
 
     resource: str | None = None
     statuses: tuple[str, ...] = ()
@@ -35,13 +36,13 @@ class WantedIntents(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_pending_only(self) -> bool:
-        """Whether the filter accepts only intents without an answer, for which there is an index."""
+        """Whether the filter accepts only intents without an answer. The database has an index for these intents."""
         return self.statuses == ("pending",)
 
 
 class IntentPage(msgspec.Struct, frozen=True):
-    """Some intents, and the ID before which the next page begins; None at the end. A page reads a limited number of
-    rows, so it may contain few or no intents if the filter accepts few. Ages are computed from `now`."""
+    """Some intents, and the ID before which the next page begins; None at the end. The query of a page reads a limited
+    number of rows, so a page may contain few or no intents if the filter accepts few. Ages are computed from `now`."""
 
     now: datetime
     rows: tuple[IntentView, ...]

@@ -1,6 +1,6 @@
-"""The diagram and tables of a kind, generated from its `KindSpec` for its page in the documentation.
+"""Generates the diagram and the tables of a kind from its `KindSpec`, for the kind's page in the documentation.
 
-`diagram` does the same for nodes. The same spec always gives the same output.
+Module `diagram` does the same for nodes. The same spec always gives the same output.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from farrier.model.params import Params, describe
 
 
 def mermaid(spec: KindSpec) -> str:
-    """The states and edges of each layer of a kind, with the triggers of the edges."""
+    """Return a diagram of the states and edges of each layer of a kind. Each edge is labelled with its trigger."""
     return "\n".join(map(_picture, spec.every_layer))
 
 
 def markdown(spec: KindSpec) -> str:
-    """The diagram and limits of each layer, and the actions of the kind."""
+    """Return the diagram and limits of each layer, and the actions of the kind."""
     layers = [f"```mermaid\n{_picture(layer)}```\n\n{_limits(layer)}\n" for layer in spec.every_layer]
     actions = [
         (
@@ -45,7 +45,7 @@ def _limits(layer: KindLayer) -> str:
 
 
 def _id(state: str) -> str:
-    """The state as an ID of mermaid, which parses a slash as syntax."""
+    """Return the state as an ID of mermaid, because mermaid parses a slash as syntax."""
     return state.replace("/", "_")
 
 

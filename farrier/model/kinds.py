@@ -1,8 +1,8 @@
 """Kinds of resources as data: layers of states with their limits, edges, and actions.
 
-A `KindSpec` defines all generic behaviour of a kind, and its constructor validates it. The database refuses what the
-spec does not allow; metrics, limits and views use its names; `handlers.resource` and `io.resource` implement it. This
-module is pure and depends on no kind: `built_in` lists the kinds of farrier.
+A `KindSpec` defines all generic behaviour of a kind, and its constructor validates it. The database refuses everything
+that the spec does not allow. Metrics, limits and views use the names in the spec. `handlers.resource` and `io.resource`
+implement the spec. This module is pure and does not depend on any kind; `built_in` lists the kinds of farrier.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _FILLED = frozenset(
 
 
 class KindEdge(msgspec.Struct, frozen=True):
-    """A transition, and the trigger that makes the handler take it. `owner` causes the trigger; empty: the handler."""
+    """A transition, and the trigger that makes the handler take this transition. `owner` is the component that causes
+    the trigger; if it is empty, the handler causes the trigger."""
 
     source: str
     target: str
@@ -46,8 +47,8 @@ class KindEdge(msgspec.Struct, frozen=True):
 
 
 class KindState(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a resource may stay in a state, or why it may stay without limit: exactly one of the two. `unless` names
-    the condition in which the clock of the limit does not run."""
+    """The limit of a state, or the reason why the state has no limit; exactly one of these is set. `unless` names the
+    condition under which the clock of the limit does not run."""
 
     limit: timedelta | None = None
     why_none: str = ""
@@ -66,9 +67,9 @@ class KindState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindAction(msgspec.Struct, frozen=True, kw_only=True):
-    """An action of a resource. Only the states in `accepted_in` accept it; None: all states that are not terminal.
-    `instead` is the alternative in the other states. An action that `interrupts` cancels a running step that only
-    reads."""
+    """An action of a resource. Only the states in `accepted_in` accept the action; if this is None, all states that are
+    not terminal accept it. `instead` is the alternative that a refusal in the other states recommends. If `interrupts`
+    is set, the action cancels a running step that only reads."""
 
     description: str
     params: type[Params] = NoParams
@@ -79,12 +80,13 @@ class KindAction(msgspec.Struct, frozen=True, kw_only=True):
 
 class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
     """A set of states with a clock, independent of the other layers of the resource. The kind's table has the columns
-    NAME and NAME_entered_at for it. `initial` are the states in which a new row may begin; a single initial state is
-    the default of the column. `edges` None: any state may follow any other, and the database checks no transition.
+    NAME and NAME_entered_at for the layer. `initial` lists the states in which a new row may begin; a single state is
+    the default of the column. If `edges` is None, any state may follow any other, unchecked by the database.
 
-    `label` is the layer's `kind` in metrics, and `key` the prefix of the names of its limits; if empty, both derive
-    from the name of the kind. A layer with a `relation` is stored in that table, where a resource may have no row.
-    `inside` is (layer, state): the states of this layer are substates of that state, and replace its clock.
+    `label` is the value of the label `kind` in metrics, and `key` is the prefix of the names of the layer's limits. If
+    they are empty, both derive from the kind's name. A layer with a `relation` is stored in this table, where a
+    resource may have no row. If `inside` is a pair (layer, state), the states of this layer are substates of the named
+    state, and their clocks replace the clock of the named state.
     """
 
     name: str
@@ -99,7 +101,7 @@ class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """The edges as (from, to)."""
+        """The edges as pairs (from, to)."""
         if self.edges is None:
             return frozenset(permutations(self.states, 2))
         return frozenset((edge.source, edge.target) for edge in self.edges)
@@ -110,7 +112,7 @@ class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset({self.initial}) if isinstance(self.initial, str) else self.initial
 
     def sla_key(self, state: str) -> str:
-        """The name of the state's limit in the configuration: `network_segment.deleting.db_delete`."""
+        """Return the name of the state's limit in the configuration, such as `network_segment.deleting.db_delete`."""
         return f"{self.key}.{state.replace('/', '.')}"
 
 
@@ -118,11 +120,12 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     """All facts about a kind that do not need running code. Raises ConfigError if they are inconsistent.
 
     `what` names one resource in a sentence ("a network segment"). `relation` is the table with its schema. A state may
-    have one substate: "deleting/db_delete". `states`, `edges`, `initial` and `terminal` define the first layer, and the
-    resource ends with it; `layers` are all further layers. The fields of `create` are columns of the table; with None,
-    clients cannot create resources. `actions` are all other actions. `metrics` are counted by the samples in the
-    handler's outcomes. `by_model`: limits may differ by the column `model` of the table. `steady` is the state that a
-    resource seldom leaves. An alert reports resources that leave this state soon after entering it.
+    have one substate: "deleting/db_delete". `states`, `edges`, `initial` and `terminal` define the first layer. A
+    resource ends when its first layer enters a terminal state. `layers` are all further layers. The fields of `create`
+    are columns of the table; if `create` is None, clients cannot create resources. `actions` are all other actions.
+    `metrics` are counted from the samples in the handler's outcomes. If `by_model` is set, limits may depend on the
+    column `model` of the table. `steady` is the state that a resource seldom leaves. An alert reports resources that
+    leave this state soon after entering it.
     """
 
     name: str
@@ -147,7 +150,7 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def every_layer(self) -> tuple[KindLayer, ...]:
-        """The first layer and all further layers, each with its label and key."""
+        """The first layer and all further layers, each with its label and its key."""
         first = KindLayer(
             name=self.layer,
             states=self.states,
@@ -166,29 +169,30 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def from_template(self) -> bool:
-        """Whether the table is like `farrier.resources`."""
+        """Whether the kind's table has the columns of `farrier.resources`."""
         return self.layer == LAYER
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """The edges of the first layer as (from, to)."""
+        """The edges of the first layer as pairs (from, to)."""
         return self.every_layer[0].pairs
 
     @property
     def noun(self) -> str:
-        """`what` without its article, for texts such as "no network segment is named x"."""
+        """The display name `what` without its article, for texts such as "no network segment is named x"."""
         article, _, rest = self.what.partition(" ")
         return rest if article in ("a", "an") and rest else self.what
 
     @property
     def requests(self) -> Mapping[str, KindAction]:
-        """All actions, with `create` if clients may create resources."""
+        """All actions, including `create` if clients may create resources."""
         if self.create is None:
             return self.actions
         return {CREATE: KindAction(description=f"create {self.what}", params=self.create), **self.actions}
 
     def states_accepting(self, action: str) -> tuple[str, ...]:
-        """The states in which a resource accepts the action, in order; none for `create` and unknown actions."""
+        """Return the states in which a resource accepts the action, in order; empty for `create` and for an unknown
+        action."""
         if action not in self.actions:
             return ()
         chosen = self.actions[action].accepted_in
@@ -197,16 +201,16 @@ class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def columns_of_layers(self) -> tuple[str, ...]:
-        """The columns of the further layers in the kind's table."""
+        """Return the columns of the further layers in the kind's table."""
         return tuple(each.name for each in self.layers if not each.relation)
 
     def columns_of_create(self) -> tuple[str, ...]:
-        """The columns that `create` fills."""
+        """Return the columns that `create` fills."""
         return () if self.create is None else tuple(f.encode_name for f in msgspec.structs.fields(self.create))
 
 
 def check(spec: KindSpec, action: str, state: str) -> Allowed | Refused:
-    """Whether a resource of the kind in this state accepts the action."""
+    """Return whether a resource of the kind accepts the action in this state."""
     if state in spec.terminal:
         return acceptance.ended(spec.noun)
     if action not in spec.actions:
@@ -216,12 +220,12 @@ def check(spec: KindSpec, action: str, state: str) -> Allowed | Refused:
 
 
 def is_in(state: str, wanted: str) -> bool:
-    """Whether `wanted` is the state, or the state without its substate."""
+    """Return whether `wanted` equals the state, or equals the state without its substate."""
     return wanted in (state, state.partition("/")[0])
 
 
 def label(state: str) -> tuple[str, str]:
-    """The state as metric labels: (state, substate)."""
+    """Return the state as values of metric labels: a pair (state, substate)."""
     first, _, second = state.partition("/")
     return first, second
 
@@ -293,7 +297,7 @@ def _faults_of_edges(layer: KindLayer) -> Iterator[str]:
 
 
 def _reached(begin: Collection[str], edges: Collection[tuple[str, str]]) -> set[str]:
-    """The states `begin`, and all states that edges reach from there."""
+    """Return the states in `begin`, and all states that edges reach from these states."""
     reached, front = set(begin), set(begin)
     while front:
         front = {target for source, target in edges if source in front} - reached

@@ -1,7 +1,8 @@
-"""Resolves limits: the configuration overrides the defaults of `sla` by site, by machine model, or for all resources.
+"""Resolves limits. The configuration overrides the defaults of `sla` for a site, for a machine model, or for all.
 
-The first of these that is set applies: the site's limit, the model's, the general limit, the default. The module also
-lists every state with a clock, by the labels of metrics. Pure; used by the handler, the views and the census.
+The first of these limits that is set applies: the limit of the site, the limit of the model, the general limit, the
+default. The module also lists every state that has a clock, by the labels of metrics. Pure; used by the handler, the
+views and the census.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ class Limits(msgspec.Struct, frozen=True):
     sites: Mapping[str, Overrides] = {}
 
     def of(self, site: str | None, model: str | None) -> Overrides:
-        """The limits for a node or another resource of this site and model."""
+        """Return the limits for a resource of this site and model, such as a node."""
         if not self.sites and not self.models:
             return self.everywhere
         return {**self.everywhere, **self.models.get(model or "", {}), **self.sites.get(site or "", {})}
 
     def all(self) -> Mapping[tuple[str | None, str | None], Overrides]:
-        """The results of `of` by site and model. None stands for all sites or models that set no limit."""
+        """Return the results of `of` by site and model. None stands for all sites or models that set no limit."""
         return {(s, m): self.of(s, m) for s, m in product((None, *self.sites), (None, *self.models))}
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A state with a clock, in the labels of metrics, with the key and the default of its limit, and a note about the
+    """A state that has a clock: its metric labels, the key and the default of its limit, and a note about the
     default."""
 
     kind: str
@@ -57,8 +58,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
-    """Every state of resources of these kinds, by kind and layer. Terminal states are omitted, because they have no
-    limit."""
+    """Yield every state of resources of these kinds, by kind and layer. Terminal states are omitted, because they have
+    no limit."""
     for spec in specs:
         substates = {layer.inside: layer for layer in spec.every_layer}
         for layer in spec.every_layer:
@@ -88,7 +89,8 @@ KEYS: frozenset[str] = frozenset(place.key for place in PLACES)
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A limit in force. `scope` is `site` or `model`, or empty for all resources whose site and model set no limit."""
+    """A limit in force. `scope` is `site`, `model`, or empty. An empty scope stands for all resources whose site and
+    model set no limit."""
 
     place: Place
     scope: str
@@ -97,7 +99,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def rules(limits: Limits, places: Iterable[Place] = PLACES) -> Iterator[Rule]:
-    """All limits in force, including defaults."""
+    """Yield all limits in force, including the defaults."""
     for place in places:
         lasts = limits.everywhere.get(place.key, place.default)
         if lasts is not None:
@@ -109,23 +111,23 @@ def rules(limits: Limits, places: Iterable[Place] = PLACES) -> Iterator[Rule]:
 
 
 def keys_of(specs: Iterable[KindSpec]) -> frozenset[str]:
-    """Every key of a limit of these kinds."""
+    """Return the keys of all limits of these kinds."""
     return frozenset(place.key for place in places_of(specs))
 
 
 def resource_key(kind: str, state: str) -> str:
-    """The key of a limit of a kind that may have no spec in this process."""
+    """Return the key of a limit. This process may have no spec of the kind."""
     return f"{kind}.{state.replace(SUBSTATE, '.')}"
 
 
 def resource_limit(limits: Overrides, kind: str, state: str, default: timedelta | None) -> timedelta | None:
-    """The limit of a resource of a registered kind. `limits` are the configured limits of the resource, and `default`
-    is the limit of its kind."""
+    """Return the limit of a resource of a registered kind. `limits` are the configured limits of the resource, and
+    `default` is the limit of its kind."""
     return limits.get(resource_key(kind, state), default)
 
 
 class KindRule(msgspec.Struct, frozen=True):
-    """A configured limit of a registered kind. `scope` as in `Rule`."""
+    """A configured limit of a registered kind. `scope` has the same meaning as in `Rule`."""
 
     kind: str
     state: str
@@ -135,7 +137,7 @@ class KindRule(msgspec.Struct, frozen=True):
 
 
 def kind_rules(limits: Limits) -> Iterator[KindRule]:
-    """The configured limits of registered kinds. The kinds' own limits are in the database."""
+    """Yield the configured limits of registered kinds. The default limits of these kinds are in the database."""
     for scope, named in (("", {"": limits.everywhere}), ("model", limits.models), ("site", limits.sites)):
         for name, overrides in named.items():
             for key, lasts in overrides.items():

@@ -1,8 +1,8 @@
 """A MAAS region in the model: its readings of machines, and its failures.
 
-`farrier.services` creates these values, and handlers read them. Nothing here depends on HTTP. Fields have the names of
-the MAAS API; fields that farrier does not read are omitted. A failure class is a metric label and a column value, so
-its spelling never changes.
+Package `farrier.services` creates these values, and handlers read them. Nothing here depends on HTTP. Fields have the
+same names as in the MAAS API; fields that farrier does not read are omitted. A failure class is a metric label and a
+column value, so its spelling never changes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MaasStatus(StrEnum):
 
 
 class StatusNumber(IntEnum):
-    """The status numbers of MAAS, the same in all versions 3.x."""
+    """The status numbers of MAAS, which are the same in all versions 3.x."""
 
     NEW = 0
     COMMISSIONING = 1
@@ -90,7 +90,8 @@ _STATUS_OF: Mapping[int, MaasStatus] = {
 
 
 class MaasFailure(StrEnum):
-    """Why a call to MAAS failed, ordered from failures that an operator fixes to failures that end by themselves."""
+    """The classes of failed calls to MAAS. Failures that an operator must fix come first, failures that end by
+    themselves last."""
 
     AUTH = "auth"  # MAAS refuses the key, or received none
     CLOCK_SKEW = "clock_skew"  # MAAS refuses the request, because the clocks differ by minutes
@@ -111,7 +112,7 @@ class MaasFailure(StrEnum):
 
 
 class MaasError(RequestError[MaasFailure]):
-    """A call to MAAS failed. `fields` are the region's messages about single parameters."""
+    """A call to MAAS failed. `fields` has the region's message for each rejected parameter."""
 
     label = "maas"
 
@@ -141,7 +142,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """A disk, from the results of commissioning."""
+    """A disk that the commissioning of the machine found."""
 
     id: int
     name: str | None = None
@@ -153,7 +154,7 @@ class BlockDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A VLAN. `vid` is its number on the wire, unique only within its fabric."""
+    """A VLAN. `vid` is the VLAN's number in Ethernet frames; it is unique only within the VLAN's fabric."""
 
     id: int
     vid: int | None = None
@@ -193,7 +194,7 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HardwareInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The model and the serial numbers of a machine. Vendors differ in which of these the BMC reports."""
+    """The model and the serial numbers of a machine. The serial number that the BMC reports differs between vendors."""
 
     system_product: str | None = None
     system_serial: str | None = None
@@ -203,7 +204,8 @@ class HardwareInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """One reading of a machine. `read_at` is the client's monotonic time of the response: a change requires a reading
-    that is only seconds old. `error_description` outlives its cause, so it counts only in a failed status."""
+    that is at most seconds old. MAAS keeps `error_description` after its cause is gone, so farrier uses it only in a
+    failed status."""
 
     system_id: str
     status: int
@@ -234,13 +236,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> MaasStatus:
-        """The name of the machine's status number in the model; `other` for an unknown number."""
+        """The model's name for the machine's status number; `other` for an unknown number."""
         return _STATUS_OF.get(self.status, MaasStatus.OTHER)
 
 
 class PowerAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """The address of a machine's BMC, without its secret. `node_id` is the Redfish ID of the machine's system if the
-    BMC has several; empty: its only system."""
+    """The address of a machine's BMC, without its secret. If the BMC has several systems, `node_id` is the Redfish ID
+    of the machine's system; otherwise it is empty."""
 
     power_address: str | None = None
     power_user: str | None = None
@@ -261,7 +263,7 @@ class ScriptSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of the machine `node`. IDs increase, but events may be committed out of order."""
+    """An event of the machine `node`. Later events have higher IDs, but MAAS may commit events out of order."""
 
     id: int
     node: str
@@ -271,19 +273,20 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at(self) -> datetime | None:
-        """The time of the event, to the second; None if its format is unknown."""
+        """The time of the event, to the second; None if farrier does not know the format of the time."""
         try:
             return datetime.strptime(self.created or "", "%a, %d %b. %Y %H:%M:%S").replace(tzinfo=UTC)
         except ValueError:
             return None
 
     def carries(self, comment: str) -> bool:
-        """Whether a request with this comment caused the event. This finds requests whose responses were lost."""
+        """Return whether a request with this comment caused the event. This finds requests whose responses were
+        lost."""
         return bool(comment) and (self.description or "").endswith(f") - {comment}")
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The user to which the key belongs."""
+    """The user to whom the API key belongs."""
 
     username: str
     is_superuser: bool = False

@@ -1,8 +1,8 @@
 """The changes that farrier requests from MAAS: one struct for each, as data.
 
-Stages create them, and `MaasClient.do` sends them, unless another user owns the machine. A later reading shows whether
-a change was made. The region stores `comment` in the event of the request, so farrier recognises its own requests.
-Representations mask secrets and user data.
+Stages create these changes. `MaasClient.do` sends a change, unless another user owns the machine. A later reading shows
+whether a change was made. The region stores `comment` in the event of the request, so farrier recognises its own
+requests. The `repr` of a change masks secrets and user data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing_extensions import override
 
 
 class LookUp(StrEnum):
-    """The keys of a search for machines; each value is a parameter of the region's API."""
+    """The keys by which machines can be searched. Each value is a parameter of the region's API."""
 
     ID = "id"
     HOSTNAME = "hostname"
@@ -30,7 +30,8 @@ class LinkMode(StrEnum):
 
 
 class PowerAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """The region's access to a BMC by Redfish. `address` is a host name or IP address; the region completes the URL."""
+    """The data with which the region accesses a BMC by Redfish. `address` is a host name or IP address; the region
+    completes the URL."""
 
     address: str
     username: str
@@ -43,7 +44,8 @@ class PowerAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine to create without commissioning it. `description` identifies machines that farrier created."""
+    """A machine that the region creates without commissioning it. `description` identifies machines that farrier
+    created."""
 
     hostname: str
     mac_addresses: tuple[str, ...]
@@ -56,7 +58,7 @@ class NewMachine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes only the given fields. Allowed in any status, but not while the machine is locked."""
+    """Changes only the given fields. MAAS allows this in any status, but not while the machine is locked."""
 
     hostname: str | None = None
     description: str | None = None
@@ -65,8 +67,9 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commission(msgspec.Struct, frozen=True, kw_only=True):
-    """Allowed in new, ready, failed commissioning and broken. Commissioning wipes the network and storage configuration
-    unless the flags prevent this, so both flags are required."""
+    """Commissions the machine. MAAS allows this in the statuses new, ready, failed commissioning and broken.
+    Commissioning removes the network and storage configuration unless the flags prevent this, so both flags are
+    required."""
 
     skip_networking: bool
     skip_storage: bool
@@ -81,20 +84,21 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetBootDisk(msgspec.Struct, frozen=True, kw_only=True):
-    """Allowed in ready only. May be repeated."""
+    """Sets the boot disk. MAAS allows this only in status ready. The request may be repeated."""
 
     device: int
 
 
 class SetStorageLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """Allowed in ready only. Replaces the layout of the boot disk."""
+    """Replaces the layout of the boot disk. MAAS allows this only in status ready."""
 
     layout: str
     root_size: int | None = None
 
 
 class CreateBond(msgspec.Struct, frozen=True, kw_only=True):
-    """Fails with `invalid` while a parent is in a bond, so the caller must read the machine before it retries."""
+    """Creates a bond. Fails with `invalid` while a parent is in a bond, so the caller must read the machine before it
+    retries."""
 
     name: str
     parents: tuple[int, ...]
@@ -106,7 +110,7 @@ class CreateBond(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateVlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`vlan` is the region's ID of the VLAN, not the number on the wire."""
+    """Creates a VLAN interface. `vlan` is the region's ID of the VLAN, not the VLAN's number in Ethernet frames."""
 
     parent: int
     vlan: int
@@ -114,7 +118,7 @@ class CreateVlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdateInterface(msgspec.Struct, frozen=True, kw_only=True):
-    """May be repeated."""
+    """Changes an interface. The request may be repeated."""
 
     interface: int
     name: str | None = None
@@ -137,8 +141,8 @@ class UnlinkSubnet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deploy(msgspec.Struct, frozen=True, kw_only=True):
-    """Allowed in ready, where it also acquires the machine, and in allocated. The region keeps no user data, so each
-    request contains it."""
+    """Deploys the machine. MAAS allows this in status ready, where the request also acquires the machine, and in status
+    allocated. The region does not keep user data, so each request contains the user data."""
 
     user_data: str
     comment: str
@@ -152,7 +156,7 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """Has no effect on a machine that is ready or becoming ready."""
+    """Releases the machine. The request has no effect on a machine that is ready or becoming ready."""
 
     comment: str
     erase: bool = False
@@ -177,7 +181,8 @@ class MarkFixed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):
-    """The region also deletes deployed machines; only a lock prevents this. A second request fails with `absent`."""
+    """Deletes the machine. The region also deletes a deployed machine, unless the machine is locked. A second request
+    fails with `absent`."""
 
 
 Change: TypeAlias = (

@@ -1,8 +1,8 @@
 """An observed MAAS region: its states and edges, its snapshot, and the writes of one observation.
 
-Each site with a region has one such resource, so exactly one controller reads the region. The handler decides what to
-read, and only its writes change `node_observations`. A failed request never changes the observation of a machine: only
-the region's response about this machine can make it absent.
+Each site with a region has one resource of this kind, so exactly one controller reads the region. The handler decides
+what to read, and only its writes change `node_observations`. A failed request never changes the observation of a
+machine: a machine becomes absent only because of a response about this machine.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ SPEC = KindSpec(
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """IDs from `first` to `last` that were missing at `at`, when later events were read. Their events have a level that
-    farrier does not read, or were not committed yet."""
+    """Event IDs from `first` to `last` that were missing at `at`, when later events were read. The missing events have
+    a level that farrier does not read, or were not committed yet."""
 
     first: int
     last: int
@@ -86,15 +86,16 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The progress of reading events. `newest` is the highest ID read so far, None before the first event."""
+    """The progress of reading events. `newest` is the highest ID that was read so far, or None before the first
+    event."""
 
     newest: int | None = None
     gaps: tuple[Gap, ...] = ()
 
 
 class DueMachine(msgspec.Struct, frozen=True):
-    """A machine to read, and its node. `urgent`: a workflow waits for the reading, or the machine has waited long.
-    `present`: the last reading found the machine, and no workflow removes it."""
+    """A machine to read, and its node. `urgent` is set if a workflow waits for the reading, or if the machine has
+    waited long. `present` is set if the last reading found the machine and no workflow removes the machine."""
 
     node: int
     system_id: str
@@ -105,15 +106,16 @@ class DueMachine(msgspec.Struct, frozen=True):
 class MaasRegion(Resource, frozen=True, kw_only=True):
     """The snapshot of a region, named after its site. A run may change only `COLUMNS`, the state and the last error.
 
-    `complete_at`: all events until then are known. `unreadable` are machines that the region cannot report, with the
-    times of the next attempts. Readings from before `since` do not count. `configured_at` is when a controller last had
-    the site in its settings.
+    All events until `complete_at` are known. `unreadable` lists machines that the region cannot report, with the time
+    of the next attempt for each. Readings from before `since` are ignored. `configured_at` is when a controller last
+    had the site in its settings.
 
-    `due` are machines to read, most urgent first; `more`: further machines are due. `turn_at` is the next value of
-    `swept_at`. A run stores this value after it has read the machines in `due` that need only their periodic reading;
-    None if no machine needs it. `present` counts machines that the last reading found, and `lost` those that vanished
-    within the last hour. `known` are some of the present machines, and `held` some of the machines that `username`
-    owns. `users` are some nodes with machines in an unconfigured region.
+    `due` lists machines to read, most urgent first; `more` is set if further machines are due. `turn_at` is the next
+    value of `swept_at`. A run stores this value after it has read the machines in `due` that need only their periodic
+    reading. If no machine needs its periodic reading, `turn_at` is None. `present` counts machines that the last
+    reading found, and `lost` counts machines that vanished within the last hour. `known` are some of the present
+    machines, and `held` some of the machines that `username` owns. If the region is no longer configured, `users` names
+    some nodes that still have machines in it.
     """
 
     site: str
@@ -158,7 +160,7 @@ COLUMNS = (
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored fields of a machine: those of `MaasObservation` that come from the region."""
+    """The stored fields of a machine: the fields of `MaasObservation` that come from the region."""
 
     status: int | None = None
     status_name: str | None = None
@@ -179,9 +181,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """A reading of a node's machine. `read_at` is the time before the observation began. The reading is ignored if the
-    node has another machine by now. The node is enqueued if its handler may need the change. `in_rescue`: rescue mode
-    gave the machine to its owner, which the database remembers until the owner changes."""
+    """A reading of a node's machine. `read_at` is the time before the observation began. If the node has another
+    machine at the commit, the reading is ignored. If the node's handler may need the change, the node is enqueued.
+    `in_rescue` is set if rescue mode gave the machine to its owner; the database keeps this mark until the owner
+    changes."""
 
     node: int
     system_id: str
@@ -192,8 +195,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """Events that name a machine. The machine's last reading is therefore outdated. Events without a change of status
-    count only while a workflow is live. A machine without a node is ignored."""
+    """Events that name a machine. Therefore the machine's last reading is outdated. If an event does not change the
+    machine's status, it counts only while a workflow is live. Machines without a node are ignored."""
 
     system_id: str
     at: datetime
@@ -201,7 +204,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):
-    """Events may have been missed, so all readings of machines of the region are outdated."""
+    """Records that events may have been missed, so all readings of machines of the region are outdated."""
 
     at: datetime
 

@@ -1,8 +1,8 @@
-"""The permitted pairs of workflow status and node status after every commit.
+"""The pairs of workflow status and node status that are permitted after a commit.
 
-The pairs hold for a live workflow at any time, and for an ended workflow in the commit that ends it. Afterwards the
-node's status may change, except to the two statuses that require a live workflow. `ROWS` and `WITHOUT_WORKFLOW` fill
-the table that the database's deferred trigger reads.
+While a workflow is live, every commit must result in one of these pairs. The same applies to the commit that ends a
+workflow. After the end, the node's status may change, except to the two statuses that require a live workflow. The
+database's deferred trigger reads a table that is generated from `ROWS` and `WITHOUT_WORKFLOW`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One permitted pair. A pair with an ended workflow is permitted in the commit that ends the workflow."""
+    """One permitted pair. A pair with an ended workflow is permitted only in the commit that ends the workflow."""
 
     kind: WorkflowKind
     workflow_status: W

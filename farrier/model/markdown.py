@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table with these headings."""
+    """Return a Markdown table with these headings."""
     head = tuple(head)
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, ("---",) * len(head), *rows))
 
 
 def rows_of(text: str) -> list[list[str]] | None:
-    """The headings and rows of a table that `table` made; None for any other text."""
+    """Return the headings and rows of a text that `table` returned; None for any other text."""
     if not text.startswith("| "):
         return None
     head, _, *rows = (line.removeprefix("| ").removesuffix(" |").split(" | ") for line in text.splitlines())

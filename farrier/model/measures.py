@@ -1,7 +1,7 @@
-"""Metrics that a kind declares, and samples of them in outcomes.
+"""The metrics that a kind declares, and the samples of these metrics in outcomes.
 
-A handler puts samples into its outcome; the loop publishes them after the commit. Every series is declared, so a kind
-has all its series from the start. Pure.
+A handler puts samples into its outcome; the loop publishes them after the commit. A kind declares every series, so all
+its series exist from the start. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SET_BY_OTHERS = frozenset({"job", "instance", "le", "quantile"})
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One sample of a metric of the kind: an increment of a counter, or a value of a histogram. Raises ValueError for a
+    """One sample of a metric of a kind: an increment of a counter, or a value of a histogram. Raises ValueError for a
     negative or non-finite value."""
 
     metric: str
@@ -37,8 +37,8 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class KindMetric(msgspec.Struct, frozen=True, kw_only=True):
-    """A metric of a kind, exposed as farrier_kind_KIND_NAME. `labels` has all values of each label; `buckets` are the
-    upper bounds of a histogram."""
+    """A metric of a kind, exposed as farrier_kind_KIND_NAME. `labels` lists all values of each label; `buckets` lists
+    the upper bounds of a histogram."""
 
     name: str
     help: str
@@ -53,7 +53,7 @@ class KindMetric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def faults(metrics: Collection[KindMetric]) -> Iterator[str]:
-    """The faults of the metrics of one kind."""
+    """Yield the faults in the metrics of one kind."""
     names = [metric.name for metric in metrics]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"metric {name} is declared twice"

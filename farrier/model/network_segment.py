@@ -1,8 +1,8 @@
 """A network segment: its states and edges, its actions, and its snapshot.
 
-A segment is a network of a site with prefixes, VLAN and VNI. Clients and nodes allocate addresses from it
-(`farrier.allocate_address`). The database ensures that prefixes do not overlap and numbers are unique; the handler
-decides when a segment may end. Pure.
+A segment is a network at a site; it has prefixes, a VLAN and a VNI. Clients and nodes allocate addresses from a segment
+(`farrier.allocate_address`). The database ensures that prefixes do not overlap and that VLANs and VNIs are unique; the
+handler decides when a segment may end. Pure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Address: TypeAlias = Annotated[str, Meta(min_length=1, max_length=45)]
 Prefixes: TypeAlias = Annotated[tuple[Prefix, ...], Meta(max_length=MOST_PREFIXES)]
 Gateways: TypeAlias = Annotated[tuple[Address, ...], Meta(max_length=MOST_PREFIXES)]
 SiteName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"\A\S+\Z")]
-Vlan: TypeAlias = Annotated[int, Meta(ge=1, le=4094)]  # 0 and 4095 have other meanings on the wire
+Vlan: TypeAlias = Annotated[int, Meta(ge=1, le=4094)]  # 0 and 4095 are reserved by the standard
 Vni: TypeAlias = Annotated[int, Meta(ge=1, le=16_777_215)]  # 24 bits
 Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216)]  # the minimum of IPv4; the largest jumbo frames
 Reserved: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_RESERVED)]
@@ -50,8 +50,8 @@ Reserved: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_RESERVED)]
 
 class CreateSegment(Params, frozen=True, kw_only=True):
     """Parameters of `create`. If a VLAN or VNI is omitted, farrier takes one from the pool `vlan:SITE` or `vni`, if
-    that pool exists. A gateway belongs to the prefix that contains it. `reserved_first` and `reserved_last` addresses
-    of each prefix are never allocated."""
+    that pool exists. A gateway belongs to the prefix that contains it. farrier never allocates the first
+    `reserved_first` and the last `reserved_last` addresses of each prefix."""
 
     site: SiteName
     prefixes: Prefixes
@@ -64,8 +64,8 @@ class CreateSegment(Params, frozen=True, kw_only=True):
 
 
 class UpdateSegment(Params, frozen=True, kw_only=True):
-    """Parameters of `update`. Only `mtu`, and `add_prefixes` with their `gateways`, can change while the segment is in
-    use. The other parameters exist only so that the answer can name the alternative."""
+    """Parameters of `update`. While the segment is in use, only `mtu` can change, and `add_prefixes` can add prefixes
+    with their `gateways`. The other parameters exist only so that the answer can name an alternative."""
 
     any_of: ClassVar[tuple[str, ...]] = ("mtu", "add_prefixes", "site", "prefixes", "vlan", "vni")
 
@@ -79,7 +79,8 @@ class UpdateSegment(Params, frozen=True, kw_only=True):
 
 
 class DeleteSegment(Params, frozen=True, kw_only=True):
-    """Parameters of `delete`. With `drain`, the deletion waits for allocated addresses instead of being refused."""
+    """Parameters of `delete`. Without `drain`, the deletion is refused while addresses are allocated; with `drain`, it
+    waits until they are released."""
 
     drain: bool = False
 
@@ -128,11 +129,11 @@ SPEC = KindSpec(
 
 class NetworkSegment(Resource, frozen=True, kw_only=True):
     """The snapshot of a segment. A run may change `mtu`, `prefixes`, `gateways` and the fields that begin with `drain`
-    or `delete`. `drain_until` is when a drain may end; `delete_asked_at` and `delete_request` are the time and the
-    intent of the deletion.
+    or `delete`. `drain_until` is when a drain may end. `delete_asked_at` is the time of the deletion's request, and
+    `delete_request` is its intent.
 
     `allocated` counts the allocated addresses, and `users` are owners of some of them; `last_released_at` is when an
-    address was last released, None if no address was ever released. `clashes` lists, for each pending intent, the
+    address was last released, or None if no address was ever released. `clashes` lists, for each pending intent, the
     prefixes to add that overlap prefixes of other segments.
     """
 
@@ -155,14 +156,15 @@ class NetworkSegment(Resource, frozen=True, kw_only=True):
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """Stops the allocation of addresses. `unused`: the run saw no allocated address. If an address is allocated by now,
-    or another transaction is about to allocate one, the commit writes nothing of the run."""
+    """Stops the allocation of addresses. `unused` is set if the run saw no allocated address. If an address has been
+    allocated since, or another transaction is about to allocate one, the commit writes nothing for this run."""
 
     unused: bool
 
 
 class Growing(msgspec.Struct, frozen=True):
-    """Adds prefixes at a site. While another transaction adds prefixes there, the commit writes nothing of the run."""
+    """Adds prefixes at a site. If another transaction is adding prefixes at the site, the commit writes nothing for
+    this run."""
 
     site: str
 

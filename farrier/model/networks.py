@@ -1,7 +1,6 @@
-"""The network segments and IB partitions that a node uses, with the progress of each, as the node's snapshot contains
-them.
+"""The network segments and IB partitions that a node uses, and the progress of each. The node's snapshot contains them.
 
-The database computes them (`farrier.networks_of`); a run requests them with the write `UseNetworks`. Pure.
+The database computes this data (`farrier.networks_of`); a run requests networks with the write `UseNetworks`. Pure.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from farrier.model.ib_partition import MemberState
 
 
 class SegmentUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment of which the node gets an address. `state` is None if the segment does not exist. `free`: an address
-    is free, and can be allocated while the segment is ready. `address` is the node's address; `prefix_length` and
-    `gateway` belong to it."""
+    """A segment from which the node gets an address. `state` is None if the segment does not exist. `free` is set if
+    the segment has a free address, which can be allocated while the segment is ready. `address` is the node's address;
+    `prefix_length` and `gateway` belong to this address."""
 
     name: str
     state: str | None = None
@@ -28,7 +27,7 @@ class SegmentUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PortUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of the node that is a member of a partition. `ours`: its `owner` is the node itself."""
+    """A port of the node that is a member of a partition. `ours` is set if the member's `owner` is the node itself."""
 
     guid: str
     owner: str

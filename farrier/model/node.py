@@ -1,8 +1,8 @@
 """The snapshot of a node over all layers; a run of its handler returns the same struct.
 
-The handler owns the fields up to `workflow`, and returns a copy of the node with other values of these. The fields
-after `workflow` are input. New fields need defaults, and unknown fields are ignored, so that two releases can share a
-database.
+The handler owns the fields up to `workflow`, and returns a copy of the node in which these fields may have changed. The
+fields after `workflow` are only input. New fields need defaults, and unknown fields are ignored, so that two releases
+can share a database.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Switching(msgspec.Struct, frozen=True, kw_only=True):
-    """A power action, committed before it is sent, so that a crash cannot hide it. `intent` is the ID of its intent,
-    None when a target power is enforced. `enforce`: the intent requests to enforce its power from then on. `unsure`:
-    farrier does not know whether an earlier attempt sent the action."""
+    """A power action that was committed before farrier sends it, so that a crash cannot hide it. `intent` is the ID of
+    its intent, or None if farrier enforces a target power. `enforce` is set if the intent requests that farrier
+    enforces this power from then on. `unsure` is set if farrier does not know whether an earlier attempt sent the
+    action."""
 
     power: PowerRequest
     at: datetime
@@ -43,8 +44,8 @@ class Switching(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
-    """A login of another node at the same BMC that is not known to have succeeded. `open`: the login may still be under
-    way."""
+    """A login of another node at the same BMC that is not known to have succeeded. `open` is set if the login may still
+    be under way."""
 
     at: datetime
     open: bool = False
@@ -53,18 +54,19 @@ class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
 class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The facts about a node's BMC.
 
-    Failures: `failures` counts consecutive failures of any class since the last edit or intent; `of_class` counts the
-    latest of these, which all have class `failure`. `verified_at` is when a verification last succeeded; `asked_at` is
-    when the pending verification was requested, None if none is pending.
+    Failures: `failures` counts consecutive failures of any class since the last edit or intent. `of_class` counts how
+    many failures in a row, up to the last one, had class `failure`. `verified_at` is when a verification last
+    succeeded; `asked_at` is when the pending verification was requested, or None if no verification is pending.
 
     Logins: `tries` are the times of logins that are not known to have succeeded, newest last; `trying` is the login
-    that a verification may use. `others` are logins of other nodes at this BMC; a run never writes them. `watched_at`
-    is when the version of the credential was last checked without contacting the BMC, and `watched_version` the version
-    then; None if the credential did not resolve. `good_before` is the version that was valid before `good_version`.
+    that a verification may use. `others` are logins of other nodes at this BMC; a run never writes `others`.
+    `watched_at` is when the version of the credential was last checked without contacting the BMC, and
+    `watched_version` is the version at that time, or None if the credential did not resolve. `good_before` is the
+    version that was valid before `good_version`.
 
     Power: the `sync_` fields belong to the regular read of a manageable node. Power without `power_at` is unknown.
     Later reads may have confirmed the stored power without storing their time. `desired_power` is the enforced power,
-    `enforced_at` when it was last enforced, and `enforce_error` why enforcing it failed.
+    `enforced_at` is when it was last enforced, and `enforce_error` is why enforcing it failed.
     """
 
     last_error: str | None = None
@@ -107,8 +109,8 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a node is quarantined. Without an operator, the quarantine ends only after proof that this cause is gone. A
-    node that leaves service keeps its quarantine. Only a validated cleanup, a release with a reason, or the end of the
+    """Why a node is quarantined. Without an operator, the quarantine ends only after proof that this cause is gone. The
+    quarantine stays when a node leaves service. Only a validated cleanup, a release with a reason, or the end of the
     node ends a quarantine for `cleanup_validation_failed`."""
 
     cause: QuarantineCause
@@ -123,7 +125,7 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class StopRequest(StrEnum):
-    """Why a decommission is to stop. The stop takes several transitions."""
+    """The reason why a decommission is to stop. The stop takes several transitions."""
 
     DRAIN_FAILED = "drain_failed"
     FROZEN = "frozen"  # by an operator
@@ -131,7 +133,7 @@ class StopRequest(StrEnum):
 
 
 class AfterUndo(StrEnum):
-    """The state after `compensating`."""
+    """The state that follows the state `compensating`."""
 
     CANCEL = "cancel"
     RESTART = "restart"
@@ -145,8 +147,8 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a workflow. `leave_out` are stages that the workflow omits. `untouched`: why the workflow does no
-    work on the machine; its tasks end with this result before an agent receives them."""
+    """The options of a workflow. `leave_out` lists stages that the workflow omits. `untouched` is the reason why the
+    workflow does no work on the machine; its tasks end with this result before an agent receives them."""
 
     retire: bool = False
     remove_maas: bool = False
@@ -160,22 +162,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The effects of a workflow in MAAS.
 
-    `candidate` is a machine that was found but not yet recorded. `asked_at` is when the change of the stage was last
-    requested, and `asked` names the change if nothing else identifies it. `commissions` counts awaited commissionings,
+    `candidate` is a machine that was found but not yet recorded. `asked_at` is when the stage last requested its
+    change, and `asked` names this change if nothing else identifies it. `commissions` counts awaited commissionings,
     and `failed_deploys` failed deployments, both since an operator last requested another attempt.
 
-    `deploys` counts the requested deployments and numbers their comments. This workflow does not undo deployments
-    numbered up to `disowned`: they are already undone, or an operator adopted these deployments of another user.
-    `token` is the digest of the bootstrap token in the user data, issued at `token_at`. `synced_at` is the time of the
-    last hardware sync, by the clock of MAAS, when MAAS first reported the machine as deployed.
+    `deploys` counts the requested deployments and numbers their comments. This workflow does not undo deployments with
+    numbers up to `disowned`: they are already undone, or they are deployments of another user that an operator adopted.
+    `token` is the digest of the bootstrap token in the user data; the token was issued at `token_at`. `synced_at` is
+    the time of the last hardware sync, by the clock of MAAS, when MAAS first reported the machine as deployed.
 
-    `resumed`: `resume` was requested during a pause, and takes effect when the pause ends. `took_at` is when the
-    workflow last requested the node's network segments and IB partitions (`UseNetworks`).
+    `resumed` is set if `resume` was requested during a pause; it takes effect when the pause ends. `took_at` is when
+    the workflow last requested the node's network segments and IB partitions (`UseNetworks`).
 
-    `restarted_at` is when a decommission last restarted, and `unpaused_at` when the last pause of the node ended.
-    `adopted`: at an operator's request, a decommission accepts the state in MAAS as the results of its stages. `cuts`
-    counts the steps of the stage that were cut. `touched`: before the last rerun, the workflow may have changed
-    something in MAAS. `released`: a decommission released the machine, so no agent of the node runs there.
+    `restarted_at` is when a decommission last restarted, and `unpaused_at` is when the last pause of the node ended.
+    `adopted` is set if an operator requested that a decommission accepts the state in MAAS as the results of its
+    stages. `cuts` counts the steps of the stage that were interrupted. `touched` is set if the workflow may have
+    changed something in MAAS before its last rerun. `released` is set if a decommission released the machine, so no
+    agent of the node runs there.
     """
 
     candidate: str | None = None
@@ -203,14 +206,14 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def has_deployed(self) -> bool:
-        """Whether this workflow requested a deployment that it must undo."""
+        """Whether this workflow requested a deployment that it has to undo."""
         return self.deploys > self.disowned
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """The fields of both kinds of workflow. `mark` identifies the workflow's requests in MAAS. Until the workflow is
-    stored, `id` is 0 and `mark` is empty. `attempt` counts attempts of the stage from 1. The end-to-end clock starts
-    at `mode_given_at`."""
+    """The common fields of onboardings and decommissions. `mark` identifies the workflow's requests in MAAS. Until the
+    workflow is stored, `id` is 0 and `mark` is empty. `attempt` numbers the attempts of the stage, starting at 1. The
+    end-to-end clock starts at `mode_given_at`."""
 
     kind: ClassVar[WorkflowKind]
 
@@ -232,7 +235,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Onboarding(_Job, frozen=True, kw_only=True, tag="onboarding"):
-    """A workflow that brings a node into service. It has no mode until an intent sets the mode."""
+    """A workflow that brings a node into service. An onboarding has no mode until an intent sets its mode."""
 
     kind: ClassVar[WorkflowKind] = WorkflowKind.ONBOARDING
 
@@ -277,7 +280,8 @@ LIVE_TASKS = frozenset({TaskStatus.QUEUED, TaskStatus.DISPATCHED})
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest task of its type in the live workflow. `attempt` counts dispatches, `failures` failed results."""
+    """The newest task of its type in the live workflow. `attempt` counts dispatches, and `failures` counts failed
+    results."""
 
     id: int
     type: TaskType
@@ -296,7 +300,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """The enrolled agent of the node. `ssh_seed_failures` counts consecutive failed reports."""
+    """The enrolled agent of the node. `ssh_seed_failures` counts consecutive reports of a failed SSH seed."""
 
     enrolled_at: datetime
     last_heartbeat_at: datetime | None = None
@@ -305,8 +309,9 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending intent. `conflict` names the other node that has the address of a `set_bmc`, or describes which value
-    of a `set` another node has. `logins` are the logins of other nodes at the BMC that the intent names."""
+    """A pending intent. For a `set_bmc`, `conflict` names the other node that has the same address; for a `set`, it
+    describes the value that another node already has. `logins` are the logins of other nodes at the BMC that the intent
+    names."""
 
     id: int
     action: Action
@@ -322,16 +327,16 @@ OUT_OF_SERVICE = frozenset({NodeStatus.DRAINING, NodeStatus.RETIRED, NodeStatus.
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node over all layers.
 
-    `maas_created`: farrier created its machine in MAAS. `redeploying`: a reimage ended, and the onboarding after it has
-    not begun. `candidate_of` names another node that already has the machine `upstream.candidate`. `onboarded_by`: mode
-    of the last successful onboarding, for a node with a machine in MAAS. `region`: the state of its site's region while
-    a workflow is live. `outages` are the recent times in which that region could not be read. `same_machine` names
-    other nodes that recorded its machine. `braked_at`: when the brake of its site last kept nodes in service, None
-    while the brake holds no nodes.
+    `maas_created` is set if farrier created the node's machine in MAAS. `redeploying` is set between the end of a
+    reimage and the beginning of the onboarding after it. `candidate_of` names another node that already has the machine
+    `upstream.candidate`. `onboarded_by` is the mode of the last successful onboarding, if the node has a machine in
+    MAAS. `region` is the state of the region of the node's site while a workflow is live. `outages` are the recent
+    times in which this region could not be read. `same_machine` names other nodes that recorded the same machine.
+    `braked_at` is when the brake of the node's site last kept nodes in service, or None while the brake holds no nodes.
 
     `labels`, `networks` and `ib_guids` are set only while an onboarding is live. `networks` are the networks that the
-    node uses, None for no networks. `ib_guids` are the GUIDs of its InfiniBand ports, None until its agent has reported
-    them.
+    node uses, or None if it uses no networks. `ib_guids` are the GUIDs of the node's InfiniBand ports, or None until
+    its agent has reported them.
     """
 
     id: int
@@ -383,20 +388,20 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_bmc(self) -> bool:
-        """Whether both BMC details are set."""
+        """Whether both BMC details (address and credential) are set."""
         return self.bmc_address is not None and self.bmc_credential is not None
 
     @property
     def deployed_here(self) -> bool:
-        """Whether farrier deployed the machine. For a node out of service, an adoption of farrier's own deployment also
-        counts."""
+        """Whether farrier deployed the machine. If the node is out of service, the adoption of a deployment that
+        farrier made also counts."""
         adopted = self.onboarded_by is OnboardingMode.ADOPT and self.status in OUT_OF_SERVICE
         return self.onboarded_by is OnboardingMode.DEPLOY or adopted
 
     @property
     def is_bare(self) -> bool:
-        """Whether the node was in service and has lost its agent since, by a release of its machine or an
-        uninstallation."""
+        """Whether the node was in service and has lost its agent since, because its machine was released or the agent
+        was uninstalled."""
         out_of_service = self.status in (NodeStatus.RETIRED, NodeStatus.REMOVING)
         return out_of_service and self.ever_onboarded and self.agent is None and not self.agentless
 
@@ -406,5 +411,5 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         return self.quarantine is not None and self.quarantine.cause is QuarantineCause.CLEANUP_VALIDATION_FAILED
 
     def task(self, type_: TaskType) -> Task | None:
-        """The newest task of this type in the live workflow."""
+        """Return the newest task of this type in the live workflow."""
         return next((task for task in self.tasks if task.type is type_), None)

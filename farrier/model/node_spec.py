@@ -1,4 +1,5 @@
-"""Nodes as a kind: every layer of a node, from the edges in `edges` and the limits in `sla`, and the `ACTIONS`."""
+"""The kind `node`: every layer of a node, built from the edges in `edges` and the limits in `sla`, and the
+`ACTIONS`."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ def _layer(layer: Layer, relation: str = "") -> KindLayer:
 
 
 def _stages(kind: WorkflowKind) -> KindLayer:
-    """The layer of a workflow's stages. An operator may rerun a workflow from its beginning, so any stage may follow
-    any other."""
+    """Return the layer of a workflow's stages. Any stage may follow any other stage, because an operator may rerun a
+    workflow from its beginning."""
     stages = sla.STAGES[Layer(kind)]
     return KindLayer(
         name=STAGE_LAYERS[kind],

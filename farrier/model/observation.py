@@ -1,7 +1,7 @@
 """The last reading of a node's machine in MAAS, as the region's handler stored it.
 
-The reading is part of the node's snapshot, and the node's handler never writes it. Stale readings prove nothing, so
-rules use only `fresh` and `confirmed`.
+The reading is part of the node's snapshot; the node's handler never writes the reading. Stale readings prove nothing,
+so rules use only readings that are `fresh` or `confirmed`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ DOUBTFUL = frozenset({MaasFailure.ABSENT, MaasFailure.AUTH})
 
 
 class Region(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the region of a node's site. `username`: the user of farrier's key, None until the region was
-    read."""
+    """The state of the MAAS region of a node's site. `username` is the user of farrier's API key, or None until the
+    region was read."""
 
     failure: MaasFailure | None = None
     username: str | None = None
@@ -27,22 +27,22 @@ class Region(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def doubt(self) -> str | None:
-        """Why another region may be at the URL, so that no workflow may send requests to it; None if there is no
-        doubt."""
+        """The reason why another region may be at the URL, or None if there is no doubt. While there is a doubt, no
+        workflow may send requests to the region."""
         if self.failure in DOUBTFUL or self.username is None:
             return self.last_error or "not read yet"
         return None
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """A time in which the node's region could not be read. `ended_at` is None while it lasts."""
+    """A time in which the node's region could not be read. `ended_at` is None while the outage lasts."""
 
     began_at: datetime
     ended_at: datetime | None = None
 
 
 def unread(outages: Iterable[Outage], since: datetime, now: datetime) -> timedelta:
-    """How much of the time from `since` to `now` the region could not be read. Outages do not overlap."""
+    """Return for how much of the time from `since` to `now` the region could not be read. Outages do not overlap."""
     parts = ((max(out.began_at, since), min(out.ended_at or now, now)) for out in outages)
     return sum((end - begin for begin, end in parts if end > begin), timedelta(0))
 
@@ -53,9 +53,10 @@ CONFIRMED_AFTER = timedelta(seconds=60)
 
 class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
     """The last reading of a machine. `read_at` is a time before the reading began, so the reading includes all earlier
-    changes. The state is known to last until `fresh_at`. This is the time of the reading, or of a later complete read
-    of the region's events that shows no event of this machine. `since` is the first reading with this state. `ours`:
-    farrier's user owns the machine. `owner_by_rescue`: rescue mode gave the machine to its owner."""
+    changes. The state is known to last until `fresh_at`. `fresh_at` is the time of the reading, or of a later complete
+    read of the region's events that shows no event of this machine. `since` is the time of the first reading with this
+    state. `ours` is set if farrier's user owns the machine. `owner_by_rescue` is set if rescue mode gave the machine to
+    its owner."""
 
     system_id: str
     state: MaasStatus
@@ -82,14 +83,15 @@ class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
     last_sync: datetime | None = None
 
     def fresh(self, now: datetime, ttl: timedelta) -> bool:
-        """Whether the reading is fresh enough for rules."""
+        """Return whether the reading is fresh enough for rules."""
         return now - self.fresh_at <= ttl
 
     @property
     def confirmed(self) -> bool:
-        """Whether two readings, far enough apart, showed the state."""
+        """Whether two readings, far enough apart, showed the same state."""
         return self.read_at - self.since >= CONFIRMED_AFTER
 
     def tells_of(self, moment: datetime) -> bool:
-        """Whether the machine was read after `moment`, so that the reading includes farrier's changes until then."""
+        """Return whether the machine was read after `moment`, so that the reading includes farrier's changes up to
+        `moment`."""
         return self.read_at >= moment

@@ -1,9 +1,9 @@
 """The decisions of a handler run, as data.
 
 A handler returns exactly one `Outcome`, or a `Step` that returns an `Outcome` after calls to outside services. An
-outcome contains the source line that created it, which `node why` and the history show. Its `writes` are data that the
-commit applies in the same transaction as the state. The loop counts the `samples` of the kind's own metrics after the
-commit. Nothing here acts; the controller commits.
+outcome contains the source line that created it; `node why` and the history show this line. Its `writes` are data that
+the commit applies in the same transaction as the state. The loop counts the `samples` of the kind's own metrics after
+the commit. This module changes nothing; the controller commits outcomes.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ V = TypeVar("V")  # the services of a kind's steps
 
 @lru_cache(maxsize=4096)
 def source_line(module: str, filename: str, line: int) -> str:
-    """The line of code as `farrier/handlers/node/status.py:42`, from the name of the module, not from its directory."""
+    """Return the line of code, such as `farrier/handlers/node/status.py:42`; the path comes from the module's name, not
+    from the file's directory."""
     file = filename.replace("\\", "/").rpartition("/")[2]
     package = module if file == "__init__.py" else module.rpartition(".")[0]
     return f"{package.replace('.', '/')}{'/' if package else ''}{file}:{line}"
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision with its source: the line that called the constructor (which has no Python frame), unless `source` is
-    given."""
+    """The common base of decisions. `source` is the source line of the decision: by default, the line that called the
+    constructor. The constructor itself has no Python frame."""
 
     source: str = ""
 
@@ -45,7 +46,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transition(Made, Generic[S, W], frozen=True, kw_only=True):
-    """Change the state: the commit adds a history row for each changed layer, and the resource runs again at once."""
+    """Changes the state. The commit adds a history row for each changed layer, and the resource runs again at once."""
 
     to: S
     reason: str
@@ -55,9 +56,9 @@ class Transition(Made, Generic[S, W], frozen=True, kw_only=True):
 
 
 class Update(Made, Generic[S, W], frozen=True, kw_only=True):
-    """Change the payload only. No layer may differ, so there is no history row, no SLA reset and no rerun. `quiet`
-    keeps the stored outcome and its time. A quiet update that `confirms` changes only how recently a fact was
-    confirmed, and may stay in memory: the handler's `confirmed` restores it after each load."""
+    """Changes only the payload. No layer may differ, so there is no history row, no new start of an SLA clock and no
+    rerun. `quiet` keeps the stored outcome and its time. If a quiet update `confirms`, it changes only how recently a
+    fact was confirmed, and may stay in memory; the handler's `confirmed` restores it after each load."""
 
     to: S
     reason: str
@@ -69,10 +70,10 @@ class Update(Made, Generic[S, W], frozen=True, kw_only=True):
 
 
 class Wait(Made, Generic[W], frozen=True, kw_only=True):
-    """Keep the state, for a stated reason. The text must not vary from run to run (no ages, no counters), because it is
-    stored only when it changes. `requeue_after` can only make the next run earlier. `error` is the label of an error if
-    the resource waits for a service or resource that fails; the resource then counts as failing, in any state. `rests`:
-    only a wake or the passing of time ends the wait."""
+    """Keeps the state, for a stated reason. The text must not vary from run to run (no ages, no counters), because it
+    is stored only when it changes. `requeue_after` can only make the next run earlier. If the resource waits for a
+    service or resource that fails, `error` is the label of the error; the resource then counts as failing, in any
+    state. If `rests` is set, only a wake or the passing of time ends the wait."""
 
     reason: str
     error: str = ""
@@ -92,8 +93,8 @@ class DoNothing(Made, Generic[W], frozen=True, kw_only=True):
 
 
 class Deleted(Made, Generic[W], frozen=True, kw_only=True):
-    """The resource is in a terminal state, and its handler runs no more. If a wake arrived meanwhile, the handler runs
-    one more time."""
+    """The resource is in a terminal state, and its handler does not run any more. If a wake arrived meanwhile, the
+    handler runs one more time."""
 
     writes: tuple[W, ...] = ()
     samples: tuple[Sample, ...] = ()
@@ -103,12 +104,12 @@ Outcome: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | 
 
 
 class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
-    """A decision that first needs calls to outside services.
+    """A decision that requires calls to outside services first.
 
     The loop awaits `act` in a separate task with the kind's services, at most for `deadline`, without a database
-    connection. After a crash, `act` may run again. An interrupting intent cuts a step that `reads_only`; it never cuts
-    a step that sends a change. `if_cut` is committed if the step returns no outcome because of such an intent, the end
-    of the process, the deadline or an error. Without `if_cut`, nothing is committed.
+    connection. After a crash, `act` may run again. An interrupting intent cancels a step with `reads_only`; it never
+    cancels a step that sends a change. `if_cut` is committed if the step returns no outcome because of such an intent,
+    the end of the process, the deadline or an error. Without `if_cut`, nothing is committed.
     """
 
     name: str
@@ -128,8 +129,8 @@ _AT_ONCE = timedelta(0)
 
 
 def rests(decision: Any, before: Any) -> TypeGuard[Resting]:
-    """Whether the decision writes nothing, equals the stored outcome `before`, and can change only after a wake or with
-    time."""
+    """Return whether the decision writes nothing, equals the stored outcome `before`, and can change only after a wake
+    or with time."""
     kind = type(decision)
     if kind is Wait:
         is_stored = type(before) is Wait and decision.reason == before.reason and decision.error == before.error
@@ -144,8 +145,8 @@ def rests(decision: Any, before: Any) -> TypeGuard[Resting]:
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An outcome in its stored form: type, reason and source line. `error` is the error label of a run that failed or
-    waits for something that fails."""
+    """The stored form of an outcome: its type, reason and source line. `error` is the error label of a run that failed,
+    or that waits for a failing service or resource."""
 
     outcome: str
     reason: str = ""
@@ -154,7 +155,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def describe(outcome: AnyOutcome) -> Record:
-    """The stored form of `outcome`."""
+    """Return the stored form of `outcome`."""
     match outcome:
         case Transition():
             return Record("transition", outcome.reason, outcome.source)

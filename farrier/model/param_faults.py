@@ -1,5 +1,5 @@
-"""Finds the faults of values for parameters, by the rules of the model. Pure; for programs that check values before
-they send them. The database checks the same rules (`farrier.param_fault`)."""
+"""Finds the values of parameters that break the model's rules. Pure; for programs that check values before they send
+them. The database checks the same rules (`farrier.param_fault`)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _TYPES = {
 
 
 def faults(schema: Schema, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the field and the text of each fault. The text completes a sentence that begins with the field; the field
-    is empty for a rule between fields."""
+    """Yield the parameter's name and the text of each fault. The text completes a sentence that begins with this name.
+    If a fault concerns several parameters, the name is empty."""
     for name, value in given.items():
         text = fault(schema.fields[name], value) if name in schema.fields else "is unknown"
         if text is not None:
@@ -40,7 +40,8 @@ def faults(schema: Schema, given: Mapping[str, Any]) -> Iterator[tuple[str, str]
 
 
 def fault(field: Field, value: object) -> str | None:
-    """The fault of one value, as the end of a sentence that begins with the field; None if the value is valid."""
+    """Return the fault of one value, as the end of a sentence that begins with the parameter's name; None if the value
+    is valid."""
     if field.type == "integer":
         return _of_integer(field, value)
     type_, text = _TYPES[field.type]

@@ -15,8 +15,9 @@ WHOLE = re.compile(r"-?[0-9]{1,18}|0[xX][0-9a-fA-F]{1,15}")
 
 
 def typed(fields: Mapping[str, Field], given: Mapping[str, str]) -> dict[str, object]:
-    """Convert texts to the types of their parameters: flags, whole numbers, lists with commas and JSON objects. A text
-    that does not match the type of its parameter stays a text; the database refuses it and names the reason."""
+    """Convert texts to the types of their parameters: flags, whole numbers, lists with commas and JSON objects. If a
+    text does not match the type of its parameter, it stays a text; the database refuses this text and names the
+    reason."""
     return {name: _typed(fields[name].type, text) if name in fields else text for name, text in given.items()}
 
 
@@ -42,5 +43,5 @@ def _object(text: str) -> object:
 
 
 def number(text: str) -> int:
-    """The number of a text that matches `WHOLE`."""
+    """Return the number in a text that matches `WHOLE`."""
     return int(text, 16 if text[:2].lower() == "0x" else 10)

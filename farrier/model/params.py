@@ -1,8 +1,8 @@
-"""The parameters of each action, as one struct for each set of parameters.
+"""The parameters of each action. Each set of parameters is one struct.
 
 `farrier.model.actions.decode` decodes them from an intent's JSON, after the database's INSERT trigger has checked the
-same rules from `farrier.model.actions.schema`. Unknown fields, nulls and blank texts are refused: other programs send
-intents, and a typo must not become a default.
+same rules from `farrier.model.actions.schema`. Unknown fields, nulls and blank texts are refused, because other
+programs send intents, and a typing error must not become a default.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ Reference: TypeAlias = Annotated[
     ),
 ]
 
-# Escapes that mean the edge of a word in Python's patterns, and a backspace and a backslash in PostgreSQL's.
+# Escapes with different meanings: an edge of a word in Python's patterns, but a backspace and a backslash in
+# PostgreSQL's patterns.
 _WORD_EDGE = frozenset({"\\b", "\\B"})
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
 
@@ -66,8 +67,8 @@ class PowerRequest(StrEnum):
 
 
 class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The parameters of an action: texts, flags, choices, integers, lists of texts and JSON objects. The rules between
-    fields are data, so that the database can check the same rules."""
+    """The base of the parameters of an action. Parameters are texts, flags, choices, integers, lists of texts and JSON
+    objects. The rules between fields are data, so that the database can check the same rules."""
 
     any_of: ClassVar[tuple[str, ...]] = ()  # at least one of these is required
     needs: ClassVar[Mapping[str, str]] = {}  # a flag that is true requires the other field
@@ -81,7 +82,7 @@ class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class _Forcible(Params, frozen=True, kw_only=True):
-    """Parameters of actions with `force`, which ends unfinished agent tasks and therefore requires a reason."""
+    """Parameters of actions with the flag `force`. `force` ends unfinished agent tasks, so it requires a reason."""
 
     needs: ClassVar[Mapping[str, str]] = {"force": "reason"}
 
@@ -105,7 +106,7 @@ _Removable: TypeAlias = Annotated[
 
 class Unset(Params, frozen=True, kw_only=True):
     """The parameters of `Set` that are not details: the names of the details to remove, and the version that the node
-    must have. The version protects a change by another client from being overwritten."""
+    must have. The version prevents overwriting a change by another client."""
 
     unset: Annotated[tuple[_Removable, ...], msgspec.Meta(max_length=len(details.REMOVABLE))] | None = None
     if_version: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -126,7 +127,8 @@ Set: type[Unset] = cast(
 
 
 class SetBmc(Params, frozen=True):
-    """Omitted details do not change. A single detail cannot be removed; `clear_bmc` removes both."""
+    """Parameters of `set_bmc`. Omitted details do not change. A single detail cannot be removed; `clear_bmc` removes
+    both."""
 
     any_of: ClassVar[tuple[str, ...]] = ("address", "credential")
 
@@ -135,8 +137,8 @@ class SetBmc(Params, frozen=True):
 
 
 class SetPower(Params, frozen=True):
-    """Parameters of `set_power`. With `enforce`, farrier keeps the power `on` or `off` from then on; without it,
-    farrier no longer enforces any power."""
+    """Parameters of `set_power`. With `enforce`, farrier keeps the power `on` or `off` from then on; without `enforce`,
+    farrier stops enforcing power."""
 
     power: PowerRequest
     enforce: bool = False
@@ -165,16 +167,17 @@ class Remove(_Forcible, frozen=True):
 
 
 class Decommission(_Forcible, frozen=True, kw_only=True):
-    """Parameters of `decommission`. `retire` keeps the node retired after a mode that would reactivate it."""
+    """Parameters of `decommission`. With `retire`, the node stays retired even after a mode that would reactivate the
+    node."""
 
     mode: DecommissionMode
     retire: bool = False
 
 
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The database's rules for one parameter. `pattern` is a regular expression that must match somewhere; `fault` is
-    the error text if it does not. `max` is the number of characters of a text or elements of an array, or the largest
-    integer. `items` is the rule of each element of an array, or of each value of an object."""
+    """The database's rules for one parameter. `pattern` is a regular expression that must match somewhere in the text;
+    `fault` is the error text if it does not match. `max` is the number of characters of a text or elements of an array,
+    or the largest integer. `items` is the rule of each element of an array, or of each value of an object."""
 
     type: str  # string, boolean, enum, integer, array or object
     required: bool = False
@@ -195,8 +198,8 @@ class Schema(msgspec.Struct, frozen=True):
 
 
 def describe(params: type[Params]) -> Schema:
-    """The rules of one struct as data. The struct and the rules must accept the same parameters; a difference is a bug.
-    Raises TypeError for a field for which the database has no rule."""
+    """Return the rules of one struct as data. The struct and the rules must accept the same parameters; a difference is
+    a bug. Raises TypeError for a field for which the database has no rule."""
     info = msgspec.inspect.type_info(params)
     assert isinstance(info, msgspec.inspect.StructType)
     fields = {field.encode_name: _field(field.type, field.required) for field in info.fields}

@@ -1,4 +1,5 @@
-"""The common part of the errors of MAAS, UFM and Vault. `farrier.services` raises them, and handlers catch them."""
+"""The base class of the errors of MAAS, UFM and Vault. Package `farrier.services` raises these errors, and handlers
+catch them."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _Failure = TypeVar("_Failure", bound=StrEnum)
 class RequestError(ServiceError, Generic[_Failure]):
     """A request to a service failed. `detail` contains no secrets.
 
-    `ambiguous`: the change may have been made, and only a read can show it; never set for a read. `retry_after` is the
-    time for which a retry is useless, None if the service states no time.
+    `ambiguous` is set if the change may have been made, so that only a read can show the result; it is never set for a
+    read. `retry_after` is the time during which a retry is useless, or None if the service states no such time.
     """
 
     def __init__(
@@ -33,5 +34,5 @@ class RequestError(ServiceError, Generic[_Failure]):
         self.retry_after = retry_after
 
     def of_another(self, *, operation: str | None = None, retry_after: timedelta | None = None) -> Self:
-        """The same failure for another request, which was not sent."""
+        """Return the same failure for another request that was not sent."""
         return type(self)(self.failure, self.detail, operation=operation or self.operation, retry_after=retry_after)

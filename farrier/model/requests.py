@@ -1,7 +1,7 @@
-"""Intents of clients with their answers, and registrations, as data.
+"""Intents of clients, the answers to intents, and registrations, as data.
 
-The command line and the web create them, and `protocols.Requests` sends them. The database checks them, so nothing is
-checked here.
+The command line and the web create these requests, and `protocols.Requests` sends them. The database checks all
+requests, so this module checks nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from farrier.model.edges import NODE
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One intent for a resource, which is given by its name or ID. With `key`, a repeated request creates no second
-    intent. Only intents of nodes have an `api_version`; over HTTP, None stands for the newest one of the server."""
+    """An intent for one resource, which is given by its name or ID. With `key`, a repeated request creates no second
+    intent. Only intents of nodes have an `api_version`; over HTTP, None stands for the newest version of the server."""
 
     resource: str
     action: str
@@ -42,7 +42,7 @@ class IntentStatus(StrEnum):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of an intent: `pending` until it is `accepted`, `rejected` or `superseded`."""
+    """The status of an intent: `pending` until the intent is `accepted`, `rejected` or `superseded`."""
 
     intent: int
     kind: str
@@ -68,7 +68,7 @@ class Registration(Details, frozen=True, kw_only=True):
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A node that is registered now. The bootstrap token is shown only here."""
+    """A node that was just registered. The bootstrap token is shown only here."""
 
     id: int
     name: str

@@ -1,7 +1,7 @@
 """The snapshot of a resource of any kind, and its pending intents.
 
-Kinds subclass `Resource` with the columns of their table and the data that their load adds. A run returns a changed
-copy. All kinds have the write `Answer`. Pure.
+Each kind subclasses `Resource`, and adds fields for the columns of its table and for the data that its load adds. A run
+returns a changed copy of the snapshot. All kinds have the write `Answer`. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending intent. The database has checked its parameters."""
+    """A pending intent. The database has already checked its parameters."""
 
     id: int
     action: str
@@ -24,7 +24,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the kind's table, and its pending `requests`, oldest first. `version` counts the changes."""
+    """A row of the kind's table, and its pending `requests`, the oldest first. `version` counts the changes of the
+    row."""
 
     id: int
     version: int
@@ -37,16 +38,16 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[Pending, ...] = ()
 
     def at(self, state: str, **changes: Any) -> Self:
-        """A copy in this state with these columns changed, for a Transition."""
+        """Return a copy in this state with these columns changed, for a Transition."""
         return msgspec.structs.replace(self, state=state, **changes)
 
     def but(self, **changes: Any) -> Self:
-        """A copy with these columns changed, for an Update."""
+        """Return a copy with these columns changed, for an Update."""
         return msgspec.structs.replace(self, **changes)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Answers an intent. An intent that was answered meanwhile does not change."""
+    """Answers an intent. If the intent was answered meanwhile, the write changes nothing."""
 
     request: int
     accepted: bool

@@ -1,7 +1,8 @@
 """Views of resources of registered kinds, for operators and other programs.
 
-`protocols.ResourceQueries` returns these; the command line and the web show them. The columns of one kind are in
-`detail`. Kinds are shown as the database has them, including kinds that this process does not have.
+`protocols.ResourceQueries` returns these views; the command line and the web show them. `detail` contains the columns
+of the resource's kind. The views show kinds as the database defines them, including kinds that this process does not
+have.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from farrier.model.views import RequestView
 
 class StateView(msgspec.Struct, frozen=True, kw_only=True):
     """A state of a layer of a kind. `label` is the name of the layer in metrics and in names of limits. `count` is the
-    number of resources in the state; None for a terminal state, for a layer in another table, and if the query did not
-    count. `limit` is in seconds."""
+    number of resources in the state. `count` is None for a terminal state, for a layer in another table, and if the
+    query did not count resources. `limit` is in seconds."""
 
     layer: str
     label: str
@@ -37,13 +38,14 @@ class StateView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lasts(self) -> timedelta | None:
-        """The kind's limit of the state."""
+        """The default limit that the kind sets for the state."""
         return None if self.limit is None else timedelta(seconds=self.limit)
 
 
 class ActionView(msgspec.Struct, frozen=True, kw_only=True):
-    """An action of resources of a kind. `states` are those of the first layer that accept it; `create` has no states. A
-    resource may also refuse the action for other reasons. `instead` is the alternative in the other states."""
+    """An action of resources of a kind. `states` are the states of the first layer that accept the action; `create` has
+    no states. A resource may also refuse the action for other reasons. `instead` is the alternative that a refusal in
+    the other states recommends."""
 
     action: str
     description: str
@@ -53,7 +55,7 @@ class ActionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindView(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered kind. Its states begin with those of its first layer."""
+    """A registered kind. The states of its first layer come first."""
 
     kind: str
     states: tuple[StateView, ...]
@@ -66,7 +68,7 @@ class KindView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a resource in one layer. `default_limit`, in seconds, is the kind's own limit."""
+    """The state of a resource in one layer. `default_limit` is the default limit of the kind, in seconds."""
 
     layer: str
     label: str
@@ -77,10 +79,10 @@ class LayerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource. `outcome` is the outcome of the last run, unchanged since `outcome_at`. `controller` owns the
-    resource's shard; None if no controller does, or the resource has ended. At `swept_at`, all due resources of the
-    shard had run. `step` began at `step_begun_at` and may have changed an outside service; its end is not recorded.
-    `layers` begin with the state."""
+    """A resource. `outcome` is the outcome of the last run; it has not changed since `outcome_at`. `controller` is the
+    owner of the resource's shard, or None if the shard has no owner or the resource has ended. At `swept_at`, all due
+    resources of the shard had run. `step` began at `step_begun_at` and may have changed an outside service; its end is
+    not recorded. The first element of `layers` is the state."""
 
     kind: str
     id: int
@@ -104,14 +106,14 @@ class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource and its newest intents, newest first."""
+    """A resource and its latest intents, the newest first."""
 
     resource: ResourceView
     requests: tuple[RequestView, ...]
 
 
 class LateResource(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource above its limit of `limit` seconds in a layer."""
+    """A resource that has been in a state of a layer for longer than the limit of `limit` seconds."""
 
     kind: str
     layer: str
@@ -135,8 +137,8 @@ class AddressView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberView(msgspec.Struct, frozen=True, kw_only=True):
-    """A port in an IB partition, with its owner. `since` is when it entered its `state`; `reason` is why UFM refuses
-    it."""
+    """A port in an IB partition, with its owner. `since` is when the port entered its `state`; `reason` is why UFM
+    refuses the port."""
 
     guid: str
     owner: str
@@ -148,8 +150,8 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantedResources(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of resources of one kind; an empty field accepts all. `names` are names, IDs and globs. `states` may be
-    states of any layer; each includes its substates."""
+    """A filter of resources of one kind; an empty field accepts all resources. `names` contains names, IDs and globs.
+    `states` contains states of any layer; a state also accepts its substates."""
 
     kind: str
     names: tuple[str, ...] = ()
@@ -159,8 +161,8 @@ class WantedResources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def clocks_of(resource: ResourceView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
-    """The clock of each layer of a resource, beginning with the state; empty for a resource that has ended. `limits`
-    are the limits that differ from those of the kind."""
+    """Return the clock of each layer of a resource, the clock of the state first; empty for a resource that has ended.
+    `limits` contains the limits that differ from the defaults of the kind."""
     if resource.ended_at is not None:
         return ()
     overrides = limits.of(resource.site, resource.model)
@@ -181,7 +183,7 @@ def _clock(at: LayerView, now: datetime, overrides: Overrides) -> Clock:
 
 
 def late_clock(late: LateResource, now: datetime) -> Clock:
-    """The clock of a resource above its limit."""
+    """Return the clock of a resource that is above its limit."""
     limit = timedelta(seconds=late.limit)
     above = sla.breach(limit, late.since, now) or timedelta(0)
     return Clock(layer=late.layer, state=late.state, since=late.since, limit=limit, above=above)

@@ -1,7 +1,7 @@
 """Explains in plain words what a resource of a registered kind waits for, its errors, and the recommended action.
 
-Used by `farrier resource why`. A pure function of the resource's view. The module depends on no kind, so the errors
-that it shows are the texts of the handler.
+The command `farrier resource why` uses this pure function of the resource's view. The module does not depend on any
+kind, so it shows errors as the texts that the handler wrote.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from farrier.model.resource_views import ResourceDetail, ResourceView, clocks_of
 
 
 class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
-    """The explanation of a resource. `since` is when a run first stated the current reason, `source` the line of code
-    that stated it. `run_by` describes the controller and the last sweep; empty for a resource that has ended."""
+    """The explanation of a resource. `since` is when a run first stated the current reason, and `source` is the line of
+    code that stated it. `run_by` describes the controller and the last sweep; it is empty for a resource that has
+    ended."""
 
     kind: str
     name: str
@@ -35,8 +36,8 @@ class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: timedelta = sweeps.PERIOD) -> ResourceWhy:
-    """The explanation of a resource. `limits` are the limits that differ from those of its kind; `period` is the period
-    of the controllers."""
+    """Explain a resource. `limits` contains the limits that differ from the defaults of its kind. `period` is the
+    resync period of the controllers."""
     resource = detail.resource
     ended = resource.ended_at is not None
     unanswered = tuple(each for each in detail.requests if each.status == "pending")

@@ -21,10 +21,10 @@ W = TypeVar("W")
 
 
 class Loaded(msgspec.Struct, Generic[R], frozen=True):
-    """The result of a load, with the database's time. A resource whose ID is in neither `resources` nor `unreadable`
-    does not exist.
+    """The result of a load, with the database's time. If a resource's ID is in neither `resources` nor `unreadable`,
+    the resource does not exist.
 
-    `wakes` are the wakes that were visible with the snapshots, and `woken_at` is when the first of these wakes was
+    `wakes` contains the wakes that were visible with the snapshots, and `woken_at` is when the first of these wakes was
     inserted. `keys` identify the stored outcomes.
     """
 
@@ -37,11 +37,11 @@ class Loaded(msgspec.Struct, Generic[R], frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a resource over a fresh snapshot. `epoch` is that of its shard, and `reruns` the number of immediate
-    reruns before this run.
+    """One run of a resource over a fresh snapshot. `epoch` is the epoch of the resource's shard, and `reruns` is the
+    number of immediate reruns before this run.
 
-    `outcome_key` identifies the stored outcome. `recovers`: the name of a step that may have acted and whose end is not
-    recorded.
+    `outcome_key` identifies the stored outcome. `recovers` is the name of a step that may have acted and whose end is
+    not recorded.
     """
 
     id: int
@@ -53,15 +53,15 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The state of a resource in one layer, with the time of its entry."""
+    """The state of a resource in one layer, and the time at which the resource entered this state."""
 
     value: str
     entered_at: datetime
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A change of one layer, which was in `source` since `since`. Both are None when the layer begins (a workflow is
-    created)."""
+    """A change of one layer, which had been in state `source` since `since`. Both are None when the layer begins, such
+    as when a workflow is created."""
 
     layer: str
     source: str | None
@@ -70,8 +70,8 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """The error of a run by its label, and the resource: its name and the metric labels of its state. A resource that
-    could not be read has no name."""
+    """The error of a run: its label, the name of the resource, and the metric labels of the resource's state. If the
+    resource could not be read, its name is missing."""
 
     error: str
     name: str | None
@@ -80,7 +80,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """An intent that a run answers, as the log shows it. `by` is its client."""
+    """An answer that a run gives to an intent, as the log shows it. `by` is the client that submitted the intent."""
 
     request: int
     action: str
@@ -93,17 +93,18 @@ _INTENT = "intent"
 
 
 def cause_of_intent(id_: int) -> str:
-    """The cause of a transition that this intent requests. History finds the client of the intent by it."""
+    """Return the cause of a transition that this intent requests. The history finds the client of the intent by this
+    cause."""
     return f"{_INTENT} {id_}"
 
 
 def is_requested(cause: str) -> bool:
-    """Whether an intent is the cause of a transition."""
+    """Return whether the cause of a transition is an intent."""
     return cause.partition(" ")[0] == _INTENT
 
 
 class Due(enum.StrEnum):
-    """When a resource runs again after a run."""
+    """The time of the next run of a resource after a run."""
 
     RERUN = "rerun"
     PERIODIC = "periodic"
@@ -111,9 +112,10 @@ class Due(enum.StrEnum):
 
 
 class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
-    """A finished run, ready to commit. `outcome` is the name of the outcome in metrics; `record` is None if the outcome
-    is already stored. `version` is the version of the snapshot (None: it could not be read). `to` is None if no state
-    is written. `wakes` are the wakes that were visible with the snapshot. `confirms`: `to` may stay in memory."""
+    """A finished run, ready to commit. `outcome` is the name of the outcome in metrics. `record` is None if the outcome
+    is already stored. `version` is the version of the snapshot, or None if the snapshot could not be read. `to` is None
+    if no state is written. `wakes` contains the wakes that were visible with the snapshot. If `confirms` is set, `to`
+    may stay in memory."""
 
     id: int
     epoch: int
@@ -136,14 +138,15 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
 
     @property
     def rests(self) -> bool:
-        """Whether the run has nothing to write, or only what may stay in memory."""
+        """Whether the run has nothing to write, or only a state that may stay in memory."""
         is_stored = self.to is None or self.confirms
         return is_stored and not self.writes and self.record is None and self.due is Due.PERIODIC
 
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of the marks of one kind's steps: the names of `begun` steps by resource, the resources whose steps
-    `ended`, and `epochs` by shard. A change with a lower `number` has no effect after a change with a higher number."""
+    """A change of the marks of one kind's steps. The change contains the names of `begun` steps by resource, the
+    resources whose steps `ended`, and the `epochs` of shards. A change has no effect if a change with a higher `number`
+    was already applied."""
 
     number: int
     begun: Mapping[int, str]
@@ -152,7 +155,7 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(enum.StrEnum):
-    """The result of a finished run at its commit."""
+    """How the commit of a finished run ended."""
 
     COMMITTED = "committed"
     LOST = "lost"  # another controller has the shard; nothing was written
@@ -163,8 +166,8 @@ class Verdict(enum.StrEnum):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The verdict of one run. `error` is the reason of `refused`. `due_in`: when the loop decides again after
-    `conflict`. `at` is the database's time of the commit of a run that changed a layer."""
+    """The result of one run. `error` is the reason for verdict `refused`. After verdict `conflict`, the loop runs the
+    resource again after `due_in`. `at` is the database's time of the commit, if the run changed a layer."""
 
     verdict: Verdict
     error: FarrierError | None = None

@@ -1,6 +1,6 @@
 """Selects resources by name and by label: globs such as `gpu-1*`, and tests of labels such as `rack=r7,!spare`.
 
-Pure; the command line, the API and the pages parse the texts here, and the SQL of lists applies the result.
+Pure. The command line, the API and the pages parse the texts with this module; the SQL of lists applies the result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from typing_extensions import override
 
 _WILD = re.compile(r"[*?\[]")
-# A wildcard, a set of characters, or one character that stands for itself.
+# A wildcard, a set of characters, or one literal character.
 _PIECE = re.compile(r"\*+|\?|\[!?\]?[^\]]*\]|.", re.DOTALL)
 # The characters of names; the hyphen is first, as a set of a regular expression requires.
 _CHARACTERS = f"-._{string.digits}{string.ascii_letters}"
@@ -41,8 +41,8 @@ _NO_NAME = NameRange("", "", "^$")
 
 
 class LabelTest(msgspec.Struct, frozen=True):
-    """Tests whether a resource has the label, and, with `value`, whether the label has this value. `negated` inverts
-    the result."""
+    """A test of a resource's labels: whether the label exists and, with `value`, whether the label has this value.
+    `negated` inverts the result."""
 
     key: str
     value: str | None = None
@@ -50,25 +50,25 @@ class LabelTest(msgspec.Struct, frozen=True):
 
     @override
     def __str__(self) -> str:
-        """The text from which `label_tests` makes this test."""
+        """Return the text from which `label_tests` makes this test."""
         if self.value is None:
             return f"!{self.key}" if self.negated else self.key
         return f"{self.key}{'!=' if self.negated else '='}{self.value}"
 
 
 def is_glob(text: str) -> bool:
-    """Whether the text may match several names: it contains `*`, `?` or `[`."""
+    """Return whether the text may match several names, because it contains `*`, `?` or `[`."""
     return _WILD.search(text) is not None
 
 
 def is_id(text: str) -> bool:
-    """Whether the text is an ID. No name consists of digits only."""
+    """Return whether the text is an ID. No name consists of digits only."""
     return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
 
 
 def name_range(text: str) -> NameRange:
-    """The names that a name or a glob matches. `*` matches any characters, `?` one character, `[a-c]` one character of
-    the set, `[!a]` one character outside the set. A text that no name can match gives an empty range."""
+    """Return the names that a name or a glob matches. `*` matches any characters, `?` one character, `[a-c]` one
+    character of the set, `[!a]` one character outside the set. A text that no name can match gives an empty range."""
     if len(text) > _LONGEST:
         return _NO_NAME
     wild = _WILD.search(text)
@@ -82,7 +82,7 @@ def name_range(text: str) -> NameRange:
 
 
 def _expression(piece: str) -> str:
-    """The regular expression of a piece of a glob, empty if no character of a name matches it."""
+    """Return the regular expression for one piece of a glob; empty if the piece matches no character of names."""
     if piece.startswith("*"):
         return ".*"
     if piece == "?":
@@ -92,8 +92,8 @@ def _expression(piece: str) -> str:
 
 
 def label_tests(texts: Iterable[str]) -> tuple[LabelTest, ...]:
-    """Parse tests of labels: KEY, !KEY, KEY=VALUE or KEY!=VALUE, several separated by commas. A resource without the
-    label passes KEY!=VALUE. Raises ValueError."""
+    """Parse tests of labels: KEY, !KEY, KEY=VALUE or KEY!=VALUE, separated by commas. A resource without the label
+    passes KEY!=VALUE. Raises ValueError."""
     return tuple(_label_test(part.strip()) for text in texts for part in text.split(","))
 
 

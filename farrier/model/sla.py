@@ -1,10 +1,10 @@
 """Limits of the time that a node may stay in each state.
 
 Every state of every layer, and every stage, has a default limit or a stated reason for having no limit. `limit` returns
-the limit of one node, and None while a fact stops the clock; `breach` returns how far above its limit the node is.
-Views show a breach; it never changes an outcome. A clock starts at the layer's `entered_at`, which an update of the
-payload does not change. Transitions do not reset the end-to-end clock, so a workflow that moves back and forth also
-exceeds its limit.
+the limit of one node, or None while a fact stops the clock. `breach` returns by how much the node exceeds its limit.
+Views show a breach; it never changes an outcome. A clock starts at the layer's `entered_at`; an update of the payload
+does not change this time. Transitions do not reset the end-to-end clock, so a workflow that repeats stages also exceeds
+its limit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ YES, NO = "true", "false"
 
 
 class SlaFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts of one node that can stop a clock. `onboarding` is the status of the last onboarding, live or ended."""
+    """The facts of one node that can stop a clock. `onboarding` is the status of the last onboarding, which may be live
+    or ended."""
 
     management: Management
     manage_asked: bool = False  # intent `manage` came after management entered `enroll`
@@ -45,7 +46,7 @@ class SlaFacts(msgspec.Struct, frozen=True, kw_only=True):
     has_mode: bool = True  # the workflow has a mode
 
     def of(self, fact: Fact) -> str | None:
-        """The value that `STOPS` compares; None without an onboarding."""
+        """Return the value of the fact that `STOPS` compares; None without an onboarding."""
         match fact:
             case Fact.MANAGEMENT:
                 return self.management
@@ -60,7 +61,7 @@ class SlaFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """The clock of this state stops while the fact has one of these values."""
+    """A rule that stops a clock: the clock of this state stops while the fact has one of these values."""
 
     layer: Layer
     state: str
@@ -182,7 +183,8 @@ the stage fails."""
 
 
 def key(layer: Layer, state: str, stage: Stage | None = None) -> str:
-    """The key of a limit in the configuration: `status.enrolling`, `onboarding.running.wait_for_ready`."""
+    """Return the key of a limit in the configuration, such as `status.enrolling` or
+    `onboarding.running.wait_for_ready`."""
     return f"{layer}.{state}" if stage is None else f"{layer}.{state}.{stage}"
 
 
@@ -194,7 +196,8 @@ def limit(
     facts: SlaFacts,
     overrides: Mapping[str, timedelta],
 ) -> timedelta | None:
-    """The limit of this node now; None while its clock stops. A running workflow needs `stage`."""
+    """Return the limit of this node now; None while its clock stops. If the workflow is running, `stage` is
+    required."""
     if stands_still(layer, state, facts):
         return None
     if overrides:
@@ -207,12 +210,12 @@ def limit(
 
 
 def stands_still(layer: Layer, state: str, facts: SlaFacts) -> bool:
-    """Whether facts stop the clock of the state now."""
+    """Return whether the node's facts stop the clock of the state now."""
     return any(stop.layer is layer and stop.state == state and facts.of(stop.fact) in stop.values for stop in STOPS)
 
 
 def breach(limit: timedelta | None, entered_at: datetime, now: datetime) -> timedelta | None:
-    """The time above the limit; None without a limit or within it."""
+    """Return the time above the limit; None if there is no limit or the limit is not exceeded."""
     if limit is None:
         return None
     over = now - entered_at - limit
@@ -220,18 +223,18 @@ def breach(limit: timedelta | None, entered_at: datetime, now: datetime) -> time
 
 
 def stage_deadline(layer: Layer, stage: Stage, *, overrides: Mapping[str, timedelta]) -> timedelta:
-    """The time after which a stage that still waits fails with class `timeout`."""
+    """Return the time after which a stage that still waits fails with class `timeout`."""
     default = STAGES[layer][stage]
     return overrides.get(key(layer, WorkflowStatus.RUNNING, stage), default) * STAGE_DEADLINE_FACTOR
 
 
 def undo_deadline(layer: Layer, *, overrides: Mapping[str, timedelta]) -> timedelta:
-    """The time after which an undo that has not ended fails."""
+    """Return the time after which an unfinished undo fails."""
     default = _WORKFLOW[WorkflowStatus.COMPENSATING].limit
     assert default is not None, "the table has a limit"
     return overrides.get(key(layer, WorkflowStatus.COMPENSATING), default) * STAGE_DEADLINE_FACTOR
 
 
 def end_to_end(layer: Layer, *, overrides: Mapping[str, timedelta]) -> timedelta:
-    """The limit of a whole workflow, counted from the time at which it got its mode."""
+    """Return the limit of a whole workflow, counted from the time at which the workflow got its mode."""
     return overrides.get(f"{layer}.end_to_end", END_TO_END[layer])

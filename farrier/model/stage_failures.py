@@ -1,7 +1,8 @@
-"""The failure classes that are possible at each stage: the series of the counter of failures.
+"""The failure classes that are possible at each stage. Each pair of stage and class is one series of the counter of
+failures.
 
 `metrics` creates each series at zero, so that an alert rule detects the first failure. A class that is not in `ONLY_AT`
-is possible at every stage of that workflow. Pure.
+is possible at every stage of its workflow. Pure.
 """
 
 from __future__ import annotations

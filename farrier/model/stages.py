@@ -1,8 +1,8 @@
 """The stages of both workflows, in order, and the path of each mode.
 
 Handlers call `first_stage` and `next_stage`. The caller passes stages that do not apply to the node in `skip`, and
-records them as skipped. The two stages of a failed deployment are on no path: only a stage whose deployment failed
-leads to them (`handlers/node/onboarding/detour.py`).
+records them as skipped. The two stages for a failed deployment are not on any path: a workflow enters them only after
+its deployment failed (`handlers/node/onboarding/detour.py`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ WITH_MAAS = frozenset({_D.LOAD_SITE_CONFIG, _D.RELEASE_MAAS_NODE, _D.POWER_OFF_M
 
 
 def uses_maas(mode: Mode | None, stage: Stage | None) -> bool:
-    """Whether a workflow of this mode uses MAAS at the stage. A manual onboarding never does."""
+    """Return whether a workflow of this mode uses MAAS at the stage. A manual onboarding never uses MAAS."""
     if isinstance(mode, DecommissionMode):
         return stage in WITH_MAAS
     return mode is not None and mode is not OnboardingMode.MANUAL
@@ -115,12 +115,13 @@ OUTSIDE_MAAS = frozenset(mode for mode, path in PATHS.items() if not any(uses_ma
 
 
 def first_stage(mode: Mode, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
-    """The first stage of a workflow of this mode; None if every stage is skipped."""
+    """Return the first stage of a workflow of this mode; None if every stage is skipped."""
     return next((stage for stage in PATHS[mode] if stage not in skip), None)
 
 
 def next_stage(mode: Mode, stage: Stage, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
-    """The stage after a finished stage; None after the last stage. Never a stage of a failed deployment.
+    """Return the stage after a finished stage, or None after the last stage. The result is never a stage for a failed
+    deployment.
 
     Raises ValueError for a stage that is not on the mode's path, which is a bug in farrier.
     """

@@ -1,4 +1,4 @@
-"""Layer `status`: the coarse lifecycle of a node, for operators (`nodes.status`).
+"""Layer `status`: the lifecycle of a node in coarse states, for operators (`nodes.status`).
 
 Only the node handler writes it. The edges between the values are in `farrier.model.edges`. Finer states, such as
 commissioning and deploying, are stages of a workflow.

@@ -1,8 +1,8 @@
-"""Which controller runs a resource, and whether the controller keeps up.
+"""Shows which controller runs a resource, and whether this controller runs its resources in time.
 
-Used by `why`, `resource_why` and `advice` on views of nodes and other resources. A controller owns shards of resources.
-A view shows the owner of the resource's shard, and the last time at which all due resources of the shard had run. It
-also shows a step that may be changing an outside service.
+Modules `why`, `resource_why` and `advice` use this module for views of nodes and other resources. A controller owns
+shards of resources. A view shows the owner of the resource's shard, the last time at which all due resources of the
+shard had run, and a step that may be changing an outside service.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Run(Protocol):
 
 
 def late_after(period: timedelta) -> timedelta:
-    """The age of the last sweep after which a shard counts as neglected: two periods, at least a minute."""
+    """Return the age of the last sweep after which a shard counts as neglected: two periods, but at least a minute."""
     return max(_AT_LEAST, _PERIODS * period)
 
 
 def is_neglected(run: Run, now: datetime, period: timedelta) -> bool:
-    """Whether no controller owns the resource, or its controller does not keep up."""
+    """Return whether the resource has no controller, or its controller does not sweep the resource's shard in time."""
     return run.controller is None or run.swept_at is None or now - run.swept_at > late_after(period)
 
 
 def in_words(run: Run, now: datetime) -> str:
-    """The controller and the last sweep, as `rack-1, shard swept 2s ago`, or the step that runs."""
+    """Describe the controller and its last sweep (`rack-1, shard swept 2s ago`), or the step that runs."""
     step = ""
     if run.step is not None and run.step_begun_at is not None:
         step = f", step {run.step} started {duration.human(now - run.step_begun_at)} ago"

@@ -1,6 +1,6 @@
 """The course of a resource over time as bars: a row for each layer, and a row for each stage of a node's workflow.
 
-Pages draw it. Pure functions of the history and of views: a bar is the time between two changes of a layer.
+Pages draw these bars. Pure functions of the history and of views. A bar is the time between two changes of a layer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _MOST_TICKS = 4
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
-    """A state from `begin` to `end`. `result` is the reason of the change that ended the state, empty if it lasts."""
+    """A state from `begin` to `end`. `result` is the reason of the change that ended the state; it is empty while the
+    state lasts."""
 
     state: str
     begin: datetime
@@ -47,7 +48,7 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer or a stage with its bars, the oldest first. `note` is the reason of its last result."""
+    """A layer or a stage, and its bars, the oldest first. `note` is the reason of its last result."""
 
     name: str
     state: str
@@ -56,7 +57,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def took(self) -> timedelta | None:
-        """The time in all bars; None without a bar."""
+        """The total time of all bars; None without a bar."""
         return sum((bar.lasts for bar in self.bars), timedelta(0)) if self.bars else None
 
     @property
@@ -71,7 +72,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows between two times."""
+    """Rows of bars between two times."""
 
     begin: datetime
     end: datetime
@@ -79,13 +80,13 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     stages: tuple[Row, ...] = ()
 
     def place(self, moment: datetime) -> float:
-        """The position of a moment between the two times, in percent."""
+        """Return the position of a moment between the two times, in percent."""
         whole = (self.end - self.begin).total_seconds()
         part = (moment - self.begin).total_seconds()
         return round(min(max(100 * part / whole, 0), 100), 2) if whole > 0 else 0
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """The marks of the axis: places in percent, and the time since the beginning."""
+        """Yield the marks of the axis: the position of each mark in percent, and its time since the beginning."""
         whole = (self.end - self.begin).total_seconds()
         step = next((step for step in _STEPS if whole / step <= _MOST_TICKS), _STEPS[-1])
         for number in range(1, min(int(whole / step), _MOST_TICKS) + 1):
@@ -96,8 +97,8 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 def of_workflow(
     workflow: WorkflowView, changes: Sequence[HistoryEntry], clocks: Iterable[Clock], now: datetime
 ) -> Timeline:
-    """The course of a node during its workflow. `changes` are the node's changes since the workflow began, the newest
-    first."""
+    """Return the timeline of a node during its workflow. `changes` contains the node's changes since the workflow
+    began, the newest first."""
     end = workflow.ended_at or now
     between = [change for change in reversed(changes) if workflow.created_at <= change.at <= end]
     shown = tuple(_layers(between, clocks, workflow.created_at, end))
@@ -105,7 +106,8 @@ def of_workflow(
 
 
 def of_changes(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], end: datetime) -> Timeline | None:
-    """The timeline of a resource of any kind. `changes` begin with the newest. None without changes."""
+    """Return the timeline of a resource of any kind; None without changes. `changes` contains the newest change
+    first."""
     if not changes:
         return None
     begin = changes[-1].at
@@ -113,7 +115,7 @@ def of_changes(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], end: da
 
 
 def _layers(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], begin: datetime, end: datetime) -> Iterator[Row]:
-    """A row for each layer that has a clock or changes, except those of stages and details."""
+    """Yield a row for each layer that has a clock or changes, except the layers of stages and details."""
     states = {clock.layer: clock for clock in clocks if clock.layer != END_TO_END}
     inner = set(STAGE_LAYERS.values())
     changed = dict.fromkeys(each.layer for each in changes if not each.layer.startswith(_DETAILS))
@@ -130,7 +132,7 @@ def _layers(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], begin: dat
 
 
 def _bars(changes: Sequence[HistoryEntry], begin: datetime, end: datetime) -> Iterator[Bar]:
-    """The states of one layer between two times."""
+    """Yield the bars for the states of one layer between two times."""
     first = changes[0]
     if first.source_state is not None and first.at > begin:
         yield Bar(state=first.source_state, begin=begin, end=first.at, result=first.reason)
@@ -151,7 +153,7 @@ class _Piece(msgspec.Struct, frozen=True):
 
 
 def _stages(workflow: WorkflowView, changes: Sequence[HistoryEntry], end: datetime) -> Iterator[Row]:
-    """A row for each stage of the mode's path, and for each other stage that ran."""
+    """Yield a row for each stage of the mode's path, and for each other stage that ran."""
     pieces = tuple(_pieces(workflow, changes))
     bars: dict[str, list[Bar]] = {}
     for piece, following in zip_longest(pieces, pieces[1:]):
@@ -181,7 +183,7 @@ def _pieces(workflow: WorkflowView, changes: Sequence[HistoryEntry]) -> Iterator
 
 
 def _bar(piece: _Piece, following: _Piece | None, end: datetime) -> Bar:
-    """The bar of a piece. A status `running` becomes the result of that attempt."""
+    """Return the bar of a piece. Instead of the status `running`, the bar shows the result of the attempt that ran."""
     if following is None:
         return Bar(state=piece.status, begin=piece.begin, end=end)
     state = piece.status
@@ -193,7 +195,8 @@ def _bar(piece: _Piece, following: _Piece | None, end: datetime) -> Bar:
 
 
 def _order(workflow: WorkflowView, ran: Sequence[str]) -> list[str]:
-    """The stages of the mode's path in order. A stage outside the path follows the stage that ran before it."""
+    """Return the stages of the mode's path in order. A stage that is not on the path follows the stage that ran before
+    it."""
     modes = OnboardingMode if workflow.kind == WorkflowKind.ONBOARDING else DecommissionMode
     try:
         order: list[str] = [stage.value for stage in PATHS[modes(workflow.mode or "")]]

@@ -1,7 +1,7 @@
 """UFM in the model: its partition keys, and its failures.
 
-`farrier.services` creates these values, and handlers read them. Nothing here depends on HTTP. A failure class is a
-metric label, so its spelling never changes.
+Package `farrier.services` creates these values, and handlers read them. Nothing here depends on HTTP. A failure class
+is a metric label, so its spelling never changes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Membership(StrEnum):
 
 
 class RateLimit(StrEnum):
-    """The rates of UFM in Gb/s, as texts, because one of them is not an integer."""
+    """The rates that UFM accepts, in Gb/s. The rates are texts, because one of them is not an integer."""
 
     G2_5 = "2.5"
     G5 = "5"
@@ -51,7 +51,8 @@ class RateLimit(StrEnum):
 
 
 class Port(msgspec.Struct, frozen=True):
-    """The membership of a port in a partition. `index0`: the partition key is the first in the port's table."""
+    """The membership of a port in a partition. `index0` is set if the partition key is the first in the port's
+    table."""
 
     membership: Membership = Membership.FULL
     index0: bool = False
@@ -66,7 +67,7 @@ class Qos(msgspec.Struct, frozen=True):
 
 
 class Pkey(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition in UFM. `qos` is None if UFM does not report it."""
+    """A partition as UFM reports it. `qos` is None if UFM does not report the service settings."""
 
     number: int
     name: str = ""
@@ -86,7 +87,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UfmFailure(StrEnum):
-    """Why a call to UFM failed, ordered from failures that an operator fixes to failures that end by themselves."""
+    """The classes of failed calls to UFM. Failures that an operator must fix come first, failures that end by
+    themselves last."""
 
     AUTH = "auth"  # the user or the token is refused or cannot be resolved
     FORBIDDEN = "forbidden"  # farrier's user lacks a right
@@ -117,11 +119,11 @@ class UfmError(RequestError[UfmFailure]):
 
 
 def spelled(number: int) -> str:
-    """A partition key as UFM spells it."""
+    """Return a partition key in the spelling of UFM."""
     return f"{number:#x}"
 
 
 def guid(text: str) -> str | None:
-    """A port's GUID as 16 digits; None for an invalid GUID."""
+    """Return a port's GUID as 16 digits; None for an invalid GUID."""
     found = _GUID.fullmatch(text.strip().lower())
     return None if found is None else found.group(2)

@@ -1,7 +1,7 @@
 """Views of nodes and their tasks, for operators and other programs. Handlers do not use them.
 
-`protocols.Queries` returns these; the command line and the web show them. States are plain texts here, so that a state
-of a newer farrier is shown like any other. In JSON, durations are seconds and times are ISO 8601.
+`protocols.Queries` returns these views; the command line and the web show them. States are plain texts here, so that
+views can also show the states of a newer farrier. In JSON, durations are seconds and times are ISO 8601.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """Some rows with the database's time. Ages are computed from `now`, never from a local clock."""
+    """Some rows, and the database's time `now`. Ages are computed from `now`, never from a local clock."""
 
     now: datetime
     rows: tuple[T, ...]
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of nodes. A node fits if each field, and each of the `LISTED` details in `details`, contains the node's
-    value; an empty field accepts all. `names` are names, IDs and globs. A node must pass all tests of `labels`.
-    `failed` accepts only nodes whose workflow failed, or whose BMC or power cannot be read."""
+    """A filter of nodes. Each field, and each of the `LISTED` details in `details`, lists the accepted values; an empty
+    field accepts all nodes. `names` contains names, IDs and globs. A node must pass all tests of `labels`. `failed`
+    accepts only nodes whose workflow failed, or whose BMC or power cannot be read."""
 
     names: tuple[str, ...] = ()
     labels: tuple[LabelTest, ...] = ()
@@ -41,7 +41,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
 
     def fits_site(self, site: str | None) -> bool:
-        """Whether the filter accepts a resource of another kind. Only its site is compared."""
+        """Return whether the filter accepts a resource of another kind. Only the site of this resource is compared."""
         return (
             not self.names
             and not self.labels
@@ -65,23 +65,24 @@ class SortKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OrderedPage(msgspec.Struct, frozen=True):
-    """Some nodes in an order, and the key of the last one if more may follow."""
+    """Some nodes in an order, and the key of the last node if more nodes may follow."""
 
     page: Page[NodeView]
     following: SortKey | None
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many nodes a filter selects. `values` covers status, management, site and model. For each value of such a
-    field, it has the number of nodes that the filter would select with this value, the most frequent value first."""
+    """How many nodes a filter selects. `values` covers the fields status, management, site and model. For each value of
+    such a field, it contains the number of nodes that the filter would select with this value; the most frequent value
+    comes first."""
 
     selected: int
     values: Mapping[str, Mapping[str, int]]
 
 
 class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow. Its end-to-end clock started at `mode_given_at`. `skipped` are stages that had nothing to do.
-    `being_cancelled`: its work is undone for good, also during a pause."""
+    """A workflow. Its end-to-end clock started at `mode_given_at`. `skipped` lists stages that had nothing to do.
+    `being_cancelled` is set while farrier undoes the work of a cancelled workflow; a pause does not stop this undo."""
 
     kind: str
     id: int
@@ -127,7 +128,7 @@ class NodeView(RowDetails, frozen=True, kw_only=True):
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent, with its answer if it was answered."""
+    """An intent, and its answer if it was answered."""
 
     id: int
     action: str
@@ -140,9 +141,10 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MaasView(msgspec.Struct, frozen=True, kw_only=True):
-    """The last reading of the node's machine in MAAS. `since` is the first reading of this state, `read_at` the last.
-    `stale_since` is set if an event about the machine is newer than the reading. The reading is known to be valid until
-    `fresh_at`. `owner_by_rescue`: rescue mode gave the machine to its owner."""
+    """The last reading of the node's machine in MAAS. `since` is the time of the first reading of this state, and
+    `read_at` is the time of the last reading. `stale_since` is set if an event about the machine is newer than the
+    reading. The reading is known to be valid until `fresh_at`. `owner_by_rescue` is set if rescue mode gave the machine
+    to its owner."""
 
     system_id: str
     state: str
@@ -157,7 +159,8 @@ class MaasView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegionView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a site's MAAS region, as its handler recorded it. All events until `complete_at` are known."""
+    """The state of a site's MAAS region, as the region's handler recorded it. All events until `complete_at` are
+    known."""
 
     site: str
     url: str | None = None
@@ -169,7 +172,8 @@ class RegionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """A node's address of a network segment. `owner` is the client that allocated it, usually the node."""
+    """An address of a network segment that a node uses. `owner` is the client that allocated the address, usually the
+    node."""
 
     segment: str
     address: str
@@ -185,16 +189,17 @@ class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeDetail(NodeView, frozen=True, kw_only=True):
-    """Everything that views show of one node, which may be deleted.
+    """Everything that views show of one node; the node may be deleted.
 
-    `outcome` is the outcome of its last run, unchanged since `outcome_at`. `controller` owns the node's shard; None if
-    no controller does, or the node is deleted. At `swept_at`, all due nodes of the shard had run. `step` began at
-    `step_begun_at` and may have changed an outside service; its end is not recorded. `last_workflow` is the newest
-    workflow, live or ended; `requests` are the newest intents, newest first. `ib_guids` are its InfiniBand ports, None
-    until its agent has reported them. `region` is that of its site. `held_here`: its last successful onboarding used
-    MAAS, so farrier's user owned the machine. `paused_by` and `quarantined_by` are the operators who paused and
-    quarantined the node, None if no operator did or the intent names no operator. `alerts` are those of the agent's
-    last heartbeat. `enrolled_at` is when the agent last enrolled; None without an agent.
+    `outcome` is the outcome of the node's last run; it has not changed since `outcome_at`. `controller` is the owner of
+    the node's shard, or None if the shard has no owner or the node is deleted. At `swept_at`, all due nodes of the
+    shard had run. `step` began at `step_begun_at` and may have changed an outside service; its end is not recorded.
+    `last_workflow` is the newest workflow, live or ended. `requests` are the latest intents, the newest first.
+    `ib_guids` are the node's InfiniBand ports, or None until its agent has reported them. `region` is the region of the
+    node's site. `held_here` is set if the last successful onboarding used MAAS, so that farrier's user owned the
+    machine. `paused_by` and `quarantined_by` are the operators who paused and quarantined the node; each is None if no
+    operator did so or the intent names no operator. `alerts` are the alerts of the agent's last heartbeat.
+    `enrolled_at` is when the agent last enrolled, or None without an agent.
     """
 
     version: int
@@ -228,8 +233,8 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of a node. `attempt` counts dispatches, `failures` failed results; `claimed_by` is `agent of NODE` or
-    `worker LOGIN`."""
+    """A task of a node. `attempt` counts dispatches, and `failures` counts failed results. `claimed_by` is `agent of
+    NODE` or `worker LOGIN`."""
 
     id: int
     node: str
@@ -245,9 +250,9 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of the fleet. `statuses` counts nodes by status; `unowned` counts shards of nodes without a
-    controller. `lag_seconds`: seconds since the last sweep of the shard of nodes that was swept least recently, 0 if no
-    shard has a controller."""
+    """The figures of the fleet. `statuses` counts nodes by status. `unowned` counts shards of nodes without a
+    controller. `lag_seconds` is the number of seconds since the last sweep of the shard of nodes that was swept least
+    recently, or 0 if no shard has a controller."""
 
     now: datetime
     statuses: Mapping[str, int]

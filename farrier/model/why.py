@@ -1,7 +1,7 @@
 """Explains in plain words what a node waits for, its errors, and the recommended action.
 
-Used by `farrier node why` and the lifecycle view. A pure function of the node's view, so it cannot contradict `node
-show`. `diagnosis` finds the errors, and `advice` the recommended action.
+The command `farrier node why` and the lifecycle view use this pure function of the node's view, so the explanation
+cannot contradict `node show`. Module `diagnosis` finds the errors, and `advice` finds the recommended action.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from farrier.model.workflow_condition import POWER_IS_FREE
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """The explanation of a node. `since` is when a run first stated the current reason, `source` the line of code that
-    stated it. `run_by` describes the controller and the last sweep; empty for a deleted node. `unanswered` are intents,
-    the oldest first. BMC, heartbeat and reading of MAAS are None if the node does not have them. `command` carries out
-    the advice, if exactly one intent does."""
+    """The explanation of a node. `since` is when a run first stated the current reason, and `source` is the line of
+    code that stated it. `run_by` describes the controller and the last sweep; it is empty for a deleted node.
+    `unanswered` lists intents without an answer, the oldest first. The fields about the BMC, the heartbeat and MAAS are
+    None if the node does not have them. `command` carries out the advice, if exactly one intent does so."""
 
     node: str
     status: str
@@ -56,8 +56,8 @@ def explain(
     *,
     period: timedelta = sweeps.PERIOD,
 ) -> Why:
-    """The explanation of a node. `limits` are the limits that differ from the defaults; `patience` None means the
-    default; `period` is the period of the controllers."""
+    """Explain a node. `limits` contains the limits that differ from the defaults. If `patience` is None, the default
+    applies. `period` is the resync period of the controllers."""
     chosen = advice.of_node(advice.Case(node, now, clocks.above(node, now, limits), patience or Patience(), period))
     return Why(
         node=node.name,
@@ -92,7 +92,7 @@ def _reason(node: NodeDetail) -> str:
 
 
 def reason(outcome: Record | None, *, ended: bool) -> str:
-    """Why a resource of any kind stays in its state, according to its last run."""
+    """Return why a resource of any kind stays in its state, according to its last run."""
     if ended:
         return "waits for nothing: it is deleted"
     if outcome is None:
@@ -138,7 +138,7 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
 
 
 def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str]:
-    """The errors of the region of the node's site, and the difference between MAAS and the node's status."""
+    """Yield the errors of the region of the node's site, and the difference between MAAS and the node's status."""
     region = diagnosis.bad_region(node)
     if region is not None:
         error = f": {region.last_error}" if region.last_error else ""
@@ -149,12 +149,13 @@ def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[st
 
 
 def _quarantine(node: NodeDetail) -> str | None:
-    """Why the node is quarantined. A quarantine is no error while a live workflow may end it."""
+    """Return why the node is quarantined. While a live workflow may end the quarantine, it does not count as an
+    error."""
     return None if node.quarantine_cause is None else f"{node.quarantine_cause}: {node.quarantine_reason}"
 
 
 def _not_kept(node: NodeDetail) -> Iterator[str]:
-    """Why power differs from the enforced power: the switch failed, or farrier may not switch now."""
+    """Yield why the power differs from the enforced power: the switch failed, or farrier may not switch now."""
     bmc, workflow = node.bmc, node.workflow
     if not diagnosis.is_unkept(node):
         return

@@ -1,4 +1,4 @@
-"""Layer `workflow`: kinds, statuses and modes of onboardings and decommissions (`node_onboardings`,
+"""Layer `workflow`: the kinds, statuses and modes of onboardings and decommissions (`node_onboardings`,
 `node_decommissions`).
 
 The state of a workflow is a status and a stage (`farrier.model.stages`). Only the node handler writes it. A node has at

@@ -1,7 +1,7 @@
-"""Which live workflow an action requires: the third condition of `farrier.model.actions`.
+"""The live workflow that an action requires. This is the third condition of `farrier.model.actions`.
 
 A condition is data, so that it can be listed, drawn and checked for completeness. An onboarding without a mode is live
-but has not begun, so it counts separately.
+but has not begun, so conditions distinguish it from other onboardings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 class LiveWorkflow(Protocol):
-    """The fields of a live workflow that conditions need. In a view, values may come from a newer release."""
+    """The fields of a live workflow that conditions need. In a view, the values may come from a newer release."""
 
     @property
     def kind(self) -> str: ...
@@ -30,7 +30,8 @@ class LiveWorkflow(Protocol):
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """The condition of an action on the live workflow; `text` completes the sentence 'is accepted …'."""
+    """A condition on the live workflow, under which an action is accepted. `text` completes the sentence 'is accepted
+    …'."""
 
     text: str
     none: bool  # no workflow may be live
@@ -40,7 +41,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     modes: frozenset[Mode] | None = None  # None: any
 
     def fits(self, live: LiveWorkflow | None) -> bool:
-        """Whether the live workflow fits the condition."""
+        """Return whether the live workflow fits the condition."""
         if live is None:
             return self.none
         if live.mode is None:

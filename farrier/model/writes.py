@@ -1,4 +1,4 @@
-"""The writes of a node's run besides the node itself: data that the commit applies in the same transaction."""
+"""The writes of a node's run, in addition to the node itself. The commit applies this data in the same transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 
 class AnswerIntent(msgspec.Struct, frozen=True):
-    """Answers a pending intent. `accepted` means begun or done in this commit."""
+    """Answers a pending intent. Verdict `accepted` means that the action begins or is completed in this commit."""
 
     intent: int
     verdict: Verdict
@@ -29,8 +29,8 @@ class AnswerIntent(msgspec.Struct, frozen=True):
 
 
 class CreateTask(msgspec.Struct, frozen=True, kw_only=True):
-    """Creates a task for the node's agent, in the live workflow after this commit. With `ended`, the task is inserted
-    in that status, with `result`, and no agent ever receives it."""
+    """Creates a task for the node's agent, in the workflow that is live after this commit. With `ended`, the task is
+    inserted in this status and with `result`, and no agent ever receives it."""
 
     type: TaskType
     attempt: int = 1
@@ -41,7 +41,8 @@ class CreateTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndTask(msgspec.Struct, frozen=True):
-    """Ends a task that no agent finished: `expired` or `cancelled`. A task that ended meanwhile does not change."""
+    """Ends a task that no agent has finished, as `expired` or `cancelled`. If the task has ended meanwhile, the write
+    changes nothing."""
 
     task: int
     status: TaskStatus
@@ -50,7 +51,7 @@ class EndTask(msgspec.Struct, frozen=True):
 
 class IssueBootstrap(msgspec.Struct, frozen=True):
     """Makes the bootstrap token with this digest (SHA-256, hexadecimal) valid for the node, for `ttl` from now, and
-    invalidates its earlier unused tokens. A repeated write restarts the time; a used token stays used."""
+    invalidates its earlier unused tokens. Repeating the write restarts `ttl`; a used token stays used."""
 
     digest: str
     ttl: timedelta
@@ -61,12 +62,12 @@ class RevokeBootstrap(msgspec.Struct, frozen=True):
 
 
 class ForgetAgent(msgspec.Struct, frozen=True):
-    """Makes the agent's key invalid, so that it has to enrol again."""
+    """Makes the agent's key invalid, so that the agent has to enrol again."""
 
 
 class SetDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes the node's registration data to these values of intent `set`, with a history row for each change. A
-    machine with a new MAAS ID counts as not created by farrier, and is read again."""
+    """Changes the node's registration data to these values of intent `set`, with a history row for each change. If the
+    MAAS ID changes, the machine counts as not created by farrier, and is read again."""
 
     params: Mapping[str, Any]
     cause: str
@@ -75,14 +76,14 @@ class SetDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 class LeaveService(msgspec.Struct, frozen=True):
     """Records that silence or MAAS takes the node out of service in this commit. If the site's brake holds the node,
-    the loop decides the run again."""
+    nothing is committed, and the loop runs the node again."""
 
 
 class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
     """Sets the segments and partitions, by name, that an undeployed node uses. The node gets an address of each
-    segment, and each of its ports becomes a member of each partition. The commit takes the available addresses and
-    memberships, and gives back those that the write does not name or that are being deleted. Without names, the commit
-    gives everything back. Idempotent."""
+    segment, and each of its ports becomes a member of each partition. The commit allocates the available addresses and
+    memberships. The commit releases the addresses and memberships of networks that the write does not name, or that are
+    being deleted. If the write names no network, the commit releases all of them. Idempotent."""
 
     segments: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()

@@ -1,7 +1,8 @@
 """The interfaces between packages.
 
-Each package uses the others only through these protocols; `wiring` passes the implementations. A method's docstring is
-its contract: whether it may be called twice, what it raises, and what the caller does with the result.
+Each package uses other packages only through these protocols; `wiring` passes the implementations. The docstring of a
+method is its contract: whether the method may be called twice, what it raises, and what the caller does with the
+result.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The check that a step may act now, made immediately before each request that changes something outside.
+"""Checks that a step may act now, immediately before each request that changes an outside service.
 
-The controller sets the check for each step in a context variable, so that all tasks of the step use it. A step whose
-process was stopped (SIGSTOP, a paused virtual machine) continues before its timers fire, and would act without the
-lease.
+The controller sets the check for each step in a context variable, so that all tasks of the step use it. If a process
+was stopped (SIGSTOP, a paused virtual machine), its steps continue before its timers fire. Without this check, they
+would act without the lease.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _may_act: ContextVar[Callable[[], None] | None] = ContextVar("farrier_may_act", 
 
 @contextmanager
 def acting_while(require: Callable[[], None]) -> Iterator[None]:
-    """Run a step inside the block. `require` raises `LeaseLost` when the step must no longer act."""
+    """Run a step inside the block. `require` raises `LeaseLost` if the step must no longer act."""
     before = _may_act.set(require)
     try:
         yield
@@ -25,9 +25,9 @@ def acting_while(require: Callable[[], None]) -> Iterator[None]:
 
 
 def require_lease() -> None:
-    """Check the right to act immediately before a request that changes something outside, with no `await` in between.
-    Raises `LeaseLost` if the controller lost this right: the caller must then send nothing. Outside of a step,
-    everything is allowed."""
+    """Check the right to act, immediately before a request that changes an outside service and with no `await` in
+    between. Raises `LeaseLost` if the controller has lost this right; the caller must then send nothing. Outside of a
+    step, every request is allowed."""
     require = _may_act.get()
     if require is not None:
         require()

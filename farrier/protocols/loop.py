@@ -21,14 +21,14 @@ V = TypeVar("V")
 
 
 class Clock(Protocol):
-    """Monotonic seconds of this process, for renewals and deadlines. They are never stored."""
+    """A clock of monotonic seconds of this process, for renewals and deadlines. The seconds are never stored."""
 
     def monotonic(self) -> float:
-        """Seconds since a fixed moment of this process."""
+        """Return the seconds since a fixed moment of this process."""
 
 
 class Kind(Protocol[R_contra, S_contra]):
-    """What the loop uses of a kind of resource: data and pure functions."""
+    """The part of a kind of resource that the loop uses: data and pure functions."""
 
     @property
     def name(self) -> str:
@@ -36,64 +36,67 @@ class Kind(Protocol[R_contra, S_contra]):
 
     @property
     def edges(self) -> Mapping[str, frozenset[tuple[str, str]]]:
-        """Layer → allowed (from, to) pairs. The first value of a layer needs no edge."""
+        """The allowed pairs (from, to) of each layer. The first value of a layer needs no edge."""
 
     def identify(self, resource: R_contra) -> tuple[int, int]:
-        """The ID and the version of a snapshot."""
+        """Return the ID and the version of a snapshot."""
 
     def display_name(self, resource: R_contra) -> str:
-        """The name of the resource, which the log shows with its ID."""
+        """Return the name of the resource, which the log shows with its ID."""
 
     def current_layers(self, resource: R_contra) -> Mapping[str, Place]:
-        """The state of the snapshot in each of its layers."""
+        """Return the state of the snapshot in each of its layers."""
 
     def target_layers(self, to: S_contra, /) -> Mapping[str, str]:
-        """The state in each layer of a value that a handler returned."""
+        """Return the state in each layer of a value that a handler returned."""
 
     def label(self, resource: R_contra) -> tuple[str, str]:
-        """(state, substate) of the snapshot as metric labels: both from finite sets."""
+        """Return (state, substate) of the snapshot as values of metric labels. Both come from finite sets."""
 
     def answers(self, resource: R_contra, writes: Sequence[object], /) -> Sequence[Answered]:
-        """The intents that a run over this snapshot answers with its writes, for the log."""
+        """Return the intents that a run over this snapshot answers with its writes, for the log."""
 
     def samples(self, resource: R_contra, to: S_contra, /) -> Sequence[Sample]:
-        """The metric samples of a run that turned this snapshot into `to`, in addition to those of its outcome."""
+        """Return the metric samples of a run that changed this snapshot to `to`, in addition to the samples of its
+        outcome."""
 
 
 class StateHandler(Protocol[R, S, W, V]):
     """Decides what to do with a resource. Pure and synchronous: the same snapshot and time give the same decision."""
 
     def handle(self, resource: R, now: datetime) -> Decision[S, W, V]:
-        """Decide one run. Must be idempotent: the loop may call it again after a crash at any point."""
+        """Decide one run. Must be idempotent, because the loop may call it again after a crash at any point."""
 
     def recover(self, resource: R, now: datetime, step: str) -> Decision[S, W, V]:  # noqa: ARG002
-        """Decide as `handle` does, after a step named `step` that may have acted outside and whose end is not recorded.
-        By default the same as `handle`."""
+        """Decide like `handle`, after a step named `step` that may have changed an outside service and whose end is not
+        recorded. By default, this is the same as `handle`."""
         return self.handle(resource, now)
 
     def after(self, resource: R, moved: Transition[S, W], now: datetime) -> R | None:  # noqa: ARG002
-        """The snapshot that a load would return if `moved` was committed at `now` and nothing else happened. None if
-        `resource` does not contain enough to compute the snapshot: the loop then loads it. By default None."""
+        """Return the snapshot that a load would return if `moved` was committed at `now` and nothing else happened.
+        Return None if `resource` does not contain enough to compute this snapshot; the loop then loads the resource.
+        The default is None."""
         return None
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:  # noqa: ARG002
-        """The snapshot `stored`, loaded at `now`, with the newer confirmations of `remembered`. `remembered` is the
-        state of an `Update` that `confirms`, or the last result of this method. Returns `stored` itself in three cases:
-        `remembered` has no newer confirmation, `stored` is not in the confirmed state, or the confirmation is later
-        than `now` because the clock was set back. By default `stored`."""
+        """Return the snapshot `stored`, which was loaded at `now`, with the newer confirmations of `remembered`.
+        `remembered` is the state of an `Update` that `confirms`, or the last result of this method. Returns `stored`
+        itself in three cases: `remembered` has no newer confirmation, `stored` is not in the confirmed state, or the
+        confirmation is later than `now` because the clock was set back. The default is `stored`."""
         return stored
 
 
 class StateIO(Protocol[R, S, W]):
-    """Storage of one kind. No method holds a connection when it returns. All raise `DatabaseUnreachable` if the
-    database does not respond."""
+    """The storage of one kind. No method keeps a connection after it returns. All methods raise `DatabaseUnreachable`
+    if the database does not respond."""
 
     async def readable(self) -> str | None:
-        """Why the resources of this kind cannot be read, because a right or a table is missing; None if they can."""
+        """Return why the resources of this kind cannot be read, because a right or a table is missing; None if they can
+        be read."""
 
     async def listing(self, shards: Sequence[int]) -> Listed:
-        """The resources and marks of these shards. They are read after the statement that took the shards, and so
-        include everything that a former owner committed."""
+        """Return the resources and marks of these shards. The resources are read after the statement that took the
+        shards, so they include everything that a former owner committed."""
 
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
         """Load snapshots of all layers, and the wakes that are visible with them, in one statement."""
@@ -102,9 +105,9 @@ class StateIO(Protocol[R, S, W]):
         self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
     ) -> Mapping[int, Result]:
         """Commit finished runs together; each run is committed completely or not at all. Returns a result for every
-        run, and never raises because of a single run. A run with rows
-        that another transaction has locked is `locked`, and nothing of it is written; `patient` waits up to a second
-        for these rows."""
+        run, and never raises because of a single run. If another transaction has locked rows of a run, the result of
+        the run is `locked`, and nothing of it is written. With `patient`, the commit waits up to a second for these
+        rows."""
 
     async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
         """Delete wakes by resource, after runs that had nothing to write. May be repeated."""
@@ -114,37 +117,38 @@ class StateIO(Protocol[R, S, W]):
         marked; IDs of a shard that the controller does not own are not marked."""
 
     async def settle(self, versions: Mapping[int, int], controller: UUID) -> Mapping[int, datetime | None]:
-        """Make sure that the commits of runs whose replies were lost have happened or never will. `versions` are those
-        of the snapshots of these runs. Returns the IDs whose commits have happened, with the time of each commit that
-        changed a layer."""
+        """Make sure that each commit whose reply was lost has happened or will never happen. `versions` contains the
+        versions of the snapshots of these runs. Returns the IDs whose commits have happened, with the time of each
+        commit that changed a layer."""
 
     async def interrupted(self, ids: Collection[int]) -> frozenset[int]:
-        """The resources among `ids` with a pending intent that interrupts a reading step."""
+        """Return the resources among `ids` that have a pending intent which interrupts a reading step."""
 
 
 class Controllers(Protocol):
-    """The rows of controllers and of shards. All raise `DatabaseUnreachable` if the database fails or does not respond
-    within some seconds. A process makes one call at a time."""
+    """The rows of controllers and of shards. All methods raise `DatabaseUnreachable` if the database fails or does not
+    respond within some seconds. A process makes one call at a time."""
 
     async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
         """Insert the row of this process."""
 
     async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
-        """Renew the row of this process, with its kinds and by how many seconds their runs are late. Returns the rows
-        of all controllers, and of all shards of these kinds."""
+        """Renew the row of this process. The row contains the kinds of the process, and by how many seconds the runs of
+        each kind are late. Returns the rows of all controllers, and of all shards of these kinds."""
 
     async def expire(self, controller: UUID, renewals: int | None) -> None:
-        """Declare another controller dead, unless it has renewed since `renewals` was read. With `renewals` None,
-        declare a former ID of this process dead in any case."""
+        """Declare another controller dead, unless it has renewed its row since `renewals` was read. If `renewals` is
+        None, declare a former ID of this process dead in any case."""
 
     async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> Mapping[int, int]:
-        """Take the shards among these that have no living owner and are not locked. Returns their epochs."""
+        """Take the shards among these that have no living owner and are not locked. Returns the epochs of the taken
+        shards."""
 
     async def give_back(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
         """Give back shards that the controller owns under these epochs. May be repeated."""
 
     async def leave(self, controller: UUID) -> None:
-        """Remove this process' row."""
+        """Remove the row of this process."""
 
     async def forget(self) -> None:
         """Remove the rows of dead controllers that own no shards."""
@@ -153,35 +157,38 @@ class Controllers(Protocol):
         """Keep one wake of each resource whose kind no controller runs. May be repeated."""
 
     async def poll(self, kinds: Sequence[str], floor: str) -> Woken:
-        """All wakes since `floor`: "0" at first, then the floor that the previous poll returned."""
+        """Return all wakes since `floor`. `floor` is "0" at first, and then the floor that the previous poll
+        returned."""
 
 
 class MetricsSink(Protocol):
-    """The metrics of the loop, which reports a run only after its commit. No method may block or raise."""
+    """Counts the metrics of the loop. The loop reports a run only after the run's commit. No method may block or
+    raise."""
 
     def ran(self, kind: str, runs: Mapping[str, Sequence[float]]) -> None:
-        """Record committed runs: outcome → the duration of each in seconds."""
+        """Record committed runs: for each outcome, the duration of each run in seconds."""
 
     def failed(self, kind: str, failure: Failure) -> None:
         """Record a run that ended with an error."""
 
     def moved(self, kind: str, name: str | None, move: Move, seconds: float | None, cause: str) -> None:
-        """Record a change of a layer of the resource `name`; `seconds` is the time spent in the source state."""
+        """Record a change of a layer of the resource `name`. `seconds` is the time spent in the source state."""
 
     def sampled(self, kind: str, samples: Sequence[Sample]) -> None:
-        """Record the samples of the kind's own metrics. A metric that the kind has not declared is dropped."""
+        """Record the samples of the kind's own metrics. If the kind has not declared a metric, its samples are
+        dropped."""
 
     def waited(self, kind: str, seconds: Sequence[float]) -> None:
-        """Record the times between the insertion of wakes and the loads that read them."""
+        """Record the times between the insertion of wakes and the loads that read these wakes."""
 
     def conflicted(self, kind: str, verdict: str) -> None:
-        """Record a commit that failed: lost shard, version conflict, refusal, unknown."""
+        """Record a commit that failed, because of a lost shard, a version conflict, a refusal, or an unknown result."""
 
     def step_cut(self, kind: str) -> None:
         """Record a step that was cut because this process may no longer act."""
 
     def rerun_limited(self, kind: str) -> None:
-        """Record a resource that waits for its period after too many immediate reruns."""
+        """Record that a resource waits for its period after too many immediate reruns."""
 
     def woken(self, source: str) -> None:
         """Record the source of wakes: a notification or a poll."""

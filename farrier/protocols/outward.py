@@ -23,17 +23,17 @@ from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
 
 
 class BmcClient(Protocol):
-    """Client of BMCs. Every failure is a `BmcError` with its class. `sent`: an action may have reached the BMC;
-    `dialled`: the client sent something to the BMC; `retry_after`: how long no caller should try again. Calls for one
-    BMC run one after the other. A call sends no more requests after a refused login. A BMC that refused three logins
-    within five minutes gets no requests until the first of these is five minutes old."""
+    """Client of BMCs. Every failure is a `BmcError` with its class. `sent` is set if an action may have reached the
+    BMC. `dialled` is set if the client sent anything to the BMC. `retry_after` is how long no caller should retry.
+    Calls to one BMC run one after the other. After a refused login, a call sends no more requests. If a BMC refused
+    three logins within five minutes, it gets no requests until the first refusal is five minutes old."""
 
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         """Read the power interface, the management interface and the actual power state.
 
-        Without a `system_path` the system is discovered. `macs`: also read the addresses of the system's interfaces,
-        for a check of its identity. Sends only GETs, within one overall deadline, so a call may be repeated, cancelled
-        or abandoned.
+        Without a `system_path`, the system is discovered. With `macs`, also read the addresses of the system's
+        interfaces, for a check of the system's identity. Sends only GETs, within one overall deadline, so a call may be
+        repeated, cancelled or abandoned.
         """
 
     async def read(self, target: BmcTarget) -> BmcReading:
@@ -44,120 +44,123 @@ class BmcClient(Protocol):
         """Set the power to `wanted` and confirm the result by reading; after a reset, `on` is expected. Needs a
         `system_path`.
 
-        First reads the system, and sends no action if the power already is as wanted. Otherwise sends the action once,
-        with a type that the BMC allows, and never repeats the action, even after an error. Then reads until the power
-        is as wanted; raises `BmcError` `timeout` after the deadline. A caller must not repeat the call without a check.
-        After an error with `sent`, or if it is unknown whether the action was sent, the caller passes `send=False`,
-        which only reads. A reset of a system that is off switches it on. `off` does not wait for the operating system.
+        The method first reads the system, and sends no action if the power is already as wanted. Otherwise, it sends
+        the action one time, with a type that the BMC allows, and never repeats the action, even after an error. Then it
+        reads until the power is as wanted; after the deadline, it raises `BmcError` `timeout`. A caller must not repeat
+        the call without a check. After an error with `sent`, or if it is unknown whether the action was sent, the
+        caller passes `send=False`; the method then only reads. A reset of a system that is off switches it on. `off`
+        does not wait for the operating system.
         """
 
 
 class CredentialStore(Protocol):
     """Resolves references (`file:/run/creds/bmc-1`) to secrets. A secret in a file or a variable of this machine is
-    read at each call. A secret of a server is kept for some seconds, so that frequent calls are cheap."""
+    read at each call. A secret from a server is cached for some seconds, so that frequent calls are cheap."""
 
     async def resolve(self, reference: str) -> Credential:
-        """The secret of `reference`. Raises `CredentialError`, whose text contains no secret; `temporary`: the same
-        reference may resolve later."""
+        """Return the secret of `reference`. Raises `CredentialError`, whose text contains no secret. The error has
+        `temporary` set if the same reference may resolve later."""
 
     async def version(self, reference: str) -> str:
-        """The version of the secret that `resolve` would return, to detect a rotation. Cheap enough for each power
-        sync. Raises as `resolve` does."""
+        """Return the version of the secret that `resolve` would return, to detect a rotation. The call is cheap enough
+        for each power sync. Raises the same errors as `resolve`."""
 
     async def token(self, reference: str) -> str:
-        """A secret that is one text, such as an API key. Raises as `resolve` does."""
+        """Return a secret that is one text, such as an API key. Raises the same errors as `resolve`."""
 
 
 class NodeCredentials(Protocol):
-    """Secrets for the steps of a node. If no operator's binding allows a reference for an address, the reference is
-    refused before it is read. All raise `CredentialError` like a `CredentialStore`."""
+    """Secrets for the steps of a node. If no binding of an operator allows the use of a reference for an address, the
+    reference is refused before its secret is read. All methods raise `CredentialError`, like a `CredentialStore`."""
 
     async def version(self, target: BmcTarget) -> str:
-        """The version of the secret for the target's BMC. Sends nothing to the BMC."""
+        """Return the version of the secret for the target's BMC. Sends nothing to the BMC."""
 
     async def for_region(self, target: BmcTarget) -> Credential:
-        """The credential with which the MAAS region of the node's site logs in to the target's BMC."""
+        """Return the credential with which the MAAS region of the node's site logs in to the target's BMC."""
 
     async def token(self, reference: str) -> str:
-        """A secret that an operator configured; the reference does not come from a node."""
+        """Return a secret that an operator configured. The reference does not come from a node."""
 
 
 class ServiceObserver(Protocol):
     """The observer of every request that a service client sends. Must not block or raise."""
 
     def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
-        """Record that a request ended. The labels come from finite sets; `result`: `ok`, `cancelled` or a failure
+        """Record that a request ended. The labels come from finite sets. `result` is `ok`, `cancelled` or a failure
         class."""
 
 
 class MaasClient(Protocol):
-    """Client of one MAAS region. Every failure is a `MaasError`; `ambiguous`: the change may have been made. Reads may
-    be repeated, cancelled or abandoned. A change is sent once. After an error, and before each repetition, the caller
-    reads and decides again, and recognises its own earlier call by the comment."""
+    """Client of one MAAS region. Every failure is a `MaasError`; its `ambiguous` is set if the change may have been
+    made. Reads may be repeated, cancelled or abandoned. The client sends a change only one time. After an error, and
+    before each repetition, the caller reads and decides again; it recognises its earlier call by the comment."""
 
     async def version(self) -> str:
-        """The version of the region. Success does not prove that the key is valid."""
+        """Return the version of the region. Success does not prove that the key is valid."""
 
     async def whoami(self) -> Identity:
-        """The user of the key. Used to probe the key."""
+        """Return the user to whom the API key belongs. Callers use it to check the key."""
 
     async def machines(self, by: LookUp, values: Sequence[str]) -> tuple[Machine, ...]:
-        """The machines with one of `values`, each once, read in chunks. A missing machine may be hidden: only `machine`
-        proves that a machine is absent."""
+        """Return the machines with one of `values`, without duplicates, read in chunks. A missing machine may be
+        hidden: only `machine` proves that a machine is absent."""
 
     async def machine(self, system_id: str) -> Machine:
-        """Read one machine. `absent` means that the region has no machine with this ID."""
+        """Read one machine. The error `absent` means that the region has no machine with this ID."""
 
     async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
-        """The addresses of the BMCs of these machines, or of all, by system ID."""
+        """Return the addresses of the BMCs of these machines, or of all machines, by system ID."""
 
     async def subnets(self) -> tuple[Subnet, ...]:
-        """Every subnet of the region, with the VLAN that it is on."""
+        """Return every subnet of the region, with the subnet's VLAN."""
 
     async def vlans(self) -> tuple[Vlan, ...]:
-        """Every VLAN of every fabric of the region."""
+        """Return every VLAN of every fabric of the region."""
 
     async def events(
         self, *, after: int | None = None, before: int | None = None, system_id: str | None = None, limit: int = 1000
     ) -> tuple[Event, ...]:
-        """Events of one machine or of all, oldest first, each once. With `after`: the first events after this ID; with
-        `before`: the last events before this ID; with neither: the last of all events. Events may become visible out of
-        the order of their IDs, so callers read some events again."""
+        """Return events of one machine or of all machines, oldest first, without duplicates. With `after`, return the
+        first events after this ID; with `before`, the last events before this ID; with neither, the last of all events.
+        Events may become visible in another order than their IDs, so callers read some events again."""
 
     async def results(self, system_id: str, kind: str) -> tuple[ScriptSet, ...]:
-        """The script sets of one kind: `commissioning`, `testing` or `installation`."""
+        """Return the script sets of one kind: `commissioning`, `testing` or `installation`."""
 
     async def create(self, new: NewMachine) -> Machine:
-        """Create a machine. After `invalid` with `hostname` or `mac_addresses` in `fields`, the caller looks for the
-        machine: it may already exist."""
+        """Create a machine. After the error `invalid` with `hostname` or `mac_addresses` in `fields`, the caller looks
+        for the machine, because it may already exist."""
 
     async def do(self, machine: Machine, change: Change) -> None:
         """Request a change of a machine that was just read. Raises `foreign_owner`, and sends nothing, if another user
         owns the machine. Success means that the region accepted the change; a later read shows the effect."""
 
     async def holds(self, machine: Machine) -> bool:
-        """Whether farrier's user owns the machine. The first call reads the user of the key from the region."""
+        """Return whether farrier's user owns the machine. The first call reads from the region to which user the key
+        belongs."""
 
 
 class Regions(Protocol):
     """The MAAS regions of the configured sites."""
 
     def client(self, site: str) -> MaasClient | None:
-        """The client of the site's region for its observer, without a limit of slots; None without a region."""
+        """Return the region's client for the observer of the site's region, without a limit of slots; None without a
+        region."""
 
     def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
-        """Wait for a slot of the site's region, and return its client for a few successive calls. The number of slots
-        is limited, so that no call waits in the client's own queue.
+        """Wait for a slot of the site's region, and return the region's client for a few successive calls. The number
+        of slots is limited, so that no call waits in the client's own queue.
 
-        Raises `MaasError` before anything is sent: `busy` if the queue is too long; the error of an earlier turn if it
-        affects every node; `unreachable` for a site without a region.
+        Raises `MaasError` before anything is sent: `busy` if the queue is too long; `unreachable` for a site without a
+        region; or the error of an earlier slot if this error affects every node.
         """
 
 
 class UfmClient(Protocol):
-    """Client of the partitions of one UFM. Every failure is a `UfmError`; `ambiguous`: the change may have been made.
-    Reads may be repeated, cancelled or abandoned. Each change is sent once, and may be repeated after a read of its
-    result."""
+    """Client of the partitions of one UFM. Every failure is a `UfmError`; its `ambiguous` is set if the change may have
+    been made. Reads may be repeated, cancelled or abandoned. The client sends each change only one time; the caller may
+    repeat the change after a read of its result."""
 
     @property
     def url(self) -> str:
@@ -165,16 +168,16 @@ class UfmClient(Protocol):
 
     @property
     def named(self) -> bool:
-        """Whether farrier names the partitions in this UFM."""
+        """Whether farrier sets the names of the partitions in this UFM."""
 
     async def read(self, number: int, *, fresh: bool = False) -> Pkey | None:
-        """The partition as read at most some seconds ago, but after farrier's last change of it; None if UFM has no
-        such partition. All callers share one reading, so calls are cheap. `fresh`: a reading from after this call,
-        which concurrent callers share."""
+        """Return the partition as it was at most some seconds ago, but after farrier's last change of it; None if UFM
+        has no such partition. All callers share one reading, so calls are cheap. With `fresh`, the reading begins after
+        this call; concurrent callers share this reading."""
 
     async def read_anew(self, number: int) -> Pkey | None:
-        """The current partition, perhaps without `qos`. None only if neither the request for the key nor the list of
-        all keys has the partition: this proves that the number is free."""
+        """Return the current partition, perhaps without `qos`. The result is None only if neither the request for the
+        key nor the list of all keys contains the partition, which proves that the number is free."""
 
     async def create(self, wanted: Wanted) -> None:
         """Create the partition without ports."""
@@ -186,10 +189,11 @@ class UfmClient(Protocol):
         """Add these ports to the members of the partition."""
 
     async def set_ports(self, wanted: Wanted, ports: Mapping[str, Port]) -> None:
-        """Replace the members of the partition by exactly these ports, and restore its name and its IP setting."""
+        """Replace the members of the partition by exactly these ports, and restore the name and the IP setting of the
+        partition."""
 
     async def remove(self, number: int, guids: Sequence[str]) -> None:
-        """Remove these ports from the partition. UFM may delete a partition with its last port."""
+        """Remove these ports from the partition. If a partition loses its last port, UFM may delete the partition."""
 
     async def delete(self, number: int) -> None:
         """Delete the partition with all its ports."""
@@ -199,4 +203,4 @@ class Fabrics(Protocol):
     """The UFM clients of the configured sites."""
 
     def client(self, site: str) -> UfmClient | None:
-        """The client of the site's UFM; None for a site without a UFM."""
+        """Return the client of the site's UFM; None for a site without a UFM."""

@@ -1,6 +1,6 @@
-"""InfiniBand partitions: keeps UFM in the target state of each partition, even if other clients change UFM.
+"""InfiniBand partitions: keeps each partition in its target state in UFM, even if other clients change UFM.
 
-`PartitionHandler.handle` decides everything that does not need UFM; `steps` reads UFM and makes the changes of a
+`PartitionHandler.handle` makes all decisions that do not need UFM. Module `steps` reads UFM and makes the changes of a
 `plan`.
 """
 

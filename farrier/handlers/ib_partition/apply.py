@@ -1,8 +1,8 @@
 """Makes the changes of a plan in UFM, one after the other, and records what UFM refuses.
 
-Called by the handler's steps. Ports that UFM refuses together are tried in halves, so that one bad port does not block
-the others. A refused change does not block further changes. Any other failure ends the run. The caller then waits,
-reads, and plans again, so no change is repeated without a read.
+The handler's steps use this module. If UFM refuses several ports together, each half is tried separately, so that one
+bad port does not block the other ports. A refused change does not block further changes. Any other failure ends the
+run. The caller then waits, reads, and plans again, so no change is repeated without a read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ MOST_REQUESTS = 40
 
 
 class Refused(msgspec.Struct):
-    """UFM's refusals of ports, by GUID, and of the partition itself. `requests` counts the requests sent."""
+    """The ports that UFM refused, by GUID, and its refusal of the partition itself. `requests` is the number of
+    requests that were sent."""
 
     ports: dict[str, str] = msgspec.field(default_factory=dict)
     partition: list[str] = msgspec.field(default_factory=list)
@@ -29,7 +30,8 @@ class Refused(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """The text of one refusal, which changes only if UFM's refusals change; empty without a refusal."""
+        """The text of one of the refusals, which changes only if UFM's refusals change; empty if UFM refused
+        nothing."""
         if self.partition:
             return self.partition[0]
         if not self.ports:
@@ -40,8 +42,8 @@ class Refused(msgspec.Struct):
 
 
 async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused:
-    """Make these changes, and return UFM's refusals. Raises `UfmError` for any other failure; UFM may have made some of
-    the changes by then."""
+    """Make these changes, and return UFM's refusals. Raises `UfmError` for any other failure; UFM may already have made
+    some of the changes."""
     refused = Refused()
     put: SetPorts | None = None
     for change in changes:

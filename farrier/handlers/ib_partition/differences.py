@@ -13,7 +13,7 @@ from farrier.model.ufm import Pkey, Port, Wanted, spelled
 
 
 def differences(partition: IbPartition, have: Pkey | None, plan: Plan, *, named: bool) -> str:
-    """The differences that the changes of `plan` remove."""
+    """Describe the differences that the changes of `plan` will remove."""
     if have is None:
         return f"partition {spelled(partition.pkey)} is missing"
     ports = {member.guid: Port(member.membership, partition.index0) for member in partition.users}

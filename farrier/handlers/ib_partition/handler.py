@@ -1,4 +1,4 @@
-"""One run of one partition: first its intents, then the comparison of UFM with the target state.
+"""One run of one partition. A run first answers the intents, then compares UFM with the target state.
 
 The handler itself makes only decisions that do not depend on UFM; a step does the rest. If UFM cannot be reached, the
 partition waits in its state. If UFM refuses the partition, the state is `error` until UFM accepts the changes.
@@ -30,7 +30,7 @@ Decision: TypeAlias = Outcome | Deleted[PartitionWrite] | Step[IbPartition, Part
 
 
 class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, PartitionServices]):
-    """`protocols.StateHandler` of IB partitions."""
+    """Implements `protocols.StateHandler` for IB partitions."""
 
     @override
     def handle(self, resource: IbPartition, now: datetime) -> Decision:

@@ -1,8 +1,8 @@
-"""Compares a partition with UFM: the changes to make, and the states of its members. Pure.
+"""Compares a partition with UFM, and returns the changes to make and the states of the members. Pure.
 
-The changes are independent, so a refused change blocks no other. Ports are removed before others are added, unless no
-port would remain. Ports that UFM refused earlier are added last. A port that is not a member is removed only if a later
-reading still shows it.
+The changes are independent, so a refused change blocks no other. Removals come before additions, unless no port would
+remain after the removals. Ports that UFM refused earlier are added last. A port that is not a member is removed only if
+a later reading still shows it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Add(msgspec.Struct, frozen=True):
 
 class SetPorts(msgspec.Struct, frozen=True):
     """Restores the values that an addition cannot set: the name, IP over IB, and the properties of ports that UFM
-    already has. `ports` are the ports to keep in UFM; `off` are those of these ports whose properties in UFM differ."""
+    already has. `ports` are the ports to keep in UFM; `off` are the ports among them whose properties in UFM differ."""
 
     wanted: Wanted
     ports: Mapping[str, Port]
@@ -66,7 +66,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: bool) -> Plan:
-    """The changes that bring UFM to the target state."""
+    """Return the changes that bring UFM to the target state."""
     wanted = partition.wanted(named=named)
     ports = {member.guid: Port(member.membership, partition.index0) for member in partition.users}
     if have is None:
@@ -93,7 +93,8 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
 
 
 def marks(partition: IbPartition, have: Pkey | None, refused: Mapping[str, str]) -> Iterator[Marked | Left]:
-    """The writes about members, from the current state of UFM. `refused` has the reason for each refused member."""
+    """Yield the writes about members, from the current state of UFM. `refused` contains the reason for each refused
+    member."""
     ports = {} if have is None else have.ports
     for member in partition.members:
         if member.state is MemberState.LEAVING:

@@ -1,7 +1,7 @@
 """Answers the intents of a partition, in order. Pure.
 
-`update` changes the service settings. `delete` is refused while the partition has members, unless `drain` is set.
-Intents after an accepted deletion are left to the next run.
+`update` changes the service settings. `delete` is refused while the partition has members, unless `drain` is set. The
+next run answers the intents that follow an accepted deletion.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_NAMED = 10
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The partition after its intents, their answers, and an accepted deletion."""
+    """The partition after its intents, the answers to these intents, and an accepted deletion if there is one."""
 
     partition: IbPartition
     answers: tuple[PartitionWrite, ...]
@@ -36,7 +36,7 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 def settle(partition: IbPartition) -> Settled:
-    """Answer the intents in order, up to the one that begins the deletion."""
+    """Answer the intents in order, up to the intent that begins the deletion."""
     answers: list[PartitionWrite] = []
     to = partition
     for request in partition.requests:
@@ -75,11 +75,11 @@ def _delete(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answ
 
 
 def named(members: Sequence[Member]) -> str:
-    """The owners of these members, each once: the first `MOST_NAMED`, and the number of further owners."""
+    """Name the first `MOST_NAMED` different owners of these members, and the number of further owners."""
     return listed(list(dict.fromkeys(member.owner for member in members)))
 
 
 def listed(words: Sequence[str]) -> str:
-    """The first `MOST_NAMED` words, and the number of further words."""
+    """List the first `MOST_NAMED` words, and the number of further words."""
     more = len(words) - MOST_NAMED
     return ", ".join(words[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

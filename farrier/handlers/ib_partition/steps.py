@@ -1,9 +1,9 @@
-"""The work of a partition's run in UFM: claim its number, keep UFM in the target state, or give the number up.
+"""The steps of a partition: claim its number, keep UFM in the target state, or give the number up.
 
-A step may be cut at any point and repeated: it reads before each change, and commits only results of reads after the
-change. The claim of a number is committed before the first change, so a partition that UFM later has under this number
-belongs to farrier. When a site gets another UFM, nothing in that UFM belongs to farrier until the number is claimed
-there.
+A step may be interrupted at any point and repeated, because it reads before each change, and commits only the results
+of reads after the change. The claim of a number is committed before the first change. So if UFM later has a partition
+with this number, the partition belongs to farrier. When a site gets another UFM, nothing in that UFM belongs to farrier
+until the number is claimed there.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def keep(partition: IbPartition, now: datetime, services: PartitionService
 
 
 async def give_up(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
-    """Delete the partition in UFM, and enter `gone` once UFM no longer has it. If the first read does not show the
+    """Delete the partition in UFM, and enter `gone` when UFM no longer has it. If the first read does not show the
     partition, a later read must confirm this, because UFM may still be making an earlier change."""
     client = _client(partition, services)
     if client is None:
@@ -124,7 +124,7 @@ async def _claim(partition: IbPartition, now: datetime, client: UfmClient) -> Ou
 
 
 async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmClient) -> Outcome:
-    """Claim the number in the UFM that the site has now, which may be the same UFM at another address. Change nothing
+    """Claim the number in the UFM that the site has now; this may be the same UFM at another address. Change nothing
     that may belong to another client."""
     found = await client.read_anew(partition.pkey)
     ours = {member.guid for member in partition.members}
@@ -166,8 +166,8 @@ async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The last reading of a run, the remaining differences, the refusals of UFM, and the ports without a member that
-    the run removed."""
+    """The last reading of a run, the remaining differences, UFM's refusals, and the removed ports that are not
+    members."""
 
     have: Pkey | None
     plan: Plan
@@ -177,7 +177,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
-    """The outcome of a run that could read UFM."""
+    """Return the outcome of a run that could read UFM."""
     plan, taken = seen.plan, seen.taken
     writes = tuple(marks(partition, seen.have, seen.refused.ports))
     fabric_name = seen.have.name if seen.have is not None else partition.fabric_name
@@ -210,7 +210,8 @@ def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
 def _not_done(
     partition: IbPartition, to: IbPartition, now: datetime, off: str, writes: tuple[PartitionWrite, ...]
 ) -> Outcome:
-    """UFM accepted a change but does not show it: read again after growing pauses, and finally enter `error`."""
+    """Handle a change that UFM accepted but does not show: read again after growing pauses, and finally enter
+    `error`."""
     since = partition.asked_at or now
     to = msgspec.structs.replace(to, asked_at=since)
     reason = f"UFM has not made all accepted changes yet: {off}"
@@ -251,7 +252,8 @@ def _no_client(partition: IbPartition) -> Outcome:
 
 
 def _cannot_ask(partition: IbPartition, error: UfmError) -> Outcome:
-    """Wait in the current state. With `error`, the partition counts as failing even in `ready`, which has no limit."""
+    """Wait in the current state. With `error`, the partition counts as failing even in `ready`, a state without a
+    limit."""
     if error.ambiguous:
         reason = f"the result of {error.operation} in the UFM of site {partition.site} is unknown: {error.detail}"
         return Wait(reason=reason, requeue_after=SOON, error=error.label)

@@ -1,7 +1,7 @@
-"""MAAS regions: reads their events and machines in bulk, for all nodes.
+"""MAAS regions: reads the events and machines of each region in bulk, for all nodes.
 
 `RegionHandler.handle` decides what to read, `observe` reads it, and `cursor` tracks which events were read. The writes
-of a run become the observations that node handlers use.
+of a run store the observations that node handlers use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The position in a region's events: where to read, which events are new, and which may still appear. Pure.
+"""The position of farrier in a region's events: where to read next, which events are new, and which events may still
+appear. Pure.
 
-MAAS assigns IDs before commits, so a lower ID may appear after a higher one was read. IDs that a page skips are kept as
-gaps for a while, and reading begins at the lowest gap; events that were read before are ignored.
+MAAS assigns IDs before commits, so a lower ID may appear after a higher one was read. farrier keeps the IDs that a page
+skips as gaps for a while, and begins to read at the lowest gap. farrier ignores events that it read before.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ MOST_GAPS = 100
 
 
 def start(cursor: Cursor, now: datetime) -> tuple[Cursor, int]:
-    """The cursor without expired gaps, and the ID after which to read. The newest known event is read again: a region
-    that lacks this event is not the same region."""
+    """Return the cursor without expired gaps, and the ID after which to read. The newest known event is read again,
+    because a region that lacks this event is not the same region."""
     assert cursor.newest is not None, "the caller begins a cursor first"
     gaps = tuple(gap for gap in cursor.gaps if now - gap.at <= LATE)
     first = min((gap.first for gap in gaps), default=cursor.newest)
@@ -29,8 +30,9 @@ def start(cursor: Cursor, now: datetime) -> tuple[Cursor, int]:
 
 
 def onward(cursor: Cursor, read_until: int, known: int) -> int:
-    """The ID after which to read next, after a page that ends at `read_until`. `known` was the newest ID when the read
-    began. The next page begins at the next gap or, without a gap, after `known`; events in between were read before."""
+    """Return the ID after which to read next, after a page that ends at `read_until`. `known` was the newest ID when
+    the read began. The next page begins at the next gap or, without a gap, after `known`, because all other events up
+    to `known` were read before."""
     if read_until >= known:
         return read_until
     ahead = (max(gap.first, read_until + 1) for gap in cursor.gaps if gap.last > read_until)
@@ -38,7 +40,7 @@ def onward(cursor: Cursor, read_until: int, known: int) -> int:
 
 
 def read(cursor: Cursor, page: Sequence[Event], now: datetime) -> tuple[Cursor, list[Event]]:
-    """The cursor after `page`, which is sorted, and the new events of the page."""
+    """Return the cursor after `page`, and the new events of the page. The page must be sorted."""
     assert cursor.newest is not None, "a cursor must begin before it moves"
     newest, gaps = cursor.newest, cursor.gaps
     news: list[Event] = []

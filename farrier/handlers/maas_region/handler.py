@@ -1,7 +1,7 @@
 """One run of one region: decides what to read, and evaluates the result for the region and its machines.
 
-The decision is pure. The read is a step without changes, so it may be repeated after a crash; its results are committed
-together with the cursor. After failures, the pause before the next read grows.
+The decision is pure. The read is a step that changes nothing, so it may be repeated after a crash. Its results are
+committed together with the cursor. After failures, the pause before the next read grows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Decision: TypeAlias = Outcome | Deleted[RegionWrite] | Step[MaasRegion, RegionWr
 
 
 class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServices]):
-    """`protocols.StateHandler` of MAAS regions."""
+    """Implements `protocols.StateHandler` for MAAS regions."""
 
     def __init__(self, sites: Mapping[str, Site] | None = None) -> None:
         self._sites = sites or {}
@@ -101,7 +101,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
 
 
 def _answered(region: MaasRegion) -> Change:
-    """Answer intents; `delete` is the only action, and accepted only by an unconfigured region."""
+    """Answer the intents. `delete` is the only action, and only an unconfigured region accepts it."""
     why = _why_kept(region)
     writes = tuple(Answer(request=each.id, accepted=not why, reason=why) for each in region.requests)
     if why:
@@ -147,7 +147,8 @@ def _left_alone(region: MaasRegion, until: timedelta, now: datetime) -> Outcome:
 
 
 def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite) -> Change:
-    """The outcome of a read. All results are committed with the cursor, even if the read failed in the end."""
+    """Return the outcome of a read. All results are committed together with the cursor, even if the read failed in the
+    end."""
     to = msgspec.structs.replace(
         region,
         username=found.username or region.username,
@@ -169,7 +170,8 @@ def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite
 
 
 def _is_another_user(region: MaasRegion, found: Findings) -> bool:
-    """Whether the API key belongs to another user, so that ownership must be decided again."""
+    """Return whether the API key belongs to another user than before, so that the ownership of machines must be decided
+    again."""
     return found.username is not None and region.username not in (None, found.username)
 
 
@@ -219,7 +221,7 @@ def _failed(
 
 
 def back_off(error: MaasError, failures: int) -> timedelta:
-    """The pause before the next read, after this number of consecutive failures of one class."""
+    """Return the pause before the next read, after this number of consecutive failures of one class."""
     first, longest = _LONG if _needs_a_person(error.failure) else _SHORT
     pause = min(longest, first * (1 << min(failures - 1, 10)))
     return max(pause, min(error.retry_after or _AT_ONCE, _LONG[1]))
@@ -238,13 +240,13 @@ def _needs_a_person(failure: F) -> bool:
 
 
 def _unreadable(region: MaasRegion, found: Findings, now: datetime) -> Mapping[str, datetime]:
-    """Machines that are skipped until the given times."""
+    """Return the machines that are skipped, with the time until which each is skipped."""
     kept = {name: again for name, again in region.unreadable.items() if again > now}
     kept |= dict.fromkeys(found.unreadable, now + UNREADABLE_AGAIN)
     return dict(list(kept.items())[-MOST_UNTOLD:])
 
 
 def _first_error(found: Findings) -> str | None:
-    """The error of the first unreadable machine; None if all machines were readable."""
+    """Return the error of the first unreadable machine; None if all machines were readable."""
     name, error = next(iter(found.unreadable.items()), (None, None))
     return None if error is None else plain(f"machine {name} cannot be read: {error.failure}: {error.detail}")

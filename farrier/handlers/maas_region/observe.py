@@ -1,8 +1,8 @@
-"""One read of a region: the user of the API key, events, and the due machines. Reads only.
+"""One read of a region: reads the user of the API key, the events, and the due machines. Changes nothing.
 
-`Findings` collects results as they arrive, so an interrupted read keeps them. A machine that a list omits is requested
-by its ID; only that response makes it absent, unless too many machines vanish at once. A machine whose response is
-invalid is skipped for a while.
+`Findings` collects results as they arrive, so an interrupted read keeps its results. If a list omits a machine, farrier
+requests the machine by its ID. Only the response to this request can make the machine absent. If too many machines
+vanish at once, none becomes absent. A machine whose response is invalid is skipped for a while.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Findings:
 async def look(
     client: MaasClient, region: MaasRegion, now: datetime, *, events: bool, identify: bool, most_lost_percent: int = 5
 ) -> Findings:
-    """Read the region. Never raises `MaasError`: the error that stopped the read is `failure`."""
+    """Read the region. Never raises `MaasError`; the error that ended the read is stored in `failure`."""
     found = Findings(region.cursor)
     with anyio.move_on_after(LONGEST.total_seconds()) as limit:
         try:
@@ -93,8 +93,8 @@ async def look(
 
 
 async def _identified(client: MaasClient, region: MaasRegion) -> str:
-    """The user of the API key. A different user is accepted only if the earlier user no longer owns any of a sample of
-    its machines."""
+    """Return the user of the API key. A different user than before is accepted only if a sample shows that the earlier
+    user no longer owns its machines."""
     name = plain((await client.whoami()).username)
     if region.username in (None, name):
         return name
@@ -135,8 +135,8 @@ async def _follow(client: MaasClient, found: Findings, now: datetime) -> None:
 
 
 async def _begin(client: MaasClient, found: Findings, *, unless: int | None = None) -> None:
-    """Set the cursor to the newest event. With `unless`, do so only if the region has no event with this ID or a higher
-    one."""
+    """Set the cursor to the newest event. With `unless`, set it only if the region has no event with this ID or a
+    higher ID."""
     newest = max((event.id for event in await client.events(limit=1)), default=0)
     if unless is None or newest < unless:
         found.cursor = Cursor(newest=newest)
@@ -144,8 +144,8 @@ async def _begin(client: MaasClient, found: Findings, *, unless: int | None = No
 
 
 def _first(due: Sequence[DueMachine]) -> Sequence[DueMachine]:
-    """The machines for which a workflow waits, with as many others as fill their requests; all machines if no workflow
-    waits."""
+    """Return the machines for which a workflow waits, and as many others as fit into the same requests. If no workflow
+    waits, return all machines."""
     urgent = sum(one.urgent for one in due)
     return due[: -(-urgent // CHUNK) * CHUNK] if urgent else due
 
@@ -153,9 +153,9 @@ def _first(due: Sequence[DueMachine]) -> Sequence[DueMachine]:
 async def _read(
     client: MaasClient, due: Sequence[DueMachine], found: Findings, now: datetime, most_lost: int | None
 ) -> None:
-    """Read machines together, and then individually those that the lists omit. If more than `most_lost` machines have
-    vanished, or more machines than remain, the URL may lead to another or a restored region, and no machine counts as
-    absent."""
+    """Read machines together, and then read each machine individually that the lists omit. If more than `most_lost`
+    machines have vanished, or more machines have vanished than remain, no machine counts as absent: the URL may lead to
+    another or a restored region."""
     alone: list[DueMachine] = []
     chunks = (due[start : start + CHUNK] for start in range(0, len(due), CHUNK))
     await _side_by_side((partial(_together, client, chunk, found, alone, now) for chunk in chunks), found)
@@ -163,7 +163,7 @@ async def _read(
 
 
 async def _side_by_side(work: Iterable[Callable[[], Awaitable[None]]], found: Findings) -> None:
-    """Run these calls, `AT_ONCE` at the same time, until the read fails."""
+    """Run these calls, at most `AT_ONCE` at the same time, until the read fails."""
     queue = iter(work)
 
     async def one_after_the_other() -> None:
@@ -213,8 +213,8 @@ async def _alone(client: MaasClient, one: DueMachine, found: Findings, now: date
 
 
 async def _ask_for_others(client: MaasClient, region: MaasRegion, found: Findings) -> None:
-    """Look for other known machines if every machine in this read is lost. If the region has none of them, the URL may
-    lead to another region, and none counts as lost."""
+    """Look for other known machines if this read lost every machine. If the region has none of the other machines
+    either, the URL may lead to another region, and no machine counts as lost."""
     if not found.lost or found.failure is not None or _there(found):
         return
     others = set(region.known) - found.lost
@@ -250,17 +250,18 @@ def _doubt(found: Findings) -> None:
 
 
 def _may_be_the_region_s(error: MaasError) -> bool:
-    """Whether the region may be the cause of the failure. INVALID and FORBIDDEN concern only the requested machine."""
+    """Return whether the region may be the cause of the failure. Failures INVALID and FORBIDDEN concern only the
+    requested machine."""
     return error.failure not in (F.INVALID, F.FORBIDDEN)
 
 
 def _is_the_region_s(failure: F) -> bool:
-    """Whether the failure would affect every request to the region."""
+    """Return whether the failure would affect every request to the region."""
     match failure:
         case F.AUTH | F.CLOCK_SKEW | F.BUSY | F.UNREACHABLE | F.TLS:
             return True
         case F.TIMEOUT | F.UPSTREAM | F.PROTOCOL | F.POWER:
-            return False  # perhaps because of one machine in the request
+            return False  # one machine in the request may be the cause
         case F.FORBIDDEN | F.INVALID | F.ABSENT | F.ADDRESS_TAKEN | F.CONFLICT | F.CAPACITY | F.FOREIGN_OWNER:
             return False
         case _ as never:

@@ -1,7 +1,7 @@
 """Converts a region's responses about machines to readings. Pure.
 
-Texts are cut to a length that operators read, and contain nothing that the database cannot store. An invalid text of
-one machine must not make the readings of all other machines fail.
+Texts are shortened to a length that operators can read, and characters that the database cannot store are removed. An
+invalid text of one machine must not make the readings of all other machines fail.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from farrier.model.maas import RESCUE, MaasStatus, Machine
 from farrier.model.maas_region import DueMachine, Reading, Seen
 
-# Characters. MAAS has the whole text.
+# Number of characters. MAAS keeps the whole text.
 LONGEST_TEXT = 500
 
 
 def seen(due: DueMachine, machine: Machine, now: datetime) -> Reading:
-    """The reading of a requested machine."""
+    """Return the reading of a requested machine."""
     return Reading(
         node=due.node,
         system_id=due.system_id,
@@ -45,12 +45,12 @@ def seen(due: DueMachine, machine: Machine, now: datetime) -> Reading:
 
 
 def absent(due: DueMachine, now: datetime) -> Reading:
-    """The reading of a machine that the region reports as missing."""
+    """Return the reading of a machine that the region reports as missing."""
     return Reading(node=due.node, system_id=due.system_id, state=MaasStatus.ABSENT, read_at=now)
 
 
 def plain(text: str) -> str:
-    """`text` without characters that the database cannot store, cut to the longest length."""
+    """Return `text` without the characters that the database cannot store, shortened to the longest allowed length."""
     return text.replace("\0", "\ufffd")[:LONGEST_TEXT]
 
 
@@ -59,5 +59,5 @@ def _text(text: str | None) -> str | None:
 
 
 def _with_zone(moment: datetime | None) -> datetime | None:
-    """Times of the region are UTC, even without a zone."""
+    """Return the time with a zone; times of the region are in UTC, even if they have no zone."""
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

@@ -1,6 +1,7 @@
-"""Network segments: provisioning, intents, and the drain before their end.
+"""Network segments: provisioning, intents, and the drain before a segment ends.
 
-`SegmentHandler.handle` decides by the state; `requests` answers intents, and `prefixes` checks new prefixes.
+`SegmentHandler.handle` decides by the segment's state. Module `requests` answers intents, and `prefixes` checks new
+prefixes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One run of one segment. Pure, without steps: the database counts everything that the decision needs.
 
-A drain ends when no address has been allocated for the drain period. A new deadline is an `Update`, so the segment
-enters the state `draining` only once. The next run is at the deadline, at a release, or after the usual period.
+A drain ends when the segment has had no allocated address for the drain period. A new deadline is stored by an
+`Update`, so the segment enters the state `draining` only once. The next run takes place at the deadline, at the release
+of an address, or after the usual period.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _NAMED = 3
 
 
 class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, object]):
-    """`protocols.StateHandler` of network segments."""
+    """Implements `protocols.StateHandler` for network segments."""
 
     def __init__(self, drain_period: timedelta = DRAIN_PERIOD) -> None:
         self._drain_period = drain_period
@@ -114,15 +115,15 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         return Wait(reason=reason, writes=answers)
 
     def _drained_at(self, segment: NetworkSegment, never_used: datetime) -> datetime:
-        """When a segment without allocated addresses may end: a drain period after the last release, or at `never_used`
-        if no address was ever allocated."""
+        """Return when a segment without allocated addresses may end: a drain period after the last release, or at
+        `never_used` if no address was ever allocated."""
         if segment.last_released_at is None:
             return never_used
         return segment.last_released_at + self._drain_period
 
     def _never_nearer(self, segment: NetworkSegment, until: datetime, now: datetime) -> datetime:
-        """The end of a drain: never earlier than the recorded end, unless the drain period was shortened; then at most
-        one period from now."""
+        """Return the end of a drain, which is never earlier than the recorded end. If the drain period was shortened,
+        the end is at most one period from now."""
         if segment.drain_until is None:
             return until
         return max(until, min(segment.drain_until, now + self._drain_period))
@@ -138,7 +139,7 @@ def _growing(segment: NetworkSegment, to: NetworkSegment) -> tuple[Growing, ...]
 
 
 def _some(segment: NetworkSegment) -> str:
-    """Some owners of addresses, without numbers, so that the text changes rarely."""
+    """Name some owners of addresses, without numbers, so that the text changes rarely."""
     users = list(dict.fromkeys(segment.users))
     named = ", ".join(users[:_NAMED])
     return f"{named} and others" if len(users) > _NAMED else named

@@ -22,7 +22,8 @@ LEAST_MTU_OF_IPV6 = 1280
 
 
 def parse_prefix(text: str) -> Network:
-    """Parse a prefix. Raises ValueError with the fault and, for host bits, the network."""
+    """Parse a prefix. Raises ValueError with the fault; if the prefix has host bits, the error also names the
+    network."""
     try:
         if not _PREFIX.fullmatch(text):
             raise ValueError
@@ -52,7 +53,8 @@ def parse_address(text: str) -> IpAddress:
 
 
 def parse_gateways(texts: Iterable[str], networks: Sequence[Network]) -> tuple[IpAddress, ...]:
-    """Parse the gateways. Each must be in one of the added networks, and no two in the same. Raises ValueError."""
+    """Parse the gateways. Each gateway must be in one of the added networks, and each network can have one gateway.
+    Raises ValueError."""
     found: dict[Network, IpAddress] = {}
     for text in texts:
         address = parse_address(text)
@@ -68,7 +70,7 @@ def parse_gateways(texts: Iterable[str], networks: Sequence[Network]) -> tuple[I
 
 
 def overlap(networks: Sequence[Network], others: Sequence[Network]) -> str | None:
-    """The first overlap among `networks` or with `others`; None without an overlap."""
+    """Return the first overlap among `networks`, or between `networks` and `others`; None without an overlap."""
     for position, network in enumerate(networks):
         for other in (*networks[:position], *others):
             if _overlaps(network, other):
@@ -77,8 +79,8 @@ def overlap(networks: Sequence[Network], others: Sequence[Network]) -> str | Non
 
 
 def room(network: Network, gateways: Iterable[IpAddress], reserved_first: int, reserved_last: int) -> int:
-    """The number of addresses of a prefix that can be allocated; zero or negative if the reserved addresses fill the
-    prefix."""
+    """Return the number of addresses of a prefix that can be allocated; zero or negative if the reserved addresses fill
+    the prefix."""
     first, last = _first(network) + reserved_first, _last(network) - reserved_last
     return (
         last
@@ -95,11 +97,11 @@ def _overlaps(one: Network, other: Network) -> bool:
 
 
 def _first(network: Network) -> int:
-    """The first host address: not the network address, except in a prefix with one or two addresses."""
+    """Return the first host address. This is not the network address, except in a prefix with one or two addresses."""
     return int(network.network_address) + (1 if network.num_addresses > 2 else 0)
 
 
 def _last(network: Network) -> int:
-    """The last host address: IPv4 reserves the broadcast address, IPv6 has none."""
+    """Return the last host address. IPv4 reserves the broadcast address; IPv6 has no broadcast address."""
     broadcast = isinstance(network, IPv4Network) and network.num_addresses > 2
     return int(network.broadcast_address) - (1 if broadcast else 0)

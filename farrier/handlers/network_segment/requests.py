@@ -1,6 +1,6 @@
-"""Answers the intents of a segment: changes while it is in use, and its deletion. Pure.
+"""Answers the intents of a segment: changes while the segment is in use, and its deletion. Pure.
 
-Intents are answered in order. Intents after an accepted deletion wait for the next run, when the segment drains.
+Intents are answered in order. Intents that follow an accepted deletion wait for the next run, when the segment drains.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _FIXED = {
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of all intents: the segment with the accepted changes, the answers, and an accepted deletion."""
+    """The result of all intents: the segment with the accepted changes, the answers, and an accepted deletion if there
+    is one."""
 
     segment: NetworkSegment
     answers: tuple[Answer, ...]
@@ -62,7 +63,7 @@ def settle(segment: NetworkSegment) -> Settled:
 
 
 def repeated(segment: NetworkSegment) -> tuple[Answer, ...]:
-    """Answer the intents of a segment in deletion, which accepts only a repeated deletion."""
+    """Answer the intents of a segment that is being deleted. Such a segment accepts only a repeated deletion."""
     return tuple(accept(request, "the segment is already being deleted") for request in segment.requests)
 
 
@@ -76,14 +77,14 @@ def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:
 
 
 def users_of(segment: NetworkSegment) -> str:
-    """The owners of the first addresses, and the number of further addresses."""
+    """Name the owners of the first addresses, and the number of further addresses."""
     more = segment.allocated - len(segment.users)
     named = ", ".join(dict.fromkeys(segment.users))
     return f"{named} and {more} more" if more > 0 else named
 
 
 def _updated(segment: NetworkSegment, request: Pending, asked: UpdateSegment) -> NetworkSegment:
-    """The segment after the requested update. Raises ValueError with the reason for a refusal."""
+    """Return the segment after the requested update. Raises ValueError with the reason for a refusal."""
     for field, instead in _FIXED.items():
         if getattr(asked, field) is not None:
             raise ValueError(f"{field} cannot change while a segment is in use: {instead}")
@@ -101,7 +102,7 @@ def _updated(segment: NetworkSegment, request: Pending, asked: UpdateSegment) ->
 def _with_prefixes(
     segment: NetworkSegment, texts: tuple[str, ...], gateways: tuple[str, ...], clashes: tuple[str, ...]
 ) -> NetworkSegment:
-    """The segment with its new prefixes; a repeated intent gets the same answer."""
+    """Return the segment with its new prefixes. A repeated intent gets the same answer."""
     own = tuple(parse_prefix(text) for text in segment.prefixes)
     asked = tuple(dict.fromkeys(parse_prefix(text) for text in texts))
     ways = parse_gateways(gateways, asked)
@@ -128,7 +129,7 @@ def _with_prefixes(
 
 
 def begin_drain(settled: Settled, until: datetime, now: datetime) -> NetworkSegment:
-    """The segment with the intent of its deletion, and the earliest time of its end."""
+    """Return the segment with the intent of its deletion, and with the earliest time at which the segment may end."""
     assert settled.deletion is not None, "a client requested the deletion"
     return msgspec.structs.replace(
         settled.segment, drain_until=until, delete_asked_at=now, delete_request=settled.deletion.id

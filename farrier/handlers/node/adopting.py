@@ -1,9 +1,9 @@
-"""The management layer while farrier adopts a running machine, with reads only.
+"""The management layer while farrier adopts a running machine. An adoption only reads.
 
-The BMC is read once, and at least one recorded value of the machine must match the reading. The adoption ends with the
-result of the read, at its deadline, or because of an intent that must not wait. After a crash, the next run counts
-another login try and reads again. After a match, the same commit continues the onboarding, and completes it if no stage
-is left.
+The BMC is read only one time, and at least one recorded value of the machine must match the reading. The adoption ends
+when the read has a result, at its deadline, or when an intent that must not wait arrives. After a crash, the next run
+counts another login try and reads again. After a match, the same commit continues the onboarding, and completes it if
+no stage is left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 def adopt(node: Node, now: datetime, config: Policy) -> Decision:
-    """Read the BMC once, or end the adoption."""
+    """Read the BMC one time, or end the adoption."""
     left = node.management_entered_at + config.transient_deadline - now
     if left.total_seconds() < 0:
         error = BmcError(BmcFailure.TIMEOUT, "the adoption took longer than its deadline")
@@ -67,7 +67,7 @@ def adopt(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _gives_way(node: Node) -> str | None:
-    """Why the adoption has to end; None if it may continue."""
+    """Return why the adoption has to end; None if it may continue."""
     if node.paused is not None:
         return f"interrupted by a pause: {node.paused.reason}"
     request = probing.interrupting(node)
@@ -85,8 +85,8 @@ def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> 
 
 
 def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
-    """The node with its onboarding advanced past the probe. The onboarding is complete if every further stage is
-    already done; otherwise it is at the next stage, and later runs continue it, one recorded stage at a time."""
+    """Return the node with its onboarding advanced past the probe. If every further stage is already done, the
+    onboarding is complete; otherwise it is at the next stage, and each later run records one stage."""
     waits = node.workflow is not None and node.workflow.status is W.RUNNING
     if not waits or not onboarding_adopt.is_at_the_gate(node):
         return node
@@ -100,8 +100,8 @@ def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
 
 
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
-    """The transition to `adopt_failed`. The error stays recorded until proof that its cause is gone, and the onboarding
-    waits for an operator."""
+    """Return the transition to `adopt_failed`. The error stays recorded until its cause is proven gone, and the
+    onboarding waits for an operator."""
     bmc = probing.failed(node.bmc, error, now, tries=tries)
     failure = UNSAFE_OF_BMC.get(error.failure, FailureClass.ADOPT_FAILED)
     reason = f"{error.failure}: {error.detail}"

@@ -1,4 +1,4 @@
-"""Derives the bootstrap token in the user data of a deployment, so that it need not be stored.
+"""Derives the bootstrap token in the user data of a deployment, so that farrier does not have to store the token.
 
 The stage that issues the token stores its digest; any later run derives the same token. The owner of the region's API
 key could also derive the token, but this owner can read the user data anyway.
@@ -19,8 +19,8 @@ _LABEL = "farrier bootstrap token 1"
 
 
 async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> str:
-    """The token of this deployment of the node's live workflow. The token changes with the API key, so the caller
-    compares its digest with the issued digest. Raises CredentialError."""
+    """Return the token for this deployment of the node's live workflow. If the API key changes, the token also changes,
+    so the caller compares the token's digest with the issued digest. Raises CredentialError."""
     assert site.maas is not None, "a site without a region cannot deploy"
     assert node.workflow is not None, "only called while a workflow is live"
     key = await services.credentials.token(site.maas.key)
@@ -31,5 +31,5 @@ async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> 
 
 
 def digest(token: str) -> str:
-    """The stored digest of a token: the same as `farrier.digest` in the database."""
+    """Return the stored digest of a token; the same function as `farrier.digest` in the database."""
     return hashlib.sha256(token.encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""The user data of a node: its site's cloud-init template, rendered with data about the node.
+"""Renders the user data of a node: the cloud-init template of the node's site, filled with data about the node.
 
-One stage checks that the user data can be rendered, and another sends it. Rendering is pure, so both get the same
-result. The bootstrap token is in the result, and never in an error.
+One stage checks that the user data can be rendered, and another sends it. Rendering is pure, so both stages get the
+same result. The result contains the bootstrap token; errors never contain it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from farrier.config.sites import Site
 from farrier.errors import ConfigError
 from farrier.model.node import Node
 
-# The first characters by which cloud-init recognises user data. It ignores anything else without an error.
+# The first characters by which cloud-init recognises user data. cloud-init ignores other data without an error.
 HEADERS = (
     "#cloud-config",
     "#!",
@@ -42,13 +42,13 @@ _SHOWN = 40
 
 
 def render(site: Site, node: Node, *, token: str) -> str:
-    """The user data; empty for a site without a template. Raises ConfigError."""
+    """Render the user data; empty for a site without a template. Raises ConfigError."""
     if not site.cloud_init.template:
         return ""
     try:
         return _rendered(site, node, token)
     except ConfigError:
-        pass  # its text may contain the token
+        pass  # the exception's text may contain the token
     _rendered(site, node, "x" * len(token))
     raise ConfigError(
         f"{_which(site, node)} fails with some bootstrap tokens; insert the token unchanged, as {{{{ "
@@ -57,7 +57,7 @@ def render(site: Site, node: Node, *, token: str) -> str:
 
 
 def of_node(node: Node) -> Mapping[str, Any]:
-    """The data about a node that a template may use (`templates.NODE`)."""
+    """Return the data about a node that a template may use (`templates.NODE`)."""
     return {
         "id": node.id,
         "name": node.name,
@@ -78,7 +78,8 @@ def of_node(node: Node) -> Mapping[str, Any]:
 
 
 def of_segments(node: Node) -> Mapping[str, Mapping[str, Any]]:
-    """The data about the segments with an address of the node that a template may use (`templates.SEGMENT`)."""
+    """Return the data that a template may use (`templates.SEGMENT`) about the segments from which the node has an
+    address."""
     used = node.networks.segments if node.networks is not None else ()
     return {
         segment.name: {name: getattr(segment, name) for name in templates.SEGMENT}

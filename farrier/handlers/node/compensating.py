@@ -1,8 +1,8 @@
-"""`compensating`: an onboarding in mode `deploy` undoes its work in MAAS, then ends or starts again.
+"""The state `compensating`: an onboarding in mode `deploy` undoes its work in MAAS, then ends or starts again.
 
-Each run reads the machine and requests at most one change, so it can be repeated after a crash. It undoes only the work
-of this workflow: a machine that another user owns or deployed stops the undo, and the error instructs the operator. The
-machine's record stays in MAAS.
+Each run reads the machine and requests at most one change, so a run can be repeated after a crash. A run undoes only
+the work of this workflow. If another user owns or deployed the machine, the undo stops, and the error instructs the
+operator. The machine's record stays in MAAS.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _FAILED_AGAIN = timedelta(minutes=1)
 _PATH = PATHS[OnboardingMode.DEPLOY]
 _IN_MAAS = frozenset(_PATH[_PATH.index(OnboardingStage.CREATE_OR_FIND_IN_MAAS) :]) | DETOUR
 
-# Statuses of machines that no user holds or on which nothing runs. The results of commissioning may stay.
+# Statuses of machines that no user owns or on which nothing runs. The results of commissioning may stay.
 _AT_REST = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING, S.FAILED_TESTING, S.BROKEN, S.MISSING, S.RETIRED})
 _AT_WORK = frozenset({S.COMMISSIONING, S.TESTING})
 _GOING = frozenset({S.RELEASING, S.DISK_ERASING})
@@ -74,7 +74,7 @@ _UNTOUCHED = frozenset({S.NEW, S.COMMISSIONING})
 
 
 def has_work(node: Node) -> bool:
-    """Whether the node's live workflow may have changed something in MAAS."""
+    """Return whether the node's live workflow may have changed something in MAAS."""
     workflow = node.workflow
     if not isinstance(workflow, Onboarding) or workflow.mode is not OnboardingMode.DEPLOY:
         return False
@@ -82,13 +82,13 @@ def has_work(node: Node) -> bool:
 
 
 def undoing(node: Node, after: AfterUndo) -> Workflow:
-    """The live workflow at the beginning of its undo. A failure of an earlier undo stays recorded until this undo
-    ends."""
+    """Return the live workflow as it is at the beginning of its undo. The failure of an earlier undo stays recorded
+    until this undo ends."""
     return with_workflow(node, status=W.COMPENSATING, after_undo=after, stop_requested=None, next_attempt_at=None)
 
 
 def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
-    """One step of the undo."""
+    """Make one step of the undo."""
     if not has_work(node):
         return _undone(node, Done(reason="this workflow had changed nothing in MAAS"))
     site = policy.site_of(node)
@@ -105,8 +105,7 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
 
 
 def _without_a_site(node: Node, now: datetime, policy: Policy) -> Outcome:
-    """Wait for the site's file, which may arrive later. If the undo has already failed, a further cancel ends the
-    workflow."""
+    """Wait until the site is configured again. If the undo has already failed, a further cancel ends the workflow."""
     waits = region.elsewhere(node)
     if _own(node).failure_class is FailureClass.UNDO_FAILED:
         return _gave_up(node, waits.reason)
@@ -132,8 +131,8 @@ def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:
-    """Wait while the last observation shows an operation of MAAS that ends by itself; None if the undo must read the
-    machine. Sends no request to the region."""
+    """Wait while the last observation shows an operation of MAAS that ends by itself; return None if the undo must read
+    the machine. Sends no request to the region."""
     seen = node.maas
     if seen is None or not seen.tells_of(_own(node).status_entered_at):
         return None
@@ -146,14 +145,15 @@ def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:
 
 
 def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settled | Send:
-    """The next change for a machine that no other user owns. `ours`: its deployment belongs to this workflow."""
+    """Return the next change for a machine that no other user owns. `ours` is set if the machine's deployment belongs
+    to this workflow."""
     named = f"machine {machine.system_id} is {(machine.status_name or str(machine.status))[:64]}"
     if machine.status in _AT_REST:
         return Done(reason=named)
     if machine.status in _GOING:
         return Waiting(reason=_going(machine.system_id))
     if machine.status in _AT_WORK:
-        # MAAS also commissions machines that it discovers, and no user holds these.
+        # MAAS also commissions machines that it discovers, and no user owns these machines.
         return (
             _abort(node, machine, now)
             if machine.owner
@@ -171,8 +171,8 @@ def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settle
 
 
 def _abort(node: Node, machine: Machine, now: datetime) -> Settled | Send:
-    """Abort the operation, with a pause between requests: until power is off, MAAS continues to show the aborted
-    operation."""
+    """Abort the operation. Requests are separated by a pause, because MAAS continues to show an aborted operation until
+    the power is off."""
     if _abort_is_asked(node, now):
         return Waiting(reason=_ending(machine.system_id))
     to = with_note(node, asked=_ABORT, asked_at=now)
@@ -189,7 +189,7 @@ def _abort_is_asked(node: Node, now: datetime) -> bool:
 
 
 async def _look_for_lost(client: MaasClient, node: Node) -> Settled:
-    """Find a machine whose creation was requested without a response."""
+    """Find a machine whose creation was requested, but for which no response arrived."""
     known = discovery.clues(node)
     machines = (
         *await client.machines(LookUp.HOSTNAME, (known.hostname,)),
@@ -227,8 +227,8 @@ def _settled(node: Node, result: Settled, now: datetime, policy: Policy) -> Outc
 
 
 def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outcome:
-    """Wait, or give up after the deadline, also during errors of the region: otherwise the undo would hold the node
-    without end."""
+    """Wait, or give up after the deadline. The deadline also applies during errors of the region, because otherwise the
+    undo could last without end."""
     if _is_late(node, now, policy):
         return _gave_up(node, f"the undo did not finish in time: {result.reason}")
     return Wait(
@@ -239,20 +239,20 @@ def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outc
 
 
 def _is_late(node: Node, now: datetime, policy: Policy) -> bool:
-    """Whether the undo is past its deadline. After a cancel of an undo that failed before, time without access to MAAS
-    counts too, so that the undo always ends."""
+    """Return whether the undo is past its deadline. If an operator cancelled an undo that had failed before, time
+    without access to MAAS counts too, so that the undo always ends."""
     workflow = _own(node)
     since, limit = waits_since(workflow), sla.undo_deadline(Layer(workflow.kind), overrides=policy.sla)
     return (now - since if _is_to_end(workflow) else waited(node, since, now)) > limit
 
 
 def _is_to_end(workflow: Workflow) -> bool:
-    """Whether an operator ended the workflow after a failed undo."""
+    """Return whether an operator ended the workflow after a failed undo."""
     return workflow.failure_class is FailureClass.UNDO_FAILED and workflow.after_undo is not AfterUndo.RESTART
 
 
 def _gave_up(node: Node, detail: str) -> Outcome:
-    """Stop for an operator. If an operator cancels after that, the workflow ends."""
+    """Stop and wait for an operator. If an operator cancels after that, the workflow ends."""
     workflow = _own(node)
     if _is_to_end(workflow):
         return _ended(node, f"cancelled; farrier leaves MAAS unchanged: {detail}", _worthless(workflow))
@@ -305,7 +305,7 @@ def _ended(node: Node, reason: str, writes: tuple[Write, ...]) -> Outcome:
 
 
 def _worthless(workflow: Workflow) -> tuple[Write, ...]:
-    """Revoke the bootstrap token in the user data of the deployment."""
+    """Return the write that revokes the bootstrap token in the user data of the deployment."""
     return (RevokeBootstrap(),) if workflow.upstream.token is not None else ()
 
 

@@ -1,7 +1,8 @@
-"""Drift: a node in service whose machine in MAAS contradicts its status. Pure.
+"""Detects drift: a node is in service, but the state of its machine in MAAS contradicts the node's status. Pure.
 
-A contradiction counts once two readings a minute apart show the same state; stale readings prove nothing. The
-quarantine ends after readings a minute apart show the machine deployed by farrier again, if the node is healthy.
+A contradiction counts as soon as two readings, a minute apart, show the same state; stale readings prove nothing. If
+the node is healthy, the quarantine ends after two readings, a minute apart, show that the machine is deployed and that
+farrier's user owns it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from farrier.model.observation import CONFIRMED_AFTER
 
 
 def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
-    """Why a node must leave service; None while no observation of MAAS proves that it must."""
+    """Return why a node must leave service; None while no observation of MAAS proves that it must."""
     seen = node.maas
     if seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False):
         return None  # the state matches
@@ -33,8 +34,8 @@ def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | Non
 
 
 def is_over(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether the cause of the drift quarantine is proven gone: MAAS reports the machine as deployed and owned by
-    farrier."""
+    """Return whether the cause of the drift quarantine is proven gone: MAAS reports that the machine is deployed and
+    that farrier's user owns it."""
     seen = node.maas
     if seen is None or not seen.fresh(now, config.observation_ttl):
         return False

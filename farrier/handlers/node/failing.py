@@ -1,4 +1,4 @@
-"""How a workflow fails and stops: the edges from `running` to the failed states.
+"""Makes a workflow fail or stop, over the edges from `running` to the failed states.
 
 A decommission that must stop while its node is in `draining` takes several edges. The workflow records the requested
 stop, and every later run handles the stop first. If an adoption stops, its onboarding also stops.
@@ -50,7 +50,7 @@ def fail(
     stop: StopRequest | None = None,
     writes: tuple[Write, ...] = (),
 ) -> Change:
-    """Fail this attempt of the stage: another attempt follows after the back-off, or the workflow waits for an
+    """Fail this attempt of the stage. Another attempt follows after the back-off, or the workflow waits for an
     operator."""
     workflow = node.workflow
     assert workflow is not None, "only a live workflow fails"
@@ -83,8 +83,8 @@ _BY_ONBOARDING = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.
 
 
 def _quarantine_of(node: Node, failure: FailureClass, detail: str) -> Quarantine | None:
-    """The quarantine because of a failed onboarding; None if this failure quarantines no node. A quarantine from an
-    earlier failure gets the reason of the newest failure."""
+    """Return the quarantine because of a failed onboarding; None if this failure does not quarantine the node. If the
+    node already has a quarantine from an earlier failure, its reason becomes that of the newest failure."""
     before = node.quarantine if node.status is N.QUARANTINED else None
     if before is None and (node.status is not N.ENROLLING or failure not in UNSAFE):
         return None
@@ -125,8 +125,8 @@ def freeze(
 
 
 def adoption_cut_short(node: Node, why: str) -> Node:
-    """The node after its adoption was interrupted. It is unknown whether the adoption had logged in, so its try stays
-    counted."""
+    """Return the node after its adoption was interrupted. It is unknown whether the adoption logged in, so its try
+    stays counted."""
     bmc = replace(node.bmc, trying=None, failure=None, last_error=f"the adoption {why}")
     return adoption_stopped(
         with_fields(node, management=Management.ADOPT_FAILED, bmc=bmc), FailureClass.ADOPT_FAILED, f"the adoption {why}"
@@ -134,15 +134,15 @@ def adoption_cut_short(node: Node, why: str) -> Node:
 
 
 def adoption_stopped(node: Node, failure: FailureClass, detail: str) -> Node:
-    """The node whose adoption stopped: its onboarding waits for an operator. An unsafe failure also quarantines the
-    node."""
+    """Return the node after its adoption stopped; its onboarding waits for an operator. If the failure is unsafe, the
+    node is also quarantined."""
     if not onboarding_adopt.adopts(node) or node.workflow is None or node.workflow.status not in _GOES_ALONG:
         return node
     return freeze(node, failure, detail, stop=StopRequest.FAILED, cause="rule: adopt").to
 
 
 def settle_stop(node: Node) -> Change:
-    """The next edge of a stop that was requested earlier."""
+    """Make the next transition of a stop that was requested earlier."""
     assert node.workflow is not None and node.workflow.stop_requested is not None, "only for a requested stop"
     stop = node.workflow.stop_requested
     return transition(
@@ -155,7 +155,7 @@ def settle_stop(node: Node) -> Change:
 
 
 def fallback(node: Node) -> N:
-    """The status of the node after its workflow has ended: never a status that requires a workflow."""
+    """Return the status of the node after its workflow has ended. This is never a status that requires a workflow."""
     match node.status:
         case N.DRAINING:
             return N.OFFLINE
@@ -168,8 +168,8 @@ def fallback(node: Node) -> N:
 
 
 def _stopped(node: Node, stop: StopRequest) -> Node:
-    """The node one edge nearer to `failed_manual_intervention`, which only a decommission of a retired or quarantined
-    node may enter."""
+    """Return the node one transition nearer to `failed_manual_intervention`. A decommission may enter this state only
+    if its node is retired or quarantined."""
     stopped = with_workflow(node, status=W.FAILED_MANUAL_INTERVENTION, stop_requested=None)
     match node.status:
         case N.DRAINING:

@@ -3,8 +3,9 @@
 An intent that changes the node comes first, then the rules in order. Answers that change nothing are committed with the
 decision of the rules. After a rule that only waits, the run continues with the next rule. The writes of a rule are
 committed alone, while the node is in the state for which the rule decided. Then the node runs again at once, so that
-the other rules are called. A rule must not require another write, transition or step directly after its own, because
-the rules after it would starve (`tests/unit/handlers/test_every_rule_has_its_turn.py`).
+the other rules are called. A rule must not require that its write, transition or step is directly followed by another
+write, transition or step of the same rule, because the later rules would starve
+(`tests/unit/handlers/test_every_rule_has_its_turn.py`).
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ def _gone(node: Node, now: datetime, policy: Policy) -> Decision:
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A rule, and the states of the nodes for which it is called. `live`: whether a workflow is live; `deleting`:
-    whether the node is being deleted; None accepts both."""
+    """A rule, and the states of the nodes for which it is called. `live` is whether a workflow must be live, and
+    `deleting` whether the node must be being deleted; None accepts both."""
 
     decide: _Decide
     statuses: Collection[N] = tuple(N)
@@ -72,7 +73,7 @@ class Rule(msgspec.Struct, frozen=True):
     deleting: bool | None = None
 
     def is_for(self, status: N, management: M, live: bool, deleting: bool) -> bool:
-        """Whether the rule is called for such a node."""
+        """Return whether the rule is called for this node."""
         states = status in self.statuses and management in self.managements
         return states and self.live in (None, live) and self.deleting in (None, deleting)
 
@@ -132,15 +133,15 @@ RESPONSES: Mapping[Action, Respond] = {
 
 
 class NodeHandler:
-    """`protocols.StateHandler` of nodes."""
+    """Implements `protocols.StateHandler` for nodes."""
 
     def __init__(
         self, config: NodeConfig, limits: Limits = _DEFAULT_LIMITS, sites: Mapping[str, Site] | None = None
     ) -> None:
-        """`limits` are the limits that differ from the defaults; `sites` are the configured sites."""
+        """`limits` contains the limits that differ from the defaults; `sites` contains the configured sites."""
         self._limits = limits
         given = msgspec.structs.asdict(config)
-        # Created once, not for each run: only a few sites and models have limits of their own.
+        # Created only one time, not for each run, because only a few sites and models set limits.
         self._policies = {
             whose: Policy(**given, sla=overrides, sites=sites or {}) for whose, overrides in limits.all().items()
         }
@@ -172,11 +173,11 @@ class NodeHandler:
         return decision if answered is None else _with_answers(decision, answered)
 
     def after(self, resource: Node, moved: Transition[Node, Write], now: datetime) -> Node | None:
-        """The node after a transition of its status alone; None for any other transition."""
+        """Return the node after a transition that changes only its status; None for any other transition."""
         return status.after(resource, moved, now)
 
     def confirmed(self, stored: Node, remembered: Node, now: datetime) -> Node:
-        """The stored node with the time of the last confirmation of its power."""
+        """Return the stored node with the time at which its power was last confirmed."""
         return power.confirmed(stored, remembered, now)
 
     def recover(self, resource: Node, now: datetime, step: str) -> Decision:
@@ -185,7 +186,8 @@ class NodeHandler:
 
 
 def _together(resting: Mapping[_Decide, _Resting]) -> Decision:
-    """Combine decisions that only wait: the earliest time, and the reason that helps an operator most."""
+    """Combine decisions that only wait. The result has the earliest time, and the reason that helps an operator
+    most."""
     waits = {rule: each for rule, each in resting.items() if isinstance(each, Wait)}
     soonest = min((each.requeue_after for each in resting.values() if each.requeue_after is not None), default=None)
     if not waits:
@@ -195,7 +197,7 @@ def _together(resting: Mapping[_Decide, _Resting]) -> Decision:
 
 
 def _acting(decision: Decision, behind: _Decide | None, node: Node, now: datetime, policy: Policy) -> Decision:
-    """Complete the decision of a rule that does more than wait. `behind` is the last rule for the node."""
+    """Complete the decision of a rule that does more than wait. `behind` is the last rule that applies to the node."""
     match decision:
         case Wait() | DoNothing():
             return replace(decision, requeue_after=_AT_ONCE)
@@ -208,8 +210,9 @@ def _acting(decision: Decision, behind: _Decide | None, node: Node, now: datetim
 
 
 def _with_answers(decision: Decision, answered: Answers) -> Decision:
-    """Combine answers and decision in one commit, because a client that submits an intent before each run would
-    otherwise starve the rules. Answers are committed before a step, and alone for a deleted node."""
+    """Combine answers and decision in one commit. Otherwise, a client that submits an intent before each run would
+    starve the rules. If the decision is a step, the answers are committed before the step; for a deleted node, they are
+    committed alone."""
     match decision:
         case Step() | Deleted():
             return Wait(reason=ANSWERED, requeue_after=_AT_ONCE, writes=answered.writes)
@@ -224,9 +227,9 @@ def _with_answers(decision: Decision, answered: Answers) -> Decision:
 
 
 def _the_bmc_first(step: _NodeStep, of_the_bmc: _Decide, node: Node, now: datetime, policy: Policy) -> Decision:
-    """Choose between a step of a stage and a step of the BMC. The BMC's step comes first, because it is rarely due,
-    while a stage may request steps without end if MAAS is unavailable. The stage's step follows at once. If the BMC was
-    just read, the stage's step comes first, so that slow reads in a row do not starve the stage."""
+    """Choose between a step of a stage and a step of the BMC. The BMC's step comes first, because this step is rarely
+    due, while a stage may request steps without end if MAAS is unavailable. The stage's step follows at once. If the
+    BMC was just read, the stage's step comes first, so that slow reads in a row do not starve the stage."""
     tended = of_the_bmc(node, now, policy)
     match tended:
         case None | Wait() | DoNothing():
@@ -240,7 +243,7 @@ def _the_bmc_first(step: _NodeStep, of_the_bmc: _Decide, node: Node, now: dateti
 
 
 def _then_at_once(step: _NodeStep) -> _NodeStep:
-    """The step, followed at once by another run for the step that was deferred."""
+    """Return the step, followed at once by another run for the step that was deferred."""
 
     async def act(services: NodeServices) -> Outcome:
         outcome = await step.act(services)

@@ -1,8 +1,8 @@
 """Answers the pending intents of a node, in order of ID, up to and including the first that changes the node.
 
-The table of actions (`model.actions`) decides whether an intent fits the states; the response of its action decides the
-result. The handler passes the responses to `answer`. An intent that only a transient state or a pause forbids stays
-pending. An intent whose answer needs a step also stays pending, with all later intents.
+The table of actions (`model.actions`) decides whether an intent fits the node's states; the response to its action
+decides the result. The handler passes the responses to `answer`. If only a transient state or a pause forbids an
+intent, the intent stays pending. An intent whose answer needs a step also stays pending, with all later intents.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from farrier.model.writes import AnswerIntent, Verdict, Write
 ANSWERED = "answers an intent"
 """The reason of a run that only answers intents."""
 
-# Of two intents with one of these actions, the newer one counts: the older is answered `superseded`.
+# If two intents have the same action, and the action is in this set, the newer intent counts; the older intent is
+# answered `superseded`.
 _LAST_COUNTS = frozenset({Action.SET_BMC, Action.SET_POWER})
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """Answers that change nothing: they are committed with the decision of the rules."""
+    """Answers that do not change the node. Such answers are committed with the decision of the rules."""
 
     writes: tuple[Write, ...]
 
@@ -44,8 +45,8 @@ class Answers(msgspec.Struct, frozen=True):
 def answer(
     node: Node, now: datetime, config: Policy, responses: Mapping[Action, Respond]
 ) -> Change | Wait[Write] | Answers | None:
-    """Answer the intents that can be answered now; None if there are none. A Change comes from the last accepted
-    intent, and has all answers. A Wait writes more than answers, and is committed alone."""
+    """Answer the intents that can be answered now; return None if there are none. A Change has all answers, and the
+    change of the last accepted intent. A Wait writes more than answers, and is committed alone."""
     writes: list[Write] = []
     for position, intent in enumerate(node.intents):
         newer = _superseded_by(node, position) if intent.action in _LAST_COUNTS else None
@@ -83,8 +84,8 @@ def answer(
 
 
 def _made_way(node: Node, intent: Intent, to: Node) -> Node:
-    """`to`, with a record that this intent interrupted the node's step, so that the next step does not begin as if the
-    interrupted step had not run."""
+    """Return `to` with a record that this intent interrupted the node's step. Without this record, the next step would
+    begin as if the interrupted step had not run."""
     if not actions.ACTIONS[intent.action].interrupts or node.management is not to.management:
         return to
     if to.management is Management.VERIFYING:
@@ -95,7 +96,7 @@ def _made_way(node: Node, intent: Intent, to: Node) -> Node:
 def _reply(
     node: Node, intent: Intent, now: datetime, config: Policy, responses: Mapping[Action, Respond]
 ) -> Reply | None:
-    """The reply to one intent; None if the intent has to wait."""
+    """Return the reply to one intent; None if the intent has to wait."""
     is_deleted = node.status is NodeStatus.DELETED  # no intent can end the pause of a deleted node
     if node.paused is not None and not is_deleted and intent.action not in actions.ANSWERED_WHILE_PAUSED:
         return None
@@ -120,8 +121,8 @@ def _reply(
 
 
 def _superseded_by(node: Node, position: int) -> int | None:
-    """The newer intent of the same action. None without such an intent, or if a step already acts for this intent: the
-    result of the step is its answer."""
+    """Return the newer intent with the same action, or None. If a step already acts for this intent, the result is also
+    None, because the result of the step is its answer."""
     intent, switching = node.intents[position], node.bmc.switching
     if switching is not None and switching.intent == intent.id:
         return None

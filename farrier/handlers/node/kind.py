@@ -20,7 +20,7 @@ FAILURE_LABELS = ("workflow", "stage", "failure_class")
 
 
 class NodeKind(LayeredKind[Node]):
-    """`protocols.Kind` of nodes."""
+    """Implements `protocols.Kind` for nodes."""
 
     @override
     def current_layers(self, resource: Node) -> Mapping[str, Place]:
@@ -56,7 +56,7 @@ class NodeKind(LayeredKind[Node]):
         ]
 
     def samples(self, resource: Node, to: Node, /) -> Sequence[Sample]:
-        """The sample of a workflow failure that begins in this run, even if the workflow retries by itself."""
+        """Return a sample if a workflow begins to fail in this run, even if the workflow retries by itself."""
         before, after = resource.workflow, to.workflow
         if after is None or after.failure_class is None or not _has_failed(after):
             return ()
@@ -67,7 +67,8 @@ class NodeKind(LayeredKind[Node]):
 
 
 def _has_failed(workflow: Workflow) -> bool:
-    """Whether the workflow has failed. A decommission that is to stop has failed before it enters the failed state."""
+    """Return whether the workflow has failed. If a decommission is to stop, it counts as failed even before it enters
+    the failed state."""
     return workflow.status in FAILED or workflow.stop_requested is not None
 
 

@@ -1,8 +1,8 @@
 """Logins at a node's BMC: addresses, login cap, and the pause after a failure.
 
-Used by verification, adoption and the regular reads. The commit before a login counts a try, which allows one login, so
-neither a crash nor an intent can hide a login from the cap. A try is removed only if its login certainly was not
-refused.
+Verification, adoption and the regular reads use this module. The commit before a login counts a try; a try allows one
+login. So neither a crash nor an intent can hide a login from the cap. A try is removed only if the BMC certainly did
+not refuse its login.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ LONGEST_PATIENCE = timedelta(minutes=30)
 
 
 def counted(bmc: Bmc, now: datetime) -> Bmc:
-    """The BMC with one more try to use now; without a try if the login cap is reached."""
+    """Return the BMC with one more counted try for the next login. If the login cap is reached, the result has no
+    try."""
     recent = tuple(at for at in bmc.tries if now - at < LOGIN_WINDOW)
     if len(recent) + len(_of_others(bmc, now)) >= LOGIN_CAP:
         return replace(bmc, tries=recent, trying=None)
@@ -37,7 +38,8 @@ def counted(bmc: Bmc, now: datetime) -> Bmc:
 
 
 def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
-    """Why no login is allowed now, and the pause until the next login. `bmc` is a result of `counted` without a try."""
+    """Return why no login is allowed now, and the pause until the next login. `bmc` is a result of `counted` that has
+    no try."""
     if waits_for_others(bmc, now):
         return (
             "waits for the results of other logins at this BMC, because another failed login could lock the account",
@@ -52,7 +54,7 @@ def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
 
 
 def waits_for_others(bmc: Bmc, now: datetime) -> bool:
-    """Whether the cap is reached only because of running logins of other nodes, which may succeed."""
+    """Return whether the cap is reached only because other nodes are logging in now. These logins may succeed."""
     return len(_ended(bmc, now)) < LOGIN_CAP
 
 
@@ -61,30 +63,32 @@ def _ended(bmc: Bmc, now: datetime) -> list[datetime]:
 
 
 def _of_others(bmc: Bmc, now: datetime) -> list[OtherLogin]:
-    """The recent logins at the same BMC by other nodes, including nodes that had this BMC earlier: the login cap
-    applies to the BMC."""
+    """Return the recent logins of other nodes at the same BMC, because the login cap applies to the BMC. The result
+    includes logins of nodes that had this BMC earlier."""
     return [login for login in bmc.others if now - login.at < LOGIN_WINDOW]
 
 
 def has_try(bmc: Bmc) -> bool:
-    """Whether a counted try is unused. The age of the try does not matter. A step that begins uses up its try, even if
-    the step is cut (`if_cut`, `recover`), so an unused try only waited for a slot."""
+    """Return whether a counted try is unused. The age of the try does not matter. A step uses up its try when it
+    begins, even if the step is interrupted (`if_cut`, `recover`), so an unused try has only waited for a slot."""
     return bmc.trying is not None
 
 
 def tries_before(bmc: Bmc) -> tuple[datetime, ...]:
-    """The tries without the current try, whose login did not fail."""
+    """Return the tries without the current try, because its login did not fail."""
     return tuple(at for at in bmc.tries if at != bmc.trying)
 
 
 def tries_after(bmc: Bmc, error: BmcError) -> tuple[datetime, ...]:
-    """The tries after a try that ended with `error`. Only a login that was sent and refused stays counted."""
+    """Return the tries after a try that ended with `error`. The try stays counted only if its login was sent and
+    refused."""
     refused = error.failure is BmcFailure.AUTH and error.dialled
     return bmc.tries if refused else tries_before(bmc)
 
 
 def pause(error: BmcError, failures: int) -> timedelta | None:
-    """The pause after `failures` of this class in a row; None: until an operator changes something."""
+    """Return the pause after `failures` failures of this class in a row; None if farrier waits until an operator
+    changes something."""
     base = _of_class(error.failure, failures)
     if base is None or error.retry_after is None:
         return base
@@ -99,14 +103,15 @@ def _of_class(failure: BmcFailure, failures: int) -> timedelta | None:
 
 
 def target_of(node: Node) -> BmcTarget:
-    """The BMC and the system: from the address or, if it names no system, from the last verification."""
+    """Return the BMC and the system. The system comes from the address or, if the address names no system, from the
+    last verification."""
     target = target_of_address(node)
     return target if target.system_path else replace(target, system_path=node.bmc.system_path)
 
 
 def target_of_address(node: Node) -> BmcTarget:
-    """The BMC, with the system only if the address names it. An address may contain the path of one of several systems
-    behind a BMC. Without a path the system is discovered, because new firmware may have renamed it."""
+    """Return the BMC, and the system only if the address names it. An address may contain the path of one of several
+    systems behind a BMC. Without a path, the system is discovered again, because new firmware may have renamed it."""
     assert node.bmc_address is not None and node.bmc_credential is not None, "only called with both details"
     parts = split(node.bmc_address)
     path = parts.path.rstrip("/") if parts.scheme else ""
@@ -122,8 +127,8 @@ def target_of_address(node: Node) -> BmcTarget:
 
 
 def split(address: str) -> SplitResult:
-    """The parts of a URL. For any other address, the result has no scheme; the BMC client refuses a malformed
-    address."""
+    """Split a URL into its parts. For any other address, the result has no scheme, and the BMC client refuses a
+    malformed address."""
     with suppress(ValueError):
         if "://" in address:
             return urlsplit(address)
@@ -131,14 +136,14 @@ def split(address: str) -> SplitResult:
 
 
 def is_shared(node: Node) -> bool:
-    """Whether other nodes may log in at the same BMC: the address names one of its systems, or other nodes have logged
-    in."""
+    """Return whether other nodes may log in at the same BMC, because the address names one of its systems, or because
+    other nodes have logged in."""
     parts = split(node.bmc_address or "")
     return bool(node.bmc.others) or bool(parts.scheme and parts.path.rstrip("/"))
 
 
 def missing_detail(node: Node) -> str | None:
-    """The missing BMC detail as a text; None if both are set."""
+    """Name the missing BMC detail; None if both details are set."""
     if node.bmc_address is None:
         return "no BMC address is set"
     if node.bmc_credential is None:

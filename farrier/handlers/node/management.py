@@ -1,10 +1,10 @@
 """The management layer: whether farrier may use the BMC.
 
 Nodes in `enroll` with complete details are verified after the back-off of the last failure, if `auto_manage` is set or
-an intent requested the verification. Verification only reads. It ends with its result, at its deadline, because of an
-intent that must not wait, or with the recovery after a crash.
+an intent requested the verification. A verification only reads. A verification ends when the read has a result, at its
+deadline, when an intent that must not wait arrives, or in the recovery after a crash.
 
-The commit before a login counts a try, which allows one login. An interrupted verification goes back to `enroll`, and
+The commit before a login counts a try; a try allows one login. An interrupted verification goes back to `enroll`, and
 the next verification counts a new try. So every login counts for the login cap, even after a crash or an intent.
 """
 
@@ -31,7 +31,7 @@ _NEEDS_AN_EDIT = frozenset(failure for failure in BmcFailure if backoff(failure,
 
 
 def enroll(node: Node, now: datetime, config: Policy) -> Decision:
-    """Verify a BMC with complete details, or return what the node waits for."""
+    """Verify a BMC whose details are complete, or return the reason for which the node waits."""
     if node.paused is not None:
         return Wait(reason=f"paused: {node.paused.reason}", rests=True)
     missing = missing_detail(node)
@@ -64,12 +64,12 @@ def enroll(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def verify_if_asked(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """After a failed adoption, begin the verification that an intent requested and that had to wait, if any."""
+    """Begin a verification that an intent requested during a failed adoption and that had to wait, if there is one."""
     return None if node.paused is not None else probing.begin_asked(node, now)
 
 
 def verify(node: Node, now: datetime, config: Policy) -> Decision:
-    """Read the BMC once, or end the verification."""
+    """Read the BMC one time, or end the verification."""
     if now - node.management_entered_at > config.transient_deadline:
         error = BmcError(BmcFailure.TIMEOUT, "the verification took longer than its deadline")
         # The result of the login is unknown, so the login counts.
@@ -98,7 +98,7 @@ def verify(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _gives_way(node: Node) -> str | None:
-    """Why the verification has to end; None if it may continue."""
+    """Return why the verification has to end; None if it may continue."""
     if node.paused is not None:
         return f"paused: {node.paused.reason}"
     request = probing.interrupting(node)
@@ -119,7 +119,7 @@ def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
 
 
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
-    """The transition back to `enroll`. The error stays recorded until proof that its cause is gone."""
+    """Return the transition back to `enroll`. The error stays recorded until its cause is proven gone."""
     return transition(
         node,
         with_fields(node, management=M.ENROLL, bmc=probing.failed(node.bmc, error, now, tries=tries)),

@@ -1,9 +1,9 @@
 """The results of a node's rules and stages, and functions that change a node.
 
 A rule returns a `Decision`; `transition` returns a Transition or an Update for a changed node, depending on the change.
-A stage is an idempotent function of the snapshot. It checks what is already done, takes at most one step, and returns a
-`Done`, a `Waiting`, a `Step` or a `Failed`. A stage that needs an outside service first returns a `Call`, which returns
-one of these.
+A stage is an idempotent function of the snapshot. A stage checks what is already done, takes at most one step, and
+returns a `Done`, a `Waiting`, a `Step` or a `Failed`. If a stage needs an outside service first, it returns a `Call`;
+the call then returns one of these results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Policy(NodeConfig, frozen=True, kw_only=True):
     sites: Mapping[str, Site] = {}
 
     def site_of(self, node: Node) -> Site | None:
-        """The configuration of the node's site; None without a configuration."""
+        """Return the configuration of the node's site; None if the site has no configuration."""
         return None if node.site is None else self.sites.get(node.site)
 
 
@@ -56,8 +56,8 @@ Decision: TypeAlias = Outcome | outcome.Step[Node, Write, NodeServices]
 
 
 class Done(Made, frozen=True, kw_only=True):
-    """The stage is done, and the next stage begins in this commit. `to` is the node after this stage; `skipped` is why
-    there was nothing to do."""
+    """The stage is done, and the next stage begins in this commit. `to` is the node after this stage. `skipped` is the
+    reason why the stage had nothing to do."""
 
     reason: str
     to: Node | None = None
@@ -66,7 +66,7 @@ class Done(Made, frozen=True, kw_only=True):
 
 
 class Waiting(Made, frozen=True, kw_only=True):
-    """The stage is not done yet. `timed`: the stage fails if it waits longer than its deadline."""
+    """The stage is not done yet. If `timed` is set, the stage fails when it waits longer than its deadline."""
 
     reason: str
     requeue_after: timedelta | None = None
@@ -75,7 +75,7 @@ class Waiting(Made, frozen=True, kw_only=True):
 
 
 class Step(Made, frozen=True, kw_only=True):
-    """A transition of the node within the stage."""
+    """A transition of the node while the stage continues."""
 
     to: Node
     reason: str
@@ -83,7 +83,8 @@ class Step(Made, frozen=True, kw_only=True):
 
 
 class Failed(Made, frozen=True, kw_only=True):
-    """This attempt failed. With `stop`, the stage is not retried, even if the stop takes several edges."""
+    """This attempt of the stage failed. With `stop`, the stage is not retried, even if the stop takes several
+    transitions."""
 
     failure: FailureClass
     detail: str
@@ -99,8 +100,8 @@ CALL_DEADLINE = timedelta(seconds=60)
 
 class Call(Made, frozen=True, kw_only=True):
     """The stage needs an outside service first. The loop awaits `act` with the services, without a database connection.
-    `act` returns the result of the stage, and may run again after a crash at any point. An intent that must not wait
-    interrupts a call that `reads_only`."""
+    `act` returns the result of the stage, and may run again after a crash at any point. If `reads_only` is set, an
+    intent that must not wait interrupts the call."""
 
     name: str
     act: Callable[[NodeServices], Awaitable[Settled]]
@@ -111,8 +112,9 @@ StageResult: TypeAlias = Settled | Call
 
 
 def step_of(node: Node, call: Call, settle: Callable[[Settled], Outcome]) -> outcome.Step[Node, Write, NodeServices]:
-    """The step that awaits the call; `settle` makes the outcome of its result. A call that raises or misses its
-    deadline has no result: it is counted, because otherwise its stage would repeat it without end."""
+    """Return the step that awaits the call; `settle` turns the call's result into an outcome. If the call raises or
+    misses its deadline, it has no result. Such a call is counted, because otherwise its stage would repeat it without
+    end."""
     workflow = node.workflow
     assert workflow is not None, "only a live workflow calls"
 
@@ -131,7 +133,7 @@ Stage: TypeAlias = Callable[[Node, datetime, Policy], StageResult]
 def transition(
     node: Node, to: Node, *, reason: str, cause: str, writes: tuple[Write, ...] = (), source: str = ""
 ) -> Change:
-    """The outcome that changes `node` to `to`: a Transition if any layer differs, otherwise an Update."""
+    """Return the outcome that changes `node` to `to`: a Transition if any layer differs, otherwise an Update."""
     if not source:
         at = sys._getframe(1)
         source = source_line(at.f_globals.get("__name__", ""), at.f_code.co_filename, at.f_lineno)
@@ -141,8 +143,8 @@ def transition(
 
 
 def with_fields(node: Node, **fields: Any) -> Node:
-    """The node with some fields changed. A quarantine for a cleanup that was not validated stays: only
-    `unclean.cleared` replaces or ends it."""
+    """Return the node with some fields changed. If a cleanup was not validated, the quarantine for it stays; only
+    `unclean.cleared` replaces or ends this quarantine."""
     if "quarantine" in fields and node.failed_validation:
         cause: Quarantine | None = fields["quarantine"]
         if cause is None or cause.cause is not QuarantineCause.CLEANUP_VALIDATION_FAILED:
@@ -151,23 +153,24 @@ def with_fields(node: Node, **fields: Any) -> Node:
 
 
 def with_workflow(node: Node, **fields: Any) -> Workflow:
-    """The node's live workflow with some fields changed."""
+    """Return the node with some fields of its live workflow changed."""
     assert node.workflow is not None, "only called while a workflow is live"
     return msgspec.structs.replace(node.workflow, **fields)
 
 
 def attempt_began_at(workflow: Workflow) -> datetime:
-    """When the running attempt of the stage began. Another attempt does not change `stage_entered_at`."""
+    """Return when the running attempt of the stage began. A new attempt does not change `stage_entered_at`."""
     return max(workflow.stage_entered_at, workflow.status_entered_at)
 
 
 def waits_since(workflow: Workflow) -> datetime:
-    """The time from which the deadline of the running attempt counts: its begin, or the end of a later pause."""
+    """Return the time from which the deadline of the running attempt counts: the beginning of the attempt, or the end
+    of a later pause."""
     return max(attempt_began_at(workflow), workflow.upstream.unpaused_at or NO_TIME)
 
 
 def is_late(node: Node, now: datetime, policy: Policy) -> bool:
-    """Whether the running attempt has waited longer than the deadline of its stage."""
+    """Return whether the running attempt has waited longer than the deadline of its stage."""
     workflow = node.workflow
     assert workflow is not None and workflow.stage is not None, "only a stage has a deadline"
     deadline = sla.stage_deadline(Layer(workflow.kind), workflow.stage, overrides=policy.sla)
@@ -175,31 +178,34 @@ def is_late(node: Node, now: datetime, policy: Policy) -> bool:
 
 
 def waited(node: Node, since: datetime, now: datetime) -> timedelta:
-    """How much of the time from `since` to `now` counts against a stage: all except outages of MAAS."""
+    """Return how much of the time from `since` to `now` counts against the deadline of a stage: all time except outages
+    of MAAS."""
     return now - since - unread(outages(node), since, now)
 
 
 def outages(node: Node) -> tuple[Outage, ...]:
-    """The outages of the region that delay the live workflow; none if its stage does not use MAAS."""
+    """Return the outages of the region that delay the live workflow; none if its stage does not use MAAS."""
     workflow = node.workflow
     held_up = workflow is not None and stages.uses_maas(workflow.mode, workflow.stage)
     return node.outages if held_up else ()
 
 
 def is_unread(node: Node) -> bool:
-    """Whether the region of the node's site cannot be read now, so that a failure is not the node's fault."""
+    """Return whether farrier cannot read the region of the node's site now. If so, a failure is not the node's
+    fault."""
     return any(outage.ended_at is None for outage in outages(node))
 
 
 def with_note(node: Node, **fields: Any) -> Node:
-    """The node with changed fields of its live workflow's `upstream`."""
+    """Return the node with some fields of its live workflow's `upstream` changed."""
     workflow, replace = node.workflow, msgspec.structs.replace
     assert workflow is not None, "only called while a workflow is live"
     return replace(node, workflow=replace(workflow, upstream=replace(workflow.upstream, **fields)))
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
-    """The facts about the node's health: from its agent or, without an agent, from reads of its BMC and of MAAS."""
+    """Return the facts about the node's health. The facts come from the node's agent or, without an agent, from reads
+    of its BMC and of MAAS."""
     if not node.agentless:
         agent = node.agent
         if agent is None:
@@ -222,13 +228,13 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
 
 
 def proven_healthy(node: Node, now: datetime, config: Policy) -> health.Healthy | health.Unhealthy:
-    """Whether the node is healthy by fresh facts."""
+    """Return whether fresh facts prove that the node is healthy."""
     return health.healthy(vitals(node, now, config))
 
 
 def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether the last read of the node's power is recent enough for decisions. While reads continue and none fails, a
-    confirmed power is stored only every `confirmed_every`; when reads end, the time of the last good read is stored."""
+    """Return whether the last read of the node's power is recent enough for decisions. While reads succeed, a confirmed
+    power is stored only every `confirmed_every`; when reads end, the time of the last good read is stored."""
     bmc = node.bmc
     is_read = node.management is Management.MANAGEABLE and node.paused is None and not node.deleting
     goes_on = is_read and bmc.sync_failure is None
@@ -237,12 +243,12 @@ def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
 
 
 def at_stage(node: Node, stage: stages.Stage, *, attempt: int = 1) -> Node:
-    """The node at another stage of its live workflow."""
+    """Return the node at another stage of its live workflow."""
     return with_fields(node, workflow=with_workflow(node, stage=stage, attempt=attempt))
 
 
 def layers(node: Node) -> dict[str, str]:
-    """The node's state in each layer."""
+    """Return the node's state in each layer."""
     values: dict[str, str] = {"status": node.status, "management": node.management}
     workflow = node.workflow
     if workflow is not None:
@@ -258,7 +264,7 @@ _LONGEST_NAME = 60
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a detail, limited in number and length."""
+    """List names for a detail. The number of names and the length of each are limited."""
     known = [name[:_LONGEST_NAME] for name in names]
     more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
     return (", ".join(known[:_MOST_NAMES]) or "none") + more

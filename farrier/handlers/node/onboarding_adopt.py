@@ -1,7 +1,8 @@
-"""Onboarding in mode `adopt`: how an adoption begins, and the stage that its probe must pass.
+"""Onboarding in mode `adopt`: begins an adoption, and checks the stage that requires its probe.
 
-`resolve_power_credentials` is a gate: only a probe that finds the recorded machine leads past it (`adopting`). So no
-retry, rerun or new intent puts a machine into service without a probe. Nothing here writes to a BMC or to MAAS.
+An adoption passes stage `resolve_power_credentials` only after a probe has found the recorded machine (`adopting`). So
+no retry, rerun or new intent puts a machine into service without a probe. This module writes nothing to a BMC or to
+MAAS.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ _BEHIND_THE_GATE = PATHS[OnboardingMode.ADOPT][PATHS[OnboardingMode.ADOPT].index
 
 
 def adopts(node: Node) -> bool:
-    """Whether the node's live workflow is an adoption."""
+    """Return whether the node's live workflow is an adoption."""
     return isinstance(node.workflow, Onboarding) and node.workflow.mode is OnboardingMode.ADOPT
 
 
 def is_at_the_gate(node: Node) -> bool:
-    """Whether the node's adoption has to read the BMC next."""
+    """Return whether the next action of the node's adoption has to be a read of the BMC."""
     return adopts(node) and node.workflow is not None and node.workflow.stage is GATE
 
 
 def is_proven(node: Node) -> bool:
-    """Whether the probe of the node's adoption has found the recorded machine."""
+    """Return whether the probe of the node's adoption has found the recorded machine."""
     return adopts(node) and node.workflow is not None and node.workflow.stage in _BEHIND_THE_GATE
 
 
 def back_to_the_gate(node: Node) -> Node:
-    """The node after a change of its BMC: its adoption has to read the BMC again."""
+    """Return the node after a change of its BMC, after which its adoption has to read the BMC again."""
     if not is_proven(node):
         return node
     return with_fields(node, workflow=with_workflow(node, stage=GATE, attempt=1))
@@ -57,7 +58,7 @@ def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
 
 
 def given_up(node: Node) -> Node:
-    """The node with its live adoption cancelled; unchanged without an adoption."""
+    """Return the node with its live adoption cancelled; without an adoption, the node does not change."""
     if not adopts(node):
         return node
     return with_fields(node, workflow=with_workflow(node, status=W.CANCELLED, next_attempt_at=None, after_undo=None))

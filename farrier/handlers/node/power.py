@@ -1,10 +1,10 @@
-"""Power of manageable nodes: one regular read for power, health and identity.
+"""Reads the power, health and identity of manageable nodes, with one regular read of the BMC.
 
 The handler calls the rule `tend` for manageable nodes, and `recover` after a run with an unknown end. The result of a
-read is payload and changes no layer; `switching` handles enforced and requested power. A failed read is visible (in the
-node's wait reason and in a metric) and is retried after growing pauses. The last good reading keeps its time and
-becomes stale. The time of a node's read within the interval depends on the node's ID, so that farrier does not read all
-nodes at the same time.
+read is payload and does not change any layer. Module `switching` handles enforced and requested power. A failed read is
+shown in the node's wait reason and counted in a metric; farrier retries it after growing pauses. The last good reading
+keeps its time, and becomes stale. The moment of a node's read within the interval depends on the node's ID, so that
+farrier does not read all nodes at the same time.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from farrier.model.node import Bmc, Node
 from farrier.model.outcome import DoNothing, Step, Update, Wait
 from farrier.model.writes import Write
 
-# Pauses after a failed read: doubled from the first to the longest.
+# Pauses after a failed read: the first pause, doubled after each failure, up to the longest pause.
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(minutes=5)
 _AT_MOST_DOUBLED = 4
 
 READ = "read_power"
-# The multiples of this ratio modulo 1 are spread evenly, for any number of nodes.
+# The multiples of this ratio, modulo 1, are spread evenly for any number of nodes.
 _GOLDEN = 0.6180339887498949
 # Another such ratio, so that nodes that are read in the same second are not stored in the same minute.
 _SILVER = 0.41421356237309515
@@ -54,7 +54,7 @@ _AT_ONCE = timedelta(0)
 
 
 def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """The next action on a manageable node's power, or None."""
+    """Return the next action for a manageable node's power, or None."""
     if node.paused is not None:
         return None
     bmc = node.bmc
@@ -77,8 +77,8 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
-    """Decide after a step of this name whose end is not recorded: a login that the step may have sent counts. None if
-    the step cannot have sent a login, or if the login cap is reached without this login."""
+    """Decide after a step with this name whose end is not recorded: a login that the step may have sent counts. Return
+    None if the step cannot have sent a login, or if other logins already reach the login cap."""
     if node.management is not Management.MANAGEABLE or node.deleting:
         return None
     if node.bmc.switching is not None:
@@ -91,13 +91,13 @@ def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
 
 
 def next_read(node: Node, config: Policy) -> datetime:
-    """When to read the node's BMC next."""
+    """Return when to read the node's BMC next."""
     bmc, interval = node.bmc, config.power_sync_interval
     if bmc.next_sync_at is not None:
         return bmc.next_sync_at
     if bmc.power_at is None:
         return node.management_entered_at
-    # Each node has its own moment within the interval, but not right after the last read.
+    # Each node has a separate moment within the interval, but the moment never follows directly after the last read.
     seconds = interval.total_seconds()
     earliest = bmc.power_at.timestamp() + seconds / 2
     phase = node.id * _GOLDEN % 1 * seconds
@@ -105,14 +105,16 @@ def next_read(node: Node, config: Policy) -> datetime:
 
 
 def was_just_read(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether the regular read may wait, because the last read began within the time that a read may take."""
+    """Return whether the regular read may wait, because the last read began less than the longest duration of a read
+    ago."""
     at = node.bmc.power_at
     reads = node.management is Management.MANAGEABLE and node.bmc.switching is None
     return reads and at is not None and now - at <= config.transient_deadline
 
 
 def confirmed(stored: Node, remembered: Node, now: datetime) -> Node:
-    """The stored node, with the time of the last confirmation if the confirmed state is the stored state."""
+    """Return the stored node. If the confirmed state equals the stored state, the time of the last confirmation is
+    added."""
     stored_at, at = stored.bmc.power_at, remembered.bmc.power_at
     if stored_at is None or at is None or not stored_at < at <= now:
         return stored
@@ -123,7 +125,7 @@ def confirmed(stored: Node, remembered: Node, now: datetime) -> Node:
 
 
 def _asked(node: Node) -> tuple[object, ...]:
-    """The fields that decide whether and where power is read."""
+    """Return the fields that decide whether and where farrier reads the power."""
     return node.management, node.bmc_address, node.bmc_credential
 
 
@@ -167,7 +169,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:
-    """Store the reading. After a change, the node runs again at once; an unchanged reading is stored only every
+    """Store the reading. After a change, the node runs again at once. An unchanged reading is stored only every
     `confirmed_every`."""
     before, after = node.bmc, to.bmc
     same = has_fresh_power(node, now, config) and (before.power, before.sync_failure) == (
@@ -183,8 +185,8 @@ def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node,
 
 
 def _is_to_be_stored(node: Node, now: datetime, config: Policy) -> bool:
-    """Whether the node's moment to store a confirmed reading has passed since a reading was last stored. The moments of
-    nodes are spread over the interval."""
+    """Return whether the node's moment to store a confirmed reading has passed since a reading was last stored. The
+    moments of nodes are spread over the interval."""
     stored_at, every = _stored_at(node), config.confirmed_every.total_seconds()
     if stored_at is None:
         return True
@@ -197,7 +199,7 @@ def _stored_at(node: Node) -> datetime | None:
 
 
 def _failed(node: Node, now: datetime, error: BmcError, config: Policy) -> Outcome:
-    """Record a failed read. The power stays as it was, and the pause before the next read grows."""
+    """Record a failed read. The stored power does not change, and the pause before the next read grows."""
     refused = error.failure is BmcFailure.AUTH and error.dialled
     failures = node.bmc.sync_failures + 1
     failed = replace(
@@ -228,7 +230,7 @@ def _pause(node: Node, error: BmcError, failures: int) -> timedelta:
 
 
 def _counted_once(bmc: Bmc, now: datetime) -> Bmc:
-    """The BMC with a counted try for a login that may have been refused; the try may be counted already."""
+    """Return the BMC with a counted try for a login that may have been refused. The try may already be counted."""
     return bmc if has_try(bmc) else counted(bmc, now)
 
 
@@ -237,7 +239,7 @@ def _unreadable(bmc: Bmc) -> str:
 
 
 def _unseen(node: Node, now: datetime) -> Update[Node, Write]:
-    """Record a read whose end is unknown as a refused login."""
+    """Record a read with an unknown end as a refused login."""
     bmc = replace(_counted_once(node.bmc, now), trying=None)
     return Update(
         to=with_fields(node, bmc=bmc),

@@ -1,8 +1,8 @@
 """Evaluates a probe: one read of a BMC for a verification or an adoption.
 
-A verification and an adoption differ only in the states that follow the probe. This module checks whether the machine
-is the recorded machine, and records successes and failures. It also begins and stops verifications, because both rules
-and responses do so.
+A verification and an adoption differ only in the states after the probe. This module checks whether the machine is the
+recorded machine, and records successes and failures. The module also begins and stops verifications, for both rules and
+responses.
 """
 
 from __future__ import annotations
@@ -44,26 +44,27 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
 
 
 def begin_asked(node: Node, now: datetime) -> Change | Wait[Write] | None:
-    """Begin the requested verification, or wait for the login cap; None if no verification was requested."""
+    """Begin the requested verification, or wait for the login cap; return None if no verification was requested."""
     if node.bmc.asked_at is None:
         return None
     return begin_verify(node, now, reason="manage was requested", cause="rule: manage")
 
 
 def put_off(node: Node, now: datetime) -> Node:
-    """The node after an operator stopped its verification: a requested verification is dropped, and `auto_manage`
-    pauses for a while."""
+    """Return the node after an operator stopped its verification. A requested verification is dropped, and
+    `auto_manage` pauses for a while."""
     return with_fields(node, bmc=replace(node.bmc, asked_at=None, failures=0, next_try_at=now + _CANCELLED_FOR))
 
 
 def cut_short(node: Node) -> Node:
-    """The node after its verification was interrupted. It is unknown whether the verification had logged in, so its try
-    stays counted."""
+    """Return the node after its verification was interrupted. It is unknown whether the verification logged in, so its
+    try stays counted."""
     return with_fields(node, management=Management.ENROLL, bmc=replace(node.bmc, trying=None))
 
 
 def recorded(node: Node) -> Identity:
-    """The recorded identity of the machine: from the first reading of its BMC, and the registered MAC addresses."""
+    """Return the recorded identity of the machine. The identity comes from the first reading of the machine's BMC and
+    from the registered MAC addresses."""
     bmc = node.bmc
     return Identity(serial=bmc.serial, uuid=bmc.uuid, macs=tuple(sorted({*bmc.macs, *node.macs})))
 
@@ -77,8 +78,8 @@ async def verified(node: Node, services: NodeServices) -> BmcReading:
 
 async def called(call: Awaitable[BmcReading], *, changes: bool = False) -> BmcReading:
     """Await a call of the BMC client. An unexpected exception becomes a failure of class internal, which is recorded,
-    counted and backed off like any other. `LeaseLost` is raised to the run. `changes`: the call sends a change, which
-    may have been sent before the exception."""
+    counted and backed off like any other. `LeaseLost` is raised to the run. `changes` is set if the call sends a
+    change; the change may have been sent before the exception."""
     try:
         return await call
     except (BmcError, LeaseLost):
@@ -92,8 +93,8 @@ async def called(call: Awaitable[BmcReading], *, changes: bool = False) -> BmcRe
 
 
 def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | None:
-    """Why a successful probe does not count: an invalid power state, or another machine. With `must_prove`, a recorded
-    value has to match; without, only a contradiction counts."""
+    """Return why a successful probe does not count: an invalid power state, or another machine. With `must_prove`, at
+    least one recorded value has to match; otherwise, only a contradiction is a reason."""
     if reading.power is PowerState.UNKNOWN:
         return _error(reading, BmcFailure.PROTOCOL, "the BMC reports a power state other than on and off")
     verdict = identity.compare(recorded(node), _seen(reading))
@@ -109,7 +110,8 @@ def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | 
 
 
 async def judged(node: Node, reading: BmcReading, services: NodeServices, *, must_prove: bool) -> BmcError | None:
-    """`refusal`, or the failure for a machine that another node has recorded; None if the probe counts."""
+    """Return the result of `refusal`, or the failure for a machine that another node has recorded; None if the probe
+    counts."""
     refused = refusal(node, reading, must_prove=must_prove)
     if refused is not None:
         return refused
@@ -118,15 +120,16 @@ async def judged(node: Node, reading: BmcReading, services: NodeServices, *, mus
 
 
 def shared(node: Node) -> str | None:
-    """Why farrier may not switch the power: other nodes recorded the same machine. None if no other node did."""
+    """Return why farrier may not switch the power: other nodes recorded the same machine. None if no other node
+    recorded it."""
     if not node.same_machine:
         return None
     return f"nodes {', '.join(node.same_machine)} recorded the same machine; use clear_bmc on all but one of them"
 
 
 def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
-    """The BMC after a successful probe: without errors, with all values of the reading. The first recorded identity
-    stays."""
+    """Return the BMC after a successful probe, without errors and with all values of the reading. The first recorded
+    identity does not change."""
     who = identity.kept(_of_bmc(bmc), _seen(reading))
     return Bmc(
         tries=tries_before(bmc),
@@ -153,7 +156,7 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
 
 
 def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
-    """The BMC after a successful regular read."""
+    """Return the BMC after a successful regular read."""
     return replace(
         bmc,
         tried_version=reading.credential_version,
@@ -174,8 +177,8 @@ def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
 
 
 def unfinished(node: Node) -> Update[Node, Write]:
-    """The outcome of an interrupted probe. It is unknown whether the probe had logged in, so its try stays counted, and
-    no other login uses it."""
+    """Return the outcome of an interrupted probe. It is unknown whether the probe logged in, so its try stays counted,
+    and no other login uses this try."""
     spent = replace(node.bmc, trying=None)
     return Update(
         to=replace(node, bmc=spent), reason="the probe was interrupted", requeue_after=timedelta(0), quiet=True
@@ -183,20 +186,20 @@ def unfinished(node: Node) -> Update[Node, Write]:
 
 
 def interrupting(node: Node) -> Intent | None:
-    """The intent that interrupts a probe. An intent that conflicts with another node's BMC is refused, and interrupts
-    nothing."""
+    """Return the intent that interrupts a probe. If an intent conflicts with another node's BMC, farrier refuses it,
+    and it interrupts nothing."""
     return next((asked for asked in node.intents if ACTIONS[asked.action].interrupts and asked.conflict is None), None)
 
 
 def recover(node: Node) -> Update[Node, Write] | None:
-    """Decide after a run with an unknown end: a try that the run may have used is spent."""
+    """Decide after a run with an unknown end. If the run may have used a try, the try counts as used."""
     if node.management not in TRANSIENT or node.bmc.trying is None or node.deleting:
         return None
     return unfinished(node)
 
 
 def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, ...]) -> Bmc:
-    """The BMC after a failed probe. The error stays until proof that its cause is gone. A failure without a login is
+    """Return the BMC after a failed probe. The error stays until its cause is proven gone. A failure without a login is
     not counted again."""
     of_class = bmc.of_class + error.dialled if bmc.failures and bmc.failure is error.failure else 1
     patience = pause(error, max(of_class, 1))
@@ -215,7 +218,7 @@ def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, .
 
 
 def _still_not_kept(bmc: Bmc, power: PowerState) -> str | None:
-    """Why power could not be enforced, kept until the power is as requested or enforcement ends."""
+    """Return why power could not be enforced. The reason stays until the power is as requested or enforcement ends."""
     return None if bmc.desired_power in (None, power) else bmc.enforce_error
 
 

@@ -1,5 +1,5 @@
-"""Runs the calls of a stage to its site's MAAS region: one reading of the machine, and at most one change. Converts
-each failure to a result of the stage.
+"""Runs a stage's calls to its site's MAAS region: one reading of the machine, and at most one change. Converts each
+failure to a result of the stage.
 
 The decision depends on fresh readings only, so a run repeated after a crash continues the earlier run. Nothing is sent
 to a machine that another user owns. A stage that waits for MAAS uses stored observations instead.
@@ -41,7 +41,7 @@ CONFLICT_AGAIN = timedelta(seconds=5)
 
 
 class Send(Made, frozen=True, kw_only=True):
-    """One change of the machine, and the result of the stage after it; by default the stage runs again."""
+    """A change of the machine, and the result of the stage after the change. By default, the stage runs again."""
 
     change: Change
     reason: str
@@ -55,8 +55,9 @@ Ask: TypeAlias = Callable[[MaasClient], Awaitable[Settled]]
 def with_machine(
     node: Node, policy: Policy, decide: Decide, *, name: str, reads_only: bool = False, absent: Settled | None = None
 ) -> StageResult:
-    """Read the node's machine, call `decide`, and send at most one change. Needs a MAAS ID. Fails if another user owns
-    the machine or it no longer exists; `absent` replaces the latter failure."""
+    """Read the node's machine, call `decide`, and send at most one change. The node must have a MAAS ID. The stage
+    fails if another user owns the machine, or if the machine no longer exists; in the latter case, `absent` replaces
+    the failure."""
 
     site = _usable(node, policy)
     if isinstance(site, Waiting):
@@ -84,7 +85,7 @@ def with_machine(
 
 
 def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: bool = False) -> StageResult:
-    """Run `ask` with a slot of the site's region; its errors become results of the stage."""
+    """Run `ask` with a slot of the site's region. Errors of `ask` become results of the stage."""
     site = _usable(node, policy)
     if isinstance(site, Waiting):
         return site
@@ -100,7 +101,7 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
 
 
 def _usable(node: Node, policy: Policy) -> Site | Waiting:
-    """The node's site. A wait if this controller's settings have no MAAS for the site, or if another region may be
+    """Return the node's site. Wait if this controller's settings have no MAAS for the site, or if another region may be
     at the URL."""
     site = policy.site_of(node)
     if site is None or site.maas is None:
@@ -114,8 +115,8 @@ def _usable(node: Node, policy: Policy) -> Site | Waiting:
 
 
 def _of_another(node: Node, machine: Machine) -> Failed:
-    """The failure of a machine that another user owns. Raises `MaasError` if instead the API key no longer belongs to
-    the user who owns it."""
+    """Return the failure for a machine that another user owns. Raises `MaasError` if the user who owns the machine is
+    farrier's earlier user, because the API key now belongs to another user."""
     if machine.owner and node.maas is not None and node.maas.ours and node.maas.owner == machine.owner:
         detail = f"the API key no longer belongs to {machine.owner[:64]!r}, the owner of this node's machine"
         raise MaasError(F.AUTH, detail, operation="whoami")
@@ -123,7 +124,7 @@ def _of_another(node: Node, machine: Machine) -> Failed:
 
 
 def not_configured(node: Node) -> Failed:
-    """The failure for a site without a region."""
+    """Return the failure for a site without a region."""
     return Failed(
         failure=FailureClass.INVALID_CONFIG,
         detail=f"site {node.site or '(none)'} has no MAAS configured"
@@ -133,20 +134,21 @@ def not_configured(node: Node) -> Failed:
 
 
 def elsewhere(node: Node) -> Waiting:
-    """Wait for the settings of a site at which the workflow has begun: the site's file may arrive later, or only
-    another controller has it."""
+    """Wait for the settings of a site at which the workflow has begun. The site's file may arrive later, or only
+    another controller may have it."""
     return Waiting(reason=f"site {node.site or '(none)'} has no MAAS in this controller's settings; waits for its file")
 
 
 def gone(node: Node) -> Failed:
-    """The failure for a machine that no longer exists."""
+    """Return the failure for a machine that no longer exists."""
     return Failed(
         failure=FailureClass.MACHINE_DELETED_UPSTREAM, detail=f"machine {node.maas_id} no longer exists in MAAS"
     )
 
 
 def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
-    """The failure for a machine of another user. The text explains it if rescue mode gave the machine to this user."""
+    """Return the failure for a machine of another user. If rescue mode gave the machine to this user, the text says
+    so."""
     seen = node.maas
     by_rescue = machine.status in RESCUE or (seen is not None and seen.owner_by_rescue and seen.owner == machine.owner)
     detail = (
@@ -157,30 +159,33 @@ def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
 
 
 def latest(node: Node) -> MaasObservation | None:
-    """The last reading of the machine, if it is newer than this attempt of the stage."""
+    """Return the last reading of the machine if it is newer than the beginning of this attempt of the stage; otherwise
+    None."""
     assert node.workflow is not None, "a stage runs in a workflow"
     seen = node.maas
     return seen if seen is not None and seen.tells_of(attempt_began_at(node.workflow)) else None
 
 
 def is_foreign(seen: MaasObservation) -> bool:
-    """Whether another MAAS user is known to own the machine."""
+    """Return whether another MAAS user is known to own the machine."""
     return bool(seen.owner) and seen.ours is False
 
 
 def is_undecided(seen: MaasObservation) -> bool:
-    """Whether the machine has an owner while farrier's own user is unknown, as after a change of the URL."""
+    """Return whether the machine has an owner while farrier's user is unknown, for example after a change of the
+    URL."""
     return bool(seen.owner) and seen.ours is None
 
 
 def undecided(seen: MaasObservation) -> Waiting:
-    """Wait, because the owner of the machine cannot be decided. The wait does not count against the stage."""
+    """Wait, because it cannot be decided who owns the machine. This wait does not count against the stage's
+    deadline."""
     return Waiting(reason=f"waits for a read that shows the owner of machine {seen.system_id}", timed=False)
 
 
 def of_error(error: MaasError) -> Settled:
-    """The result of the stage after a failed call. After an ambiguous failure, the next run reads whether the change
-    was made."""
+    """Return the result of the stage after a failed call. After an ambiguous failure, the next run reads whether the
+    change was made."""
     detail = f"{error.operation}: {error.failure}: {error.detail}"
     match error.failure:
         case F.AUTH | F.CLOCK_SKEW | F.TLS | F.UNREACHABLE | F.BUSY:
@@ -204,8 +209,8 @@ def of_error(error: MaasError) -> Settled:
 
 
 def comment(node: Node, what: str) -> str:
-    """The comment by which farrier recognises its own requests in the region's events. A repeated request has the same
-    comment. The ID is for operators; the mark is unique across databases.
+    """Return the comment by which farrier recognises its requests in the region's events. A repeated request has the
+    same comment. The ID is for operators; the mark is unique across databases.
     """
     workflow = node.workflow
     assert workflow is not None and workflow.mark, "a stage runs in a workflow that is stored"
@@ -213,6 +218,6 @@ def comment(node: Node, what: str) -> str:
 
 
 def site_of(node: Node, policy: Policy) -> Site:
-    """The node's site. Only for stages that run only at configured sites."""
+    """Return the node's site. Only stages that run only at configured sites may call this function."""
     assert node.site is not None, "load_site_config has checked this"
     return policy.sites[node.site]

@@ -1,4 +1,4 @@
-"""Intent `delete`: takes a node that was never active to `deleted`, over the edges of the model.
+"""Intent `delete`: deletes a node that was never active. The node goes through the model's edges to `deleted`.
 
 The node's onboarding ends first. Then a full decommission that skips its work takes the node through the edges, because
 `deleted` can only be reached from `removing`.
@@ -18,7 +18,7 @@ NOT_APPLICABLE = "not_applicable"
 
 
 def begin(node: Node, now: datetime, config: Policy) -> Change:
-    """Begin the decommission, once no workflow is live. `enrolling` goes through `quarantined`, as its edges
+    """Begin the decommission when no workflow is live. A node in `enrolling` first enters `quarantined`, as its edges
     require."""
     walk = Decommission(
         mode=DecommissionMode.FULL_DECOMMISSION,

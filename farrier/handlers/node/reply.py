@@ -1,4 +1,4 @@
-"""The request and the replies of a response to an intent."""
+"""The input of a response to an intent, and the possible replies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from farrier.model.writes import Write
 
 
 class Request(msgspec.Struct, frozen=True):
-    """An intent that fits the node's states, with its decoded parameters."""
+    """An intent that fits the node's states, and its decoded parameters."""
 
     node: Node
     intent: Intent
@@ -32,7 +32,8 @@ class Request(msgspec.Struct, frozen=True):
         return site is not None and site.maas is not None
 
     def in_maas_as(self, *, deployed: bool) -> bool:
-        """Whether a fresh reading shows the machine as deployed, or as not deployed. A stale reading proves neither."""
+        """Return whether a fresh reading shows that the machine is deployed or, if `deployed` is False, not deployed. A
+        stale reading proves neither."""
         seen = self.node.maas
         if seen is None or not seen.fresh(self.now, self.config.observation_ttl):
             return False
@@ -40,7 +41,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Accept(Made, frozen=True, kw_only=True):
-    """The action is begun or done in this commit. `to` is the node after the commit, None if it does not change."""
+    """The action begins or is completed in this commit. `to` is the node after the commit, or None if the node does not
+    change."""
 
     reason: str
     to: Node | None = None
@@ -48,15 +50,15 @@ class Accept(Made, frozen=True, kw_only=True):
 
 
 class Hold(Made, frozen=True, kw_only=True):
-    """Keep the intent pending until a step returns the answer. `to` is the node with the action recorded, None if the
-    action is already recorded or cannot begin yet. Later intents wait, because intents are answered in order."""
+    """Keep the intent pending until a step returns the answer. `to` is the node with the action recorded, or None if
+    the action is already recorded or cannot begin yet. Later intents wait, because intents are answered in order."""
 
     reason: str
     to: Node | None = None
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
-    """Refuse the intent. The reason names what would be accepted."""
+    """Refuse the intent. The reason names an alternative that would be accepted."""
 
     reason: str
 

@@ -23,7 +23,7 @@ from farrier.model.runs import cause_of_intent
 
 
 def set_bmc(request: Request) -> Reply:
-    """Change the given BMC details and reset the back-off. With another address, the facts about the former BMC are
+    """Change the given BMC details and reset the back-off. If the address changes, the facts about the former BMC are
     removed. The last error stays until a successful verification, except an error about missing details."""
     node, params = request.node, request.params
     assert isinstance(params, SetBmc), "the table of actions declares this type"
@@ -48,7 +48,7 @@ def set_bmc(request: Request) -> Reply:
 
 
 def clear_bmc(request: Request) -> Reply:
-    """Remove all BMC details; from then on no request is sent to the BMC."""
+    """Remove all BMC details. From then on, farrier sends no request to the BMC."""
     node = request.node
     if node.management in (M.UNMANAGED, M.ERROR):
         return Accept(reason="the node has no BMC details")
@@ -65,8 +65,8 @@ def clear_bmc(request: Request) -> Reply:
 
 
 def manage(request: Request) -> Reply:
-    """Verify now. The login cap has precedence: at the cap, the intent is accepted, and the verification waits. A
-    failed adoption is cancelled."""
+    """Verify the BMC now. The login cap has precedence: if the cap is reached, the intent is accepted, and the
+    verification waits. A failed adoption is cancelled."""
     node, now = request.node, request.now
     missing = missing_detail(node)
     if missing is not None:
@@ -83,7 +83,8 @@ def manage(request: Request) -> Reply:
 
 def set_power(request: Request) -> Reply:
     """Record the power action to send, in a separate commit. The intent stays pending until `switching` commits its
-    answer together with the result. May be repeated: an action whose power is already reached is not sent."""
+    answer together with the result. The intent may be repeated: if the machine already has the requested power, no
+    action is sent."""
     node, now, params = request.node, request.now, request.params
     assert isinstance(params, SetPower), "the table of actions declares this type"
     if node.bmc.switching is not None:
@@ -120,7 +121,8 @@ def set_power(request: Request) -> Reply:
 
 
 def _known_of_any(bmc: Bmc, others: tuple[OtherLogin, ...] | None) -> Bmc:
-    """The facts about the BMC that stay valid at another address, with the logins of other nodes there."""
+    """Return the facts about the BMC that stay valid at another address, and the logins of other nodes at the other
+    address."""
     return Bmc(
         last_error=bmc.last_error, failure=bmc.failure, tries=bmc.tries, others=others or (), asked_at=bmc.asked_at
     )

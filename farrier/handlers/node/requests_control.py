@@ -10,7 +10,7 @@ from farrier.model.params import Because
 
 
 def pause(request: Request) -> Reply:
-    """Pause the node: farrier keeps observing it, but changes nothing."""
+    """Pause the node. farrier continues to observe the node, but changes nothing."""
     assert isinstance(request.params, Because), "the table of actions declares this type"
     paused = Pause(request.params.reason, request.now)
     if request.node.paused is not None and request.node.paused.reason == paused.reason:
@@ -19,7 +19,7 @@ def pause(request: Request) -> Reply:
 
 
 def unpause(request: Request) -> Reply:
-    """End the pause. The deadlines of the live workflow start again, because the workflow could not continue during the
+    """End the pause. All deadlines of the live workflow start again, because the workflow could not continue during the
     pause."""
     node = request.node
     if node.paused is None:

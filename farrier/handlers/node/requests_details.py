@@ -1,6 +1,6 @@
-"""The response to `set`: changes registration data, except values that a live workflow uses.
+"""The response to intent `set`: changes registration data, except values that a live workflow uses.
 
-The database refused malformed values when the intent was inserted, by the same functions as for a registration. The
+The database refused malformed values when the intent was inserted; registrations are checked by the same functions. The
 commit writes a history row for each changed value, because only the commit reads the former values.
 """
 
@@ -22,7 +22,7 @@ _OF_THE_NODE = ("site", "model", "agentless", "auto_manage")
 
 
 def set_details(request: Request) -> Reply:
-    """Change the given details only."""
+    """Change only the given details."""
     params = request.params
     assert isinstance(params, Unset), "the table of actions declares this type"
     given = request.intent.params
@@ -42,7 +42,7 @@ def set_details(request: Request) -> Reply:
 
 
 def _used(node: Node, named: tuple[str, ...]) -> str | None:
-    """Why a value cannot change: the workflow that uses it. None if no workflow does."""
+    """Return which workflow uses a value, so that the value cannot change; None if no workflow uses it."""
     for name in named:
         if not DETAILS[name].free_when.fits(node.workflow):
             assert node.workflow is not None, "without a workflow every field may change"

@@ -1,4 +1,4 @@
-"""Responses to the intents that change a node's status at once: quarantine, release, reactivate, delete."""
+"""Responses to the intents that immediately change a node's status: quarantine, release, reactivate, delete."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from farrier.model.writes import RevokeBootstrap
 
 
 def quarantine(request: Request) -> Reply:
-    """Block the node from scheduling until it is released. A running onboarding waits for an operator. An onboarding
-    that is about to begin loses its mode, because it would otherwise end the quarantine."""
+    """Block the node from scheduling until it is released. A running onboarding then waits for an operator. An
+    onboarding that is about to begin loses its mode, because it would otherwise end the quarantine."""
     node = request.node
     assert isinstance(request.params, p.Because), "the table of actions declares this type"
     goes_on = isinstance(node.workflow, Onboarding) and not _stands(node.workflow)
@@ -32,7 +32,8 @@ def quarantine(request: Request) -> Reply:
 
 
 def _stands(workflow: Workflow) -> bool:
-    """Whether the onboarding cannot end a quarantine: it waits for an operator or a mode, or is being cancelled."""
+    """Return whether the onboarding cannot end a quarantine, because it waits for an operator or a mode, or is being
+    cancelled."""
     if workflow.status is W.COMPENSATING:
         return workflow.after_undo is AfterUndo.CANCEL
     return workflow.status is W.FAILED_MANUAL_INTERVENTION or workflow.mode is None
@@ -53,7 +54,7 @@ def _held(node: Node, reason: str) -> Workflow:
 
 
 def release(request: Request) -> Reply:
-    """Return the node to service, if it has been in service and is healthy now. After a failed validation, a reason is
+    """Return the node to service if it has been in service and is healthy now. After a failed validation, a reason is
     required."""
     node, params = request.node, request.params
     assert isinstance(params, p.MaybeBecause), "the table of actions declares this type"
@@ -75,7 +76,7 @@ def release(request: Request) -> Reply:
 
 
 def reactivate(request: Request) -> Reply:
-    """Return the node to `offline`; its health decides when it is active."""
+    """Return the node to `offline`; the node's health decides when it becomes active."""
     node = request.node
     if node.not_scrubbed:
         return Reject(reason=f"reactivate: {unclean.NOT_SCRUBBED}")
@@ -98,7 +99,7 @@ def delete(request: Request) -> Reply:
         return Accept(reason="being deleted", to=with_fields(marked, status=N.ENROLLING), writes=(RevokeBootstrap(),))
     if node.workflow is None:
         return Accept(reason="being deleted", to=marked, writes=(RevokeBootstrap(),))
-    if compensating.has_work(node):  # also during an undo: the deletion replaces what was to follow
+    if compensating.has_work(node):  # also during an undo: the deletion replaces the state after it
         undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
         return Accept(
             reason="farrier deletes the node when the undo of the node's workflow is done",
@@ -110,8 +111,8 @@ def delete(request: Request) -> Reply:
 
 
 def _not_to_reactivate(request: Request) -> str | None:
-    """Why a fresh reading forbids the return to service. A machine that an operator put into service by hand may have
-    any owner."""
+    """Return why a fresh reading forbids the return to service. If an operator put the machine into service by hand, it
+    may have any owner."""
     node = request.node
     if request.in_maas_as(deployed=False):
         assert node.maas is not None, "in_maas_as needs an observation"

@@ -1,7 +1,7 @@
-"""Response to `adopt_observed_state`: the workflow continues from the state in MAAS.
+"""The response to intent `adopt_observed_state`: the workflow continues from the state in MAAS.
 
-The response decides by fresh observations only. It adopts no machine of another user. A repeated intent changes
-nothing.
+The response decides by fresh observations only. The response adopts no machine of another user. A repeated intent
+changes nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
 
 
 def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
-    """The node at `stage`. The workflow records the state in MAAS as if the workflow had requested this state, but will
+    """Return the node at `stage`. The workflow records the state in MAAS as if the workflow had requested it, but will
     not undo it."""
     workflow = node.workflow
     assert workflow is not None, "the caller has checked this"
@@ -97,7 +97,8 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
 
 
 def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
-    """Continue the decommission. Stages whose goal MAAS shows have nothing to do; all others still run."""
+    """Continue the decommission. Stages whose goal MAAS already shows have nothing to do; all other stages still
+    run."""
     workflow = node.workflow
     assert isinstance(workflow, Decommission), "the caller has checked this"
     stages = adopted.left(workflow)

@@ -1,7 +1,7 @@
 """Responses to `onboard` and `adopt`: set the mode of an onboarding and run it from its first stage.
 
-`adopt` adopts a running machine: it requires a verified BMC, and begins the probe in the same commit. `onboard` in mode
-`adopt` also accepts a node whose BMC is not verified yet.
+Intent `adopt` adopts a running machine: it requires a verified BMC, and begins the probe in the same commit. Intent
+`onboard` with mode `adopt` also accepts a node whose BMC is not verified yet.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def onboard(request: Request) -> Reply:
 
 
 def _cannot_deploy(request: Request) -> str | None:
-    """Why the machine cannot be installed through MAAS, if this is already known. The stages check everything else."""
+    """Return why the machine cannot be installed through MAAS, if this is already known. The stages check everything
+    else."""
     node = request.node
     if not request.has_region:
         return (
@@ -70,8 +71,8 @@ def _cannot_deploy(request: Request) -> str | None:
 
 
 def _onboard_found(request: Request) -> Reply:
-    """Begin an adoption like intent `adopt`, but also for a node that is not manageable yet: the onboarding verifies
-    its BMC."""
+    """Begin an adoption like intent `adopt`, but also for a node that is not manageable yet; the onboarding then
+    verifies its BMC."""
     node = request.node
     if node.status is N.RETIRED:
         return Reject(reason="onboard: mode adopt is only for a node that was never in service; this node is retired")
@@ -86,8 +87,8 @@ def _onboard_found(request: Request) -> Reply:
 
 
 def adopt(request: Request) -> Reply:
-    """Begin the probe of the machine. The login cap has precedence: at the cap, the intent is accepted, and the probe
-    waits."""
+    """Begin the probe of the machine. The login cap has precedence: if the cap is reached, the intent is accepted, and
+    the probe waits."""
     node, now = request.node, request.now
     if node.ever_active or node.failed_validation:
         return Reject(reason="adopt: this node has been in service; release or decommission it")
@@ -104,8 +105,8 @@ def adopt(request: Request) -> Reply:
 
 
 def _with_onboarding(request: Request) -> Node:
-    """The node with an adoption at its first stage: a new onboarding, an onboarding that gets its mode now, or a
-    stopped adoption that starts again."""
+    """Return the node with an adoption at its first stage. The adoption is a new onboarding, an onboarding that gets
+    its mode now, or a stopped adoption that starts again."""
     node, now = request.node, request.now
     if isinstance(node.workflow, Onboarding):
         given = with_workflow(node, mode=OnboardingMode.ADOPT, mode_given_at=node.workflow.mode_given_at or now)

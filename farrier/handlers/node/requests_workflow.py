@@ -1,7 +1,7 @@
-"""Responses to the intents that begin a decommission, and to the operator's actions on a workflow.
+"""Responses to the intents that begin a decommission, and to the intents by which an operator controls a workflow.
 
-A response only creates a workflow; only the stages take the node to `draining` and `removing`. All intents may be
-repeated.
+A response only creates the workflow; the workflow's stages take the node to `draining` and `removing`. All these
+intents may be repeated.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def decommission(request: Request) -> Reply:
 
 
 def retry_stage(request: Request) -> Reply:
-    """Retry the failed stage now, with a new count of attempts."""
+    """Retry the failed stage now, and count its attempts from the beginning."""
     workflow = _live(request)
     return Accept(reason=f"stage {workflow.stage} is retried", to=_running(request))
 
 
 def resume(request: Request) -> Reply:
-    """Continue from the last safe stage. A lost task is issued again; a new or claimed task stays. A lost decommission
-    is created again."""
+    """Continue from the last safe stage. A lost task is issued again; a new or claimed task does not change. A lost
+    decommission is created again."""
     node = request.node
     if node.workflow is None:
         return _owner(request)
@@ -92,7 +92,8 @@ def resume(request: Request) -> Reply:
 
 
 def rerun(request: Request) -> Reply:
-    """Run all stages again, and skip work that is done. The workflow still records that it has work in MAAS to undo."""
+    """Run all stages again, and skip work that is done. The workflow still records that its work in MAAS may have to be
+    undone."""
     node, workflow = request.node, _live(request)
     known = replace(
         counted_anew(workflow),
@@ -107,7 +108,7 @@ def rerun(request: Request) -> Reply:
 
 
 def restart_clean(request: Request) -> Reply:
-    """Undo the workflow, then run all stages again. Meanwhile the node is in a status that needs no workflow."""
+    """Undo the workflow, then run all stages again. During the undo, the node is in a status that needs no workflow."""
     node = with_note(request.node, restarted_at=request.now, adopted=False)
     return Accept(
         reason="farrier undoes the work of the workflow, and then starts the workflow again",
@@ -117,8 +118,8 @@ def restart_clean(request: Request) -> Reply:
 
 
 def cancel(request: Request) -> Reply:
-    """Stop the workflow and a running verification. The node returns to a status that requires no workflow. A node
-    whose cleaning did not complete is marked not_scrubbed."""
+    """Stop the workflow and a running verification. The node returns to a status that requires no workflow. If the
+    node's cleaning did not complete, the node is marked not_scrubbed."""
     node = request.node
     if node.management is Management.VERIFYING:  # otherwise `auto_manage` would begin the verification again at once
         node = probing.put_off(node, request.now)
@@ -163,7 +164,7 @@ _LED_THERE: Mapping[N, tuple[Respond, p.Drain | p.Remove]] = {
 
 
 def _owner(request: Request) -> Reply:
-    """Create the decommission that leads into the node's status; its stages continue from there."""
+    """Create the decommission that normally leads into the node's status; its stages continue from there."""
     status = request.node.status
     assert status in _LED_THERE, "in other statuses, the table of actions requires a live workflow"
     unowned = f"the node is {status}, but no decommission of it is live"
@@ -202,7 +203,7 @@ def _decommission(request: Request, mode: DecommissionMode, options: Options, wh
 
 
 def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Options, what: str) -> Reply:
-    """The live decommission with additional options. Options are added, never removed."""
+    """Return the live decommission with additional options. Options are added, never removed."""
     if (live.mode, live.options.leave_out) != (mode, options.leave_out) and not _raises_the_record(live, options):
         return Reject(
             reason=f"{what}: decommission {live.id} of this node is live (mode {live.mode}); to extend its "
@@ -228,15 +229,15 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
 
 
 def _raises_the_record(live: Decommission, options: Options) -> bool:
-    """Whether the live decommission and these options both come from `remove`, so that they can differ only in the
-    removal of the record in MAAS."""
+    """Return whether the live decommission and these options both come from `remove`. If so, they can differ only in
+    whether the record in MAAS is removed."""
     return (
         options.leave_out[: len(_BEFORE_REMOVAL)] == live.options.leave_out[: len(_BEFORE_REMOVAL)] == _BEFORE_REMOVAL
     )
 
 
 def _record_stays(request: Request) -> str | None:
-    """Why the machine cannot be deleted in MAAS, if this is already known. The stage checks everything else."""
+    """Return why the machine cannot be deleted in MAAS, if this is already known. The stage checks everything else."""
     node = request.node
     if node.maas_id is None:
         return None

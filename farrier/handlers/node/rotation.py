@@ -1,7 +1,8 @@
 """Detects a new version of a credential and tries it at once.
 
 Before each regular read, farrier compares the current version with the version that is known to be good. While reads
-fail because of the credential, farrier resolves the credential during the back-off, which costs no login.
+fail because of the credential, farrier resolves the credential during the back-off, because resolving it needs no
+login.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from farrier.model.outcome import Step, Update
 from farrier.model.writes import Write
 from farrier.protocols import NodeCredentials
 
-# The failures that another secret may fix.
+# The failures that a new secret may fix.
 _MENDED = (BmcFailure.AUTH, BmcFailure.INCOMPLETE)
 
 _FORGOTTEN: dict[str, Any] = {
@@ -35,8 +36,8 @@ _FORGOTTEN: dict[str, Any] = {
 }
 """The fields of the back-off, which belongs to the former secret."""
 
-# Controllers may see different versions of one secret, because a cache or mirror is outdated. They must not start
-# verifications in turns.
+# Controllers may see different versions of one secret, because a cache or mirror is outdated. They must not alternately
+# start verifications.
 AGAIN_AFTER = timedelta(minutes=5)
 
 _NEW_VERSION = "the credential has a new version"
@@ -44,7 +45,7 @@ _CAUSE = "rule: credential watch"
 
 
 async def verify_if_new(node: Node, now: datetime, credentials: NodeCredentials) -> Outcome | None:
-    """Start a verification if the version of the credential is new; else None. Raises `CredentialError`."""
+    """Start a verification if the version of the credential is new; otherwise return None. Raises `CredentialError`."""
     if node.bmc.good_version is None or node.bmc_credential is None:
         return None
     version = await credentials.version(target_of(node))
@@ -52,7 +53,7 @@ async def verify_if_new(node: Node, now: datetime, credentials: NodeCredentials)
 
 
 def watch_sync(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Check the credential of a manageable node whose reads fail because of it."""
+    """Check the credential of a manageable node whose reads fail because of the credential."""
     bmc = node.bmc
     if bmc.sync_failure not in _MENDED or not _is_due(bmc, now, config):
         return None
@@ -72,7 +73,7 @@ def watch_sync(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Check the credential of a node whose verification failed because of it."""
+    """Check the credential of a node whose verification failed because of the credential."""
     bmc = node.bmc
     if bmc.failures == 0 or bmc.failure not in _MENDED:
         return None
@@ -92,7 +93,8 @@ def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def _verify(node: Node, now: datetime) -> Change:
-    """Start `verifying` without back-off. At the login cap, the verification waits, as after intent `manage`."""
+    """Start `verifying` without back-off. If the login cap is reached, the verification waits, as after intent
+    `manage`."""
     bmc = replace(node.bmc, **_FORGOTTEN)
     may = counted(bmc, now)
     if may.trying is None:
@@ -111,7 +113,7 @@ def _verify(node: Node, now: datetime) -> Change:
 
 
 async def _version(node: Node, services: NodeServices) -> str | None:
-    """The credential's version; None if it does not resolve."""
+    """Return the credential's version; None if the credential does not resolve."""
     try:
         return await services.credentials.version(target_of(node))
     except CredentialError:
@@ -119,8 +121,8 @@ async def _version(node: Node, services: NodeServices) -> str | None:
 
 
 def _is_new(bmc: Bmc, version: str, now: datetime) -> bool:
-    """Whether the version is neither the version that is known to be good nor, shortly after a verification, the
-    version before that."""
+    """Return whether the version is new. The version that is known to be good is not new; shortly after a verification,
+    neither is the version before it."""
     if version == bmc.good_version:
         return False
     return version != bmc.good_before or bmc.verified_at is None or now - bmc.verified_at >= AGAIN_AFTER
@@ -137,6 +139,6 @@ def _nothing_new(node: Node, seen: Bmc) -> Update[Node, Write]:
 
 
 def _step(look: Callable[[NodeServices], Awaitable[Outcome]], node: Node, now: datetime, config: Policy) -> Decision:
-    # A check that raises or is interrupted counts as made, because otherwise every further run would repeat it.
+    # A check that raises or is interrupted counts as completed, because otherwise every further run would repeat it.
     seen = _nothing_new(node, replace(node.bmc, watched_at=now))
     return Step(name="watch_credential", act=look, deadline=config.probe_deadline, reads_only=True, if_cut=seen)

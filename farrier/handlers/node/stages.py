@@ -1,6 +1,7 @@
-"""The stages of both workflows, and how a workflow begins, advances and ends.
+"""The stages of both workflows, and the functions that begin, advance and end a workflow.
 
-Used by the rules and responses that run a workflow. This module makes no decisions, and no stage imports another.
+The rules and responses that run a workflow use this module. The module makes no decisions. No stage imports another
+stage.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ _ANYWHERE = frozenset(
 
 
 def _at_its_site(run: Stage) -> Stage:
-    """The stage, or a wait if this process has no settings of the node's site."""
+    """Return the stage, or a wait if this process has no settings for the node's site."""
 
     @wraps(run)
     def at_its_site(node: Node, now: datetime, policy: Policy) -> StageResult:
@@ -110,7 +111,7 @@ DECOMMISSION: Mapping[D, Stage] = {
 
 
 def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> StageResult:
-    """The result of the current stage for this snapshot."""
+    """Return the result of the current stage for this snapshot."""
     match workflow:
         case Onboarding():
             run = ONBOARDING.get(workflow.stage) if workflow.stage is not None else None
@@ -124,7 +125,7 @@ def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> 
 
 
 def start(workflow: Workflow) -> dict[str, object]:
-    """The fields of `workflow` at its first stage."""
+    """Return the fields of `workflow` at its first stage."""
     assert workflow.mode is not None, "a workflow begins only after its mode is set"
     stage = first_stage(workflow.mode, skip=left_out(workflow))
     return {
@@ -139,7 +140,7 @@ def start(workflow: Workflow) -> dict[str, object]:
 
 
 def again(workflow: Workflow) -> dict[str, object]:
-    """The fields of `workflow` after an operator continued it, with new counters."""
+    """Return the fields of `workflow` after an operator continued it, with its counters reset."""
     return {
         "status": W.RUNNING,
         "attempt": 1,
@@ -152,17 +153,17 @@ def again(workflow: Workflow) -> dict[str, object]:
 
 
 def counted_anew(workflow: Workflow) -> Upstream:
-    """The record of the work of `workflow` in MAAS, without the counts that are limited."""
+    """Return the record of the work of `workflow` in MAAS, with the counters that have a limit reset."""
     return replace(workflow.upstream, datasource_retries=0, failed_deploys=0, commissions=0, cuts=0)
 
 
 def left_out(workflow: Workflow) -> frozenset[StageName]:
-    """Stages that the options of the workflow skip."""
+    """Return the stages that the options of the workflow skip."""
     return frozenset(workflow.options.leave_out)
 
 
 def advanced(node: Node, done: Done) -> Node:
-    """The node after its stage is done: at the next stage, or with its workflow ended."""
+    """Return the node after its stage is done: at the next stage, or with its workflow ended."""
     base = node if done.to is None else done.to
     workflow = base.workflow
     assert workflow is not None and workflow.mode is not None, "a running workflow has a mode"

@@ -1,4 +1,4 @@
-"""The status layer: transitions because of heartbeats, alerts, enrolments and drift, which no workflow owns.
+"""The status layer: transitions that belong to no workflow, because of heartbeats, alerts, enrolments and drift.
 
 Stale facts prove nothing and cause no transition. The rules also apply to a paused node, because a pause does not stop
 observation.
@@ -27,8 +27,8 @@ _ALONE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
 
 
 def after(node: Node, moved: Transition[Node, Write], now: datetime) -> Node | None:
-    """The snapshot of the node after a transition that changes only its status. None after any other transition,
-    because it changes more of the snapshot, such as the workflow, the tasks or the BMC."""
+    """Return the snapshot of the node after a transition that changes only its status. Return None after any other
+    transition, because it changes more of the snapshot, such as the workflow, the tasks or the BMC."""
     to = moved.to
     if not {node.status, to.status} <= _ALONE or node.workflow is not None:
         return None
@@ -48,7 +48,7 @@ def after(node: Node, moved: Transition[Node, Write], now: datetime) -> Node | N
 
 
 def bootstrap_issued(node: Node, now: datetime, config: Policy) -> Decision:
-    """Enter `enrolling`, once the agent has enrolled."""
+    """Enter `enrolling` when the agent has enrolled."""
     if node.agent is None:
         return Wait(reason="waits for the agent to enrol with its bootstrap token", rests=True)
     return transition(
@@ -60,7 +60,7 @@ def bootstrap_issued(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def active(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Take the node out of service if it is silent, has blocking alerts, or MAAS contradicts its status."""
+    """Take the node out of service if it is silent, if it has blocking alerts, or if MAAS contradicts its status."""
     facts = vitals(node, now, config)
     silence = health.silent(facts)
     if silence is not None:
@@ -72,7 +72,8 @@ def active(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Quarantine the node if there is a cause; return it to `active` once it is proven healthy."""
+    """Quarantine the node if there is a cause for a quarantine; return the node to `active` when it is proven
+    healthy."""
     if node.quarantine is not None and node.workflow is None:
         return transition(
             node,
@@ -104,7 +105,7 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
-    """Return the node to `active` once the cause is proven gone. The handler calls this rule only without a live
+    """Return the node to `active` when the cause is proven gone. The handler calls this rule only without a live
     workflow and without a deletion."""
     cause = node.quarantine
     if cause is None:
@@ -123,8 +124,8 @@ def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) -> str | None:
-    """The proof that the cause of the quarantine is gone. None if it may remain, or only an operator can decide. For
-    alerts, health is the proof."""
+    """Return the proof that the cause of the quarantine is gone. Return None if the cause may remain, or if only an
+    operator can decide. For alerts, the node's health is the proof."""
     if cause.cause is QuarantineCause.HEALTH:
         return "the alerts that caused the quarantine have ended"
     if cause.cause in expected.CAUSES and drift.is_over(node, now, config):
@@ -140,7 +141,8 @@ def _drifted(node: Node, why: Quarantine, config: Policy) -> Decision:
 
 def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -> Decision:
     """Take the node out of service because of silence or of the state in MAAS. The commit counts all nodes of the site
-    that would leave service. If the commit refuses the run, the next snapshot shows that the brake holds the node."""
+    that would leave service. If the commit refuses the run, the next snapshot shows that the brake keeps the node in
+    service."""
     if node.status is not N.ACTIVE:
         return transition(node, to, reason=reason, cause=cause)
     if node.braked_at is not None:

@@ -1,8 +1,8 @@
-"""Switches a machine's power, for an intent or to enforce a target power.
+"""Switches a machine's power, either for an intent or to enforce a target power.
 
-Each action has two commits: the first records the action before it is sent, the second records its result and the
-answer to the intent. An action is sent once. If the end of a step is unknown, the next step reads the power first. It
-sends `on` or `off` again only if the power differs, and never repeats a `reset`.
+Each action has two commits. The first commit records the action before it is sent; the second commit records the result
+and the answer to the intent. An action is sent only one time. If the end of a step is unknown, the next step reads the
+power first. This step sends `on` or `off` again only if the power differs, and never repeats a `reset`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REQUEST = {PowerState.ON: PowerRequest.ON, PowerState.OFF: PowerRequest.OFF}
 
 
 def begin(bmc: Bmc, wanted: Switching) -> Bmc | None:
-    """The facts about the BMC, with `wanted` as the next action; None if the login cap is reached."""
+    """Return the facts about the BMC, with `wanted` as the next action; None if the login cap is reached."""
     may = counted(bmc, wanted.at)
     return None if may.trying is None else replace(may, switching=wanted)
 
@@ -85,7 +85,7 @@ def proceed(node: Node, now: datetime) -> Decision:
 
 
 def doubt(node: Node) -> Update[Node, Write]:
-    """Record that the action may have been sent: the end of the step is unknown."""
+    """Record that the action may have been sent, because the end of the step is unknown."""
     wanted = node.bmc.switching
     assert wanted is not None, "the caller has checked this"
     unsure = replace(node.bmc, switching=replace(wanted, unsure=True), trying=None)
@@ -97,7 +97,7 @@ def doubt(node: Node) -> Update[Node, Write]:
 
 
 def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] | None:
-    """Switch a machine whose power differs from the target power, if a fresh read proves the difference."""
+    """If a fresh read proves that the machine's power differs from the target power, switch the machine."""
     bmc, desired = node.bmc, node.bmc.desired_power
     assert desired is not None, "the caller has checked this"
     if bmc.power is PowerState.UNKNOWN or bmc.power_at is None or now - bmc.power_at > config.observation_ttl:
@@ -123,7 +123,7 @@ def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] |
 
 
 async def _switched(node: Node, now: datetime, wanted: Switching, services: NodeServices) -> Outcome:
-    """Read, switch, and read again. Never switches another machine, and never repeats a reset."""
+    """Read, switch, and read again. This step never switches another machine, and never repeats a reset."""
     target = target_of(node)
     refused = probing.refusal(node, await probing.called(services.bmc.read(target)), must_prove=False)
     if refused is not None and refused.failure is BmcFailure.IDENTITY_MISMATCH:
@@ -157,7 +157,8 @@ def _failed(node: Node, error: BmcError) -> Outcome:
 def _not_done(
     node: Node, why: str, *, tries: tuple[datetime, ...], reading: tuple[BmcReading, datetime] | None = None
 ) -> Outcome:
-    """The outcome for an action that was not done, or whose result is unknown. The answer states which."""
+    """Return the outcome for an action that was not done, or whose result is unknown. The answer to the intent states
+    which of these is the case."""
     wanted = node.bmc.switching
     assert wanted is not None, "the caller has checked this"
     known = node.bmc if reading is None else probing.refreshed(node.bmc, *reading)
@@ -180,7 +181,8 @@ def _answered(node: Node, bmc: Bmc, verdict: Verdict, reason: str) -> Change:
 
 
 def _is_wanted(node: Node, wanted: Switching) -> bool:
-    """Whether the intent still waits for its answer, or this is still the target power and farrier may switch it."""
+    """Return whether the action is still wanted: its intent still waits for an answer, or its power is still the target
+    power and farrier may switch it."""
     if wanted.intent is not None:
         return any(intent.id == wanted.intent for intent in node.intents)
     desired = node.bmc.desired_power

@@ -1,8 +1,8 @@
-"""Agent tasks for the handler: issue, reissue, count failures, skip by force.
+"""Agent tasks: functions that issue and reissue tasks, count their failures, and skip them by force.
 
-A task waits for an agent without limit. After its lease expires, the task is issued again, any number of times.
-Meanwhile, views show the stage as above its limit. Only `failed` results count; after `max_task_attempts` of them, the
-task has failed for good.
+A task waits for an agent without a time limit. Each time its lease expires, the task is issued again. Meanwhile, views
+show that the stage is above its limit. Only `failed` results count; after `max_task_attempts` of them, the task has
+failed for good.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OWNING: Mapping[NodeStatus, TaskType] = {NodeStatus.DRAINING: TaskType.DRAIN, No
 
 
 def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageResult:
-    """The result of a stage that consists of one agent task, issued until it succeeds."""
+    """Return the result of a stage that consists of one agent task. The task is issued until it succeeds."""
     workflow = _workflow(node)
     task = _current(node, type_)
     why = pointless(node)
@@ -59,13 +59,13 @@ def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageRes
 
 
 def first(node: Node, type_: TaskType) -> CreateTask:
-    """The first task of a type, inserted as ended if no agent has anything to do."""
+    """Return the first task of a type. If no agent has anything to do, the task is inserted as ended."""
     why = pointless(node)
     return CreateTask(type=type_) if why is None else CreateTask(type=type_, ended=T.CANCELLED, result=why)
 
 
 def pointless(node: Node) -> str | None:
-    """Why no task is issued: the workflow needs none, or the machine was released together with its agent."""
+    """Return why no task is issued: the workflow needs no task, or the machine was released together with its agent."""
     workflow = _workflow(node)
     if workflow.options.untouched is not None:
         return workflow.options.untouched
@@ -73,8 +73,8 @@ def pointless(node: Node) -> str | None:
 
 
 def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:
-    """The writes with which `resume` issues a task again. Empty while the task is new or its lease is live, and after
-    it succeeded or was cancelled by force."""
+    """Return the writes with which `resume` issues a task again. The result is empty while the task is new or its lease
+    is live, and after the task succeeded or was cancelled by force."""
     task = _current(node, type_)
     if task is None:
         return (CreateTask(type=type_),)
@@ -90,7 +90,7 @@ def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:
 
 
 def end_live(node: Node, result: str) -> tuple[Write, ...]:
-    """Cancel all tasks that the workflow's agents have not finished."""
+    """Cancel all tasks of the workflow that agents have not finished."""
     return tuple(EndTask(task.id, T.CANCELLED, result) for task in node.tasks if task.is_live)
 
 
@@ -120,7 +120,7 @@ def _failed(task: Task, config: Policy) -> StageResult:
 
 
 def _by(task: Task) -> str:
-    """The agent or worker of the task, for the history."""
+    """Name the agent or worker of the task, for the history."""
     return f", done by {task.claimed_by}" if task.claimed_by else ""
 
 
@@ -151,9 +151,9 @@ def _lease_is_over(task: Task, now: datetime) -> bool:
 
 
 def _current(node: Node, type_: TaskType) -> Task | None:
-    """The newest task of a type; None if the stage must issue the first one. A task that ended without success counts
-    only in the attempt of the stage that issued it, so a new attempt counts failures from 0. After `restart_clean`,
-    tasks that had succeeded run again."""
+    """Return the newest task of a type; None if the stage must issue the first task. A task that ended without success
+    counts only in the attempt of the stage that issued it, so a new attempt counts failures from 0. After
+    `restart_clean`, tasks that had succeeded run again."""
     task, workflow = node.task(type_), _workflow(node)
     if task is None or task.is_live:
         return task
@@ -164,8 +164,8 @@ def _current(node: Node, type_: TaskType) -> Task | None:
 
 
 def _force_is_due(workflow: Workflow, now: datetime, config: Policy) -> bool:
-    """Whether force may cancel the task now. An agent first has `force_after` to finish the task, from the start of the
-    stage or the end of the last pause."""
+    """Return whether `force` may cancel the task now. The agent first has `force_after` to finish the task, from the
+    start of the stage or the end of the last pause."""
     began_at = max(workflow.stage_entered_at, workflow.upstream.unpaused_at or NO_TIME)
     return workflow.options.force and now - began_at >= config.force_after
 

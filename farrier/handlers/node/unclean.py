@@ -1,4 +1,5 @@
-"""The marks of an incomplete cleaning on a node: `not_scrubbed`, and the cause `cleanup_validation_failed`.
+"""The marks of a node whose cleaning is incomplete: `not_scrubbed`, and the quarantine cause
+`cleanup_validation_failed`.
 
 `not_scrubbed` prevents the node from entering service until a scrub is finished. `cleanup_validation_failed` is the
 cause of a quarantine. The node keeps this quarantine in every status, until a validation succeeds or an operator
@@ -22,21 +23,21 @@ _CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU)
 
 
 def cleared(node: Node) -> Node:
-    """The node without its quarantine, of any cause: after a successful validation, after a release, and at the end of
-    the node."""
+    """Return the node without its quarantine, whatever its cause. This is for a successful validation, a release, and
+    the end of the node."""
     return replace(node, quarantine=None)
 
 
 def failed(node: Node, failure: FailureClass, detail: str) -> Node:
-    """The node after a stage failed with this class."""
+    """Return the node after a stage failed with this class."""
     if failure is not FailureClass.VALIDATION_FAILED:
         return node
     return with_fields(node, quarantine=Quarantine(QuarantineCause.CLEANUP_VALIDATION_FAILED, detail))
 
 
 def given_up(node: Node) -> Node:
-    """The node after a cancel of its workflow: marked if a task of a cleaning or validation was issued and did not
-    succeed."""
+    """Return the node after its workflow was cancelled. If a task of a cleaning or validation was issued and did not
+    succeed, the node is marked."""
     if _is_unfinished(node, *_CLEANING):
         node = with_fields(node, not_scrubbed=True)
     if _is_unfinished(node, TaskType.VALIDATE_CLEAN) and not node.failed_validation:

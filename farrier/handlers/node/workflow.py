@@ -1,6 +1,6 @@
 """The rules of the live workflow: requested stops, attempts, and the results of stages.
 
-In a run, `stop` is the first rule, and `progress` comes after the node's health.
+In a run, `stop` is the first rule, and `progress` comes after the rules about the node's health.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MOST_CUTS = 5
 
 
 def stop(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Make the next transition of a requested stop, one edge a run; None if no stop is requested."""
+    """Make the next transition of a requested stop, one transition in each run; return None if no stop is requested."""
     assert node.workflow is not None, "this rule runs only with a live workflow"
     return None if node.workflow.stop_requested is None else settle_stop(node)
 
@@ -81,13 +81,13 @@ def _is_being_cancelled(workflow: Workflow) -> bool:
 
 
 def not_begun(node: Node, now: datetime, config: Policy) -> Decision:
-    """An `enrolling` node without an onboarding waits for an intent."""
+    """Wait for an intent, because the node is `enrolling` and has no onboarding."""
     return Wait(reason="no onboarding is live; waits for intent onboard or adopt", rests=True)
 
 
 def orphaned(node: Node, now: datetime, config: Policy) -> Decision:
-    """A node without a decommission, in a status that requires one, waits for intent `resume`. Its row was restored
-    from a backup or edited by hand."""
+    """Wait for intent `resume`, because the node has no decommission although its status requires one. The row of such
+    a node was restored from a backup or edited by hand."""
     why = f"waits for intent resume: the node is {node.status}, but no decommission of it is live"
     return Wait(reason=why, rests=True)
 
@@ -141,7 +141,8 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
 
 
 def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: datetime) -> Decision:
-    """Freeze the workflow after its last attempt, unless an outage of the region turns out to be the cause."""
+    """Stop the workflow for an operator after its last attempt, unless an outage of the region turns out to be the
+    cause."""
     noticed = workflow.status_entered_at + NOTICED_WITHIN
     if now <= noticed:
         return Wait(
@@ -154,7 +155,7 @@ def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: da
 
 
 def was_by_an_outage(node: Node, workflow: Workflow) -> bool:
-    """Whether the attempt failed because of an outage of the region that farrier may have noticed only later."""
+    """Return whether the attempt failed because of an outage of the region that farrier may have noticed only later."""
     failed_at = workflow.status_entered_at
     begun = (failed_at - NOTICED_WITHIN <= outage.began_at <= failed_at + NOTICED_WITHIN for outage in outages(node))
     return workflow.failure_class in BY_THE_REGION and any(begun)
@@ -208,7 +209,7 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
 
 
 def _through(node: Node, done: Done, now: datetime) -> Outcome:
-    """The transition after a finished stage: to the next one, or to the end of the workflow."""
+    """Return the transition after a finished stage: to the next stage, or to the end of the workflow."""
     workflow = node.workflow
     assert workflow is not None, "only a live workflow can complete"
     to = advanced(node, done)

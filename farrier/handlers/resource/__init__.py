@@ -1,6 +1,7 @@
-"""Shared code of the handlers of simple kinds: their `protocols.Kind`, answers to intents, and `Extension`.
+"""Shared code of the handlers of simple kinds: implements `protocols.Kind`, answers intents, and defines `Extension`.
 
-The spec of a kind states which states accept an action; `ResourceKind.guarded` rejects all other intents. Pure.
+The spec of a kind defines which states accept an action; `ResourceKind.guarded` rejects intents in all other states.
+Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A kind as a package exports it: its spec, its handler, and the services of its steps.
+"""A kind that a package exports: its spec, its handler, and the services of its steps.
 
 `farrier run` runs the kind; `farrier kind install` runs its SQL. The setting `controller.kinds` and the command name an
 extension as `package.module:NAME`.
@@ -33,32 +33,32 @@ Decided: TypeAlias = Decision[R, Answer, V]
 
 
 class Handler(StateHandler[R, R, Answer, V], Protocol[R, V]):
-    """A `StateHandler` that writes only its resource and answers, as most kinds need."""
+    """A `StateHandler` whose runs write only their resource and answers to intents. Most kinds need no more."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What farrier provides for the services of a kind: the store of credentials."""
+    """The data that farrier provides for the services of a kind: the store of credentials."""
 
     credentials: CredentialStore
 
 
 @asynccontextmanager
 async def no_services(_surroundings: Surroundings) -> AsyncIterator[Any]:
-    """The services of a kind whose steps need none."""
+    """The services of a kind whose steps need no services."""
     yield None
 
 
 class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
     """A kind to run. Raises ConfigError if its parts do not fit together.
 
-    `snapshot` has the kind's own columns as fields; `columns` are the fields that a run may write, besides `state` and
-    `last_error`. The context `services` is entered once per process, before the loop begins, and left after the loop
-    ends. `sql` creates the kind's table, once.
+    `snapshot` has a field for each column of the kind; `columns` are the fields that a run may write, in addition to
+    `state` and `last_error`. Each process enters the context `services` before its loop begins, and leaves it after the
+    loop ends. `sql` creates the kind's table; it runs only one time.
 
-    `load` is for a snapshot with more data than the row: SQL that takes IDs as `$1` and returns (id, now, snapshot); it
-    may call `farrier.load_resources(kind, ids)`. `writer` and `section` are for writes besides `Answer`. `writer` is
-    the SQL function that applies them, after it has called `farrier.write_resources`. `section` returns, for each such
-    write, the name of its section and its fields there.
+    `load` is for a snapshot with more data than the row. `load` is SQL that takes IDs as `$1` and returns (id, now,
+    snapshot), and may call `farrier.load_resources(kind, ids)`. `writer` and `section` are for writes besides `Answer`.
+    `writer` is the SQL function that applies them, after it has called `farrier.write_resources`. `section` returns,
+    for each such write, the name of its section in the data of `writer`, and its fields in this section.
     """
 
     spec: KindSpec
@@ -97,8 +97,8 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
             raise ConfigError(f"kind {self.spec.name}: `writer` and `section` require each other")
 
     def needed_columns(self) -> frozenset[str]:
-        """The columns that the kind's table must have: the columns that `create` fills or runs write, and `model` if
-        limits differ by model; without `load`, also the required fields of the snapshot."""
+        """Return the columns that the kind's table must have: the columns that `create` fills or runs write. If limits
+        differ by model, `model` is also needed; without `load`, the required fields of the snapshot are also needed."""
         fields = msgspec.structs.fields(self.snapshot)
         required = (field.encode_name for field in fields if self.load is None and field.required)
         model = ("model",) if self.spec.by_model else ()

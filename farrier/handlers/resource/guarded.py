@@ -1,4 +1,4 @@
-"""A handler that sees only the intents that the state accepts, by the spec of its kind."""
+"""A handler that receives only the intents that the resource's state accepts, according to the spec of its kind."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ R = TypeVar("R", bound=Resource)
 
 
 class Guarded(StateHandler[R, R, Any, Any]):
-    """Decides as `inner` does, and rejects the intents that the state does not accept. The rejections are committed
-    with the decision of `inner`. If this decision is a step, the run only commits the rejections, and the next run
-    begins the step."""
+    """Makes the same decisions as `inner`, and rejects the intents that the state does not accept. The rejections are
+    committed with the decision of `inner`. If this decision is a step, the run only commits the rejections, and the
+    next run begins the step."""
 
     def __init__(self, spec: KindSpec, inner: StateHandler[R, R, Any, Any]) -> None:
         self._spec = spec
@@ -36,7 +36,8 @@ class Guarded(StateHandler[R, R, Any, Any]):
     def recover(self, resource: R, now: datetime, step: str) -> Decision[R, Any, Any]:
         accepted, refusals = self._sorted(resource)
         decision = self._inner.recover(accepted, now, step)
-        # A run that only answers would be recorded as the end of the recovery. The run after the step answers.
+        # A run that only answers would be recorded as the end of the recovery, so the run after the step gives the
+        # answers.
         return decision if isinstance(decision, Step) else _with(refusals, decision)
 
     @override
@@ -48,7 +49,7 @@ class Guarded(StateHandler[R, R, Any, Any]):
         return self._inner.confirmed(stored, remembered, now)
 
     def _sorted(self, resource: R) -> tuple[R, tuple[Answer, ...]]:
-        """The resource with the intents that its state accepts, and the rejections of all others."""
+        """Return the resource with only the intents that its state accepts, and the rejections of all other intents."""
         accepted: list[Pending] = []
         refusals: list[Answer] = []
         for request in resource.requests:

@@ -17,7 +17,7 @@ R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
 
 
 class Row(Protocol):
-    """The fields of the snapshots of all kinds."""
+    """The fields that the snapshots of all kinds have."""
 
     @property
     def id(self) -> int: ...
@@ -28,8 +28,8 @@ class Row(Protocol):
 
 
 class LayeredKind(Generic[T_contra]):
-    """The part of `protocols.Kind` about layers, from the spec of a kind. A snapshot has, as fields, the columns of the
-    layers in its own table."""
+    """Implements the part of `protocols.Kind` about layers, from the spec of a kind. A snapshot has a field for each
+    layer column in the kind's table."""
 
     def __init__(self, spec: KindSpec) -> None:
         self.name = spec.name
@@ -50,14 +50,15 @@ class LayeredKind(Generic[T_contra]):
 
 
 class ResourceKind(LayeredKind[R_contra]):
-    """`protocols.Kind` of kinds with tables like `farrier.resources`."""
+    """Implements `protocols.Kind` for kinds whose tables have the columns of `farrier.resources`."""
 
     def __init__(self, spec: KindSpec) -> None:
         super().__init__(spec)
         self._spec = spec
 
     def guarded(self, handler: StateHandler[Any, Any, Any, Any]) -> Guarded[Any]:
-        """The handler as the loop runs it: it sees only the intents that the state accepts."""
+        """Return the handler that the loop runs. This handler receives only the intents that the resource's state
+        accepts."""
         return Guarded(self._spec, handler)
 
     def label(self, resource: R_contra) -> tuple[str, str]:

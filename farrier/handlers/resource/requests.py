@@ -14,7 +14,7 @@ P = TypeVar("P", bound=Params)
 
 
 def accept(request: Pending, reason: str = "") -> Answer:
-    """Accept the intent: it is begun or done in this commit."""
+    """Accept the intent: its action begins or is completed in this commit."""
     return Answer(request.id, True, reason)
 
 
@@ -24,8 +24,8 @@ def reject(request: Pending, reason: str) -> Answer:
 
 
 def params_of(request: Pending, type_: type[P]) -> P:
-    """The parameters of an intent. The database checked the same rules. Raises RefusedByModel, whose `text` suits
-    `reject`, if the rules have changed since."""
+    """Return the parameters of an intent. The database has already checked the same rules. If the rules have changed
+    since, raises RefusedByModel; its `text` is suitable for `reject`."""
     try:
         return msgspec.convert(request.params, type_)
     except msgspec.ValidationError as error:

@@ -1,9 +1,10 @@
-"""Alert rules for Prometheus, as data: made from the settings, printed by `farrier alerts`.
+"""Alert rules for Prometheus, as data. The rules are generated from the settings; the command `farrier alerts` prints
+them.
 
 Rules take the names of metrics from `definitions` and `gauges`, so a rule cannot use a metric that does not exist.
-Figures of the fleet are equal on every replica: a rule takes the maximum of the replicas that have counted recently.
-Counters of a process are summed over replicas. No rule compares with `farrier_state_sla_seconds`, which
-lacks the limits of sites and models; the counts of resources above a limit use those limits.
+Figures of the fleet are equal on every replica, so a rule uses the maximum of the replicas that have counted recently.
+Counters of a process are summed over all replicas. No rule uses `farrier_state_sla_seconds`, because this metric lacks
+the limits of sites and models; the counts of resources above a limit include them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["Alert", "Group", "Severity", "exposition", "groups", "yaml"]
 
 
 def groups(config: Config) -> tuple[Group, ...]:
-    """Every rule, with the limits and periods of these settings."""
+    """Return every rule, with the limits and periods of these settings."""
     return (
         Group("farrier-fleet", fleet.alerts(config)),
         Group("farrier-controller", controller.alerts(config)),

@@ -1,4 +1,4 @@
-"""Alerts about farrier itself: whether replicas run, count, keep up, and get their work committed."""
+"""Alerts about farrier itself: whether replicas run, count the fleet, run their resources in time, and can commit."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _ONCE = (
     "includes the failure"
 )
 
-_CONFLICTS = 0.05  # of all runs; shards that change their owner and writes of clients cause one in a hundred
-_ERRORS = 0.1  # of all runs; a dead service at a site causes more errors, a few broken nodes cause fewer
+_CONFLICTS = 0.05  # share of all runs; changes of a shard's owner and writes of clients cause one in a hundred
+_ERRORS = 0.1  # share of all runs; a dead service at a site causes more errors, a few broken nodes cause fewer
 _WINDOW = timedelta(minutes=10)
 _LASTS = timedelta(minutes=15)
 
-# The query looks every five minutes at a window of six minutes. So no cancelled step falls between two windows, and
-# each is in at most two windows.
+# Every five minutes, the query examines a window of six minutes. So no cancelled step is between two windows, and each
+# cancelled step is in at most two windows.
 _CUTS_EVERY = timedelta(minutes=5)
 _CUTS_WINDOW = timedelta(minutes=6)
 _CUTS_LOOKED_BACK = timedelta(minutes=30)
@@ -48,7 +48,7 @@ BUGS = (errors.UndecodableState, errors.IllegalEdge, errors.HandlerGarbage, erro
 
 
 def alerts(config: Config) -> tuple[Alert, ...]:
-    """Every alert about the controller, with the periods of these settings."""
+    """Return every alert about the controller, with the periods of these settings."""
     return (
         _controller_down(),
         _replica_down(),
@@ -82,7 +82,7 @@ def _replica_down() -> Alert:
     return Alert(
         name="FarrierReplicaDown",
         severity=Severity.TICKET,
-        # By job: a replica that is down may have exported no metric of its own.
+        # By job, because a replica that is down may not have exported any metric of farrier.
         expr=f"up == 0 and on (job) max_over_time({series(gauges.BUILD_INFO)}[1d])",
         hold=timedelta(minutes=10),
         because="a reboot of the replica's machine takes less time",

@@ -1,6 +1,6 @@
 """Alerts about nodes, regions and resources of other kinds that are stuck, wait for an operator, fail or flap.
 
-All but one use figures of the fleet, which every replica counts in the database.
+All rules but one use figures of the fleet, which every replica counts in the database.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _FURTHEST = (
 
 
 def alerts(config: Config) -> tuple[Alert, ...]:
-    """Every alert about the fleet, with the limits of these settings."""
+    """Return every alert about the fleet, with the limits of these settings."""
     named = config.metrics.name_resources
     return (
         *_stuck(config, named=named),
@@ -85,8 +85,8 @@ def alerts(config: Config) -> tuple[Alert, ...]:
 
 
 def _stuck(config: Config, *, named: bool) -> Iterator[Alert]:
-    """Two rules: for limits that depend on operators, and for all others. A state that gets its first limit after the
-    rules were generated belongs to the others."""
+    """Yield two rules: one for limits that depend on operators, and one for all other limits. If a state gets its first
+    limit after the rules were generated, the second rule covers the state."""
     of_kinds = places_of(_kinds(config))
     patient = " or ".join(latest(gauges.ABOVE_SLA, *place) for place in _patient(config.sla, (*PLACES, *of_kinds)))
     others = latest(gauges.ABOVE_SLA, f'kind!="{maas_region.KIND}"', f'state!="{END_TO_END}"')
@@ -96,7 +96,7 @@ def _stuck(config: Config, *, named: bool) -> Iterator[Alert]:
 
 
 def _kinds(config: Config) -> tuple[KindSpec, ...]:
-    """All kinds of these settings besides nodes."""
+    """Return all kinds of these settings except nodes."""
     return (*BUILT_IN, *kinds.specs(config.controller.kinds))
 
 
@@ -113,7 +113,7 @@ def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
 
 
 def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...]]:
-    """Selectors of the states and stages whose limits, for every site and model, depend on an operator."""
+    """Yield selectors of the states and stages whose limits depend on an operator, for every site and model."""
     shortest: dict[tuple[str, str, str], timedelta] = {}
     for rule in rules(limits, places):
         place = (rule.place.kind, rule.place.state, rule.place.substate)
@@ -124,7 +124,8 @@ def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...
 
 
 def _resource_stuck() -> Alert:
-    """An alert for each named resource, except MAAS regions: `_region_failing` pages for them, and names them."""
+    """Return an alert for each resource that the census names, except MAAS regions: the alert of `_region_failing` is a
+    page and names the regions."""
     late = latest_named(gauges.RESOURCE_ABOVE_SLA, f'kind!="{maas_region.KIND}"')
     return Alert(
         name="FarrierResourceStuck",
@@ -175,8 +176,8 @@ def _manual_intervention(failure: FailureClass) -> Alert:
 
 
 def _manual_intervention_unknown() -> Alert:
-    """An alert for failures that only a newer release has: replicas were upgraded, and the rules were not generated
-    again."""
+    """Return an alert for failures that only a newer release knows: replicas were upgraded, but the rules were not
+    generated again."""
     unknown = latest(gauges.MANUAL_INTERVENTION, none_of("failure_class", FailureClass))
     return Alert(
         name="FarrierManualInterventionRequired",
@@ -219,8 +220,8 @@ def _region_unconfigured() -> Alert:
 
 
 def _observations_stale() -> tuple[Alert, Alert]:
-    """Alerts for outdated observations: a ticket for single machines, and a page for many. Many are usually outdated
-    because no controller reads their region."""
+    """Return the alerts for outdated observations: a ticket for single machines, and a page for many machines. If many
+    observations are outdated, usually no controller reads their region."""
     stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "maas")))
     nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', NODE)), 'state')})"
     return (
@@ -273,8 +274,8 @@ def _bmc_unreadable(failure: BmcFailure) -> Alert:
 
 
 def _bmc_unreadable_unknown() -> Alert:
-    """An alert for failures that only a newer release has: replicas were upgraded, and the rules were not generated
-    again."""
+    """Return an alert for failures that only a newer release knows: replicas were upgraded, but the rules were not
+    generated again."""
     return Alert(
         name="FarrierBmcUnreadable",
         severity=Severity.TICKET,
@@ -288,8 +289,8 @@ def _bmc_unreadable_unknown() -> Alert:
 
 
 def _unread(which: str) -> str:
-    """Select failed reads, but only while some BMC has had no good read for `observation_ttl`. So single failed reads
-    do not count."""
+    """Return a selector of failed reads that matches only while some BMC has had no good read for `observation_ttl`, so
+    that single failed reads do not count."""
     stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "bmc")))
     return f"{fleet(latest(gauges.POWER_SYNC_FAILING, which), 'failure')} > 0 and on () {stale} > 0"
 

@@ -1,6 +1,6 @@
 """An alert rule, and the pieces of PromQL that all rules use.
 
-Every expression has the same result with one replica and with many, and ignores replicas whose figures are old.
+Every expression has the same result with one replica as with many replicas, and ignores replicas whose figures are old.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Severity(StrEnum):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule. `hold` is how long `expr` must be true before the alert fires, and `because` is the reason for that
-    time. `runbook` is a page below docs/operating/ with its anchor; empty: the alert's own page. Alerts with one name
-    differ in their `labels`, or Prometheus would merge them."""
+    """One rule. `hold` is how long `expr` must be true before the alert fires, and `because` is the reason for this
+    time. `runbook` is a page below docs/operating/ with its anchor; if it is empty, the alert has a separate page. If
+    several alerts have the same name, their `labels` differ, because Prometheus would otherwise merge them."""
 
     name: str
     severity: Severity
@@ -56,7 +56,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def page(self) -> str:
-        """The path of its runbook below docs/operating/."""
+        """The path of the alert's runbook below docs/operating/."""
         return self.runbook or f"alerts/{self.name}.md"
 
 
@@ -68,7 +68,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def exposition(groups: Iterable[Group], *, runbooks: Runbooks) -> dict[str, Any]:
-    """The rules in Prometheus' format."""
+    """Return the rules in Prometheus' format."""
     return {
         "groups": [
             {"name": group.name, "rules": [_rule(alert, runbooks) for alert in group.alerts]} for group in groups
@@ -91,57 +91,57 @@ def _rule(alert: Alert, runbooks: Runbooks) -> dict[str, Any]:
 
 
 def promql(span: timedelta) -> str:
-    """A duration of whole seconds as PromQL spells it."""
+    """Return a duration of whole seconds in the spelling of PromQL."""
     return duration.human(span).replace(" ", "")
 
 
 def equals(label: str, value: str) -> str:
-    """A matcher: the label has this value."""
+    """Return a matcher for series whose label has this value."""
     return f'{label}="{value}"'
 
 
 def one_of(label: str, values: Iterable[str]) -> str:
-    """A matcher: the label has one of these values."""
+    """Return a matcher for series whose label has one of these values."""
     return f'{label}=~"{"|".join(sorted(values))}"'
 
 
 def none_of(label: str, values: Iterable[str]) -> str:
-    """A matcher: the label has none of these values."""
+    """Return a matcher for series whose label has none of these values."""
     return f'{label}!~"{"|".join(sorted(values))}"'
 
 
 def series(metric: Gauge | Definition, *matchers: str, suffix: str = "") -> str:
-    """The series of a metric that match; `suffix` for the parts of a histogram."""
+    """Return a selector of the metric's series that fit the matchers. `suffix` selects a part of a histogram."""
     name = metric.name if isinstance(metric, Gauge) else metric.series
     return f"{name}{suffix}{{{','.join(matchers)}}}" if matchers else f"{name}{suffix}"
 
 
 def latest(metric: Gauge, *matchers: str) -> str:
-    """The last figures of each replica, so that a failed scrape or a restart does not end an alert and
-    raise it again."""
+    """Return the last figures of each replica, so that a failed scrape or a restart does not end an alert and raise it
+    again."""
     return f"last_over_time({series(metric, *matchers)}[{promql(STALE_AFTER)}])"
 
 
 def latest_named(metric: Gauge, *matchers: str) -> str:
-    """As `latest`, for a metric whose series end when their condition ends. Uses last figures only for a replica that
-    does not respond or has not counted yet."""
+    """Do the same as `latest`, for a metric whose series end when their condition ends. The last figures are used only
+    for a replica that does not respond or has not counted yet."""
     answers = f"{gauges.COLLECTED.name} > 0"
     return f"({series(metric, *matchers)} or {latest(metric, *matchers)} unless on (job, instance) ({answers}))"
 
 
 def fleet(selected: str, *by: str) -> str:
-    """A figure of the fleet, of `latest` series: the largest of the replicas that counted recently."""
+    """Return a figure of the fleet from `latest` series: the largest figure of the replicas that counted recently."""
     grouped = f"max by ({', '.join(by)})" if by else "max"
-    # The maximum, because a process that has just started exports 0 until it has counted.
+    # The maximum is used, because a process that has just started exports 0 until it has counted.
     counted = f"max_over_time({gauges.COLLECTED.name}[{promql(STALE_AFTER)}])"
     return f"{grouped} ({selected} and on (job, instance) (time() - {counted} < {STALE_AFTER.total_seconds():.0f}))"
 
 
 def rate(selected: str, window: timedelta, *by: str) -> str:
-    """The sum of the rates of all replicas, per second."""
+    """Return the sum of the rates of all replicas, per second."""
     return f"sum by ({', '.join(by)}) (rate({selected}[{promql(window)}]))"
 
 
 def increase(selected: str, window: timedelta, *by: str) -> str:
-    """The sum of the increases of all replicas in the last `window`."""
+    """Return the sum of the increases of all replicas in the last `window`."""
     return f"sum by ({', '.join(by)}) (increase({selected}[{promql(window)}]))"

@@ -1,7 +1,7 @@
 """Writes rules as YAML for Prometheus. Supports only mappings, sequences and texts of one line.
 
-Every text is quoted, so that no parser reads it as a number, a boolean or a comment. A text that cannot be quoted on
-one line is refused.
+Every text is quoted, so that no parser reads it as a number, a boolean or a comment. If a text cannot be quoted on one
+line, ValueError is raised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ _KEY = re.compile(r"[a-z_]+")
 
 
 def yaml(value: Mapping[str, Any]) -> str:
-    """The mapping as a YAML document. Raises ValueError for a value that this subset of YAML cannot represent."""
+    """Return the mapping as a YAML document. Raises ValueError for a value that this subset of YAML cannot
+    represent."""
     return "".join(f"{line}\n" for line in _mapping(value))
 
 

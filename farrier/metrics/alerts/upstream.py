@@ -1,4 +1,4 @@
-"""Alerts about the services that farrier calls, and about certificates that it does not check."""
+"""Alerts about the services that farrier calls, and about certificates that farrier does not check."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ANSWERS = frozenset(
 """Results that concern one machine or one request, and are not a failure of the service."""
 
 _WINDOW = timedelta(minutes=10)
-_SHARE = 0.25  # of requests; a few BMCs in a hundred are dead, and farrier asks these with growing delays
+_SHARE = 0.25  # share of all requests; a few BMCs in a hundred are dead, and farrier retries these with growing delays
 _AT_LEAST = 10  # failed requests in the window; a single dead BMC causes about as many
 
 
 def alerts() -> tuple[Alert, ...]:
-    """Every alert about services."""
+    """Return every alert about services."""
     return (_service_failing(), _tls_insecure())
 
 

@@ -1,6 +1,6 @@
-"""Grafana dashboards over the metrics of this package: JSON files in this directory. `tools.dashboards` makes the files
-with Grafana's own builders. The package ships the files, so it does not need the builders. A test proves that the
-builders would make the same files. `farrier dashboard` prints the dashboards.
+"""Grafana dashboards for the metrics of this package, as JSON files in this directory. `tools.dashboards` generates the
+files with Grafana's builders. The package contains the generated files, so it does not need the builders. A test checks
+that the builders would generate the same files. The command `farrier dashboard` prints the dashboards.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _RUNBOOK = re.compile(rf"(\$\{{{RUNBOOKS}:raw\}}/[\w/]+)\.md")
 
 
 def path(name: str) -> Path:
-    """The file of a dashboard."""
+    """Return the path of a dashboard's file."""
     return HERE / f"{name}.json"
 
 
 def load(name: str, *, pages: str = DEFAULTS[PAGES], runbooks: Runbooks = _CHECKOUT) -> dict[str, Any]:
-    """A dashboard in Grafana's format, with these addresses in its variables."""
+    """Return a dashboard in Grafana's format, with these addresses in its variables."""
     text = _RUNBOOK.sub(lambda link: link[1] + runbooks.after, path(name).read_text(encoding="utf-8"))
     board: dict[str, Any] = msgspec.json.decode(text)
     addresses = {PAGES: pages, RUNBOOKS: runbooks.before}

@@ -1,8 +1,9 @@
-"""Which stages of a decommission have reached their goal according to MAAS, after intent `adopt_observed_state`.
+"""Decides which stages of a decommission have reached their goal according to MAAS, after intent
+`adopt_observed_state`.
 
-Used by the other modules of this package and by the response to `adopt_observed_state`. Only stages that act in MAAS
-have a goal that MAAS shows; drain, cleaning, validation and secrets always run. A stale reading proves nothing, and
-neither does a reading of a machine that another user owns. The stage then reads the machine.
+The other modules of this package and the response to `adopt_observed_state` use this module. Only stages that act in
+MAAS have a goal that MAAS shows; drain, cleaning, validation and secrets always run. A reading proves nothing if it is
+stale or another user owns the machine. In this case, the stage itself reads the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from farrier.model.stages import PATHS
 from farrier.model.stages import DecommissionStage as D
 
 _RELEASED = (M.READY, M.NEW)
-# The stages that change a machine in MAAS, with the readings that show their goal.
+# The stages that change a machine in MAAS, with the readings that show that a stage has reached its goal.
 GOALS = {
     D.RELEASE_MAAS_NODE: "ready, new, absent",
     D.POWER_OFF_MAAS_NODE: "switched off and either ready or new; or absent",
@@ -28,14 +29,14 @@ GOALS = {
 
 
 def left(workflow: Decommission) -> tuple[D, ...]:
-    """The stages in MAAS that the workflow has not passed, including the current stage."""
+    """Return the stages in MAAS that the workflow still has to complete, including the current stage."""
     path = PATHS[workflow.mode]
     rest = path if workflow.stage is None else path[path.index(workflow.stage) :]
     return tuple(stage for stage in GOALS if stage in rest and stage not in workflow.options.leave_out)
 
 
 def shows(seen: MaasObservation, stage: D) -> bool:
-    """Whether this reading shows the goal of the stage."""
+    """Return whether this reading shows that the stage has reached its goal."""
     if seen.state is M.ABSENT:
         return True
     is_released = seen.state in _RELEASED
@@ -45,8 +46,8 @@ def shows(seen: MaasObservation, stage: D) -> bool:
 
 
 def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> str | None:
-    """Why these stages have nothing to do: an operator adopted the observed state, and MAAS still shows their goals.
-    None if the stages must run."""
+    """Return why these stages have nothing to do; None if they must run. The stages have nothing to do if an operator
+    adopted the observed state and MAAS still shows their goals."""
     seen = node.maas
     if not own(node).upstream.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
         return None
@@ -56,6 +57,6 @@ def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> str | N
 
 
 def is_given_back(seen: MaasObservation | None) -> bool:
-    """Whether MAAS has removed the node's system and its agent. This is unproven for a machine that is new and running,
-    because MAAS may never have installed it."""
+    """Return whether MAAS has removed the node's system and its agent. If the machine is new and running, this is
+    unproven, because MAAS may never have installed the machine."""
     return seen is not None and (seen.state is M.READY or (seen.state is M.NEW and seen.power_state != "on"))

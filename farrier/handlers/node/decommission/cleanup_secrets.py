@@ -2,7 +2,8 @@
 and memberships.
 
 Only a full decommission has this stage, after the machine was released and switched off, or its agent has uninstalled.
-The stage is done when the tables contain no such rows, including rows that were written while the stage ran.
+The stage is done when the tables contain no rows of these secrets, addresses and memberships, not even rows that were
+written while the stage ran.
 """
 
 from __future__ import annotations

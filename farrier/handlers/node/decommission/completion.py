@@ -12,8 +12,8 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 def complete(node: Node) -> Node:
-    """The node after its decommission: deleted, retired, retired until a new installation begins, or offline on its way
-    back into service."""
+    """Return the node after its decommission: deleted, retired, retired until a new installation begins, or offline on
+    its way back into service."""
     workflow = own(node)
     ending = W.RECONCILED if workflow.upstream.adopted else W.COMPLETED
     ended = with_fields(node, workflow=with_workflow(node, status=ending, next_attempt_at=None))

@@ -12,7 +12,7 @@ from farrier.model.status import NodeStatus as N
 
 
 def disable_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Start the drain, with its task in the same commit. The node keeps a quarantine until it is retired, so a
+    """Start the drain; its task is created in the same commit. A quarantine stays until the node is retired, so a
     cancelled drain does not end the quarantine."""
     if node.status not in IN_SERVICE:
         return Done(reason=f"the node is already {node.status}", skipped=f"the node was already {node.status}")

@@ -1,8 +1,8 @@
 """Shared code of the stages that release a node's machine in MAAS.
 
-Each attempt requests a change once. The commit after the request records the request (`asking`), and the stage requests
-nothing else until a later observation of the machine. A request whose response was lost is not recorded, so the stage
-reads the machine and decides by the result.
+Each attempt requests a change only one time. The commit after the request records it (`asking`). Until a later
+observation of the machine, the stage requests nothing else. A request whose response was lost is not recorded, so the
+stage reads the machine and decides by the result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _NEVER_INSTALLED = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING})
 
 
 def left_alone(node: Node) -> Done | None:
-    """Done for a node that is not in MAAS, and for a deletion, which does not use MAAS; else None."""
+    """Return a finished stage if the node is not in MAAS, or if the decommission does no work on the machine; otherwise
+    None."""
     why = own(node).options.untouched or ("the node is not in MAAS" if node.maas_id is None else None)
     return Done(reason=f"MAAS: {why}", skipped=why) if why is not None else None
 
@@ -45,7 +46,7 @@ def left_alone(node: Node) -> Done | None:
 def with_machine(
     node: Node, policy: Policy, decide: Callable[[Machine], Settled | Send], *, gone: Settled, name: str
 ) -> StageResult:
-    """`region.with_machine`, with the result `gone` for a machine that no longer exists. `decide` is pure."""
+    """Call `region.with_machine`; if the machine no longer exists, the result is `gone`. `decide` is pure."""
 
     async def decided(machine: Machine, _client: MaasClient) -> Settled | Send:
         return decide(machine)
@@ -54,7 +55,7 @@ def with_machine(
 
 
 def asking(node: Node, now: datetime, change: Change, what: str) -> Send:
-    """Request the change, and record the request."""
+    """Request the change, and record that it was requested."""
     then = Step(to=with_note(node, asked=what, asked_at=now), reason=f"requested from MAAS: {what}")
     return Send(change=change, reason=what, then=then)
 
@@ -71,13 +72,13 @@ def unlock(node: Node) -> Failed | Send:
 
 
 def was_asked(node: Node, what: str) -> bool:
-    """Whether this attempt of the stage has already requested the change."""
+    """Return whether this attempt of the stage has already requested the change."""
     upstream = own(node).upstream
     return upstream.asked == what and upstream.asked_at is not None and upstream.asked_at >= attempt_began_at(own(node))
 
 
 def unseen(node: Node, *whats: str) -> Waiting | None:
-    """The wait before the next read of the machine; None if the stage may read it now."""
+    """Return the wait before the next read of the machine; None if the stage may read the machine now."""
     asked_at = own(node).upstream.asked_at
     seen = region.latest(node)
     asked = asked_at if any(was_asked(node, what) for what in whats) else None
@@ -93,15 +94,15 @@ def going(status: int, name: str | None) -> Waiting:
 
 
 def is_unused(machine: Machine) -> bool:
-    """Whether nothing is installed or runs on the machine according to MAAS, so that it may be switched off and
-    deleted."""
+    """Return whether, according to MAAS, nothing is installed or runs on the machine, so that it may be switched off
+    and deleted."""
     if machine.status in _NEVER_INSTALLED:
         return True
     return machine.status in (S.FAILED_TESTING, S.BROKEN, S.MISSING, S.RETIRED) and not machine.osystem
 
 
 def in_use(machine: Machine, instead: str) -> Failed:
-    """The failure for a machine that is not in a released state."""
+    """Return the failure for a machine that is not in a released state."""
     shown = machine.status_name or str(machine.status)
     return Failed(
         failure=FailureClass.STATE_DISAGREEMENT,

@@ -46,8 +46,8 @@ def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
 
 
 def _still_on(node: Node) -> Waiting | None:
-    """Wait while the observations after the request do not show the machine as off; None if the stage must read the
-    machine."""
+    """Wait while the observations after the request do not show that the machine is off; return None if the stage must
+    read the machine."""
     seen = region.latest(node)
     if seen is None or seen.power_state == _OFF or not was_asked(node, _POWER_OFF):
         return None

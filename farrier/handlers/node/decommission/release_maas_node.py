@@ -1,7 +1,7 @@
-"""Stage `release_maas_node`: releases the machine in MAAS and erases its disks as the site requires.
+"""Stage `release_maas_node`: releases the machine in MAAS, and erases its disks if the site requires this.
 
-The stage requests the release once per attempt, then waits for an observation of its result. The release removes the
-operating system with the agent, so the stage revokes the agent's key.
+The stage requests the release one time in each attempt, then waits for an observation of the result. The release
+removes the operating system with the agent, so the stage revokes the agent's key.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _decide(node: Node, now: datetime, policy: Policy, machine: Machine) -> Sett
 
 
 def wanted(node: Node, policy: Policy) -> Release:
-    """The release request, with the erase policy of the site."""
+    """Return the release request, with the site's policy for erasing disks."""
     erase = region.site_of(node, policy).release.erase
     return Release(
         comment=region.comment(node, _RELEASE),
@@ -98,8 +98,8 @@ def wanted(node: Node, policy: Policy) -> Release:
 
 
 def _released(node: Node, machine: Machine) -> Done:
-    """Done for a machine in a released state. If the stage requested no release and the machine is on, MAAS did not
-    install it, so the node's agent still runs on it."""
+    """Return a finished stage for a machine in a released state. If the stage requested no release and the machine is
+    on, MAAS did not install the machine, so the node's agent still runs on it."""
     shown = machine.status_name or str(machine.status)
     asked = own(node).upstream.asked is not None
     if not asked and machine.status != S.READY and machine.power_state == "on":
@@ -111,9 +111,9 @@ def _released(node: Node, machine: Machine) -> Done:
 
 
 def _given_back(node: Node, reason: str, *, skipped: str | None = None) -> Done:
-    """Done, because the machine has lost its system. Only a node that stays retired after a reimage gives back its
-    addresses and memberships here: a node that is installed again keeps them, and `cleanup_secrets` gives back those of
-    a deleted node."""
+    """Return a finished stage, because the machine has lost its system. Only a node that stays retired after a reimage
+    releases its addresses and memberships here. A node that is installed again keeps them, and `cleanup_secrets`
+    releases those of a deleted node."""
     stays_empty = own(node).mode is DecommissionMode.REIMAGE and own(node).options.retire
     return Done(
         reason=reason,
@@ -130,7 +130,7 @@ def _not_released(machine: Machine) -> Failed:
 
 
 def _aborting() -> Waiting:
-    """Wait, because MAAS responds to an abort before the abort is done."""
+    """Wait, because MAAS responds to a request for an abort before the abort is complete."""
     return Waiting(reason="waits for MAAS to abort the current work on the machine")
 
 

@@ -14,7 +14,7 @@ from farrier.model.writes import ForgetAgent, Write
 
 
 def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Enter `removing` with the agent's task in the same commit. If no agent can uninstall anything, the task is
+    """Enter `removing`, and create the agent's task in the same commit. If no agent can uninstall anything, the task is
     inserted as ended."""
     if node.status is N.RETIRED:
         return Step(

@@ -23,8 +23,8 @@ from farrier.model.workflow import DecommissionMode
 
 
 def remove_maas_record(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Delete the record in a full decommission, and in a storage cleanup if the site removes records. A deletion
-    without work on the machine deletes the record only if farrier created it and the site removes records."""
+    """Delete the record in a full decommission, and also in a storage cleanup if the site removes records. A deletion
+    without work on the machine deletes the record only if farrier created the record and the site removes records."""
     return (
         back_to_removing(node)
         or _kept(node, policy)
@@ -70,7 +70,7 @@ def _decide(node: Node, machine: Machine) -> Settled | Send:
 
 
 def _used(node: Node, machine: Machine) -> Settled:
-    """Keep the record of a machine in use if the node stays; otherwise fail."""
+    """Keep the record if the machine is in use and the node stays; if the node does not stay, fail."""
     if own(node).mode is DecommissionMode.STORAGE_CLEANUP:
         why = f"the machine is {machine.status_name or machine.status} in MAAS, so farrier keeps its record"
         return Done(reason=why, skipped=why)
@@ -82,7 +82,8 @@ def _used(node: Node, machine: Machine) -> Settled:
 
 
 def _removed(node: Node) -> Done:
-    """The stage is done. A deleted node keeps the ID of its machine for its history; any other node loses the ID."""
+    """Return a finished stage. A deleted node keeps the ID of its machine for its history; any other node loses this
+    ID."""
     reason = f"machine {node.maas_id} no longer exists in MAAS"
     if own(node).mode is DecommissionMode.FULL_DECOMMISSION:
         return Done(reason=reason)

@@ -1,4 +1,4 @@
-"""Stage `retire_gpuaas_node`: checks that the node is retired, as it has been since its drain."""
+"""Stage `retire_gpuaas_node`: checks that the node is retired; it has been retired since its drain."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from farrier.model.node import Node, TaskType
 
 
 def scrub_gpu(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Run the task. Only a finished scrub clears the mark of an earlier scrub that was skipped by force."""
+    """Run the task. The mark of an earlier scrub that was skipped by force is cleared only when a scrub has
+    finished."""
     result = tasks.work(node, TaskType.SCRUB_GPU, now, policy)
     if isinstance(result, Done) and result.skipped is None:
         return replace(result, to=with_fields(node, not_scrubbed=False))

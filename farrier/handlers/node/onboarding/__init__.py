@@ -1,1 +1,1 @@
-"""Onboarding: one module for each stage, their shared code, and the end of the workflow."""
+"""Onboarding: one module for each stage, modules with shared code, and the end of the workflow."""

@@ -1,10 +1,10 @@
 """Stage `apply_roce_phase2`: allocates the node's addresses and memberships, and configures bonds, VLANs, MTU and links
 for the site's fabric.
 
-`network_uses` allocates. For the configuration, each run reads the machine and the region's networks, plans the missing
-changes (`network_plan`), and requests the first of them; with an empty plan, the stage is done. Only a ready machine is
-changed. A site without network tables has nothing to configure. If the tables do not fit this machine, the stage fails
-and changes nothing.
+Module `network_uses` makes the allocations. For the configuration, each run reads the machine and the region's
+networks, plans the missing changes (`network_plan`), and requests the first missing change. If the plan is empty, the
+stage is done. The stage changes only a ready machine. A site without network tables has nothing to configure. If the
+tables do not fit this machine, the stage fails and changes nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 async def _missing(machine: Machine, client: MaasClient, network: NetworkSite, name: str) -> tuple[Missing, ...]:
-    """The changes that the network of the machine lacks. Raises `ConfigError`."""
+    """Return the changes that the network of the machine lacks. Raises `ConfigError`."""
     subnets = await client.subnets()
     try:
         return plan(_seen(machine, nearby(machine.interface_set, subnets)), network, name)

@@ -1,8 +1,8 @@
 """Stage `classify_deploy_failure`: finds out why the deployment failed or is stuck, and whether to deploy again.
 
 A workflow enters this stage only after a failed deployment. The stage reads the machine's events and changes nothing.
-If the installer did not get its data, the stage leads to another deployment at once, as often as the site allows. For
-any other cause, the stage fails, and its next attempt leads to a release of the machine and another deployment.
+If the installer did not get its data, another deployment follows at once, as often as the site allows. For any other
+cause, the stage fails; its next attempt releases the machine, and another deployment follows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TO_JUDGE = (
 
 
 def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Lead to another deployment, or fail with the cause. The result is never `Done`."""
+    """Begin another deployment, or fail with the cause. The result is never `Done`."""
     assert node.workflow is not None, "a stage runs in a workflow"
     if detour.is_another_attempt(node.workflow):
         # The first attempt after an intent has number one; automatic attempts continue the count.

@@ -1,4 +1,4 @@
-"""Stage `commission_node`: commissions the machine, unless that was done before.
+"""Stage `commission_node`: commissions the machine, unless the machine is already commissioned.
 
 A ready machine that passed its commissioning is not commissioned again, because this would remove its storage and
 network configuration. The site decides what a commissioning wipes. A machine marked broken is commissioned only after
@@ -31,7 +31,8 @@ _GOING = frozenset({S.RELEASING, S.DISK_ERASING})
 
 
 def commission_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done once MAAS commissions the machine, or if the machine needs no commissioning."""
+    """Commission the machine. The stage is done when MAAS commissions the machine, or if the machine needs no
+    commissioning."""
     wanted = region.site_of(node, policy).commission
 
     async def decided(machine: Machine, _client: MaasClient) -> Settled | Send:
@@ -41,7 +42,7 @@ def commission_node(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def decide(node: Node, machine: Machine, wanted: CommissionSite) -> Settled | Send:
-    """The next change for a machine that no other user owns."""
+    """Return the next change for a machine that no other user owns."""
     stands = (machine.status_name or str(machine.state))[:64]
     if machine.state is MaasStatus.COMMISSIONING:
         return Done(reason=f"MAAS is already working on the machine: {stands}", to=_counted(node))
@@ -63,15 +64,15 @@ def _disks(machine: Machine) -> list[BlockDevice]:
 
 
 def _to_find_disks(node: Node, machine: Machine) -> bool:
-    """Whether to commission again to find disks, which MAAS records only if it commissions with storage. A workflow
-    does this once."""
+    """Return whether to commission the machine again to find its disks. MAAS records disks only if the commissioning
+    includes the storage. A workflow does this only one time."""
     return not _disks(machine) and detour.upstream(node).commissions == 0
 
 
 def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commission:
-    """The commissioning request. If a machine is not new and farrier did not create it, an operator may have set it up.
-    farrier then keeps its configuration, even if the site wipes configurations. If the machine has none, later stages
-    lay out its disk and link its NIC."""
+    """Return the commissioning request. If a machine is not new and farrier did not create it, an operator may have set
+    it up. farrier then keeps the machine's configuration, even if the site removes configurations. If the machine has
+    no configuration, later stages lay out its disk and link its network interface."""
     set_up = machine.status != S.NEW and not node.maas_created
     return Commission(
         skip_networking=wanted.keep_networking or set_up,
@@ -83,7 +84,8 @@ def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commissi
 
 
 def marked_broken(machine: Machine) -> Failed:
-    """Stop at a machine that was marked broken in MAAS: the reason may forbid switching it on."""
+    """Fail for a machine that is marked broken in MAAS, because the reason of the mark may forbid switching the machine
+    on."""
     detail = (
         f"machine {machine.system_id} was marked broken in MAAS{quoted(machine.error_description)}; farrier "
         "changed nothing: mark the machine fixed in MAAS, or commission it with retry_stage"
@@ -92,7 +94,7 @@ def marked_broken(machine: Machine) -> Failed:
 
 
 def _is_requested(node: Node) -> bool:
-    """Whether an operator requested this stage again. Automatic attempts do not reset the count."""
+    """Return whether an operator requested another attempt of this stage. Automatic attempts do not reset the count."""
     workflow = node.workflow
     assert workflow is not None, "a stage runs in a workflow"
     return workflow.attempt == 1 and workflow.status_entered_at > workflow.stage_entered_at
@@ -107,7 +109,8 @@ def _ready(node: Node) -> Done:
 
 
 def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
-    """The result for a machine that is past commissioning, because of this onboarding or another user."""
+    """Return the result for a machine that is past commissioning, either because of this onboarding or because of
+    another user."""
     if detour.upstream(node).has_deployed and machine.owner:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
             return Done(reason=f"this onboarding already deploys the machine: {stands}")
@@ -124,5 +127,6 @@ def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
 
 
 def _counted(node: Node) -> Node:
-    """Count one more commissioning, even if farrier recorded no request, because a response may have been lost."""
+    """Return the node with one more counted commissioning, even if no request was recorded, because a response may have
+    been lost."""
     return with_note(node, commissions=detour.upstream(node).commissions + 1)

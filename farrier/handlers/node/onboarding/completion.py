@@ -13,8 +13,8 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 def complete(node: Node, *, ending: W | None = None) -> Node:
-    """The node after its onboarding: active, or offline after a reimage, so that its health decides. An adoption
-    installs nothing and found the target state, so it ends as reconciled."""
+    """Return the node after its onboarding: active, or offline after a reimage, because its health then decides the
+    next status. An adoption installs nothing and finds the target state, so it ends as reconciled."""
     ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
     ended = with_fields(
         node,
@@ -29,7 +29,7 @@ def complete(node: Node, *, ending: W | None = None) -> Node:
 
 
 def _not_kept_off(node: Node) -> Bmc:
-    """The BMC without a target power of off, because farrier would otherwise switch off a node in service."""
+    """Return the BMC without the target power `off`, because farrier would otherwise switch off a node in service."""
     if node.bmc.desired_power is not PowerState.OFF:
         return node.bmc
     return replace(node.bmc, desired_power=None, enforced_at=None, enforce_error=None)

@@ -1,8 +1,8 @@
-"""Stage `configure_storage`: sets the boot disk of the site's configuration and lays it out.
+"""Stage `configure_storage`: sets the boot disk that the site configures, and lays out this disk.
 
-Reads the machine's disks, sets the matching disk as the boot disk, then lays it out, which destroys its data. An
-existing layout that matches is not changed. Only a ready machine is changed. If several disks match, the stage
-fails.
+The stage reads the machine's disks, sets the matching disk as the boot disk, and then lays out this disk, which
+destroys the disk's data. An existing layout that matches is not changed. The stage changes only a ready machine. If
+several disks match, the stage fails.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def configure_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
 async def _decided(
     node: Node, now: datetime, wanted: StorageSite, machine: Machine, _client: MaasClient
 ) -> Settled | region.Send:
-    """The first difference between the machine and its configuration, as a change; else the result of the stage."""
+    """Return the change for the first difference between the machine and its configuration; without a difference, the
+    result of the stage."""
     if machine.status != StatusNumber.READY:
         return unready(node, machine)
     disk = _boot_disk(machine, wanted)
@@ -58,7 +59,7 @@ async def _decided(
 
 
 def _boot_disk(machine: Machine, wanted: StorageSite) -> BlockDevice | Failed:
-    """The one disk that matches the configuration, or a failure that lists the disks."""
+    """Return the only disk that matches the configuration; otherwise a failure that lists the disks."""
     physical = [disk for disk in machine.blockdevice_set if disk.type in {None, "physical"}]
     pattern = re.compile(wanted.boot_disk_model, re.IGNORECASE)
     found = [disk for disk in physical if pattern.search(disk.model or "")]
@@ -97,7 +98,7 @@ def _shows(disks: Sequence[BlockDevice], boot: BlockDevice, *, layout: Layout, s
 
 
 def _under(disks: Sequence[BlockDevice], boot: BlockDevice, fstype: str, size: int | None) -> bool:
-    """Whether the root is on a virtual device of MAAS over a partition of the boot disk."""
+    """Return whether the root file system is on a virtual device of MAAS that uses a partition of the boot disk."""
     on_virtual = any(disk.type == "virtual" and _is_root(disk.filesystem) for disk in disks)
     below = (part for part in boot.partitions if part.filesystem is not None and part.filesystem.fstype == fstype)
     return on_virtual and any(_as_large(part, size) for part in below)

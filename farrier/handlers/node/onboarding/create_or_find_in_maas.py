@@ -1,9 +1,9 @@
 """Stage `create_or_find_in_maas`: finds or creates the node's machine in MAAS. No other node may have this machine.
 
-An adoption only searches, and only by recorded values. A deployment takes the only machine that matches any recorded
-value, or creates a machine. A found machine is assigned in two runs: the first run records it as a candidate, and the
-next snapshot shows whether another node has it. A contradiction requires an operator: farrier sends nothing to a
-machine that may not be the node's.
+An adoption only searches, and only by recorded values. A deployment uses the only machine that matches a recorded
+value, or creates a machine if none matches. A found machine is assigned in two runs: the first run records it as a
+candidate, and the next snapshot shows whether another node has it. A contradiction requires an operator, because
+farrier sends nothing to a machine that may not be the node's machine.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _IS_THERE = frozenset({"hostname", "mac_addresses"})
 
 
 def create_or_find_in_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done once the node has the ID of its machine."""
+    """Find or create the machine. The stage is done when the node has the ID of its machine."""
     if adopts(node):
         if node.maas_id is None:
             return Done(reason="the node is not in MAAS", skipped="the node has no MAAS id")
@@ -68,7 +68,8 @@ def create_or_find_in_maas(node: Node, now: datetime, policy: Policy) -> StageRe
 
 
 def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Read the credential before waiting for a slot of the region, so that no slot waits for the credential store."""
+    """Read the credential before waiting for a slot of the region, so that no slot is occupied while the credential
+    store is slow."""
     site = policy.site_of(node)
     if site is None or site.maas is None:
         return region.elsewhere(node)
@@ -86,7 +87,7 @@ def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _candidate(node: Node) -> str | None:
-    """The candidate that this attempt recorded, or None. A candidate of an earlier attempt may be outdated."""
+    """Return the candidate that this attempt recorded, or None. The candidate of an earlier attempt may be outdated."""
     workflow = node.workflow
     assert workflow is not None, "a stage runs in a workflow"
     asked_at = workflow.upstream.asked_at
@@ -100,8 +101,8 @@ async def _deployed_already(machine: Machine, _client: MaasClient) -> Settled:
 
 
 async def _recorded(client: MaasClient, node: Node) -> Settled:
-    """For an adoption, check that the recorded machine exists, is deployed, belongs to no other user, and contradicts
-    no recorded value."""
+    """For an adoption, check that the recorded machine exists, is deployed, and does not belong to another user, and
+    that all recorded values match it or are unknown."""
     known = discovery.clues(node)
     found = await _looked(client, node, known)
     if not isinstance(found, Found):
@@ -113,7 +114,7 @@ async def _recorded(client: MaasClient, node: Node) -> Settled:
 
 
 async def _looked(client: MaasClient, node: Node, known: Clues) -> Found | Failed | None:
-    """The only matching machine, if no other user owns it; None without a match."""
+    """Return the only matching machine if no other user owns it; None without a match."""
     seen = await discovery.look(client, known)
     if seen is None:
         return region.gone(node)
@@ -129,7 +130,7 @@ async def _checked(client: MaasClient, node: Node, known: Clues, found: Found) -
 
 
 class _Run:
-    """One run of the stage for a deployment, with a slot of the region."""
+    """One run of the stage for a deployment. The run occupies a slot of the region."""
 
     def __init__(self, node: Node, now: datetime, maas: MaasSite, credential: Credential) -> None:
         self._node = node
@@ -157,7 +158,7 @@ class _Run:
         return _elsewhere(found.machine) or self._noted(found)
 
     async def _take(self, client: MaasClient, system_id: str) -> Settled:
-        """In the second run, read the candidate again. No other node has it, as the snapshot shows."""
+        """Read the candidate again in the second run. The snapshot shows that no other node has this machine."""
         try:
             machine = await client.machine(system_id)
         except MaasError as error:
@@ -233,9 +234,9 @@ class _Run:
 
 
 def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -> Update | None:
-    """The changes that MAAS needs to reach the node's BMC. A machine that MAAS discovered gets all settings of farrier.
-    A machine that an operator set up keeps its account and name, unless its BMC is missing or wrong. A machine that
-    farrier created gets the current password.
+    """Return the changes after which MAAS can reach the node's BMC. A machine that MAAS discovered gets all settings of
+    farrier. A machine that an operator set up keeps its account and name, unless its BMC is missing or wrong. A machine
+    that farrier created gets the current password.
     """
     machine, there = found.machine, found.power
     discovered = machine.status == StatusNumber.NEW and not machine.owner
@@ -256,8 +257,8 @@ def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -
 
 
 def _elsewhere(machine: Machine) -> Failed | None:
-    """Refuse a machine in a state that this workflow did not request. A machine marked broken is accepted, because the
-    next stage handles it."""
+    """Refuse a machine in a state that this workflow did not request. A machine that is marked broken is accepted,
+    because the next stage handles it."""
     if machine.status in _FREE or machine.status == StatusNumber.BROKEN:
         return None
     return _stands_elsewhere(machine, "no onboarding requested this state, so farrier does not use the machine")

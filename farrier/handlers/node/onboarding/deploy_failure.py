@@ -1,8 +1,9 @@
-"""Finds out why a deployment failed from its traces in MAAS: a pure, total function, and its rules as a table.
+"""Finds out from the traces in MAAS why a deployment failed. The function is pure and total; its rules are a table.
 
-Used by the stages of a failed deployment, and for an agent that does not enrol. The evidence quotes MAAS, so that an
-operator can find it there. A rule examines the events since the request of the deployment, the progress of the
-installer, and the machine's state. The first rule with evidence decides.
+The stages for a failed deployment use this module, and so does the stage that waits for the agent. The evidence quotes
+MAAS, so that an operator can find the quoted text in MAAS. A rule examines the events since the request of the
+deployment, the progress of the installer, and the machine's state. The first rule that finds evidence determines the
+cause.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from farrier.model.maas import Event, MaasStatus, Machine, ScriptSet
 
 
 class DeployCause(StrEnum):
-    """The causes, in the order of a deployment from power on to the first boot of the installed system."""
+    """The causes of a failed deployment, in the order of a deployment from power on to the first boot of the installed
+    system."""
 
     POWER = "power"
     NO_NETBOOT = "no_netboot"
@@ -46,7 +48,7 @@ MEANING: Mapping[DeployCause, str] = {
 
 
 class DeployFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """The cause, and the event or error in MAAS that shows it."""
+    """The cause of a failed deployment, and the event or error in MAAS that shows this cause."""
 
     cause: DeployCause
     evidence: str
@@ -57,7 +59,7 @@ class DeployFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """The traces of one deployment, oldest event first. `error` is the error that MAAS reports, empty without one."""
+    """The traces of one deployment, the oldest event first. `error` is the error that MAAS reports, or empty."""
 
     events: tuple[Event, ...]
     state: MaasStatus
@@ -94,8 +96,8 @@ _LONGEST_WORDS = 200
 def classify(
     machine: Machine, events: Sequence[Event], scripts: Sequence[ScriptSet] = (), *, comment: str = ""
 ) -> DeployFailure:
-    """Why the deployment with this `comment` failed or is stuck. `scripts` are the results of the installation
-    scripts."""
+    """Return why the deployment with this `comment` failed or is stuck. `scripts` contains the results of the
+    installation scripts."""
     newest = max(scripts, key=lambda kept: kept.id, default=None)
     since = _since(events, comment)
     trace = _Trace(
@@ -112,14 +114,15 @@ def classify(
 
 
 def post_install(events: Sequence[Event], *, comment: str) -> str | None:
-    """The failure of the first boot of the installed system, or None. MAAS reports the machine as deployed despite such
-    a failure."""
+    """Return the failure of the first boot of the installed system, or None. MAAS reports the machine as deployed
+    despite such a failure."""
     failed = [event for event in _since(events, comment) if event.type == _POST_FAILED]
     return _words(failed[0])[:_LONGEST_WORDS] if failed else None
 
 
 def _since(events: Sequence[Event], comment: str) -> tuple[Event, ...]:
-    """The events of the deployment: from farrier's request on; else from the last request; else all of them."""
+    """Return the events of the deployment: the events since farrier's request, else the events since the last request,
+    else all events."""
     ordered = sorted(events, key=lambda event: event.id)
     starts = [place for place, event in enumerate(ordered) if event.type == START]
     ours = [place for place in starts if ordered[place].carries(comment)]
@@ -148,7 +151,7 @@ def _first_boot_failed(trace: _Trace) -> str | None:
 
 
 def _without_power(trace: _Trace) -> str | None:
-    """A power failure after which the machine did not boot."""
+    """Return evidence of a power failure after which the machine did not boot."""
     failed, booted = trace.last(*_POWER_FAILED), trace.last(*_BOOTED)
     return _words(failed) if failed is not None and (booted is None or booted.id < failed.id) else None
 
@@ -159,7 +162,7 @@ def _cloud_init_failed(trace: _Trace) -> str | None:
 
 
 def _curtin_failed(trace: _Trace) -> Event | None:
-    """The innermost failed step; the last step, if MAAS reports only the outermost one."""
+    """Return the innermost step that failed; if MAAS reports only the outermost step as failed, the last step."""
     failed = [
         event for event in trace.events if event.type == _INSTALL_FAILED and "'curtin'" in (event.description or "")
     ]
@@ -182,7 +185,7 @@ def _image_failed(trace: _Trace) -> str | None:
 
 
 def _never_booted(trace: _Trace) -> str | None:
-    """Evidence that the machine did not boot. Any error except a timeout has another cause."""
+    """Return evidence that the machine did not boot. If the error is not a timeout, the cause is a different one."""
     if trace.first(*_BOOTED, _INSTALLING) is not None or not trace.events:
         return None
     if trace.error and not any(word in trace.error.lower() for word in _TIMED_OUT):
@@ -209,7 +212,7 @@ def _stuck_in_installer(trace: _Trace) -> str | None:
 
 
 def _never_installed(trace: _Trace) -> str | None:
-    """Evidence that the machine booted, but the installer did not begin."""
+    """Return evidence that the machine booted, but that the installer did not begin."""
     seen = trace.last(_INSTALLING) or trace.last(*_BOOTED)
     return f"{_words(seen)}; {trace.error or 'without an end'}" if seen is not None else None
 

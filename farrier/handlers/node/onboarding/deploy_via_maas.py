@@ -1,4 +1,4 @@
-"""Stage `deploy_via_maas`: requests the deployment, once.
+"""Stage `deploy_via_maas`: requests the deployment, exactly one time.
 
 farrier recognises its own deployment by the comment of the request, so a lost response does no harm. The stage renders
 the user data again with the derived token; if another token was issued, the stage that issues tokens runs again.
@@ -43,7 +43,8 @@ _STORE_AGAIN = timedelta(seconds=15)
 
 
 def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done once MAAS has accepted the deployment, which an earlier run may have requested."""
+    """Request the deployment. The stage is done when MAAS has accepted the deployment; an earlier run may have
+    requested it."""
 
     async def act(services: NodeServices) -> Settled:
         async def decide(machine: Machine, client: MaasClient) -> Settled | Send:
@@ -62,8 +63,8 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
-    """Handle a machine with a deployment, which belongs to this workflow if its last request has the workflow's
-    comment."""
+    """Handle a machine that has a deployment. The deployment belongs to this workflow if the machine's last deployment
+    request has the workflow's comment."""
     number, disowned = detour.upstream(node).deploys, detour.upstream(node).disowned
     lost = newest is not None and newest.carries(detour.comment(node, number + 1))
     known = number > disowned and newest is not None and newest.carries(detour.comment(node, number))
@@ -123,14 +124,14 @@ def _rendered(node: Node, reason: str) -> Step:
 
 
 def _asked(node: Node, at: datetime) -> Node:
-    """The node after another deployment was requested, without the facts about the previous one."""
+    """Return the node after another deployment was requested, without the facts about the previous deployment."""
     number = detour.upstream(node).deploys + 1
     return with_note(node, deploys=number, asked_at=at, asked=None, deployed_at=None, synced_at=None)
 
 
 def _earliest(node: Node, start: Event | None) -> datetime:
-    """The earliest possible time of a deployment request that only MAAS has recorded. An agent that enrolled since then
-    belongs to the new installation."""
+    """Return the earliest possible time of a deployment request that only MAAS has recorded. If an agent has enrolled
+    since this time, it belongs to the new installation."""
     assert node.workflow is not None, "a stage runs in a workflow"
     entered = node.workflow.stage_entered_at
     return entered if start is None or start.at is None else min(entered, start.at)

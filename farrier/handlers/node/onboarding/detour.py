@@ -2,8 +2,8 @@
 
 Pure, except for the functions that read the last deployment. The count of attempts begins at 1 each time a workflow
 enters a stage, so this count cannot limit the deployments. The workflow therefore counts failed deployments. The stage
-that classifies a failure uses this count as its attempt, so that the limit of attempts and the back-off apply to
-deployments.
+that classifies a failure uses this count as the number of its attempt, so that the limit of attempts and the back-off
+apply to deployments.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ _MOST_PAGES = 10
 
 
 def upstream(node: Node) -> Upstream:
-    """The live workflow's record of its work in MAAS."""
+    """Return the live workflow's record of its work in MAAS."""
     assert node.workflow is not None, "a stage runs in a workflow"
     return node.workflow.upstream
 
 
 def to_judgement(node: Node) -> Node:
-    """The node after one more failed deployment, at the stage that classifies the failure."""
+    """Return the node with one more failed deployment, at the stage that classifies the failure."""
     failed = upstream(node).failed_deploys + 1
     return at_stage(with_note(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
 
 
 def afresh(node: Node) -> Node:
-    """The node after an operator requested another attempt, with its counters reset."""
+    """Return the node after an operator requested another attempt, with its counters reset."""
     return with_note(node, failed_deploys=0, datasource_retries=0)
 
 
 def is_another_attempt(workflow: Workflow) -> bool:
-    """Whether the stage has failed since it was entered, and runs again."""
+    """Return whether the stage has already failed since the workflow entered it, and now runs again."""
     return workflow.status_entered_at > workflow.stage_entered_at
 
 
 def comment(node: Node, number: int) -> str:
-    """The comment that identifies the workflow's deployment of this number."""
+    """Return the comment that identifies the workflow's deployment with this number."""
     return region.comment(node, f"deploy {number}")
 
 
 async def last_start(client: MaasClient, system_id: str) -> Event | None:
-    """The last requested deployment of the machine; None if the region no longer lists a deployment. Events are read
-    page by page, newest first, because a long-running machine has many later events."""
+    """Return the last deployment that was requested for the machine; None if the region no longer lists a deployment.
+    Events are read page by page, newest first, because a long-running machine has many later events."""
     before: int | None = None
     for _ in range(_MOST_PAGES):
         page = await client.events(system_id=system_id, before=before, limit=MOST_EVENTS)
@@ -70,8 +70,8 @@ async def last_start(client: MaasClient, system_id: str) -> Event | None:
 
 
 async def is_ours(client: MaasClient, node: Node, system_id: str) -> bool:
-    """Whether the machine's last deployment is known to belong to this workflow. A deployment whose response was lost
-    has the next number, which only the region has recorded."""
+    """Return whether the machine's last deployment is known to belong to this workflow. If the response to a deployment
+    request was lost, the deployment has the next number, and only the region has recorded it."""
     known = upstream(node)
     start = await last_start(client, system_id)
     numbers = range(known.disowned + 1, known.deploys + 2)
@@ -79,7 +79,7 @@ async def is_ours(client: MaasClient, node: Node, system_id: str) -> bool:
 
 
 def deadline(node: Node, policy: Policy) -> timedelta:
-    """How long a deployment may take: at least twice the `node_timeout` of MAAS."""
+    """Return how long a deployment may take: at least twice the `node_timeout` of MAAS."""
     stage = OnboardingStage.WAIT_FOR_DEPLOYED
     limit = sla.stage_deadline(Layer.ONBOARDING, stage, overrides=policy.sla)
     site = policy.site_of(node)
@@ -87,19 +87,20 @@ def deadline(node: Node, policy: Policy) -> timedelta:
 
 
 def is_overdue(node: Node, now: datetime, policy: Policy) -> bool:
-    """Whether the last requested deployment takes too long."""
+    """Return whether the last requested deployment takes too long."""
     assert node.workflow is not None, "a stage runs in a workflow"
     return waited(node, upstream(node).asked_at or node.workflow.stage_entered_at, now) > deadline(node, policy)
 
 
 def disagrees(system_id: str, status_name: str | None, why: str) -> Failed:
-    """The failure for a machine in a state that this workflow cannot have caused."""
+    """Return the failure for a machine in a state that this workflow cannot have caused."""
     detail = f"machine {system_id} is {status_name or 'in a status without a name'} in MAAS, {why}"
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
 
 def contradicted(node: Node) -> Failed | None:
-    """The failure if the readings since the stage began show that a deployed node is no longer deployed, or None."""
+    """Return the failure if the readings since the beginning of the stage show that a deployed node is no longer
+    deployed, or None."""
     seen = region.latest(node)
     if seen is None:
         return None

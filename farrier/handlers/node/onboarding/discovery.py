@@ -1,7 +1,8 @@
-"""Finds the machine of a node in MAAS, by every clue, and names contradictions. Reads only.
+"""Finds the machine of a node in MAAS by every recorded clue, and names contradictions. Reads only.
 
-Every clue is looked up, even after a match: a second machine found by another clue is a conflict for an operator.
-Listed machines that do not match the clue are ignored, so a region that ignores a filter leads to no wrong machine.
+Every clue is looked up, even after a match, because a second machine that another clue finds is a conflict for an
+operator. Listed machines that do not match the clue are ignored, so farrier finds no wrong machine if a region ignores
+a filter.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _BETWEEN_SERIALS = re.compile(r"[/.\s]+")
 
 
 class Clues(msgspec.Struct, frozen=True, kw_only=True):
-    """The clues of a node. `system` is the Redfish ID of its system. `named`: the node's address contains this ID,
-    because its BMC has several systems."""
+    """The values by which farrier searches for a node's machine. `system` is the Redfish ID of the node's system.
+    `named` is set if the node's address contains this ID, because its BMC has several systems."""
 
     maas_id: str | None
     hostname: str
@@ -50,8 +51,8 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine, the clues that found it, and the address of its BMC. `only_by_name`: no clue but the host name found
-    it."""
+    """A machine, the clues that found it, and the address of its BMC. `only_by_name` is set if the host name is the
+    only clue that found it."""
 
     machine: Machine
     by: tuple[str, ...]
@@ -60,7 +61,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def clues(node: Node) -> Clues:
-    """The recorded facts about the node, as MAAS spells them."""
+    """Return the recorded facts about the node, in the spelling of MAAS."""
     parts = split(node.bmc_address or "")
     path = parts.path.rstrip("/") if parts.scheme else ""
     known_as = path or (node.bmc.system_path or "").rstrip("/")
@@ -79,7 +80,8 @@ def clues(node: Node) -> Clues:
 
 @lru_cache(maxsize=_MOST_HOSTS)
 def host_of(address: str) -> str:
-    """The bare host of a BMC's address in canonical form: without scheme, user, port and path; empty if it has none."""
+    """Return the host in a BMC's address in canonical form, without scheme, user, port and path; empty if the address
+    has no host."""
     text = address.strip()
     try:
         return str(ip_address(text.strip("[]")))
@@ -96,12 +98,14 @@ def host_of(address: str) -> str:
 
 
 def other_host(one: str, other: str) -> bool:
-    """Whether two hosts are certainly different. A host name and an IP address may be the same host."""
+    """Return whether two hosts are certainly different. If one is a host name and the other is an IP address, they may
+    be the same host."""
     return bool(one and other) and one != other and _is_number(one) == _is_number(other)
 
 
 async def look(client: MaasClient, known: Clues) -> tuple[Found, ...] | None:
-    """Every machine that a clue finds, each once; None if the recorded machine no longer exists."""
+    """Find every machine that a clue finds; None if the recorded machine no longer exists. Each machine is returned
+    only one time."""
     seen = _Sightings()
     if known.maas_id is not None:
         try:
@@ -127,7 +131,7 @@ async def look(client: MaasClient, known: Clues) -> tuple[Found, ...] | None:
 
 
 class _Sightings:
-    """Machines, and the clues that found each."""
+    """Machines, and the clues that found each machine."""
 
     def __init__(self) -> None:
         self.machines: dict[str, Machine] = {}
@@ -153,14 +157,14 @@ class _Sightings:
 
 
 def is_at(known: Clues, power: PowerAddress) -> bool:
-    """Whether the address is that of the node's BMC and, if both are known, of its system."""
+    """Return whether the address belongs to the node's BMC. If both systems are known, the system must also match."""
     if not known.host or host_of(power.power_address or "") != known.host:
         return False
     return not known.system or not power.node_id or known.system == power.node_id
 
 
 def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
-    """The only machine; a failure if there are several machines; None if there is no machine."""
+    """Return the only machine; a failure if there are several machines, None if there is no machine."""
     if len(found) > 1:
         candidates = "; ".join(f"{_named(one.machine)} by {' and '.join(one.by)}" for one in found[:_MOST_NAMED])
         more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
@@ -170,8 +174,8 @@ def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
 
 
 def contradiction(known: Clues, found: Found) -> Failed | None:
-    """Why the machine does not belong to the node, although a clue found it; None if nothing contradicts the match. A
-    value that one side lacks proves nothing."""
+    """Return why the machine does not belong to the node, although a clue found it; None if nothing contradicts the
+    match. If only one side has a value, the value proves nothing."""
     machine = found.machine
     what = f"machine {_named(machine)}, found by {' and '.join(found.by)},"
     other = _other_serial(known.serial, machine)
@@ -199,20 +203,20 @@ def contradiction(known: Clues, found: Found) -> Failed | None:
 
 
 def _is_proven(known: Clues, machine: Machine) -> bool:
-    """Whether the machine's serial or UUID proves that it is the node's."""
+    """Return whether the serial number or the UUID proves that the machine is the node's machine."""
     recorded = Identity(serial=known.serial, uuid=known.uuid)
     info = machine.hardware_info or HardwareInfo()
     return isinstance(identity.compare(recorded, Identity(serial=info.system_serial, uuid=machine.hardware_uuid)), Same)
 
 
 def macs_of(machine: Machine) -> tuple[str, ...]:
-    """The MAC addresses of the machine's interfaces, in canonical form."""
+    """Return the MAC addresses of the machine's interfaces in canonical form."""
     found = (_mac(interface.mac_address or "") for interface in machine.interface_set)
     return tuple(dict.fromkeys(mac for mac in found if mac is not None))
 
 
 def taken_by_other(system_id: str, other: str) -> Failed:
-    """The failure if another node of the site has the machine."""
+    """Return the failure if another node of the site already has the machine."""
     return Failed(
         failure=FailureClass.DISCOVERY_CONFLICT,
         detail=f"machine {system_id}, found in MAAS for this node, belongs to node {other}",
@@ -220,9 +224,9 @@ def taken_by_other(system_id: str, other: str) -> Failed:
 
 
 def _other_serial(serial: str | None, machine: Machine) -> str | None:
-    """The serial of the machine's system, if it differs from the one that the BMC reports. Some BMCs report the serial
-    of the board, which some boards write among other serials. Serials of the board and the chassis can prove the same
-    machine, never another one."""
+    """Return the serial number of the machine's system if it differs from the one that the BMC reports. Some BMCs
+    report the serial number of the board; some boards write this number among other serial numbers. The serial numbers
+    of the board and the chassis can prove that it is the same machine, but never that it is another machine."""
     info = machine.hardware_info or HardwareInfo()
     ours = Identity(serial=serial)
     if not isinstance(identity.compare(ours, Identity(serial=info.system_serial)), Another):
@@ -242,7 +246,7 @@ def _listed(macs: tuple[str, ...]) -> str:
 
 
 def _mac(text: str) -> str | None:
-    """The address as MAAS spells it; None if it is not the address of an Ethernet card."""
+    """Return the address in the spelling of MAAS; None if it is not the address of an Ethernet card."""
     digits = "".join(char for char in text.casefold() if char not in ":-. ")
     if len(digits) != _MAC_DIGITS or len(set(digits)) == 1 or not all(char in "0123456789abcdef" for char in digits):
         return None

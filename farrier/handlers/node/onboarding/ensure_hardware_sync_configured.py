@@ -1,8 +1,8 @@
-"""Stage `ensure_hardware_sync_configured`: makes MAAS expect hardware reports of the machine, if the site uses hardware
-sync.
+"""Stage `ensure_hardware_sync_configured`: if the site uses hardware sync, makes MAAS expect hardware reports of the
+machine.
 
-The reporting service is installed only by a deployment whose request enables hardware sync. A later change of the
-setting only makes MAAS expect reports.
+A deployment installs the reporting service only if its request enables hardware sync. A later change of the setting
+only makes MAAS expect reports.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Stage `ensure_pxe_interface_auto`: the boot interface gets one automatic address from its subnet.
+"""Stage `ensure_pxe_interface_auto`: gives the boot interface one automatic address from its subnet.
 
-MAAS deploys over that interface and requires an address. The link is replaced in one change, so a repetition leaves one
-link. An ambiguous interface or subnet needs an operator.
+MAAS deploys over that interface and requires an address. One change replaces all links, so a repetition still leaves
+one link. An ambiguous interface or subnet needs an operator.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def ensure_pxe_interface_auto(node: Node, now: datetime, policy: Policy) -> Stag
 
 
 def _boot_interface(machine: Machine) -> Interface | Failed:
-    """The boot interface of the machine, if it can be linked."""
+    """Return the boot interface of the machine, if it can be linked."""
     nic = machine.boot_interface
     if nic is None:
         return _unfixable("MAAS has no boot interface of the machine")
@@ -60,7 +60,7 @@ def _is_auto(nic: Interface, wanted: str | None) -> bool:
 
 
 def _subnet(nic: Interface, wanted: str | None, places: Places) -> Subnet | Failed:
-    """The subnet from which the boot interface boots."""
+    """Return the subnet from which the boot interface boots."""
     here = places.on(nic.vlan)
     if wanted is not None:
         return _of_site(nic, wanted, places, here)

@@ -1,7 +1,7 @@
 """Stage `load_site_config`: checks that the node's site is configured, and that farrier may use its region.
 
-The first stage of the modes `deploy` and `adopt`. It only reads. An adoption sends no request here, because nothing may
-delay its probe; a later stage searches for its machine.
+This is the first stage of the modes `deploy` and `adopt`. The stage only reads. For an adoption, it sends no request,
+because nothing may delay the probe; a later stage searches for the machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from farrier.protocols import MaasClient
 
 
 def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """A deployment requires that the user of the site's API key is an administrator of its region."""
+    """Check the site and its region. For a deployment, the user of the site's API key must be an administrator of the
+    region."""
     where = f"site {node.site}" if node.site is not None else "no site"
     site = policy.site_of(node)
     if adopts(node) and node.maas_id is None:

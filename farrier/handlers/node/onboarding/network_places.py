@@ -1,7 +1,8 @@
-"""Resolves the VLANs and subnets that a site's tables name to those of the region. Pure.
+"""Finds the region's VLANs and subnets that a site's tables name. Pure.
 
-A VID is unique only within its fabric. Among several fabrics, the table's fabric, the subnet of its link or the
-interface's current VLAN decides. An ambiguous or missing VLAN or subnet is a `ConfigError` with the candidates.
+A VID is unique only within its fabric. If several fabrics have the VID, the fabric comes from the table's fabric, from
+the subnet of the table's link, or from the interface's current VLAN. If a VLAN or subnet is ambiguous or missing,
+`ConfigError` is raised and names the candidates.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from farrier.model.maas_changes import LinkMode
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The VLAN and link that a table sets for an interface. `table` is the table's name in the site's file."""
+    """The VLAN and the link that a table sets for an interface. `table` is the name of the table in the site's file."""
 
     table: str
     vid: int | None = None
@@ -28,7 +29,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantedLink(msgspec.Struct, frozen=True, kw_only=True):
-    """The only link that an interface should have. `subnet` None: any or none is valid."""
+    """The only link that an interface should have. If `subnet` is None, the link may have any subnet or none."""
 
     mode: LinkMode
     subnet: int | None = None
@@ -44,16 +45,17 @@ class WantedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
-    """The VLANs and subnets of a region. `complete`: these are all VLANs of the region. A search over all fabrics
-    requires the complete list. A search within a known fabric does not, because a fabric has each VID at most once."""
+    """The VLANs and subnets of a region. `complete` is set if these are all VLANs of the region. A search over all
+    fabrics requires the complete list. A search within a known fabric does not, because no fabric has two VLANs with
+    one VID."""
 
     vlans: tuple[Vlan, ...]
     subnets: tuple[Subnet, ...]
     complete: bool = True
 
     def untagged(self, place: Place, near: Vlan | None) -> Vlan | None:
-        """The target VLAN of an interface that is on VLAN `near` now; None if the interface is on no VLAN and needs
-        none."""
+        """Return the target VLAN of an interface that is on VLAN `near` now; None if the interface is on no VLAN and
+        needs no VLAN."""
         link = place.link
         subnet = self.subnet(place.table, link.subnet) if link is not None and link.subnet is not None else None
         there = None if subnet is None else subnet.vlan
@@ -72,7 +74,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return _only(beside or found, place)
 
     def tagged(self, place: Place, parent: Vlan | None) -> Vlan:
-        """The VLAN with this VID on the fabric of `parent`, as MAAS requires."""
+        """Return the VLAN with this VID on the fabric of `parent`; MAAS requires that fabric."""
         if parent is None:
             raise ConfigError(f"{place.table}: its interface is on no VLAN in MAAS; set vlan")
         vlan = _only([vlan for vlan in self.vlans if vlan.vid == place.vid], place, on=parent)
@@ -84,7 +86,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return vlan
 
     def subnet(self, table: str, cidr: str) -> Subnet:
-        """The subnet with this CIDR."""
+        """Return the subnet with this CIDR."""
         found = [subnet for subnet in self.subnets if same_network(subnet.cidr, cidr)]
         if len(found) == 1:
             return found[0]
@@ -94,7 +96,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def link(self, place: Place, vlan: Vlan | None, *, node: str) -> WantedLink | None:
-        """The link of an interface on `vlan`; None if its table sets no link."""
+        """Return the link of an interface on `vlan`; None if the interface's table sets no link."""
         link = place.link
         if link is None:
             return None
@@ -107,7 +109,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return WantedLink(mode=link.mode, subnet=subnet)
 
     def _of(self, place: Place, vlan: Vlan | None, *, holding: str | None = None) -> Subnet:
-        """The subnet of the link, or, if the table names none, the only subnet of the VLAN."""
+        """Return the subnet of the link. If the table names no subnet, return the only subnet of the VLAN."""
         if place.link is not None and place.link.subnet is not None:
             found = [self.subnet(place.table, place.link.subnet)]
         else:
@@ -127,21 +129,21 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def on(self, vlan: Vlan | None) -> list[Subnet]:
-        """The subnets of this VLAN."""
+        """Return the subnets of this VLAN."""
         if vlan is None:
             return []
         return [subnet for subnet in self.subnets if subnet.vlan is not None and subnet.vlan.id == vlan.id]
 
 
 def nearby(interfaces: Sequence[Interface], subnets: tuple[Subnet, ...]) -> Places:
-    """The VLANs of these subnets and interfaces, which may not be all VLANs of the region."""
+    """Return the VLANs of these subnets and interfaces. The region may have more VLANs."""
     known = (*(one.vlan for one in interfaces), *(subnet.vlan for subnet in subnets))
     vlans = {vlan.id: vlan for vlan in known if vlan is not None}
     return Places(vlans=tuple(vlans.values()), subnets=subnets, complete=False)
 
 
 def same_network(one: str | None, other: str | None) -> bool:
-    """Whether two CIDRs are the same. A text that is not a CIDR equals only itself."""
+    """Return whether two CIDRs are the same. A text that is not a CIDR equals only an identical text."""
     try:
         return ip_network(one or "", strict=False) == ip_network(other or "", strict=False)
     except ValueError:

@@ -1,9 +1,10 @@
-"""Plans the changes that bring a machine's network to its site's tables, in the order of their requests.
+"""Plans the changes after which a machine's network matches its site's tables, in the order in which they are
+requested.
 
-Stage `apply_roce_phase2` requests the first change, then plans again. Pure and idempotent: a plan has no change that
-the region already shows, and with an empty plan, no change is missing. A change that depends on a missing interface,
-such as a VLAN on a bond, is planned once the interface exists. A plan never removes anything: an existing bond of other
-ports is a `ConfigError`.
+Stage `apply_roce_phase2` requests the first change, then plans again. Pure and idempotent. A plan contains no change
+that the region already shows, and if the plan is empty, no change is missing. A change that depends on a missing
+interface, such as a VLAN on a bond, is planned after the interface exists. A plan never removes anything: if a bond of
+other ports exists, `ConfigError` is raised.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _REMOVE_IT = "remove it in MAAS, or commission the machine again (restart_clean)
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """The network in the region. `boot` is the ID of the boot interface."""
+    """The machine's network as the region shows it. `boot` is the ID of the boot interface."""
 
     interfaces: tuple[Interface, ...]
     boot: int | None
@@ -38,14 +39,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """One change, and its purpose in words."""
+    """A missing change, and its purpose in words."""
 
     change: Change
     what: str
 
 
 def plan(seen: Seen, network: NetworkSite, node: str) -> tuple[Missing, ...]:
-    """The missing changes. Raises ConfigError if the tables do not fit this machine or this region."""
+    """Return the missing changes. Raises ConfigError if the tables do not fit this machine or this region."""
     setup = network_tables.read(network, seen.interfaces, seen.boot)
     bonded = {one.id for bond in setup.bonds for one in bond.ports}
     missing: list[Missing] = []
@@ -99,7 +100,7 @@ def _create(seen: Seen, bonded: Bonded, place: Place, node: str) -> Iterator[Mis
 
 
 def _vlan_of_ports(seen: Seen, bonded: Bonded, place: Place) -> Vlan | None:
-    """The VLAN of a bond that does not exist yet."""
+    """Return the VLAN of a bond that does not exist yet."""
     together = {_id(one.vlan) for one in bonded.ports}
     near = bonded.ports[0].vlan if len(together) == 1 else None
     vlan = seen.places.untagged(place, near)
@@ -110,8 +111,8 @@ def _vlan_of_ports(seen: Seen, bonded: Bonded, place: Place) -> Vlan | None:
 
 
 def _check_later(seen: Seen, place: Place, vlan: Vlan | None, bond: BondSite, node: str) -> None:
-    """Raise ConfigError for a later change that would fail, before anything is created that farrier could not
-    remove."""
+    """Raise ConfigError if a later change would fail. This check comes before the creation of anything that farrier
+    could not remove."""
     seen.places.link(place, vlan, node=node)
     for want in bond.vlans:
         above = _tagged(place, want)
@@ -121,7 +122,7 @@ def _check_later(seen: Seen, place: Place, vlan: Vlan | None, bond: BondSite, no
 def _of_interface(
     seen: Seen, interface: Interface, place: Place, *, mtu: int | None, vlans: tuple[VlanSite, ...], node: str
 ) -> Iterator[Missing]:
-    """The missing changes of an existing interface and of its VLANs."""
+    """Yield the missing changes of an existing interface and of its VLANs."""
     vlan = seen.places.untagged(place, interface.vlan)
     link = seen.places.link(place, vlan, node=node)
     above = [(tagged, seen.places.tagged(_tagged(place, tagged), vlan)) for tagged in vlans]
@@ -171,7 +172,7 @@ def _linked(interface: Interface, link: WantedLink | None, *, anew: bool) -> Ite
 
 
 def _check_same(there: Interface, bonded: Bonded) -> None:
-    """Check that an existing bond of this name matches its table; farrier removes no bond."""
+    """Check that an existing bond with this name matches its table, because farrier removes no bond."""
     bond = bonded.bond
     if there.type != "bond":
         raise ConfigError(f"{bonded.table}: {bond.name} is a {there.type} interface in MAAS; {_REMOVE_IT}")

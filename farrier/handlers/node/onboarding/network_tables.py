@@ -1,7 +1,8 @@
-"""Resolves a site's network tables to the ports of a machine, and checks that the tables agree. Pure.
+"""Finds the ports of a machine that a site's network tables describe, and checks that the tables agree. Pure.
 
-Tables that match nothing or contradict each other raise `ConfigError`, so that farrier does not apply half of them. The
-boot interface matches only its exact name, so that no glob moves the machine off the network from which it is deployed.
+If a table matches nothing or two tables contradict each other, `ConfigError` is raised, so that farrier does not apply
+only some of the tables. The boot interface matches only its exact name, so that no glob moves the machine off the
+network from which it is deployed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from farrier.model.maas_changes import LinkMode
 
 
 class Bonded(msgspec.Struct, frozen=True, kw_only=True):
-    """A bond with its ports, by ID."""
+    """A bond, and its ports by ID."""
 
     table: str
     bond: BondSite
@@ -27,7 +28,7 @@ class Bonded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """A single port, or a port of a bond whose table sets an MTU."""
+    """A single port, or a port of a bond if the port's table sets an MTU."""
 
     table: str
     want: PortSite
@@ -35,14 +36,15 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """The tables, resolved for this machine."""
+    """The tables after they were resolved for this machine."""
 
     bonds: tuple[Bonded, ...]
     ports: tuple[Port, ...]
 
 
 def read(network: NetworkSite, interfaces: Sequence[Interface], boot: int | None) -> Setup:
-    """Resolve the tables. Raises ConfigError if they do not fit. `boot` is the ID of the boot interface."""
+    """Resolve the tables for this machine. Raises ConfigError if they do not fit the machine. `boot` is the ID of the
+    boot interface."""
     physical = [one for one in interfaces if one.type in {None, "physical"}]
     bonds = tuple(_bonded(number, bond, physical, boot) for number, bond in enumerate(network.bonds, start=1))
     ports = tuple(_ports(network.ports, physical, boot))
@@ -117,7 +119,7 @@ def _no_port_twice(bonds: Sequence[Bonded], ports: Sequence[Port]) -> None:
 
 
 def _bonds_have_the_say(bonds: Sequence[Bonded], ports: Sequence[Port]) -> None:
-    """Check that the table of a bonded port sets only an MTU, which is large enough for the bond."""
+    """Check that the table of a port in a bond sets only an MTU, and that this MTU is large enough for the bond."""
     within = {one.id: bonded for bonded in bonds for one in bonded.ports}
     for port in ports:
         bonded = within.get(port.interface.id)
@@ -138,7 +140,7 @@ def _check_port(port: Port, boot: int | None) -> None:
 
 
 def _check_mtus(table: str, below: int | None, vlans: Sequence[VlanSite]) -> None:
-    """Check VLANs and their MTUs: MAAS would raise the MTU of an interface to the largest of its VLANs."""
+    """Check VLANs and their MTUs, because MAAS would raise the MTU of an interface to the largest MTU of its VLANs."""
     vids = [vlan.vid for vlan in vlans]
     if len(set(vids)) != len(vids):
         raise ConfigError(f"{table}: VLANs are listed twice: {listed(str(vid) for vid in sorted(vids))}")

@@ -1,8 +1,8 @@
-"""Allocates a node's segment addresses and IB memberships before its deployment, as its site requires.
+"""Allocates the segment addresses and IB memberships that a node's site requires, before the node is deployed.
 
-Pure: the allocation is a write of the run, and the partition's own handler changes UFM and enqueues the node. A missing
-segment does not fail the commit; the next run waits for it and names it. Until its release, a machine keeps the
-networks with which it was deployed.
+Pure: the allocation is a write of the run; the partition's handler then changes UFM and enqueues the node. If a segment
+is missing, the commit does not fail; the next run waits for the segment and names it. A machine keeps the networks with
+which it was deployed until the machine is released.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ _DELETING = "deleting"
 
 
 class Lack(msgspec.Struct, frozen=True):
-    """A network that the node does not have yet. `own`: the cause concerns only this node, so the stage fails after its
-    deadline. Any other cause delays all nodes of the site; each node continues by itself when the cause is gone."""
+    """A network that the node does not have yet. If `own` is set, the cause concerns only this node, so the stage fails
+    after its deadline. Any other cause delays all nodes of the site; each node continues by itself when the cause is
+    gone."""
 
     what: str
     own: bool = False
 
 
 def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | None:
-    """The result of the stage while the node lacks networks; None once it has all."""
+    """Return the result of the stage while the node lacks networks; None when the node has all networks."""
     assert node.workflow is not None, "a stage runs in a workflow"
     if node.workflow.upstream.has_deployed:
         return None
@@ -58,8 +59,8 @@ def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | 
 
 
 def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | Step:
-    """Repeat the allocation, but only `_TAKE_AGAIN` after the last one, so that runs do not request networks in a tight
-    loop."""
+    """Repeat the allocation, but only when `_TAKE_AGAIN` has passed since the last allocation, so that runs do not
+    request networks in a tight loop."""
     assert node.workflow is not None, "a stage runs in a workflow"
     reason = "farrier allocates the networks that are available"
     took_at = node.workflow.upstream.took_at
@@ -69,7 +70,7 @@ def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | Step:
 
 
 def in_use(node: Node) -> str:
-    """The node's networks in words; empty for none."""
+    """Describe the node's networks in words; empty if the node has no networks."""
     known = node.networks or Networks()
     addresses = [f"{each.address} of {each.name}" for each in known.segments if each.address is not None]
     joined = [f"a member of {each.name}" for each in known.partitions]
@@ -77,7 +78,7 @@ def in_use(node: Node) -> str:
 
 
 def _wanted(node: Node, site: Site) -> UseNetworks:
-    """The networks that the site requires. A node that is known to have no IB ports joins no partition."""
+    """Return the networks that the site requires. If the node is known to have no IB ports, it joins no partition."""
     partitions = () if node.ib_guids == () else site.infiniband.partitions
     return UseNetworks(segments=tuple(sorted(site.network.segments)), partitions=tuple(sorted(partitions)))
 
@@ -107,14 +108,14 @@ def _elsewhere(node: Node, used: tuple[SegmentUse, ...] | tuple[PartitionUse, ..
 
 
 def _segment_changes(use: SegmentUse) -> bool:
-    """Whether repeating the write allocates or releases an address of the node."""
+    """Return whether repeating the write would allocate or release an address of the node."""
     if use.address is not None:
         return _is_going(use.state)
     return use.state == SegmentState.READY and use.free
 
 
 def _ports_change(node: Node, use: PartitionUse) -> bool:
-    """Whether repeating the write adds a port of the node to the partition or removes one."""
+    """Return whether repeating the write would add a port of the node to the partition or remove one."""
     guids = node.ib_guids or ()
     ours = {port.guid for port in use.ports if port.ours and port.state is not MemberState.LEAVING}
     if use.state not in _JOINABLE:

@@ -1,6 +1,6 @@
 """Resolves the user and password with which MAAS switches the node's power.
 
-Used by the stage that checks whether they resolve and by the stage that sends them; neither stores them.
+One stage checks whether the credential resolves, and another stage sends it; neither stores the credential.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _RESOLVE_AGAIN = timedelta(seconds=30)
 
 
 async def power_credential(node: Node, services: NodeServices) -> Credential | Waiting | Failed:
-    """The credential with which MAAS logs in at the node's BMC, or why it does not resolve."""
+    """Return the credential with which MAAS logs in at the node's BMC, or the reason why the credential does not
+    resolve."""
     missing = missing_detail(node)
     if node.bmc_credential is None or missing is not None:
         return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing or "no BMC credential is set")

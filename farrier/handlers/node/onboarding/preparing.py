@@ -1,9 +1,9 @@
 """Shared code of the stages that prepare a machine for its deployment. Pure.
 
 One stage requests the commissioning, and another waits for it. `configure_storage`, `apply_roce_phase2` and
-`ensure_pxe_interface_auto` change a machine only in status ready. A machine that this onboarding already deploys counts
-as prepared. If MAAS accepted a change but does not show it, the stage does not send the change again: the attempt
-fails, with back-off.
+`ensure_pxe_interface_auto` change a machine only in status ready. If this onboarding already deploys the machine, the
+machine counts as prepared. If MAAS accepted a change but does not show the change, the stage does not send it again;
+the attempt fails, and a back-off follows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ PASSED = "Passed"
 
 
 def failed_testing(system_id: str, said: str | None) -> Failed:
-    """The failure for failed tests. MAAS commissions no such machine, so an automatic retry is useless."""
+    """Return the failure for failed tests. MAAS does not commission such a machine, so an automatic retry is
+    useless."""
     detail = (
         f"machine {system_id} failed its tests{quoted(said)}; test the machine again, or override the result in MAAS"
     )
@@ -37,12 +38,12 @@ def failed_testing(system_id: str, said: str | None) -> Failed:
 
 
 def quoted(said: str | None) -> str:
-    """MAAS's text about a failure, as the end of a sentence."""
+    """Return MAAS's text about a failure, as the end of a sentence."""
     return f": {said[:300]}" if said else ""
 
 
 def unready(node: Node, machine: Machine) -> Settled:
-    """The result of the stage for a machine that is not ready."""
+    """Return the result of the stage for a machine that is not ready."""
     assert node.workflow is not None, "a stage runs in a workflow"
     stands = machine.status_name or machine.state
     if node.workflow.upstream.has_deployed and machine.owner:
@@ -62,7 +63,7 @@ def unready(node: Node, machine: Machine) -> Settled:
 
 
 def was_asked(node: Node, wanted: Change) -> bool:
-    """Whether MAAS accepted this change in this attempt of the stage."""
+    """Return whether MAAS has already accepted this change in this attempt of the stage."""
     workflow = node.workflow
     assert workflow is not None, "a stage runs in a workflow"
     asked_at = workflow.upstream.asked_at
@@ -72,7 +73,7 @@ def was_asked(node: Node, wanted: Change) -> bool:
 
 
 def asking(node: Node, now: datetime, wanted: Change, what: str) -> Send | Failed:
-    """Send the change `wanted`, but only once in each attempt of the stage. `what` describes it."""
+    """Send the change `wanted`, but only one time in each attempt of the stage. `what` describes the change."""
     if was_asked(node, wanted):
         detail = f"MAAS accepted a change but does not show it: {what}"
         return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)

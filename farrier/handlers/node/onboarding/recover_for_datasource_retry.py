@@ -1,8 +1,8 @@
 """Stage `recover_for_datasource_retry`: makes the machine of a failed deployment ready for the next deployment.
 
-The stage aborts a stuck deployment, releases a failed one, and erases nothing. It never requests power, because a
-machine that MAAS powers on loses its user data. Each change is sent after a reading of the machine; later observations
-show its effect.
+The stage aborts a stuck deployment, releases a machine after a failed deployment, and erases nothing. The stage never
+requests power, because a machine that MAAS powers on loses its user data. Each change is sent after a reading of the
+machine; later observations show the effect of the change.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RELEASE = "release"
 
 
 def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Lead to the next deployment, or back to the last deployment if that one succeeded. The result is never `Done`."""
+    """Begin the next deployment, or return to the last deployment if it succeeded. The result is never `Done`."""
     if _waits(node):
         return Waiting(reason="waits until MAAS has released the machine")
 
@@ -51,21 +51,22 @@ def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> S
 
 
 async def _may_undo(client: MaasClient, node: Node, machine: Machine) -> bool:
-    """Whether the deployment of the machine may be undone. Another client may have deployed the machine with farrier's
-    key, so only deployments of this workflow may be undone, and deployments that an operator had the workflow adopt."""
+    """Return whether the deployment of the machine may be undone. Another client may have deployed the machine with
+    farrier's key. So only deployments of this workflow may be undone, and deployments that the workflow adopted at an
+    operator's request."""
     known = detour.upstream(node)
     return not known.has_deployed or await detour.is_ours(client, node, machine.system_id)
 
 
 def _waits(node: Node) -> bool:
-    """Whether a change that this attempt requested is still in progress, according to the readings after the
+    """Return whether a change that this attempt requested is still in progress, according to the readings since the
     request."""
     assert node.workflow is not None, "a stage runs in a workflow"
     known = detour.upstream(node)
     if known.asked_at is None or known.asked_at < attempt_began_at(node.workflow):
         return False
     seen = region.latest(node)
-    # A reading from the very time of the request may be older than the request.
+    # If a reading has the same time as the request, the reading may be older than the request.
     if seen is None or seen.read_at <= known.asked_at:
         return True
     # A machine stays `deploying` during an abort until its power is off.

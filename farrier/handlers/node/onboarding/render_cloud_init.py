@@ -32,7 +32,8 @@ _STORE_AGAIN = timedelta(seconds=15)
 
 
 def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done once the user data of the deployment is known to be valid, or the deployment already runs."""
+    """Check the user data. The stage is done when the deployment's user data is known to be valid, or if the deployment
+    already runs."""
     assert node.workflow is not None, "a stage runs in a workflow"
     site = policy.site_of(node)
     if site is None or site.maas is None:

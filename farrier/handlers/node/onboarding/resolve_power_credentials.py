@@ -1,8 +1,8 @@
 """Stage `resolve_power_credentials`: checks that the BMC is manageable and that its credential resolves.
 
 An adoption reads the BMC with a separate probe, and the result of the probe continues the onboarding. For a deployment,
-MAAS needs the credential: this stage only checks that the credential resolves, and the next stage resolves it again to
-send it. The credential is not stored.
+MAAS needs the credential. This stage only checks that the credential resolves; the next stage resolves and sends it.
+The credential is not stored.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from farrier.model.outcome import Wait
 
 
 def resolve_power_credentials(node: Node, now: datetime, config: Policy) -> StageResult:
-    """Done once the BMC is manageable. For an adoption, the stage starts a probe, whose result continues the
-    onboarding."""
+    """Check the BMC. The stage is done when the BMC is manageable. For an adoption, the stage starts a probe; the
+    result of the probe continues the onboarding."""
     match node.management:
         case M.MANAGEABLE if not adopts(node):
             return _resolved(node)
@@ -66,8 +66,8 @@ def _resolved(node: Node) -> StageResult:
 
 
 def _look(node: Node, now: datetime) -> StageResult:
-    """Start the probe of an adoption. If an earlier probe failed, a client has requested the onboarding again, because
-    a failed adoption stops its onboarding."""
+    """Start the probe of an adoption. If an earlier probe failed, a client has since requested the onboarding again,
+    because a failed adoption stops its onboarding."""
     begun = begin(node, now, cause=f"stage: {GATE}")
     if isinstance(begun, Wait):
         return Waiting(reason=begun.reason, requeue_after=begun.requeue_after)
@@ -91,7 +91,7 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
 
 
 def _waiting(node: Node, now: datetime, config: Policy, reason: str) -> Waiting | Failed:
-    """Wait for the BMC. After the deadline, the attempt fails with a class that has advice about the BMC."""
+    """Wait for the BMC. After the deadline, the attempt fails with a class whose advice concerns the BMC."""
     assert node.workflow is not None, "a stage runs in a workflow"
     if is_late(node, now, config):
         return Failed(failure=FailureClass.NOT_MANAGEABLE, detail=reason)

@@ -1,7 +1,7 @@
 """Stage `wait_for_agent_enrollment`: waits until the agent of this installation has enrolled and the node is healthy.
 
-The last stage of each mode. The stage fails if the machine is no longer deployed. If the agent does not enrol in time,
-the stage fails, and its error contains the events of the first boot: MAAS reports a machine as deployed before
+This is the last stage of each mode. The stage fails if the machine is no longer deployed. If the agent does not enrol
+in time, the stage fails, and its error contains the events of the first boot: MAAS reports a machine as deployed before
 cloud-init has finished.
 """
 
@@ -35,8 +35,8 @@ from farrier.model.workflow import OnboardingMode
 
 
 def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> StageResult:
-    """Done once the agent of this installation has enrolled and the node is healthy; an agentless node only has to be
-    healthy."""
+    """Wait for the agent. The stage is done when the agent of this installation has enrolled and the node is healthy. A
+    node without an agent only has to be healthy."""
     contradiction = _contradicted(node)
     if contradiction is not None:
         return contradiction
@@ -48,8 +48,8 @@ def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> Stag
 
 
 def _contradicted(node: Node) -> Failed | None:
-    """The failure if MAAS contradicts the installation of the machine, or None. A machine that this workflow did not
-    deploy only has to exist."""
+    """Return the failure if MAAS contradicts the installation of the machine, or None. If this workflow did not deploy
+    the machine, the machine only has to exist."""
     if node.maas_id is None:
         return None
     if _deployed_it(node):
@@ -77,21 +77,21 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
-    """Whether the agent sent its last heartbeat after the workflow's status last changed, such as to begin another
-    attempt. An older heartbeat does not show a repair."""
+    """Return whether the agent sent its last heartbeat after the workflow's status last changed, for example to begin
+    another attempt. An older heartbeat does not show a repair."""
     assert node.workflow is not None, "a stage runs in a workflow"
     return agent.last_heartbeat_at is not None and agent.last_heartbeat_at >= node.workflow.status_entered_at
 
 
 def _deployed_it(node: Node) -> bool:
-    """Whether this workflow installed the node."""
+    """Return whether this workflow installed the node."""
     workflow = node.workflow
     return workflow is not None and workflow.mode is OnboardingMode.DEPLOY and workflow.upstream.deploys > 0
 
 
 def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
-    """Whether the agent enrolled before the last installation of the node, or before an installation that this workflow
-    has not requested yet."""
+    """Return whether the agent enrolled before the last installation of the node, or before an installation that this
+    workflow has not requested yet."""
     assert node.workflow is not None, "a stage runs in a workflow"
     asked_at = node.workflow.upstream.asked_at if _deployed_it(node) else None
     if asked_at is not None:
@@ -101,7 +101,7 @@ def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
 
 
 def _cannot_enrol(node: Node, site: Site, now: datetime) -> bool:
-    """Whether the token with which the agent has to enrol has expired."""
+    """Return whether the token with which the agent has to enrol has expired."""
     if node.agentless or (node.agent is not None and not _of_an_earlier_installation(node, node.agent.enrolled_at)):
         return False
     known = detour.upstream(node)

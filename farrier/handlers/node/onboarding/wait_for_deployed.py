@@ -1,6 +1,6 @@
 """Stage `wait_for_deployed`: waits until MAAS reports the machine as deployed.
 
-The stage decides by the observations since it began, and sends no request. The next stage classifies a deployment that
+The stage uses only observations since it began, and sends no request. The next stage classifies a deployment that
 failed or takes too long.
 """
 
@@ -16,8 +16,8 @@ from farrier.model.maas import StatusNumber as S
 from farrier.model.node import Node
 from farrier.model.observation import MaasObservation
 
-# The status messages of MAAS during a deployment, latest first, reduced to a few phases: a wait is stored whenever its
-# text changes.
+# The status messages of MAAS during a deployment, latest first, reduced to a few phases, because a wait is stored
+# whenever its text changes.
 _PHASES = (
     ("Rebooting", "booting the installed system"),
     ("Configuring OS", "installing"),
@@ -34,8 +34,8 @@ _ENDED: Mapping[int, str] = {
 
 
 def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done once the machine is deployed. The stage has its own deadline, because nothing else would end a
-    deployment."""
+    """Wait for the deployment. The stage is done when the machine is deployed. The stage has a separate deadline,
+    because nothing else would end a deployment."""
     seen = region.latest(node)
     if seen is None:
         return Waiting(reason="waits until farrier has read the machine in MAAS")
@@ -58,8 +58,8 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _noted(node: Node, seen: MaasObservation) -> Node:
-    """Record when MAAS first reported this deployment as deployed, and the last hardware sync that it reported then, so
-    that a later stage recognises a newer sync."""
+    """Record when MAAS first reported this deployment as complete. Also record the last hardware sync that MAAS
+    reported then, so that a later stage recognises a newer sync."""
     known = detour.upstream(node)
     if known.deployed_at is not None:
         return node

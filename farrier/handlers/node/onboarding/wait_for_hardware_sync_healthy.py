@@ -1,8 +1,8 @@
 """Stage `wait_for_hardware_sync_healthy`: waits until the installed system reports its hardware to MAAS in time.
 
 MAAS itself sets the time of the last sync when it reports the machine as deployed, and signals of the first boot change
-this time. So only a later sync is proof. Only times of the region decide whether a sync is later, because the clock of
-the database may differ by minutes.
+this time. So only a later sync is a proof. Only times of the region decide whether a sync is later, because the clock
+of the database may differ by minutes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.node import Node
 from farrier.model.observation import MaasObservation
 
-# Intervals after which a machine is out of sync, as in MAAS: one interval, and half an interval for a late report.
+# The number of intervals after which a machine is out of sync, the same as in MAAS: one interval, and half an interval
+# for a late report.
 _LATE = 1.5
-# Intervals after which a sync is no signal of the first boot. Such signals arrive within minutes; the first regular
-# sync follows after a whole interval.
+# The number of intervals after which a sync cannot be a signal of the first boot. Such signals arrive within minutes;
+# the first regular sync follows after a whole interval.
 _FIRST_BOOT = 0.5
 # The default of MAAS, for a machine without an interval.
 _INTERVAL = timedelta(minutes=15)
@@ -45,7 +46,7 @@ def wait_for_hardware_sync_healthy(node: Node, now: datetime, policy: Policy) ->
 
 
 def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
-    """Why the machine is not proven to be in sync; None if it is."""
+    """Return why the machine is not proven to be in sync; None if it is proven to be in sync."""
     known = detour.upstream(node)
     interval = timedelta(seconds=seen.sync_interval) if seen.sync_interval else _INTERVAL
     first = known.synced_at or known.deployed_at
@@ -61,6 +62,6 @@ def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
 
 
 def _is_last(node: Node, now: datetime, policy: Policy) -> bool:
-    """Whether the last attempt has passed its deadline."""
+    """Return whether the last attempt has passed its deadline."""
     assert node.workflow is not None, "a stage runs in a workflow"
     return node.workflow.attempt >= MAX_ATTEMPTS and is_late(node, now, policy)

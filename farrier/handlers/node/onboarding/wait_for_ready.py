@@ -1,8 +1,8 @@
 """Stage `wait_for_ready`: waits until the commissioning has passed.
 
-The stage decides by observations and sends no request. A failed commissioning fails the attempt, and the next attempt
-goes back to `commission_node`. This restarts the stage and its count of attempts, so the workflow counts
-commissionings: after `MAX_ATTEMPTS` of them, it waits for an operator.
+The stage uses only observations, and sends no request. If the commissioning fails, the attempt fails, and the next
+attempt goes back to `commission_node`. Going back restarts the stage and its count of attempts, so the workflow counts
+commissionings. After `MAX_ATTEMPTS` commissionings, the workflow waits for an operator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from farrier.model.stages import OnboardingStage
 
 
 def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Done once the machine is ready and its commissioning passed."""
+    """Wait for the commissioning. The stage is done when the machine is ready and its commissioning passed."""
     workflow = node.workflow
     assert workflow is not None, "a stage runs in a workflow"
     seen = region.latest(node)
@@ -57,7 +57,7 @@ def _not_ours(node: Node, seen: MaasObservation) -> Failed | Waiting | None:
 
 
 def _failure(seen: MaasObservation) -> str | None:
-    """Why no commissioning runs or has passed; None for a state that no commissioning leads to."""
+    """Return why no commissioning runs or has passed; None for a state from which a commissioning may still pass."""
     said = quoted(seen.error_description or seen.status_message)
     if seen.status == StatusNumber.FAILED_COMMISSIONING:
         return f"machine {seen.system_id} failed its commissioning{said}"
