@@ -16,7 +16,7 @@ class Runbooks(msgspec.Struct, frozen=True):
 
     @classmethod
     def at(cls, url: str) -> Runbooks:
-        """The pages at a base URL, or at a URL with `{page}`. Empty: the pages of a checkout."""
+        """The pages at a base URL, or at a URL with `{page}`; if the URL is empty, the pages of a checkout."""
         if not url:
             return cls()
         if PAGE in url:

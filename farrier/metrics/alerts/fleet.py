@@ -47,7 +47,7 @@ SHORT_STAYS = 5
 
 # farrier reads a BMC every minute. An unreadable BMC has had no good read for `node.observation_ttl`, five minutes.
 _BMC_AWAY = timedelta(minutes=30)
-_BMC_AWAY_BECAUSE = "a BMC that resets or updates is unreachable for ten to twenty minutes"
+_BMC_AWAY_BECAUSE = "a BMC is unreachable for ten to twenty minutes during a reset or an update"
 _MANY = 0.05  # of all; one or two in a hundred fail without a common cause
 _MANY_AT_LEAST = 5  # a share of a small fleet is a single machine
 
@@ -218,8 +218,8 @@ def _region_unconfigured() -> Alert:
 
 
 def _observations_stale() -> tuple[Alert, Alert]:
-    """Alerts for outdated observations: a ticket for single machines, and a page for many. Many are usually outdated
-    because no controller reads their region."""
+    """Alerts for outdated observations: a ticket for single machines, and a page for many. If many observations are
+    outdated, the usual cause is that no controller reads the region."""
     stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "maas")))
     nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', NODE)), 'state')})"
     return (
@@ -234,7 +234,7 @@ def _observations_stale_at(severity: Severity, expr: str) -> Alert:
         severity=severity,
         expr=expr,
         hold=timedelta(minutes=15),
-        because="a failing region fires another alert earlier, and farrier normally reads a machine again within "
+        because="if the region fails, another alert fires earlier; otherwise farrier reads a machine again within "
         "minutes",
         summary="farrier has no fresh observation of {{ $value }} machine(s) in MAAS",
         description="farrier does not act on the old observations of these machines. Either the region fails, or no "
@@ -249,7 +249,8 @@ def _resources_failing() -> Alert:
         severity=Severity.TICKET,
         expr=f"{failing} > 0",
         hold=timedelta(minutes=15),
-        because="a restart of a service takes less time; each resource had already failed for five minutes",
+        because="a restart of a service takes less time; each resource has failed for five minutes before the alert "
+        "counts it",
         summary="Every run of {{ $value }} {{ $labels.kind }}(s) ends in the same error: {{ $labels.error }}",
         description="These resources make no progress. To list them: SELECT id, at, outcome FROM farrier.outcomes "
         "WHERE outcome ->> 'error' = '{{ $labels.error }}'",
@@ -287,8 +288,8 @@ def _bmc_unreadable_unknown() -> Alert:
 
 
 def _unread(which: str) -> str:
-    """Select failed reads, but only while some BMC has had no good read for `observation_ttl`. So single failed reads
-    do not count."""
+    """The query for BMCs whose last read failed. It has a result only while at least one BMC has had no successful read
+    for `observation_ttl`, so a single failed read does not count."""
     stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "bmc")))
     return f"{fleet(latest(gauges.POWER_SYNC_FAILING, which), 'failure')} > 0 and on () {stale} > 0"
 
@@ -356,7 +357,8 @@ def _flapping() -> Alert:
         severity=Severity.TICKET,
         expr=f"{stays} > {SHORT_STAYS}",
         hold=timedelta(minutes=5),
-        because="a replica may be missing for a moment; the query itself counts over an hour to avoid noise",
+        because="a replica may be missing for a moment; the query itself counts over an hour, so that it ignores "
+        "single events",
         summary="{{ $labels.kind }}s leave {{ $labels.state }} soon after entering it",
         description=f"In the last hour, resources left {{{{ $labels.state }}}} {{{{ $value | humanize }}}} times, "
         f"each time within {duration.human(definitions.SHORT_STAY)} of entering it and without an intent. To list "
