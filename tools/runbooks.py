@@ -61,7 +61,7 @@ def _failure(failure: FailureClass) -> str:
         if advice.retryable
         else "farrier does not retry automatically."
     )
-    unsafe = " A retry is unsafe, because farrier may be working on the wrong machine." if failure in UNSAFE else ""
+    unsafe = " The failure is unsafe, because farrier may be working on the wrong machine." if failure in UNSAFE else ""
     return f"{_advice(advice.action)}{tried}{unsafe}\n"
 
 
