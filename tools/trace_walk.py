@@ -338,7 +338,7 @@ def _section(way: Way, walk: Walk) -> str:
         lines.append(f"| {'· ' * call.depth}`{call.name}` | `{call.file}` | {_words(said, call)} |")
     if walk.sql:
         names = ", ".join(f"`{name}`" for name in walk.sql)
-        lines += ["", f"The walk also calls these SQL functions: {names}. The list omits functions that run at any time."]
+        lines += ["", f"SQL functions that the walk calls, except those that run at any time: {names}."]
     return "\n".join((*lines, ""))
 
 

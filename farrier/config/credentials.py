@@ -94,8 +94,8 @@ class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         Meta(
             description="The credentials that farrier may send, and the BMCs that may receive them. Each table "
             "[[credentials.bindings]] has references, hosts and networks. A site may have further bindings in its "
-            "file. If no binding allows a reference for a BMC's address, farrier does not read the secret and does "
-            "not contact the BMC. The environment variable contains a JSON array."
+            "file. If no binding allows farrier to use a reference at the address of a BMC, farrier does not read "
+            "the secret and does not contact the BMC. The environment variable contains a JSON array."
         ),
     ] = ()
 
