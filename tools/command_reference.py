@@ -14,9 +14,9 @@ _SHARED = "Which database"
 """The group of options that nearly every command has. The page has them once."""
 _INTRODUCTION = """# Commands
 
-All commands with their arguments and options, as `farrier COMMAND --help` and the manual pages have them.
-[The command line](operating/command-line.md) shows how to use them. [Exit codes](operating/running.md#exit-codes) are
-the same for all.
+This page lists all commands with their arguments and options. `farrier COMMAND --help` and the manual pages have the
+same texts. [The command line](operating/command-line.md) shows how to use the commands. All commands have the same
+[exit codes](operating/running.md#exit-codes).
 """
 
 
@@ -37,7 +37,7 @@ def _page() -> Iterator[str]:
 
 def _which_database(found: Iterable[Command]) -> Iterator[str]:
     shared = {parameter: None for command in found for parameter in command.parameters if parameter.panel == _SHARED}
-    yield f"## {_SHARED}\n\nEvery command that needs a database or settings has these options, too:\n"
+    yield f"## {_SHARED}\n\nIf a command needs a database or settings, it also has these options:\n"
     yield _table(shared)
 
 
@@ -50,7 +50,7 @@ def _command(command: Command, *, alone: bool) -> Iterator[str]:
     if own := [each for each in command.parameters if each.panel != _SHARED and each.signature != "--help"]:
         yield _table(own)
     if any(each.panel == _SHARED for each in command.parameters):
-        yield f"Also: [{_SHARED.lower()}](#{_SHARED.lower().replace(' ', '-')}).\n"
+        yield f"See also the options in [{_SHARED.lower()}](#{_SHARED.lower().replace(' ', '-')}).\n"
 
 
 def _table(parameters: Iterable[Parameter]) -> str:

@@ -57,9 +57,11 @@ def _held(alert: Alert) -> str:
 def _failure(failure: FailureClass) -> str:
     advice = FAILURES[failure]
     tried = (
-        f"Retried automatically, up to {MAX_ATTEMPTS} attempts." if advice.retryable else "Not retried automatically."
+        f"farrier retries automatically, with up to {MAX_ATTEMPTS} attempts."
+        if advice.retryable
+        else "farrier does not retry automatically."
     )
-    unsafe = " Unsafe: farrier may be working on the wrong machine." if failure in UNSAFE else ""
+    unsafe = " The failure is unsafe, because farrier may be working on the wrong machine." if failure in UNSAFE else ""
     return f"{_advice(advice.action)}{tried}{unsafe}\n"
 
 

@@ -342,7 +342,8 @@ def _section(way: Way, walk: Walk) -> str:
     for call in walk.python:
         lines.append(f"| {'· ' * call.depth}`{call.name}` | `{call.file}` | {_words(said, call)} |")
     if walk.sql:
-        lines += ["", f"In SQL, besides what runs at any time: {', '.join(f'`{name}`' for name in walk.sql)}."]
+        names = ", ".join(f"`{name}`" for name in walk.sql)
+        lines += ["", f"SQL functions that the walk calls, except those that run at any time: {names}."]
     return "\n".join((*lines, ""))
 
 

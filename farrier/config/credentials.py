@@ -44,14 +44,15 @@ class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         tuple[str, ...],
         Meta(
             description="Host names of BMCs, in lower case. * matches any characters within one label (the part "
-            "between two dots), and never part of an IP address. Empty: any host with an address in "
-            "networks."
+            "between two dots), but never a part of an IP address. If empty, the binding applies to every host "
+            "whose addresses are in networks."
         ),
     ] = ()
     networks: Annotated[
         tuple[str, ...],
         Meta(
-            description="Every address of the host must be in one of these networks. Empty: any address of these hosts."
+            description="Every address of the host must be in one of these networks. If empty, these hosts may have "
+            "any address."
         ),
     ] = ()
 
@@ -81,7 +82,10 @@ class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     file_roots: Annotated[
         tuple[str, ...],
-        Meta(description="Directories that may contain the files of file: references, after symlinks are resolved."),
+        Meta(
+            description="Directories that may contain the files of file: references. farrier resolves symlinks "
+            "before it compares the paths."
+        ),
     ] = ()
     env_prefix: Annotated[
         str, Meta(min_length=1, description="Prefix of the environment variables that env: references may name.")
@@ -90,10 +94,9 @@ class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         tuple[CredentialBinding, ...],
         Meta(
             description="The credentials that farrier may send, and the BMCs that may receive them. Each table "
-            "[[credentials.bindings]] has references, hosts and networks. A site may have further "
-            "bindings in its file. If no binding allows a "
-            "reference for a BMC's address, farrier does not read the secret and does not contact the BMC. "
-            "In the environment variable: a JSON array."
+            "[[credentials.bindings]] has references, hosts and networks. A site may have further bindings in its "
+            "file. If no binding allows farrier to use a reference at the address of a BMC, farrier does not read "
+            "the secret and does not contact the BMC. The environment variable contains a JSON array."
         ),
     ] = ()
 

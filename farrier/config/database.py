@@ -25,10 +25,10 @@ class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     dsn: Annotated[
         str,
         Meta(
-            description="postgresql:// URL of the server. With several hosts and "
-            "target_session_attrs=read-write, farrier follows a fail-over. The value may also be a "
-            "reference to a file with the URL: systemd:NAME (a credential of the systemd unit) or "
-            "file:PATH. Empty: the embedded server."
+            description="postgresql:// URL of the server. With several hosts and target_session_attrs=read-write, "
+            "farrier follows a fail-over. The value may also be a reference to a file that contains the URL: "
+            "systemd:NAME (a credential of the systemd unit) or file:PATH. If empty, farrier uses the embedded "
+            "server."
         ),
     ] = ""
     embedded: Annotated[str, Meta(description="Directory of the embedded PostgreSQL. Set either this or dsn.")] = ""

@@ -116,8 +116,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     force_after: Annotated[
         timedelta,
         Meta(
-            description="For an intent with force: time from the beginning of a stage until farrier cancels the "
-            "agent tasks of the stage that have not ended."
+            description="If an intent has force, farrier waits for this time after the beginning of a stage. Then it "
+            "cancels the stage's agent tasks that have not ended."
         ),
     ] = _seconds(600)
     observation_ttl: Annotated[
@@ -156,10 +156,10 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         Meta(
             gt=0,
             le=1,
-            description="Largest share of a site's nodes in service that may leave service within brake_window "
-            "because of silence or drift. If more nodes would leave, farrier holds them in service, because a large "
-            "number of failures at once suggests a fault of the network, the region or the path of heartbeats. With 1, "
-            "there is no brake.",
+            description="At most this share of a site's nodes in service may leave service within brake_window "
+            "because of silence or drift. If more nodes would leave, farrier holds them in service, because a large"
+            " number of failures at once suggests a fault of the network, the region or the path of heartbeats. "
+            "With 1, there is no brake.",
         ),
     ] = 0.1
     brake_at_least: Annotated[
@@ -209,8 +209,8 @@ class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     ca_file: Annotated[
         str,
         Meta(
-            description="PEM file with the certificate authorities that sign BMC certificates. Empty: the "
-            "operating system's certificate authorities."
+            description="PEM file with the certificate authorities that sign BMC certificates. If empty, farrier uses"
+            " the certificate authorities of the operating system."
         ),
     ] = ""
     fingerprint: Annotated[
@@ -223,8 +223,8 @@ class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     insecure: Annotated[
         bool,
         Meta(
-            description="Accept any certificate. A machine that impersonates a BMC then receives its password. farrier "
-            "logs a warning at every start."
+            description="Accept any certificate. A machine that impersonates a BMC then receives the password of the "
+            "BMC. farrier logs a warning at every start."
         ),
     ] = False
 
@@ -254,9 +254,9 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
         str,
         Meta(
             description="Local directory in which farrier records open sessions, so that the next process can close "
-            "the sessions of a killed process. Several processes may share the directory. Empty: "
-            "bmc-sessions in the StateDirectory of the systemd unit. Without a unit, this setting is required if "
-            "bmc.auth is session."
+            "the sessions of a killed process. Several processes may share the directory. If empty, farrier uses "
+            "the directory bmc-sessions in the StateDirectory of the systemd unit. If there is no unit and bmc.auth"
+            " is session, this setting is required."
         ),
     ] = ""
     allowed_networks: Annotated[
@@ -267,8 +267,8 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
         int,
         Meta(
             ge=1,
-            description="Largest number of BMCs that one process contacts at the same time. A BMC that has not "
-            "responded within a second no longer counts, but its requests continue.",
+            description="Largest number of BMCs that one process contacts at the same time. If a BMC has not "
+            "responded within a second, the BMC no longer counts, but its requests continue.",
         ),
     ] = 200
     connect_timeout: Annotated[
@@ -290,7 +290,10 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     `path_prefix`."""
 
     address: Annotated[
-        str, Meta(description="https://host[:port] of Vault or of the proxy in front of it. Empty: no Vault.")
+        str,
+        Meta(
+            description="https://host[:port] of Vault or of the proxy in front of it. If empty, farrier uses no Vault."
+        ),
     ] = ""
     token: Annotated[
         str,
@@ -304,15 +307,17 @@ class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         str,
         Meta(
             description="Path prefix that every vault: reference must have. farrier compares whole names: with the "
-            "prefix farrier, it refuses farrier-b/x. Empty: any path of the mount."
+            "prefix farrier, it refuses farrier-b/x. If empty, references may name any path of the mount."
         ),
     ] = "farrier"
-    namespace: Annotated[str, Meta(description="Namespace (Vault Enterprise, HCP). Empty: the root.")] = ""
+    namespace: Annotated[
+        str, Meta(description="Namespace (Vault Enterprise, HCP). If empty, farrier uses the root namespace.")
+    ] = ""
     ca_file: Annotated[
         str,
         Meta(
-            description="PEM file with the certificate authorities that sign Vault's certificate. Empty: the "
-            "operating system's certificate authorities."
+            description="PEM file with the certificate authorities that sign Vault's certificate. If empty, farrier "
+            "uses the certificate authorities of the operating system."
         ),
     ] = ""
     timeout: Annotated[
@@ -359,10 +364,10 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         Meta(
             ge=0,
             le=36_500,
-            description="Number of days after which farrier removes history, a few thousand rows at a time. "
-            "farrier keeps the newest entry of each layer of a resource that has not ended. 0: "
-            "farrier removes nothing. This is the default, because removed history cannot be "
-            "recovered. Set the same value on all replicas.",
+            description="Number of days after which farrier removes history, a few thousand rows at a time. farrier "
+            "keeps the newest entry of each layer of a resource that has not ended. With 0, farrier removes "
+            "nothing. 0 is the default, because removed history cannot be recovered. Set the same value on all "
+            "replicas.",
         ),
     ] = 0
 
@@ -373,8 +378,8 @@ class SitesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     directory: Annotated[
         str,
         Meta(
-            description="Directory with one TOML file for each site, NAME.toml. farrier reads the files at the "
-            "start and on SIGHUP. Empty: no sites, so farrier cannot onboard nodes through MAAS."
+            description="Directory with one TOML file for each site, NAME.toml. farrier reads the files at the start "
+            "and on SIGHUP. If empty, there are no sites, and farrier cannot onboard nodes through MAAS."
         ),
     ] = ""
 
@@ -399,9 +404,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     sla: Annotated[
         Limits,
         Meta(
-            description='Limits that replace the defaults. The key of a limit is "layer.state", for example '
-            '"status.offline" = "1h". [sla.site.NAME] sets limits of one site, and [sla.model.NAME] '
-            "limits of one machine model. A site's limit has precedence over a model's limit, and a model's "
-            "limit over a general one. farrier sla list shows every key."
+            description='Limits that override the default limits. The key of a limit is "layer.state", for example '
+            '"status.offline" = "1h". [sla.site.NAME] sets limits of one site, and [sla.model.NAME] limits of one '
+            "machine model. A site's limit has precedence over a model's limit, and a model's limit over a general "
+            "one. farrier sla list shows every key."
         ),
     ] = Limits()

@@ -32,7 +32,7 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         ),
     ] = "127.0.0.1"
     port: Annotated[
-        int, Meta(ge=0, le=65535, description="Port to listen on. 0: the operating system chooses a free port.")
+        int, Meta(ge=0, le=65535, description="Port to listen on. With 0, the operating system chooses a free port.")
     ] = 9464
     names: Annotated[
         tuple[str, ...],
@@ -52,17 +52,16 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     tokens_file: Annotated[
         str,
         Meta(
-            description="TOML file with the names, hashes and scopes of API tokens; farrier token create prints "
-            "its entries. farrier reads the file at the start and on SIGHUP. If neither this nor "
-            "bearer_token is set, farrier "
-            "refuses all requests that need a token."
+            description="TOML file with the names, hashes and scopes of API tokens. farrier token create prints an "
+            "entry for this file. farrier reads the file at the start and on SIGHUP. If this setting and "
+            "bearer_token are both empty, farrier refuses all requests that need a token."
         ),
     ] = ""
     tls_cert: Annotated[
         str,
         Meta(
             description="PEM file with the certificate of the server and its chain. If set, farrier serves only "
-            "HTTPS. farrier reads the file again on SIGHUP. Empty: HTTP without TLS."
+            "HTTPS. farrier reads the file again on SIGHUP. If empty, farrier serves HTTP without TLS."
         ),
     ] = ""
     tls_key: Annotated[
@@ -72,9 +71,9 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     dashboards_url: Annotated[
         str,
         Meta(
-            description="URL of the dashboard of a resource. The page of the resource links to it. {kind}, {name} "
-            "and {site} stand for the resource's values: https://grafana.example.com/d/gpu?var-node={name}. Empty: "
-            "no link."
+            description="URL of the dashboard of a resource. The page of the resource links to it. {kind}, {name} and"
+            " {site} stand for the resource's values: https://grafana.example.com/d/gpu?var-node={name}. If empty, "
+            "the page has no link."
         ),
     ] = ""
 
@@ -118,7 +117,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             description="URL at which the pages of docs/operating/ of this version are published, for the links of "
             "farrier alerts and farrier dashboard. If the URL contains {page}, as in "
             "https://docs.example.com/operating/{page}/, the path of a page replaces {page}; otherwise farrier "
-            "appends the path and .md. Empty: the links are file paths in the source repository."
+            "appends the path and .md. If empty, the links are file paths in the source repository."
         ),
     ] = ""
 
@@ -136,9 +135,9 @@ class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     endpoint: Annotated[
         str,
         Meta(
-            description="URL of an OpenTelemetry collector (OTLP over HTTP), such as http://127.0.0.1:4318. "
-            "farrier sends a trace of each run that calls a service to this collector. Requires the "
-            "extra otel. Empty: no traces."
+            description="URL of an OpenTelemetry collector (OTLP over HTTP), such as http://127.0.0.1:4318. If a run "
+            "calls a service, farrier sends a trace of the run to this collector. Requires the extra otel. If "
+            "empty, farrier sends no traces."
         ),
     ] = ""
     share: Annotated[
@@ -146,7 +145,7 @@ class TracesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         Meta(
             ge=0,
             le=1,
-            description="Share of the runs that farrier traces, of all runs that call services. From 0 to 1.",
+            description="farrier traces this share, from 0 to 1, of the runs that call services.",
         ),
     ] = 1.0
 
@@ -162,7 +161,7 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     format: Annotated[
         Format,
         Meta(
-            description="Format of log lines. auto: JSON under systemd or if standard error is redirected, "
-            "console on a terminal."
+            description="Format of log lines. With auto, farrier writes JSON under systemd or if standard error is "
+            "redirected. On a terminal it uses the format console."
         ),
     ] = Format.AUTO

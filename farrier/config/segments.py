@@ -15,9 +15,9 @@ class SegmentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     drain_period: Annotated[
         timedelta,
         Meta(
-            description="How long a segment stays in deletion after its last address was released. During this "
-            "time, ARP and neighbour caches drop the address, and stopped machines lose it. Only "
-            "afterwards can the prefix be used again."
+            description="How long a segment stays in deletion after its last address was released. During this time, "
+            "ARP and neighbour caches drop the address, and stopped machines lose it. The prefix can be used again "
+            "only after this time."
         ),
     ] = timedelta(minutes=5)
 

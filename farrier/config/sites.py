@@ -21,7 +21,10 @@ from farrier.model.maas_changes import LinkMode
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
 Mtu: TypeAlias = Annotated[
-    int, Meta(ge=576, le=9216, description="MTU in bytes. If omitted: the MTU that commissioning found.")
+    int,
+    Meta(
+        ge=576, le=9216, description="MTU in bytes. If omitted, the interface keeps the MTU that commissioning found."
+    ),
 ]
 
 # The database's syntax of resource names. A name that consists only of digits would be read as an ID.
@@ -43,7 +46,10 @@ class MaasSite(_Table, frozen=True, kw_only=True):
     ]
     ca_file: Annotated[
         str,
-        Meta(description="PEM file with the certificate authorities to trust. Empty: those of the operating system."),
+        Meta(
+            description="PEM file with the certificate authorities to trust. If empty, farrier uses the certificate "
+            "authorities of the operating system."
+        ),
     ] = ""
     agent_name: Annotated[
         Text, Meta(description="Prefix of the agent_name in MAAS. farrier finds its own deployments by this name.")
@@ -52,14 +58,16 @@ class MaasSite(_Table, frozen=True, kw_only=True):
         "amd64/generic"
     )
     domain: Annotated[
-        Text | None, Meta(description="DNS domain of machines that farrier creates. If omitted: the region's default.")
+        Text | None,
+        Meta(description="DNS domain of machines that farrier creates. If omitted, MAAS uses the region's default."),
     ] = None
     zone: Annotated[
-        Text | None, Meta(description="Zone of machines that farrier creates. If omitted: the region's default.")
+        Text | None,
+        Meta(description="Zone of machines that farrier creates. If omitted, MAAS uses the region's default."),
     ] = None
     pool: Annotated[
         Text | None,
-        Meta(description="Resource pool of machines that farrier creates. If omitted: the region's default."),
+        Meta(description="Resource pool of machines that farrier creates. If omitted, MAAS uses the region's default."),
     ] = None
     node_timeout: Annotated[
         timedelta,
@@ -91,7 +99,10 @@ class UfmSite(_Table, frozen=True, kw_only=True):
     token: Annotated[str, Meta(description="Reference to an access token. Set either this or credential.")] = ""
     ca_file: Annotated[
         str,
-        Meta(description="PEM file with the certificate authorities to trust. Empty: those of the operating system."),
+        Meta(
+            description="PEM file with the certificate authorities to trust. If empty, farrier uses the certificate "
+            "authorities of the operating system."
+        ),
     ] = ""
     partition_names: Annotated[
         bool,
@@ -134,9 +145,8 @@ class ObserveSite(_Table, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=100,
-            description="If more than this percentage of the machines, and more than three machines, vanish from "
-            "the region within an hour, farrier ignores all losses. 100: farrier never ignores "
-            "losses.",
+            description="If more than this percentage of the machines, and more than three machines, vanish from the "
+            "region within an hour, farrier ignores all losses. With 100, farrier never ignores losses.",
         ),
     ] = 5
 
@@ -153,7 +163,10 @@ class CommissionSite(_Table, frozen=True, kw_only=True):
     )
     testing_scripts: Annotated[
         tuple[Text, ...] | None,
-        Meta(description="Scripts that test the machine. If omitted: the region's default. Empty: no tests."),
+        Meta(
+            description="Scripts that test the machine. If omitted, MAAS uses the region's default. If empty, MAAS "
+            "runs no tests."
+        ),
     ] = None
 
 
@@ -185,7 +198,7 @@ class StorageSite(_Table, frozen=True, kw_only=True):
     ] = Layout.FLAT
     root_size_gb: Annotated[
         Annotated[int, Meta(ge=8)] | None,
-        Meta(description="Size of the root partition in GB. If omitted: the whole disk."),
+        Meta(description="Size of the root partition in GB. If omitted, the partition fills the whole disk."),
     ] = None
 
     def __post_init__(self) -> None:
@@ -201,13 +214,14 @@ class LinkSite(_Table, frozen=True, kw_only=True):
     mode: Annotated[
         LinkMode,
         Meta(
-            description="auto: MAAS assigns an address at deployment. dhcp: the machine uses DHCP. static: MAAS sets "
-            "the node's address from addresses. link_up: the interface has no address."
+            description="With auto, MAAS assigns an address at deployment. With dhcp, the machine uses DHCP. With "
+            "static, MAAS sets the node's address from addresses. With link_up, the interface has no address."
         ),
     ] = LinkMode.AUTO
     subnet: Annotated[Text | None, Meta(description="CIDR of the subnet of the address.")] = None
     addresses: Annotated[
-        Mapping[str, str], Meta(description="For mode static: the address of each node, by the node's name.")
+        Mapping[str, str],
+        Meta(description="Address of each node, by the name of the node. Used only with mode static."),
     ] = {}
 
 
@@ -232,16 +246,15 @@ class PortSite(_Table, frozen=True, kw_only=True):
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
         Meta(
-            description="VID of the untagged VLAN. If omitted: the VLAN of the link's subnet; without a subnet, "
-            "the port's "
-            "VLAN."
+            description="VID of the untagged VLAN. If omitted, farrier uses the VLAN of the link's subnet. If the "
+            "link names no subnet, the port stays on its VLAN."
         ),
     ] = None
     fabric: Annotated[
         Text | None,
         Meta(
-            description="Name of the fabric of `vlan`. If omitted: the port's own fabric, or the only fabric "
-            "with this VID."
+            description="Name of the fabric of `vlan`. If omitted, farrier uses the fabric of the port. If this "
+            "fabric does not have the VID, farrier uses the only fabric that has it."
         ),
     ] = None
     mtu: Mtu | None = None
@@ -282,16 +295,15 @@ class BondSite(_Table, frozen=True, kw_only=True):
     vlan: Annotated[
         Annotated[int, Meta(ge=0, le=4094)] | None,
         Meta(
-            description="VID of the untagged VLAN. If omitted: the VLAN of the link's subnet; without a subnet, "
-            "the VLAN "
-            "of all ports."
+            description="VID of the untagged VLAN. If omitted, farrier uses the VLAN of the link's subnet. If the "
+            "link names no subnet, farrier uses the VLAN of the ports, which must be the same for all ports."
         ),
     ] = None
     fabric: Annotated[
         Text | None,
         Meta(
-            description="Name of the fabric of `vlan`. If omitted: the fabric of the ports, or the only fabric "
-            "with this VID."
+            description="Name of the fabric of `vlan`. If omitted, farrier uses the fabric of the ports. If this "
+            "fabric does not have the VID, farrier uses the only fabric that has it."
         ),
     ] = None
     mtu: Mtu | None = None
@@ -305,8 +317,8 @@ class NetworkSite(_Table, frozen=True, kw_only=True):
     pxe_subnet: Annotated[
         Text | None,
         Meta(
-            description="CIDR of the subnet of the boot interface. If omitted: the subnet on which MAAS saw the "
-            "interface."
+            description="CIDR of the subnet of the boot interface. If omitted, farrier uses the subnet on which MAAS "
+            "saw the interface."
         ),
     ] = None
     segments: Annotated[
@@ -334,9 +346,9 @@ class InfinibandSite(_Table, frozen=True, kw_only=True):
 
 class DeploySite(_Table, frozen=True, kw_only=True):
     distro_series: Annotated[Text, Meta(description="Image to install, such as ubuntu/noble.")] = "ubuntu/noble"
-    hwe_kernel: Annotated[Text | None, Meta(description="Kernel to install. If omitted: the default of the image.")] = (
-        None
-    )
+    hwe_kernel: Annotated[
+        Text | None, Meta(description="Kernel to install. If omitted, MAAS installs the default kernel of the image.")
+    ] = None
     hardware_sync: Annotated[
         bool, Meta(description="If true, the installed system reports its hardware to MAAS every 15 minutes.")
     ] = True
@@ -360,14 +372,15 @@ class CloudInitSite(_Table, frozen=True, kw_only=True):
     template_file: Annotated[
         str,
         Meta(
-            description="Template of the user data, as a path relative to the site's file, within the directory "
-            "of the sites. Empty: no user data."
+            description="Template of the user data, as a path relative to the site's file, within the directory of "
+            "the sites. If empty, machines get no user data."
         ),
     ] = ""
     variables: Annotated[
         Mapping[str, str | int | float | bool],
         Meta(
-            description="Values that the template can use in addition to those of the node. They must not be secrets."
+            description="Values that the template can use in addition to the values of the node. The values must not "
+            "be secrets."
         ),
     ] = {}
     max_bytes: Annotated[
@@ -386,7 +399,7 @@ class Erase(StrEnum):
 
 
 class ReleaseSite(_Table, frozen=True, kw_only=True):
-    erase: Annotated[Erase, Meta(description="How disks are erased when a machine is released.")] = Erase.NONE
+    erase: Annotated[Erase, Meta(description="How MAAS erases the disks when a machine is released.")] = Erase.NONE
     remove_record: Annotated[
         bool,
         Meta(

@@ -64,8 +64,8 @@ HANDLER_ERRORS = Definition(
 )
 HANDLER_ERRORS_BY_STATE = Definition(
     "farrier_handler_errors_by_state",
-    "Number of handler runs that ended in an error, by the state of the resource. A state has a series after its "
-    "first error.",
+    "Number of handler runs that ended in an error, by the state of the resource. The series of a state exists only"
+    " after the first error in this state.",
     ("kind", "state", "substate"),
 )
 RERUN_LIMITED = Definition(
@@ -95,12 +95,13 @@ WORKFLOW_FAILURES = Definition(
 )
 SERVICE_REQUESTS = Definition(
     "farrier_service_requests",
-    "Number of requests to outside services, by result. An operation has series after its first request.",
+    "Number of requests to outside services, by result. The series of an operation exist only after its first request.",
     ("service", "operation", "result"),
 )
 SERVICE_DURATION = Definition(
     "farrier_service_request_duration_seconds",
-    "Duration of a request to an outside service, with any result. An operation has series after its first request.",
+    "Duration of a request to an outside service, with any result. The series of an operation exist only after its "
+    "first request.",
     ("service", "operation"),
     _REQUEST_SECONDS,
 )

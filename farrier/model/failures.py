@@ -114,20 +114,19 @@ def _then_retry(fix: str) -> Advice:
 
 
 def _then_retry_at_once(fix: str) -> Advice:
-    """Return the advice for a failure that farrier retries after the back-off, or earlier if an operator requests
-    it."""
-    return Advice(True, f"{fix}, then {Action.RETRY_STAGE}, which starts at once", Action.RETRY_STAGE)
+    """The advice for a failure that farrier retries after the back-off, unless an operator requests it earlier."""
+    return Advice(True, f"{fix}, then {Action.RETRY_STAGE} to retry at once", Action.RETRY_STAGE)
 
 
 FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.DISCOVERY_CONFLICT: _then_retry(
-        "several machines in MAAS match: correct the machines that the detail names until only one matches"
+        "in MAAS, correct the machines that the detail names, until only one of them matches the node"
     ),
     FailureClass.BOSS_DISK_NOT_FOUND: _then_retry("reseat or replace the boot disk, and commission the machine again"),
     FailureClass.PXE_INTERFACE_UNFIXABLE: _then_retry("correct the boot interface and its VLAN in MAAS"),
     FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
         False,
-        "find out who deleted the machine in MAAS; restart_clean creates it again in an onboarding; cancel ends a "
+        "find out who deleted the machine in MAAS; then submit restart_clean for an onboarding, or cancel for a "
         "decommission",
     ),
     FailureClass.DATASOURCE_FAILED_REPEATEDLY: _then_retry(
@@ -139,55 +138,55 @@ FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.SSH_SEED_FAILED_REPEATEDLY: _then_retry("check the SSH seed and the agent's log on the node"),
     FailureClass.STATE_DISAGREEMENT: Advice(
         False,
-        "if another user owns the machine, free it in MAAS; then submit adopt_observed_state if MAAS is right, else "
-        "restart_clean",
+        "if another user owns the machine, free it in MAAS; then submit adopt_observed_state if MAAS is right, else"
+        " restart_clean",
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
-        False, "the BMC belongs to another machine: correct the node's BMC address with set_bmc, then retry_stage"
+        False,
+        "correct the node's BMC address with set_bmc, because the BMC belongs to another machine; then retry_stage",
     ),
     FailureClass.IDENTITY_TAKEN: Advice(
         False,
-        "correct the address with set_bmc, or use clear_bmc on the node that the detail names, then retry_stage",
+        "correct this node's BMC address with set_bmc, or clear_bmc the node that the detail names; then retry_stage",
     ),
     FailureClass.ADOPT_FAILED: Advice(
-        False,
-        "read the node's last BMC error, fix its cause and submit adopt again, or submit manage to end the adoption",
+        False, "fix the cause of the node's last BMC error and submit adopt again, or submit manage to end the adoption"
     ),
     FailureClass.INVALID_CONFIG: _then_retry("correct the site's configuration"),
     FailureClass.UPSTREAM_REFUSED: _then_retry(
-        "the service refused the request: read the detail and correct the permissions or the data"
+        "read in the detail why the service refused the request, and correct the permissions or the data"
     ),
     FailureClass.UNDO_FAILED: Advice(
         False,
-        "undo by hand the changes in the detail, then restart_clean; or cancel, which ends the workflow even if the "
-        "undo fails",
+        "undo the changes in the detail by hand, then restart_clean; or submit cancel to end the workflow without "
+        "further undo",
     ),
     FailureClass.OPERATOR_REQUEST: Advice(
-        False, "an operator froze this workflow: read the reason, then resume, restart_clean or cancel"
+        False, "read why an operator stopped this workflow, then resume, restart_clean or cancel"
     ),
-    FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for, and fix the cause"),
+    FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for and fix the cause"),
     FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service that the detail names"),
     FailureClass.CAPACITY: _then_retry_at_once(
-        "extend the subnet in the detail, free some of its addresses, or link another one"
+        "extend the subnet in the detail, make some of its addresses free, or link another one"
     ),
     FailureClass.POWER_FAILED: _then_retry_at_once("fix the machine's BMC, its network or its power settings in MAAS"),
     FailureClass.NOT_MANAGEABLE: Advice(
         True, "make the BMC manageable first: read the node's last BMC error, and correct the BMC details with set_bmc"
     ),
-    FailureClass.NO_CREDENTIALS: Advice(True, "submit set_bmc with a reference to a credential that farrier can read"),
+    FailureClass.NO_CREDENTIALS: Advice(True, "submit set_bmc with a credential reference that farrier can resolve"),
     FailureClass.COMMISSIONING_FAILED: Advice(
-        True, "read the commissioning results in MAAS, and replace failing hardware before farrier stops retrying"
+        True, "read the commissioning results in MAAS, and replace failing hardware before the last attempt"
     ),
     FailureClass.DEPLOY_FAILED: Advice(
-        True, "read the installation log in MAAS; correct the image or its storage layout"
+        True, "read the installation log in MAAS, and correct the image or its storage layout"
     ),
     FailureClass.TASK_FAILED: Advice(
         True, "read the task's result and the agent's log; retry_stage issues a new task", Action.RETRY_STAGE
     ),
     FailureClass.VALIDATION_FAILED: Advice(
-        True, "the cleanup left data on the node: read the validation result and erase the data that it names"
+        True, "read the validation result, and erase the data that the cleanup left on the node"
     ),
-    FailureClass.INTERNAL: Advice(True, "this is a bug in farrier: report it with the log of the failed run"),
+    FailureClass.INTERNAL: Advice(True, "report this bug in farrier with the log of the failed run"),
 }
 
 CLEAN_AGAIN = "the cleanup left data on the node: decommission it with a cleanup that validates"
@@ -199,10 +198,10 @@ QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
         "fix the causes of the alerts; when the alerts end, farrier returns the node to service by itself"
     ),
     QuarantineCause.STATE_DISAGREEMENT: (
-        "MAAS does not report the machine as deployed: correct MAAS or decommission the node"
+        "correct MAAS, because it does not report the machine as deployed, or decommission the node"
     ),
     QuarantineCause.MACHINE_DELETED_UPSTREAM: (
-        "the machine no longer exists in MAAS: add it to MAAS again, or decommission the node"
+        "add the machine to MAAS again, because it no longer exists there, or decommission the node"
     ),
     QuarantineCause.CLEANUP_VALIDATION_FAILED: f"{CLEAN_AGAIN}, or release it with a reason",
     QuarantineCause.DRAIN_FAILED: "read the drain task's result, then retry_stage or cancel",
@@ -214,26 +213,25 @@ QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
 
 BMC_ADVICE: Mapping[BmcFailure, str] = {
     BmcFailure.INCOMPLETE: (
-        "the error names the missing part: add it with set_bmc, bind the credential, or make the credential readable"
+        "correct what the error names: submit set_bmc, bind the credential, or make the credential readable"
     ),
-    BmcFailure.UNREACHABLE: "check address, cable and route; farrier retries by itself",
-    BmcFailure.TIMEOUT: "the BMC is too slow: check its network or reset it",
+    BmcFailure.UNREACHABLE: "check the address, the cable and the route; farrier retries by itself",
+    BmcFailure.TIMEOUT: "check the network of this slow BMC, or reset the BMC",
     BmcFailure.TLS: "install a certificate that this site trusts, or pin the BMC's certificate",
     BmcFailure.AUTH: "correct the user and the password; farrier tries a new version of the credential at once",
-    BmcFailure.PROTOCOL: "the BMC's Redfish responses are invalid: update its firmware or reset it",
+    BmcFailure.PROTOCOL: "update the BMC's firmware or reset the BMC, because its Redfish responses are invalid",
     BmcFailure.UNSUPPORTED: (
         "if the firmware was just changed, submit manage; otherwise update the firmware, or use the node without its "
         "BMC"
     ),
     BmcFailure.IDENTITY_MISMATCH: (
-        "another machine responds: correct a wrong address with set_bmc; if the machine was replaced, use clear_bmc, "
-        "then set_bmc"
+        "if the address is wrong, correct it with set_bmc; if the machine was replaced, submit clear_bmc, then set_bmc"
     ),
     BmcFailure.IDENTITY_TAKEN: (
-        "correct the address with set_bmc, or use clear_bmc on the node that the error names; then submit manage for "
-        "this node"
+        "correct this node's address with set_bmc, or clear_bmc the node that the error names; then submit manage "
+        "for this node"
     ),
-    BmcFailure.INTERNAL: "this is a bug in farrier: report it with the log of the failed probe",
+    BmcFailure.INTERNAL: "report this bug in farrier with the log of the failed probe",
 }
 
 MAX_ATTEMPTS = 5

@@ -76,7 +76,7 @@ class Commission(msgspec.Struct, frozen=True, kw_only=True):
     skip_bmc_config: bool = True
     enable_ssh: bool = False
     testing_scripts: tuple[str, ...] | None = None
-    """The tests to run. None: the region's default. Empty: no tests."""
+    """The tests to run. If None, MAAS uses the region's default. If empty, MAAS runs no tests."""
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,8 +27,8 @@ from farrier.model.runs import Verdict
 
 _NONE = timedelta(0)
 _ONCE = (
-    "a single failure is worth a report; the alert ends as soon as the time range of its query no longer "
-    "includes the failure"
+    "even a single failure needs a report; the alert ends when the time range of its query no longer includes the "
+    "failure"
 )
 
 _CONFLICTS = 0.05  # share of all runs; changes of a shard's owner and writes of clients cause one in a hundred
@@ -98,7 +98,7 @@ def _figures_stale() -> Alert:
         severity=Severity.PAGE,
         expr=f"time() - max({series(gauges.COLLECTED)}) > {STALE_AFTER.total_seconds():.0f}",
         hold=timedelta(minutes=2),
-        because="a fail-over of the database can add this time to the age of the figures",
+        because="a fail-over of the database can make the figures older by this time",
         summary="No replica of farrier has counted the fleet for {{ $value | humanizeDuration }}",
         description="Either no replica can reach the database, or the clocks of the database and of Prometheus "
         "differ by minutes. Until this is fixed, alerts about the fleet cannot fire.",
@@ -159,7 +159,7 @@ def _commit_conflicts() -> Alert:
         severity=Severity.TICKET,
         expr=f"{conflicts} / ({runs} + {conflicts}) > {_CONFLICTS}",
         hold=_LASTS,
-        because="a fail-over of the database causes only a few conflicts, once",
+        because="a fail-over of the database causes only a few conflicts, and only for a moment",
         summary="{{ $value | humanizePercentage }} of the runs of {{ $labels.kind }} fail to commit",
         description="Controllers lose shards during runs, or another program writes the same rows. No data is lost, "
         "but farrier repeats the work.",
@@ -188,8 +188,8 @@ def _steps_cut() -> Alert:
         severity=Severity.TICKET,
         expr=f"count_over_time(({cut} > 0){looks}) >= {_CUTS_TIMES}",
         hold=_NONE,
-        because="the query itself requires that steps are cancelled repeatedly within half an hour; a fail-over of "
-        "the database cancels steps only once",
+        because="the query already requires several cancellations of steps within half an hour; a fail-over of the "
+        "database cancels steps only once",
         summary="Steps of {{ $labels.kind }} are cancelled because their controller cannot renew its lease in time",
         description="The database responds too late, or the process gets too little CPU. farrier reads which changes "
         "the cancelled steps made in outside services, and continues from there.",

@@ -47,7 +47,7 @@ SHORT_STAYS = 5
 
 # farrier reads a BMC every minute. An unreadable BMC has had no good read for `node.observation_ttl`, five minutes.
 _BMC_AWAY = timedelta(minutes=30)
-_BMC_AWAY_BECAUSE = "a BMC that resets or updates is unreachable for ten to twenty minutes"
+_BMC_AWAY_BECAUSE = "a BMC is unreachable for ten to twenty minutes during a reset or an update"
 _MANY = 0.05  # of all; one or two in a hundred fail without a common cause
 _MANY_AT_LEAST = 5  # a share of a small fleet is a single machine
 
@@ -236,7 +236,7 @@ def _observations_stale_at(severity: Severity, expr: str) -> Alert:
         severity=severity,
         expr=expr,
         hold=timedelta(minutes=15),
-        because="a failing region fires another alert earlier, and farrier normally reads a machine again within "
+        because="if the region fails, another alert fires earlier; otherwise farrier reads a machine again within "
         "minutes",
         summary="farrier has no fresh observation of {{ $value }} machine(s) in MAAS",
         description="farrier does not act on the old observations of these machines. Either the region fails, or no "
@@ -251,7 +251,8 @@ def _resources_failing() -> Alert:
         severity=Severity.TICKET,
         expr=f"{failing} > 0",
         hold=timedelta(minutes=15),
-        because="a restart of a service takes less time; each resource had already failed for five minutes",
+        because="a restart of a service takes less time; each resource has failed for five minutes before the alert "
+        "counts it",
         summary="Every run of {{ $value }} {{ $labels.kind }}(s) ends in the same error: {{ $labels.error }}",
         description="These resources make no progress. To list them: SELECT id, at, outcome FROM farrier.outcomes "
         "WHERE outcome ->> 'error' = '{{ $labels.error }}'",
@@ -358,7 +359,8 @@ def _flapping() -> Alert:
         severity=Severity.TICKET,
         expr=f"{stays} > {SHORT_STAYS}",
         hold=timedelta(minutes=5),
-        because="a replica may be missing for a moment; the query itself counts over an hour to avoid noise",
+        because="a replica may be missing for a moment; the query itself counts over an hour, so that it ignores "
+        "single events",
         summary="{{ $labels.kind }}s leave {{ $labels.state }} soon after entering it",
         description=f"In the last hour, resources left {{{{ $labels.state }}}} {{{{ $value | humanize }}}} times, "
         f"each time within {duration.human(definitions.SHORT_STAY)} of entering it and without an intent. To list "

@@ -53,7 +53,7 @@ def _tls_insecure() -> Alert:
         severity=Severity.INFO,
         expr=f"max by (job) ({series(gauges.BMC_TLS_INSECURE)}) > 0",
         hold=timedelta(hours=1),
-        because="a short experiment of an operator needs no message",
+        because="a short experiment with this setting needs no alert",
         summary="farrier does not check the certificates of BMCs",
         description="bmc.insecure is set for all or some hosts. Any machine that takes over the address of such a "
         "BMC receives the BMC's password.",
