@@ -157,7 +157,9 @@ def _wanted(  # noqa: PLR0913 - one parameter is one option
     *,
     since: Annotated[
         str | None,
-        _option("Only changes since this time, or at most this old: 2026-01-31T12:00:00Z, 2h.", "--since", "--last"),
+        _option(
+            "Only changes since this time (2026-01-31T12:00:00Z), or of this last period (2h).", "--since", "--last"
+        ),
     ] = None,
     until: Annotated[str | None, _option("Only changes before this time, or older than this age.")] = None,
     layer: Annotated[list[str] | None, _option("Only changes of this layer. Repeatable.")] = None,

@@ -268,7 +268,7 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
         Meta(
             ge=1,
             description="Largest number of BMCs that one process contacts at the same time. If a BMC has not "
-            "responded within a second, the BMC no longer counts, but its requests continue.",
+            "responded within a second, its requests continue, but the BMC is not included in this number.",
         ),
     ] = 200
     connect_timeout: Annotated[

@@ -47,7 +47,7 @@ _MOST_STREAMS = 64
 class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
     """Which changes to return. If a parameter is given several times, a change has to match one of the values."""
 
-    since: Annotated[str | None, Meta(description="Only changes since this time, or at most this old (2h).")] = None
+    since: Annotated[str | None, Meta(description="Only changes since this time, or of this last period (2h).")] = None
     until: Annotated[str | None, Meta(description="Only changes before this time, or older than this age.")] = None
     layer: Annotated[tuple[str, ...], Meta(description="Only changes of these layers.")] = ()
     source: Annotated[tuple[str, ...], Meta(description="Only changes out of these states.")] = msgspec.field(
