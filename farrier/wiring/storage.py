@@ -37,6 +37,8 @@ _log = structlog.stdlib.get_logger(__name__)
 # When the connections are closed, those in use are dropped after this many seconds.
 _CLOSE_SECONDS = 5
 _WEB_CONNECTIONS = 3
+# Fewest characters of http.bearer_token. Nothing limits how often a client may guess the token.
+_SHORTEST_TOKEN = 16
 # Only an operator writes the reference of a DSN into the settings, so the reference may name any file.
 _ANY_FILE = CredentialPlaces(file_roots=(Path("/"),))
 
@@ -150,7 +152,7 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
         requests = PostgresRequests(connections, database.dsn, pgbouncer=pgbouncer)
         async with credentials(config, observer=observer) as store:
             reference = config.http.bearer_token
-            token = partial(store.token, reference) if reference else None
+            token = partial(_api_token, store, reference) if reference else None
             resources = PostgresResourceQueries(connections)
             yield Backend(
                 PostgresQueries(connections),
@@ -165,6 +167,16 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
             )
     finally:
         connections.terminate()
+
+
+async def _api_token(store: Credentials, reference: str) -> str:
+    """Return the current secret of `http.bearer_token`. Raises `CredentialError`, also for a token that a client could
+    guess."""
+    token = await store.token(reference)
+    if len(token) < _SHORTEST_TOKEN:
+        expected = f"expected a token of at least {_SHORTEST_TOKEN} characters, such as from openssl rand -hex 32"
+        raise CredentialError(reference, f"{expected}; the token has {len(token)}")
+    return token
 
 
 @asynccontextmanager

@@ -251,7 +251,7 @@ async def answers(daemon: Farrier, status: int) -> bool:
 
 
 async def test_a_request_over_http_is_answered_by_the_loop(db: pg.Database) -> None:
-    secrets = {"http_bearer_token": "env:FARRIER_SECRET_API", "secret_api": "t0k3n"}
+    secrets = {"http_bearer_token": "env:FARRIER_SECRET_API", "secret_api": "t0k3n-of-the-daemon"}
     async with replica(db.dsn, **secrets) as daemon:
         joined = await daemon.until("controller.joined")
         await daemon.until("daemon.ready")
@@ -262,7 +262,7 @@ async def test_a_request_over_http_is_answered_by_the_loop(db: pg.Database) -> N
             answer = await client.post(
                 "/api/v1/intents?wait=20",
                 json={"node": "gpu-1", "action": "quarantine", "params": {"reason": "smoke"}},
-                headers={"Authorization": "Bearer t0k3n"},
+                headers={"Authorization": "Bearer t0k3n-of-the-daemon"},
             )
             assert (answer.status_code, answer.json()["status"]) == (200, "accepted")
             changes = (await client.get("/api/v1/nodes/gpu-1/history?layer=status&limit=1")).json()["changes"]

@@ -25,7 +25,7 @@ from tests.support.process import PATIENCE, Farrier, farrier, until
 from tests.support.sockets import Peer, talking
 from tools import log_events
 
-DSN, API, STRANGER = "pl4nted-dsn", "pl4nted-api", "pl4nted-api-wrong"
+DSN, API, STRANGER = "pl4nted-dsn", "pl4nted-api-of-daemon", "pl4nted-api-wrong"
 FILE, WRONG, VAULTED = "pl4nted-bmc-file", "pl4nted-bmc-refused", "pl4nted-bmc-vault"
 VAULT, MAAS = "hvs.pl4nted-vault", "pl4ntedmaas"
 SECRETS = (DSN, API, STRANGER, FILE, WRONG, VAULTED, VAULT, MAAS)
