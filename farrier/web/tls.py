@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 from farrier.errors import ConfigError
@@ -15,39 +16,42 @@ class Certificate:
         """Load the files. Raises ConfigError for unusable files."""
         self._cert = cert
         self._key = key
+        self._current = self._loaded()
+        # The server keeps this context, and each connection switches to the current one: a used context keeps the
+        # certificates of other types of keys that it has loaded, and may serve one of them.
         self.context = self._loaded()
+        self.context.sni_callback = self._switch
 
     def reload(self) -> None:
         """Read the files again, for new connections. If it raises ConfigError, the present certificate stays in use."""
-        self._loaded()  # checked in a new context, because a failed load leaves half of the pair in it
-        self._load(self.context)
+        self._current = self._loaded()
+
+    def _switch(self, connection: ssl.SSLObject, *_: object) -> None:
+        connection.context = self._current
 
     def fault(self) -> str | None:
-        """Why each client refuses the certificate, such as that it has expired; None if a client that trusts its issuer
-        accepts it. The module ssl shows the dates of a certificate only to a peer, so this makes a handshake in
-        memory."""
+        """Return why each client refuses the certificate or its direct issuer, such as that it has expired. Return None
+        if a client that trusts the issuer accepts the certificate. The module ssl shows the dates of a certificate only
+        to a client, so this makes a handshake in memory."""
         trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         trusting.check_hostname = False
         trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trust the certificate itself, whoever issued it
-        trusting.load_verify_locations(self._cert)
         to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = trusting.wrap_bio(to_client, to_server)
-        server = self.context.wrap_bio(to_server, to_client, server_side=True)
-        for side in (client, server, client):  # the client's hello, the server's certificate, the client's check
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-            except ssl.SSLCertVerificationError as refused:
-                return refused.verify_message
+        try:
+            trusting.load_verify_locations(self._cert)
+            client = trusting.wrap_bio(to_client, to_server)
+            server = self._current.wrap_bio(to_server, to_client, server_side=True)
+            for side in (client, server, client):  # the client's hello, the server's certificate, the client's check
+                with suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+        except ssl.SSLCertVerificationError as refused:
+            return refused.verify_message
+        except OSError as failure:  # no cipher fits the key, or the file was just replaced
+            return str(failure)
         return None
 
     def _loaded(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self._load(context)
-        return context
-
-    def _load(self, context: ssl.SSLContext) -> None:
         for setting, path in (("tls_cert", self._cert), ("tls_key", self._key)):
             try:
                 Path(path).read_bytes()
@@ -62,3 +66,4 @@ class Certificate:
                 f"http.tls_cert {self._cert!r} and http.tls_key {self._key!r}: expected a certificate and its key in "
                 f"PEM, without a password: {failure.reason or failure}"
             ) from failure
+        return context
