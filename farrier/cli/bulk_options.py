@@ -68,7 +68,10 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     ] = None,
     timeout: Annotated[
         str,
-        typer.Option(help="Time limit for each resource, including the state of --until.", rich_help_panel=_PANEL),
+        typer.Option(
+            help="Time limit for each resource, to get its answer and to reach the state of --until.",
+            rich_help_panel=_PANEL,
+        ),
     ] = "60s",
     key: Annotated[
         str | None,

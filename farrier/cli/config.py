@@ -48,7 +48,7 @@ def check(given: Config, as_json: output.AsJson = False) -> None:
         return
     output.facts((name, _text(value)) for name, value in changed.items())
     typer.echo(
-        f"the settings are valid, with {counted(len(changed), 'change')} of the defaults; "
+        f"the settings are valid; {counted(len(changed), 'setting')} with a value other than the default; "
         f"sites: {', '.join(sites) or 'none'}"
     )
 

@@ -61,7 +61,7 @@ def migrate_(
 def check(settings: Config, as_json: output.AsJson = False) -> None:
     """Check whether the schema fits this program. Exit code 0: it fits; 1: it is older, or was edited by hand; 5: it is
     newer. The check names edited functions, views and triggers, and nodes that recorded the same machine. It does not
-    cover rights, triggers of kinds, and the columns, defaults, constraints and indexes of tables. `farrier db migrate`
+    cover rights, triggers of kinds, or the columns, defaults, constraints and indexes of tables. `farrier db migrate`
     restores rights, and missing triggers of built-in kinds. `farrier kind install` restores missing triggers of other
     kinds. `farrier db schema` prints the expected tables."""
     status, shared = _administer(settings, _checked)

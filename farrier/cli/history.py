@@ -114,7 +114,8 @@ async def prune(
             break
     what = "would be removed" if dry_run else "removed"
     typer.echo(
-        f"{counted(deleted, 'entry')} {what}; {looked - deleted} older stay, because each is the newest of its layer"
+        f"{counted(deleted, 'entry')} {what}; {counted(looked - deleted, 'old entry')} kept, because each is the "
+        "newest entry of its layer"
     )
 
 

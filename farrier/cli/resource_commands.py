@@ -205,7 +205,7 @@ async def history(  # noqa: PLR0913 - one parameter is one option
     """Show the changes of a resource, the oldest first. With --all and without a name, show the changes of all
     resources of the kind."""
     if name is None and not everything:
-        raise typer.BadParameter(f"give the name of a {output.words(kind)}, or --all for all of them")
+        raise typer.BadParameter(f"give a name, or --all for every {output.words(kind)}")
     which = {"kinds": (kind,)} if name is None else {"resource": (kind, name)}
     wanted = msgspec.structs.replace(wanted, **which)
     if follow:

@@ -28,7 +28,7 @@ def run(  # noqa: PLR0913 - one parameter is one option
         list[str] | None,
         typer.Option(
             metavar="PACKAGE.MODULE:NAME",
-            help="Run this kind of another package. Repeatable. Replaces the setting controller.kinds.",
+            help="Run this kind, which another package defines. Repeatable. Replaces the setting controller.kinds.",
         ),
     ] = None,
     log_level: Annotated[

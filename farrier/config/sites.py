@@ -403,8 +403,8 @@ class ReleaseSite(_Table, frozen=True, kw_only=True):
     remove_record: Annotated[
         bool,
         Meta(
-            description="If true, farrier deletes the machine from MAAS after storage_cleanup. If farrier "
-            "created the machine, it also deletes the machine when the node is deleted."
+            description="If true, farrier deletes the machine from MAAS after storage_cleanup and, if farrier created "
+            "the machine, also when the node is deleted."
         ),
     ] = False
 

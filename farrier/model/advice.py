@@ -30,8 +30,8 @@ from farrier.model.workflow import FAILED, OnboardingMode, WorkflowStatus
 K = TypeVar("K", bound=str)
 T = TypeVar("T")
 
-# Of these actions, only the first continues a failed stage. The other two actions undo the workflow's work. The other
-# two undo the workflow's work; After its undo, restart_clean starts the workflow again.
+# Of these actions, only the first continues a failed stage. The other two actions undo the workflow's work. After the
+# undo, restart_clean starts the workflow again.
 _WAYS_OUT = (Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.CANCEL)
 _WORKFLOWS = frozenset({Layer.ONBOARDING, Layer.DECOMMISSION})
 

@@ -147,7 +147,8 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.IDENTITY_TAKEN: Advice(
         False,
-        "correct this node's BMC address with set_bmc, or clear_bmc the node that the detail names; then retry_stage",
+        "correct this node's BMC address with set_bmc, or use clear_bmc on the node that the detail names; then "
+        "retry_stage",
     ),
     FailureClass.ADOPT_FAILED: Advice(
         False, "fix the cause of the node's last BMC error and submit adopt again, or submit manage to end the adoption"
@@ -228,8 +229,8 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
         "if the address is wrong, correct it with set_bmc; if the machine was replaced, submit clear_bmc, then set_bmc"
     ),
     BmcFailure.IDENTITY_TAKEN: (
-        "correct this node's address with set_bmc, or clear_bmc the node that the error names; then submit manage "
-        "for this node"
+        "correct the address with set_bmc, or use clear_bmc on the node that the error names; then submit manage for "
+        "this node"
     ),
     BmcFailure.INTERNAL: "report this bug in farrier with the log of the failed probe",
 }

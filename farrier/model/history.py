@@ -20,8 +20,8 @@ _LARGEST = (1 << 63) - 1  # the largest bigint of PostgreSQL
 
 class Order(StrEnum):
     """The order of a query, by time. The history of one resource is ordered by version; this gives the same order as
-    the time. The order `oldest` returns only changes from before a time at which all earlier changes are visible, so a
-    reader that continues later misses no change."""
+    the time. The order `oldest` ends at the time before which no further change can become visible, so a reader that
+    continues later misses no change."""
 
     NEWEST = "newest"
     OLDEST = "oldest"

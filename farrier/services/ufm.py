@@ -32,7 +32,7 @@ _log = structlog.stdlib.get_logger(__name__)
 # This is a third of the time between two reads of a partition. Drift is detected a little later, but with a hundredth
 # of the requests.
 READING_KEPT = timedelta(seconds=10)
-# Without this pause, partitions are read one after the other, and each read would wait for the unavailable UFM.
+# Partitions are read one after the other. Without this pause, each read would wait for the unavailable UFM.
 TROUBLE_KEPT = timedelta(seconds=5)
 # Failures that would also affect a read of any other partition.
 _OF_ALL = frozenset(

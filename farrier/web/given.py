@@ -1,7 +1,7 @@
 """Reads the parameters and the body of a request, and converts them to the types that its operation declares.
 
 The API refuses unknown parameters. If it ignored a misspelt parameter, the client would take the response for the
-answer to another request.
+response to the intended request.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         return segment.last_released_at + self._drain_period
 
     def _never_nearer(self, segment: NetworkSegment, until: datetime, now: datetime) -> datetime:
-        """Return the end of a drain, which is never earlier than the recorded end. If the drain period was shortened,
-        the end is at most one period from now."""
+        """Return the end of a drain. If the drain period was shortened, the end is at most one period from now.
+        Otherwise, the end is never earlier than the recorded end."""
         if segment.drain_until is None:
             return until
         return max(until, min(segment.drain_until, now + self._drain_period))

@@ -53,8 +53,8 @@ def parse_address(text: str) -> IpAddress:
 
 
 def parse_gateways(texts: Iterable[str], networks: Sequence[Network]) -> tuple[IpAddress, ...]:
-    """Parse the gateways. Each gateway must be in one of the added networks, and each network can have one gateway.
-    Raises ValueError."""
+    """Parse the gateways. Each gateway must be in one of the added networks, and each network can have at most one
+    gateway. Raises ValueError."""
     found: dict[Network, IpAddress] = {}
     for text in texts:
         address = parse_address(text)

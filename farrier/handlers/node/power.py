@@ -105,8 +105,8 @@ def next_read(node: Node, config: Policy) -> datetime:
 
 
 def was_just_read(node: Node, now: datetime, config: Policy) -> bool:
-    """Return whether the regular read may wait, because the last read began less than the longest duration of a read
-    ago."""
+    """Return whether the regular read may wait, because the time since the last read began is not longer than a read
+    may take."""
     at = node.bmc.power_at
     reads = node.management is Management.MANAGEABLE and node.bmc.switching is None
     return reads and at is not None and now - at <= config.transient_deadline

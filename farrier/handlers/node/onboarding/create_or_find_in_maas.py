@@ -101,8 +101,8 @@ async def _deployed_already(machine: Machine, _client: MaasClient) -> Settled:
 
 
 async def _recorded(client: MaasClient, node: Node) -> Settled:
-    """For an adoption, check that the recorded machine exists, is deployed, and does not belong to another user, and
-    that all recorded values match it or are unknown."""
+    """For an adoption, check that the recorded machine exists, is deployed, belongs to no other user, and contradicts
+    no recorded value."""
     known = discovery.clues(node)
     found = await _looked(client, node, known)
     if not isinstance(found, Found):

@@ -57,7 +57,7 @@ def _not_ours(node: Node, seen: MaasObservation) -> Failed | Waiting | None:
 
 
 def _failure(seen: MaasObservation) -> str | None:
-    """Return why no commissioning runs or has passed; None for a state from which a commissioning may still pass."""
+    """Return why no commissioning runs or has passed; None for a state to which no commissioning leads."""
     said = quoted(seen.error_description or seen.status_message)
     if seen.status == StatusNumber.FAILED_COMMISSIONING:
         return f"machine {seen.system_id} failed its commissioning{said}"
