@@ -67,11 +67,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         typer.Option(metavar="STATE", help="Wait until each resource has this state.", rich_help_panel=_PANEL),
     ] = None,
     timeout: Annotated[
-        str,
-        typer.Option(
-            help="Time limit for each resource, to get its answer and to reach the state of --until.",
-            rich_help_panel=_PANEL,
-        ),
+        str, typer.Option(help="Time limit for each resource: for its answer and for --until.", rich_help_panel=_PANEL)
     ] = "60s",
     key: Annotated[
         str | None,

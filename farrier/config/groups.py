@@ -50,8 +50,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     resync: Annotated[
         timedelta,
         Meta(
-            description="Interval at which farrier reads each resource from the database. If a change causes no "
-            "wake, such as a row edited by hand, farrier sees it after at most this time."
+            description="Interval at which farrier reads each resource from the database. If a change, such "
+            "as a row edited by hand, causes no wake, farrier sees it after at most this time."
         ),
     ] = _seconds(300)
     batch: Annotated[

@@ -107,8 +107,8 @@ class UfmSite(_Table, frozen=True, kw_only=True):
     partition_names: Annotated[
         bool,
         Meta(
-            description="If true, partitions in UFM get their names in farrier, and farrier restores a name that "
-            "was changed in UFM. Requires UFM 6.22 or later."
+            description="If true, a partition has the same name in UFM as in farrier, and farrier restores a name "
+            "that was changed in UFM. Requires UFM 6.22 or later."
         ),
     ] = False
     read_timeout: Annotated[timedelta, Meta(description="Time limit for a read request, including the response.")] = (

@@ -138,7 +138,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.SSH_SEED_FAILED_REPEATEDLY: _then_retry("check the SSH seed and the agent's log on the node"),
     FailureClass.STATE_DISAGREEMENT: Advice(
         False,
-        "if another user owns the machine, free it in MAAS; then submit adopt_observed_state if MAAS is right, else"
+        "free the machine in MAAS if another user owns it. Then submit adopt_observed_state if MAAS is right, else"
         " restart_clean",
     ),
     FailureClass.IDENTITY_MISMATCH: Advice(
@@ -159,8 +159,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
     ),
     FailureClass.UNDO_FAILED: Advice(
         False,
-        "undo the changes in the detail by hand, then restart_clean; or submit cancel to end the workflow without "
-        "further undo",
+        "undo the changes in the detail by hand, then restart_clean; or submit cancel to try the undo once more",
     ),
     FailureClass.OPERATOR_REQUEST: Advice(
         False, "read why an operator stopped this workflow, then resume, restart_clean or cancel"
@@ -168,7 +167,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
     FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for and fix the cause"),
     FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service that the detail names"),
     FailureClass.CAPACITY: _then_retry_at_once(
-        "extend the subnet in the detail, make some of its addresses free, or link another one"
+        "extend the subnet in the detail, make addresses free in it, or link another subnet"
     ),
     FailureClass.POWER_FAILED: _then_retry_at_once("fix the machine's BMC, its network or its power settings in MAAS"),
     FailureClass.NOT_MANAGEABLE: Advice(

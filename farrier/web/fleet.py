@@ -87,8 +87,8 @@ async def enqueue(call: Call[OfResource, None]) -> Response:
 
 
 async def lift_brake(call: Call[OfSite, BrakeLift]) -> Response:
-    """Lift the brake of a site for some time: any number of its nodes may leave service. Refused if the brake holds no
-    node of the site."""
+    """Lift the brake of a site for some time: any number of its nodes may leave service. Refused if the brake
+    holds no node of the site and is not lifted."""
     body = call.body
     await call.backend.requests.lift_brake(
         call.given.site,

@@ -143,8 +143,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_(call: Call[Page, None]) -> Response:
-    """List changes of all resources. With `order=oldest` and `cursor`, a client can follow the changes without missing
-    any."""
+    """List changes of all resources. With `order=oldest`, a client that passes the `cursor` of each response as `after`
+    misses no change."""
     given = call.given
     return await _send(call.backend, given.wanted(), given.key(), order=given.order, limit=given.limit)
 
