@@ -34,6 +34,7 @@ from farrier.model.writes import (
 
 # The columns of `nodes` that a run owns. The fields of Node have the same names.
 _OWNED = [
+    "id",
     "status",
     "management",
     "bmc_address",

@@ -211,5 +211,5 @@ async def test_a_server_certified_by_another_authority_is_refused(machine: Machi
 
 
 def test_the_page_has_ten_lines_as_it_says() -> None:
-    assert "in ten lines" in PAGE
+    assert "ten lines of commands" in PAGE
     assert len(BLOCKS["install"].splitlines()) == 10

@@ -83,5 +83,5 @@ async def test_a_database_that_is_in_use_is_left_alone(db: pg.Database) -> None:
 async def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
     done = await bench("--only", "sweeps")
     assert done.returncode == ExitCode.USAGE
-    assert b"no benchmark 'sweeps'" in done.stderr
+    assert b"no benchmark is named 'sweeps'" in done.stderr
     assert b"transitions" in done.stderr

@@ -77,11 +77,8 @@ BEGIN
                    WHEN 'decommission' THEN (SELECT d.id FROM farrier.node_decommissions d
                                               WHERE d.node_id = n.id AND d.ended_at IS NULL)
                END
-          FROM jsonb_to_recordset(changes -> 'nodes') r (
-               run bigint, status text, management text, bmc_address text, bmc_credential text, bmc jsonb, maas_id text, maas_created boolean,
-               quarantine jsonb, paused jsonb, ever_onboarded boolean, ever_active boolean, not_scrubbed boolean, deleting boolean,
-               redeploying boolean, live_workflow_kind text)
-         WHERE n.id = r.run;
+          FROM jsonb_populate_recordset(NULL::farrier.nodes, changes -> 'nodes') r
+         WHERE n.id = r.id;
     END IF;
     IF changes ? 'details' THEN
         PERFORM farrier.write_details(changes -> 'details');
