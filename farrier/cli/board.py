@@ -23,7 +23,7 @@ from farrier.model.workflow import WorkflowStatus as W
 # Widths in columns: the longest bar, and everything beside the two bars.
 _BAR_WIDTH = 40
 _BESIDE_BARS = 64
-# The number of lines that are reserved for transitions, whatever the number of workflows is.
+# The number of lines that are reserved for transitions, for any number of workflows.
 _FEWEST_MOVES = 3
 _REFRESH_PER_SECOND = 4
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -249,5 +249,7 @@ def _text(value: Value) -> str:
             return value.isoformat()
         case timedelta():
             return f"{int(value.total_seconds())}s"
-        case _:
+        case str() | int():
             return str(value)
+        case _ as never:
+            assert_never(never)

@@ -35,7 +35,7 @@ class Certificate:
         to a client, so this makes a handshake in memory."""
         trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         trusting.check_hostname = False
-        trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trust the certificate itself, whoever issued it
+        trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trust the certificate itself, not only a root
         to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
         try:
             trusting.load_verify_locations(self._cert)

@@ -96,7 +96,7 @@ def _kind(path: list[str]) -> str:
 
 
 def check_known(path: list[str]) -> None:
-    """Refuse a path that does not exist, whoever the caller is."""
+    """Refuse a path that does not exist, for every client."""
     if _kind(path) not in _METHODS:
         raise unknown("/".join(["", "MAAS", "api", "2.0", *path, ""]))
 
