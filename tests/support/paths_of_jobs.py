@@ -176,7 +176,7 @@ async def undone_drain_is_to_be_the_end(site: Site) -> Machine:
 
 @takes(MANAGEMENT, "unmanaged", "enroll", "intent")
 async def details_are_given(site: Site) -> Machine:
-    return await (await site.register()).asked("set_bmc", address="https://10.0.0.1")
+    return await (await site.register()).asked("set_bmc", address="https://details-are-given.example")
 
 
 @takes(MANAGEMENT, "enroll", "verifying", "rule: auto_manage")
