@@ -49,6 +49,12 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
     return "asyncio", {"use_uvloop": True}
 
 
+@pytest.fixture(scope="session", autouse=True)
+async def _one_loop(anyio_backend: object) -> AsyncIterator[None]:
+    """All tests of a session run on one event loop, so that the connections of a database can outlive a test."""
+    yield  # noqa: PT022 - the loop is closed once no fixture that yields is left
+
+
 @pytest.fixture(scope="session")
 def pg_server() -> Iterator[pg.Server]:
     """The PostgreSQL of this test session."""
@@ -77,16 +83,23 @@ def every_server(request: pytest.FixtureRequest) -> pg.Server:
 
 
 @pytest.fixture
-async def db(pg_server: pg.Server) -> AsyncIterator[pg.Database]:
+def prepared() -> pg.Install | None:
+    """What the databases of these tests have in addition to the schema. A module whose tests all need it, overrides
+    this fixture."""
+    return None
+
+
+@pytest.fixture
+async def db(pg_server: pg.Server, prepared: pg.Install | None) -> AsyncIterator[pg.Database]:
     """A migrated database of this test's own, with a clock that can be moved."""
-    async with pg_server.database() as database:
+    async with pg_server.database(prepared=prepared) as database:
         yield database
 
 
 @pytest.fixture
-async def every_db(every_server: pg.Server) -> AsyncIterator[pg.Database]:
+async def every_db(every_server: pg.Server, prepared: pg.Install | None) -> AsyncIterator[pg.Database]:
     """As `db`, on each supported server in turn, for tests of behaviour that is implemented in SQL."""
-    async with every_server.database() as database:
+    async with every_server.database(prepared=prepared) as database:
         yield database
 
 

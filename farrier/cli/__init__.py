@@ -7,6 +7,7 @@ the process exits with a code of `farrier.errors.ExitCode`. Only the requested d
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,7 +79,7 @@ class _Commands(TyperGroup):
         self, ctx: _click.Context, args: list[str]
     ) -> tuple[str | None, _click.Command | None, list[str]]:
         if args and args[0] in COMMANDS:
-            self.add_command(typer.main.get_command(load(args[0])), args[0])
+            self.add_command(command(args[0]), args[0])
         return super().resolve_command(ctx, args)
 
     @override
@@ -105,6 +106,13 @@ def _line(wrong: exceptions.ClickException) -> str:
         text = text if value in text else f"{text}, got {value}"
     context = getattr(wrong, "ctx", None)
     return text if context is None else f"{text} (see {context.command_path} --help)"
+
+
+@cache
+def command(name: str) -> _click.Command:
+    """Return a command. Building the command from its functions can take longer than running it, so a process that runs
+    several commands, such as a test, builds each one only once."""
+    return typer.main.get_command(load(name))
 
 
 def load(name: str) -> typer.Typer:

@@ -23,6 +23,11 @@ BRIEF = timedelta(milliseconds=200)
 
 
 @pytest.fixture
+def prepared() -> pg.Install:
+    return toy.install
+
+
+@pytest.fixture
 async def shop(db: pg.Database) -> AsyncIterator[Shop]:
     """Three widgets without a wake."""
     async with loop.opened(db) as shop:

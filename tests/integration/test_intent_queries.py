@@ -27,6 +27,11 @@ ASKED = """
 
 
 @pytest.fixture
+def prepared() -> pg.Install:
+    return crates.install
+
+
+@pytest.fixture
 async def conn(db: pg.Database) -> AsyncIterator[Connection]:
     async with db.connect() as connection:
         await connection.execute(ASKED)

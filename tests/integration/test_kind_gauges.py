@@ -32,6 +32,11 @@ Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
 @pytest.fixture
+def prepared() -> pg.Install:
+    return crates.install
+
+
+@pytest.fixture
 async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
     async with crates.opened(every_db, pool_size=3) as opened:
         yield opened

@@ -218,9 +218,10 @@ async def test_the_keeper_logs_the_end_of_a_pass_and_returns_the_time_until_its_
 
 async def test_a_keeper_without_a_database_retries_and_logs_that(db: pg.Database) -> None:
     async with db.pool(size=1) as connections:
+        connections.terminate()
         keeper = Keeper(PostgresRetention(connections), keep=LONG)
-    with capture_logs() as logs:
-        assert await keeper.turn() == timedelta(minutes=1)
+        with capture_logs() as logs:
+            assert await keeper.turn() == timedelta(minutes=1)
     assert [(told["event"], told["label"]) for told in logs] == [("history.not_pruned", "database_unreachable")]
 
 

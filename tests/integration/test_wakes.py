@@ -14,6 +14,11 @@ from tests.support import loop, pg, toy
 
 
 @pytest.fixture
+def prepared() -> pg.Install:
+    return toy.install
+
+
+@pytest.fixture
 async def shop(every_db: pg.Database) -> AsyncIterator[loop.Shop]:
     """Five widgets without a wake, on each supported server."""
     async with loop.opened(every_db) as shop:

@@ -26,6 +26,11 @@ PAUSE = {"node": "gpu-1", "action": "pause", "params": {"reason": "to look at it
 
 
 @pytest.fixture
+def prepared() -> pg.Install:
+    return crates.install
+
+
+@pytest.fixture
 async def site(db: pg.Database) -> AsyncIterator[Site]:
     """A node, and the loop that answers."""
     async with opened(db) as site:

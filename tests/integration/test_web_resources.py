@@ -21,6 +21,11 @@ LIMITS = Limits(sites={"north": {"crate.packing": timedelta(hours=1)}})
 
 
 @pytest.fixture
+def prepared() -> pg.Install:
+    return crates.install
+
+
+@pytest.fixture
 async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
     async with crates.opened(every_db) as opened:
         yield opened

@@ -243,16 +243,15 @@ async def ask(conn: Connection | Pool, action: str | None, crate: str | None = "
     return asked
 
 
-async def install(conn: Connection | Pool) -> None:
-    """Install the kind in a test's database."""
+async def install(conn: Connection) -> None:
+    """Create the kind, with its model and the rights of roles."""
     await conn.execute(CREATE)
+    await catalog.sync_kinds(conn, [SPEC])
+    await conn.execute("SELECT farrier.grant_rights()")
 
 
 @asynccontextmanager
 async def opened(db: pg.Database, *, pool_size: int = 10) -> AsyncIterator[Yard]:
-    async with db.connect() as conn:
-        await conn.execute(CREATE)
-        await catalog.sync_kinds(conn, [SPEC])
-        await conn.execute("SELECT farrier.grant_rights()")
+    await db.prepare(install)
     async with db.pool(pool_size) as pool:
         yield Yard(db, pool)

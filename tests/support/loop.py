@@ -256,6 +256,6 @@ class Shop:
 
 @asynccontextmanager
 async def opened(db: pg.Database, *, pool_size: int = 10) -> AsyncIterator[Shop]:
+    await db.prepare(toy.install)
     async with db.pool(pool_size) as pool:
-        await pool.execute(toy.CREATE)
         yield Shop(db, pool)

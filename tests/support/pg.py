@@ -1,27 +1,32 @@
-"""A PostgreSQL server for the tests, and a separate database for each test.
+"""A PostgreSQL server for the tests, and a database for each test.
 
 Used by the fixtures in conftest.py. The server runs in Docker if an engine responds; otherwise it is the
-embedded one. The schema is migrated once per server into a template; each test gets its own copy. In the
-copy `farrier.now()` adds an offset that the test moves, so that no test has to sleep until a lease runs out.
+embedded one. The schema is migrated once per server into a template. A test gets a copy of the template, or the
+database of an earlier test that was returned to the state of the template (reset.sql). In the database
+`farrier.now()` adds an offset that the test moves, so that no test has to sleep until a lease runs out.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import shutil
 import socket
 import tempfile
 from asyncio import wrap_future
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 import asyncpg
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from typing_extensions import override
 
 from farrier.config import NodeConfig
 from farrier.io import catalog, migrate, pool
@@ -29,6 +34,8 @@ from farrier.io.embedded import EmbeddedServer
 from tests.support import again
 
 PostgresError = asyncpg.PostgresError
+Single: TypeAlias = pool.Single
+Install: TypeAlias = Callable[[pool.Connection], Awaitable[None]]
 
 PATIENCE = timedelta(seconds=20)
 TEMPLATE = "farrier_template"
@@ -45,7 +52,7 @@ MEMORY = Path("/dev/shm")
 ENOUGH_MEMORY_BYTES = 4 << 30
 
 # A crash of the machine may lose the tests' data; these settings do not change the semantics of transactions.
-FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
+FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "300", "autovacuum": "off"}
 
 MOVABLE_CLOCK = """
     CREATE SCHEMA farrier_test;
@@ -59,6 +66,10 @@ MOVABLE_CLOCK = """
     UPDATE farrier.schema_objects SET definition = md5(pg_get_functiondef('farrier.now'::regproc)) WHERE name = 'now';
 """
 
+_RESTORABLE = Path(__file__).with_name("reset.sql").read_text()
+# The state of a session that the driver's reset leaves. The counters of the session are reported.
+_FORGET = "RESET SESSION AUTHORIZATION; RESET ROLE; SELECT pg_stat_force_next_flush()"
+
 _numbers = itertools.count(1)
 
 
@@ -69,11 +80,11 @@ class Database:
         self.dsn = dsn
         # Moving the clock is the most frequent statement of all tests. With a new connection each time, it would take
         # ten times as long.
-        self._clock: pool.Single | None = None
+        self._clock: Single | None = None
         self._moving = anyio.Lock()
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator[pool.Single]:
+    async def connect(self) -> AsyncIterator[Single]:
         """A new connection, as a client program opens."""
         conn = await pool.connect(self.dsn, patience=PATIENCE)
         try:
@@ -90,6 +101,11 @@ class Database:
         finally:
             opened.terminate()
 
+    async def prepare(self, install: Install) -> None:
+        """Run `install`, for tests that need more than the schema of farrier."""
+        async with self.connect() as conn:
+            await install(conn)
+
     async def advance(self, by: timedelta) -> None:
         """Move the database's clock; every statement that starts from now on sees it."""
         await self._set_clock(ADVANCE, by)
@@ -100,19 +116,22 @@ class Database:
 
     async def _set_clock(self, statement: str, *arguments: object) -> None:
         async with self._moving:
-            if self._clock is not None:
-                try:
-                    await self._clock.execute(statement, *arguments)
-                    return
-                except pool.CONNECTION_ERRORS:  # a test may end every session of its database
-                    self._clock.terminate()
+            try:
+                await (await self._session()).execute(statement, *arguments)
+            except pool.CONNECTION_ERRORS:  # a test may end every session of its database
+                self.leave()
+                await (await self._session()).execute(statement, *arguments)
+
+    async def _session(self) -> Single:
+        if self._clock is None or self._clock.is_closed():
             self._clock = await pool.connect(self.dsn, patience=PATIENCE)
-            await self._clock.execute(statement, *arguments)
+        return self._clock
 
     def leave(self) -> None:
-        """Close the connection that moves the clock."""
+        """Close all idle connections. Later connections begin new sessions."""
         if self._clock is not None:
             self._clock.terminate()
+            self._clock = None
 
     async def until_blocked(self, sessions: int = 1) -> None:
         """Return once this many sessions wait for a lock."""
@@ -128,9 +147,103 @@ class Database:
             return moment
 
 
+class _Restorable(Database):
+    """A database that one test uses after another. Its connections stay open, because a new session has to read the
+    catalogs and plan each statement, which takes longer than most tests."""
+
+    def __init__(self, name: str, dsn: str) -> None:
+        super().__init__(dsn)
+        self.name = name
+        self.prepared: Install | None = None
+        self.loop = asyncio.get_running_loop()
+        self._idle: list[Single] = []
+        self._idle_pools: defaultdict[int, list[pool.Pool]] = defaultdict(list)
+
+    @asynccontextmanager
+    @override
+    async def connect(self) -> AsyncIterator[Single]:
+        conn = await self._idle_or_new()
+        try:
+            yield conn
+        finally:
+            try:
+                if conn.is_closed() or conn.is_in_transaction():
+                    await conn.close()
+                else:
+                    await conn.reset()
+                    await conn.execute(_FORGET)
+                    self._idle.append(conn)
+            except BaseException:  # the test is cancelled, or has broken the connection
+                conn.terminate()
+                raise
+
+    async def _idle_or_new(self) -> Single:
+        while self._idle:
+            conn = self._idle.pop()
+            with suppress(*pool.CONNECTION_ERRORS):  # a test may end every session of its database
+                await conn.execute("SELECT 1")
+                return conn
+            conn.terminate()
+        return await pool.connect(self.dsn, patience=PATIENCE)
+
+    @asynccontextmanager
+    @override
+    async def pool(self, size: int = 8) -> AsyncIterator[pool.Pool]:
+        idle = self._idle_pools[size]
+        opened = idle.pop() if idle else await pool.open_pool(self.dsn, size=size, patience=PATIENCE)
+        try:
+            yield opened
+        finally:
+            if opened.is_closing() or opened.get_idle_size() < opened.get_size():
+                opened.terminate()
+            else:
+                idle.append(opened)
+
+    @override
+    async def prepare(self, install: Install) -> None:
+        if install is not self.prepared:
+            await super().prepare(install)
+
+    async def remember(self, prepared: Install) -> None:
+        """Prepare the database for this test and for later tests that need the same."""
+        await self.prepare(prepared)
+        await (await self._session()).execute("SELECT farrier_test.remember()")
+        self.prepared = prepared
+
+    async def restore(self) -> bool:
+        """Return the database to its first state, for the next test. Returns False if this is impossible."""
+        if self.loop is not asyncio.get_running_loop():
+            return False
+        try:
+            sessions = [conn.get_server_pid() for conn in self._idle]
+            for opened in itertools.chain(*self._idle_pools.values()):
+                async with AsyncExitStack() as stack:
+                    for _ in range(opened.get_idle_size()):
+                        conn = await stack.enter_async_context(opened.acquire())
+                        await conn.execute(f"{_FORGET}; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all()")
+                        sessions.append(conn.get_server_pid())
+            own = await self._session()
+            await own.execute("SET session_replication_role = replica")
+            changed = await own.fetchval("SELECT farrier_test.restore($1)", sessions)
+        except pool.CONNECTION_ERRORS:
+            return False
+        return changed is None
+
+    @override
+    def leave(self) -> None:
+        super().leave()
+        for conn in self._idle:
+            conn.terminate()
+        for opened in itertools.chain(*self._idle_pools.values()):
+            opened.terminate()
+        self._idle.clear()
+        self._idle_pools.clear()
+
+
 class Server:
     """A running server that makes and drops databases. It does so in a thread with a connection of its own, which
-    outlives the event loops of tests: while a test runs, it makes the next database and drops the previous one.
+    outlives the event loops of tests: while a test runs, it makes the next database and drops the previous one. If a
+    test leaves its database in a state that can be restored, the next test gets this database.
     """
 
     def __init__(self, dsn_of: Callable[[str], str], portal: BlockingPortal) -> None:
@@ -141,24 +254,55 @@ class Server:
         self._has_template = False
         self._next: Future[str] | None = None
         self._drops: list[Future[None]] = []
+        self._free: list[_Restorable] = []
 
     @asynccontextmanager
-    async def database(self, template: str | None = TEMPLATE) -> AsyncIterator[Database]:
-        """A fresh copy of the migrated template (`None`: an empty database), gone after the block."""
-        if template is None:
-            name = await wrap_future(self._portal.start_task_soon(self._make, "template0"))
-        else:
-            name = await wrap_future(self._next or self._portal.start_task_soon(self._make, template))
-            self._next = self._portal.start_task_soon(self._make, template)
-        made = Database(self.dsn_of(name))
+    async def database(
+        self, template: str | None = TEMPLATE, *, prepared: Install | None = None
+    ) -> AsyncIterator[Database]:
+        """A database in the state of the migrated template (`None`: an empty database), or in the state after
+        `prepared`. No other test uses it during the block."""
+        made = self._restored(prepared) if template == TEMPLATE else None
+        if made is None:
+            name = await self._new(template)
+            made = _Restorable(name, self.dsn_of(name))
+            if prepared is not None:
+                await made.remember(prepared)
+        is_restored = False
         try:
             yield made
+            is_restored = template == TEMPLATE and await made.restore()
         finally:
-            made.leave()
-            self._drops.append(self._portal.start_task_soon(self._execute, f"DROP DATABASE {name} WITH (FORCE)"))
+            if is_restored:
+                self._free.append(made)
+            else:
+                self._drop(made)
+
+    def _restored(self, prepared: Install | None) -> _Restorable | None:
+        """A database that an earlier test of this event loop has left, if there is one."""
+        loop = asyncio.get_running_loop()
+        found = next((each for each in self._free if each.loop is loop and each.prepared is prepared), None)
+        if found is not None:
+            self._free.remove(found)
+        return found
+
+    async def _new(self, template: str | None) -> str:
+        """The name of a new copy."""
+        if template is None:
+            return await wrap_future(self._portal.start_task_soon(self._make, "template0"))
+        name = await wrap_future(self._next or self._portal.start_task_soon(self._make, template))
+        self._next = self._portal.start_task_soon(self._make, template)
+        return name
+
+    def _drop(self, database: _Restorable) -> None:
+        database.leave()
+        self._drops.append(self._portal.start_task_soon(self._execute, f"DROP DATABASE {database.name} WITH (FORCE)"))
 
     def close(self) -> None:
         """Wait until the thread has finished its work."""
+        for database in self._free:
+            if not database.loop.is_closed():
+                database.leave()
         for drop in self._drops:
             drop.result()
         if self._next is not None:
@@ -181,6 +325,7 @@ class Server:
             await migrate.migrate(conn, after=catalog.sync)
             await catalog.set_settings(conn, NO_BRAKE)
             await conn.execute(MOVABLE_CLOCK)
+            await conn.execute(_RESTORABLE)
         # The first session after a change of the schema writes a cache file of the catalogs; copies contain it, too.
         async with Database(self.dsn_of(TEMPLATE)).connect():
             pass

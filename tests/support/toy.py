@@ -213,6 +213,11 @@ class Scripted(StateHandler[Widget, Shape, Answer, object]):
         return self.scripts.get(resource.id, self.default)(resource, now)
 
 
+async def install(conn: Connection) -> None:
+    """Create the tables of the kind."""
+    await conn.execute(CREATE)
+
+
 async def register(conn: Connection | Pool, ids: Iterable[int]) -> None:
     """Insert widgets and enqueue them."""
     await conn.execute(_REGISTER, list(ids))

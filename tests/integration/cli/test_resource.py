@@ -18,6 +18,11 @@ from tests.support.crates import Yard
 
 
 @pytest.fixture
+def prepared() -> pg.Install:
+    return crates.install
+
+
+@pytest.fixture
 async def yard(db: pg.Database) -> AsyncIterator[Yard]:
     async with crates.opened(db, pool_size=3) as opened:
         yield opened

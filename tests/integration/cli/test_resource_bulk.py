@@ -16,6 +16,11 @@ DELETIONS = "SELECT count(*) FROM farrier.resource_intents WHERE action = 'delet
 
 
 @pytest.fixture
+def prepared() -> pg.Install:
+    return crates.install
+
+
+@pytest.fixture
 async def yard(db: pg.Database) -> AsyncIterator[Yard]:
     async with crates.opened(db, pool_size=3) as opened:
         for name in ("c-1", "c-2", "d-1"):

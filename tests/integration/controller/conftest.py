@@ -6,14 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.controller import agenda
-from tests.support import loop, pg
+from tests.support import loop, pg, toy
 
 
-@pytest.fixture(autouse=True)
-def nothing_waits_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Load at once: with a clock that stands still, the delay that collects loads into one would never end."""
-    monkeypatch.setattr(agenda, "_TOGETHER_AFTER", 0.0)
+@pytest.fixture
+def prepared() -> pg.Install:
+    return toy.install
 
 
 @pytest.fixture

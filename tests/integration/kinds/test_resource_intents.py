@@ -20,6 +20,11 @@ CALL = "SELECT farrier.resource_intent('crate', $1, $2, $3::jsonb, $4)"
 
 
 @pytest.fixture
+def prepared() -> pg.Install:
+    return crates.install
+
+
+@pytest.fixture
 async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
     async with crates.opened(every_db) as yard:
         yield yard

@@ -26,6 +26,11 @@ PERIODIC = timedelta(seconds=30)
 
 
 @pytest.fixture
+def prepared() -> pg.Install:
+    return crates.install
+
+
+@pytest.fixture
 async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
     async with crates.opened(every_db) as yard:
         yield yard

@@ -68,6 +68,7 @@ async def test_the_whole_life_of_a_segment_runs_as_the_controllers_role(every_db
         name = await owner.fetchval("SELECT current_database()")
         await owner.execute("SELECT farrier.set_pool('vlan:ams', 100, 101)")
         await owner.execute(f"ALTER DATABASE {name} SET role = 'farrier_controller'")
+    every_db.leave()  # the role is that of later sessions
     async with segments.opened(every_db, period=timedelta(0)) as lan:
         assert await lan.conn.fetchval("SELECT current_user") == "farrier_controller"
         made = await lan.ready()

@@ -322,6 +322,7 @@ async def test_the_whole_loop_runs_as_the_controllers_role(every_db: pg.Database
     async with every_db.connect() as owner:
         name = await owner.fetchval("SELECT current_database()")
         await owner.execute(f"ALTER DATABASE {name} SET role = 'farrier_controller'")
+    every_db.leave()  # the role is that of later sessions
     async with sites.opened(every_db) as site:
         machine = await site.removing()
         assert (await machine.ask("resume")).status == "accepted"
