@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import inspect
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +37,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(ONE_AT_A_TIME):
             item.add_marker(pytest.mark.xdist_group("one at a time"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Make a test fail from which a cancellation or an exit escapes. It would end the task in which anyio runs all
+    tests of the session, so that all later tests would fail, too."""
+    test = pyfuncitem.obj
+    if inspect.iscoroutinefunction(test) and not hasattr(test, "hypothesis"):
+
+        @functools.wraps(test)
+        async def contained(*given: Any, **named: Any) -> None:
+            try:
+                await test(*given, **named)
+            except (asyncio.CancelledError, SystemExit, GeneratorExit) as escaped:
+                raise AssertionError(f"{type(escaped).__name__} escaped from the test") from escaped
+
+        pyfuncitem.obj = contained
 
 
 @pytest.fixture(autouse=True)
@@ -84,8 +104,8 @@ def every_server(request: pytest.FixtureRequest) -> pg.Server:
 
 @pytest.fixture
 def prepared() -> pg.Install | None:
-    """What the databases of these tests have in addition to the schema. A module whose tests all need it, overrides
-    this fixture."""
+    """What the databases of these tests have in addition to the schema. A module overrides this fixture
+    if all its tests need the same."""
     return None
 
 
@@ -106,5 +126,5 @@ async def every_db(every_server: pg.Server, prepared: pg.Install | None) -> Asyn
 @pytest.fixture
 async def empty_db(pg_server: pg.Server) -> AsyncIterator[pg.Database]:
     """A database without farrier's schema."""
-    async with pg_server.database(template=None) as database:
+    async with pg_server.copy(pg.EMPTY) as database:
         yield database

@@ -79,7 +79,7 @@ class _Commands(TyperGroup):
         self, ctx: _click.Context, args: list[str]
     ) -> tuple[str | None, _click.Command | None, list[str]]:
         if args and args[0] in COMMANDS:
-            self.add_command(command(args[0]), args[0])
+            self.add_command(_built(args[0]), args[0])
         return super().resolve_command(ctx, args)
 
     @override
@@ -109,7 +109,7 @@ def _line(wrong: exceptions.ClickException) -> str:
 
 
 @cache
-def command(name: str) -> _click.Command:
+def _built(name: str) -> _click.Command:
     """Return a command. Building the command from its functions can take longer than running it, so a process that runs
     several commands, such as a test, builds each one only once."""
     return typer.main.get_command(load(name))

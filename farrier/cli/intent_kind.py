@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from farrier.cli import completed_names, output
+from farrier.cli import completed_names
 from farrier.cli.connection import Session
 from farrier.config.reading import nearest
 from farrier.errors import RefusedByModel
@@ -33,7 +33,7 @@ async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
     page = await session.resources.intent(kind, intent)
     if page.rows[0].kind != kind:
         raise RefusedByModel(
-            f"intent {intent} is for a {output.words(page.rows[0].kind)}, not for a {output.words(kind)}",
+            f"intent {intent} is for a resource of kind {page.rows[0].kind}, not of kind {kind}",
             hint=f"use --kind {page.rows[0].kind}",
         )
     return page

@@ -56,7 +56,7 @@ DONE_AGAIN = {
 @pytest.fixture
 async def db(pg_server: pg.Server) -> AsyncIterator[pg.Database]:
     """A database as an operator has it: of this release, with nodes in several states."""
-    async with pg_server.database(template=None) as database:
+    async with pg_server.copy(pg.EMPTY) as database:
         async with database.connect() as conn:
             await migrate.migrate(conn, after=catalog.sync)
         async with sites.opened(database) as site:
@@ -77,6 +77,7 @@ class Client:
     def __init__(self, db: pg.Database) -> None:
         self._db = db
         self._stop = False
+        self._ended = anyio.Event()
         self.turns = 0
 
     async def run(self) -> None:
@@ -85,9 +86,13 @@ class Client:
                 await conn.execute(ASK, TURNS[self.turns % len(TURNS)])
                 await until(lambda: none(conn, PENDING))
                 self.turns += 1
+        self._ended.set()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
+        """Return once the intents of the round that has begun are answered; no other round begins."""
         self._stop = True
+        with anyio.fail_after(process.PATIENCE):
+            await self._ended.wait()
 
     async def takes(self, turns: int) -> None:
         """Return once the client has completed so many more rounds."""
@@ -122,7 +127,7 @@ async def apply_at_once(db: pg.Database) -> None:
 
 
 async def catalogs_of_new(server: pg.Server) -> set[str]:
-    async with server.database(template=None) as database, database.connect() as conn:
+    async with server.copy(pg.EMPTY) as database, database.connect() as conn:
         await migrate.migrate(conn, schema=NEXT, after=catalog.sync)
         return await catalogs(conn)
 
@@ -140,9 +145,8 @@ async def test_a_daemon_goes_on_while_the_next_release_is_applied_and_loses_noth
         async with db.connect() as conn:
             await conn.execute("SELECT farrier.set_bay('rack-1', 'r2')")
         await client.takes(2)
-        client.stop()
+        await client.stop()
         async with db.connect() as conn:
-            await until(lambda: none(conn, PENDING))
             assert await conn.fetch(UNACCEPTED) == []
             assert await conn.fetch(FAILED) == []
             assert await conn.fetch(GAPS) == []

@@ -164,7 +164,7 @@ async def test_a_missing_schema_and_an_old_one_have_different_messages(empty_db:
 
 
 async def test_the_schema_is_made_on_every_supported_server(every_server: pg.Server) -> None:
-    async with every_server.database(template=None) as database, database.connect() as conn:
+    async with every_server.copy(pg.EMPTY) as database, database.connect() as conn:
         await migrate.migrate(conn)
         status = await migrate.inspect(conn)
         status.require_current()

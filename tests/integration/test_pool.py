@@ -95,6 +95,7 @@ async def test_a_session_is_read_committed_whatever_the_default_of_its_database(
     async with db.connect() as conn:
         name = await conn.fetchval("SELECT quote_ident(current_database())")
         await conn.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    db.leave()  # it is the default of later sessions
     async with db.pool(1) as connections:
         assert await connections.fetchval("SHOW transaction_isolation") == "read committed"
 
@@ -102,13 +103,16 @@ async def test_a_session_is_read_committed_whatever_the_default_of_its_database(
 async def test_a_connection_given_back_in_a_transaction_comes_out_without_it(db: pg.Database) -> None:
     complaints: list[object] = []
     loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
     loop.set_exception_handler(lambda _loop, context: complaints.append(context["message"]))
-    async with db.pool(size=2) as opened:
-        conn = await opened.acquire()
-        await conn.execute("BEGIN; CREATE TABLE farrier.left_behind ()")
-        await opened.release(conn)
-        assert await opened.fetchval("SELECT to_regclass('farrier.left_behind')") is None
-    loop.set_exception_handler(None)
+    try:
+        async with db.pool(size=2) as opened:
+            conn = await opened.acquire()
+            await conn.execute("BEGIN; CREATE TABLE farrier.left_behind ()")
+            await opened.release(conn)
+            assert await opened.fetchval("SELECT to_regclass('farrier.left_behind')") is None
+    finally:
+        loop.set_exception_handler(before)
     assert [complaint for complaint in complaints if "active transaction" in str(complaint)] == complaints
     assert complaints
 

@@ -40,7 +40,7 @@ OLDER_SERVER = "UPDATE farrier.schema_set SET server = server - 1"
 
 @pytest.fixture
 async def conn(every_server: pg.Server) -> AsyncIterator[Connection]:
-    async with every_server.database(template=None) as database, database.connect() as conn:
+    async with every_server.copy(pg.EMPTY) as database, database.connect() as conn:
         await migrate.migrate(conn, schema=SCHEMA)
         yield conn
 
@@ -137,7 +137,7 @@ WORDED = toys.schema({"view constants": CONSTANTS}, tables="CREATE TABLE farrier
 async def test_a_setting_that_changes_how_definitions_are_printed_is_no_edit(
     every_server: pg.Server, of: str, setting: str
 ) -> None:
-    async with every_server.database(template=None) as database:
+    async with every_server.copy(pg.EMPTY) as database:
         async with database.connect() as conn:
             await migrate.migrate(conn, schema=WORDED)
             name = await conn.fetchval("SELECT current_database()")

@@ -30,7 +30,7 @@ QUOTED = re.compile(r"\sAS (\$\w*\$)(.*)\1;", re.DOTALL)
 
 @pytest.fixture
 async def conn(every_server: pg.Server) -> AsyncIterator[Connection]:
-    async with every_server.database(template=None) as database, database.connect() as conn:
+    async with every_server.copy(pg.EMPTY) as database, database.connect() as conn:
         await migrate.migrate(conn, after=catalog.sync)
         yield conn
 

@@ -25,10 +25,10 @@ def schema(*objects: SchemaObject) -> Schema:
 
 
 async def test_the_printed_schema_makes_the_same_database_as_a_migration(every_server: pg.Server) -> None:
-    async with every_server.database(template=None) as migrated, migrated.connect() as conn:
+    async with every_server.copy(pg.EMPTY) as migrated, migrated.connect() as conn:
         await migrate.migrate(conn)
         wanted = {line for line in await catalogs(conn) if not line.startswith("comment on ")}
-    async with every_server.database(template=None) as loaded:
+    async with every_server.copy(pg.EMPTY) as loaded:
         plain = await asyncpg.connect(loaded.dsn)
         await plain.execute(schema_text.whole(CARRIED))
         await plain.close()

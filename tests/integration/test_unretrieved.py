@@ -33,9 +33,10 @@ async def left_behind() -> AsyncIterator[list[str]]:
         found.append(f"{context['message']} {context.get('exception')!r}")
 
     loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
     loop.set_exception_handler(note)
     yield found
-    loop.set_exception_handler(None)
+    loop.set_exception_handler(before)
 
 
 async def collected() -> None:

@@ -83,14 +83,14 @@ BARE: Mapping[str, Change] = {
 
 @pytest.fixture
 async def conn(every_server: pg.Server) -> AsyncIterator[Connection]:
-    async with every_server.database(template=None) as database, database.connect() as conn:
+    async with every_server.copy(pg.EMPTY) as database, database.connect() as conn:
         yield conn
 
 
 @pytest.fixture
 async def new(every_server: pg.Server) -> set[str]:
     """The catalogs of a new database."""
-    async with every_server.database(template=None) as database, database.connect() as conn:
+    async with every_server.copy(pg.EMPTY) as database, database.connect() as conn:
         await migrate.migrate(conn, after=catalog.sync)
         return await catalogs(conn)
 
@@ -129,7 +129,7 @@ async def test_after_a_server_upgrade_the_whole_set_is_made_again_and_equals_a_n
 
 async def test_a_database_that_went_through_a_step_equals_a_new_one(every_server: pg.Server, conn: Connection) -> None:
     """The comparison ignores the order of columns."""
-    async with every_server.database(template=None) as database, database.connect() as fresh:
+    async with every_server.copy(pg.EMPTY) as database, database.connect() as fresh:
         await migrate.migrate(fresh, schema=releases.following(), after=catalog.sync)
         new = await catalogs(fresh)
     await migrate.migrate(conn, after=catalog.sync)
@@ -178,7 +178,7 @@ async def test_a_restored_dump_is_as_it_was_dumped_and_an_edit_of_it_is_named(
 ) -> None:
     """A view that the server prints differently after a restore would be named, too."""
     binaries, server = programs_and_server
-    async with server.database(template=None) as dumped, server.database(template=None) as restored:
+    async with server.copy(pg.EMPTY) as dumped, server.copy(pg.EMPTY) as restored:
         async with dumped.connect() as conn:
             await migrate.migrate(conn, after=catalog.sync)
         dump = await anyio.run_process([str(binaries / "pg_dump"), "-d", dumped.dsn])

@@ -8,7 +8,6 @@ database of an earlier test that was returned to the state of the template (rese
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import shutil
@@ -18,7 +17,7 @@ from asyncio import wrap_future
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
@@ -29,6 +28,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import override
 
 from farrier.config import NodeConfig
+from farrier.errors import DatabaseUnreachable
 from farrier.io import catalog, migrate, pool
 from farrier.io.embedded import EmbeddedServer
 from tests.support import again
@@ -39,6 +39,7 @@ Install: TypeAlias = Callable[[pool.Connection], Awaitable[None]]
 
 PATIENCE = timedelta(seconds=20)
 TEMPLATE = "farrier_template"
+EMPTY = "template0"
 # All nodes of a test may leave service at once; only tests of the brake use its default.
 NO_BRAKE = NodeConfig(brake_share=1)
 
@@ -67,14 +68,14 @@ MOVABLE_CLOCK = """
 """
 
 _RESTORABLE = Path(__file__).with_name("reset.sql").read_text()
-# The state of a session that the driver's reset leaves. The counters of the session are reported.
+# Ends the state of a session that the driver's reset keeps. The server then counts the rows that the session has read.
 _FORGET = "RESET SESSION AUTHORIZATION; RESET ROLE; SELECT pg_stat_force_next_flush()"
 
 _numbers = itertools.count(1)
 
 
 class Database:
-    """One test's database."""
+    """A database of a test."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -85,7 +86,7 @@ class Database:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Single]:
-        """A new connection, as a client program opens."""
+        """A connection without state of a session, as a client program opens."""
         conn = await pool.connect(self.dsn, patience=PATIENCE)
         try:
             yield conn
@@ -128,7 +129,7 @@ class Database:
         return self._clock
 
     def leave(self) -> None:
-        """Close all idle connections. Later connections begin new sessions."""
+        """Close all connections that are not in use, so that the next ones begin new sessions."""
         if self._clock is not None:
             self._clock.terminate()
             self._clock = None
@@ -155,7 +156,6 @@ class _Restorable(Database):
         super().__init__(dsn)
         self.name = name
         self.prepared: Install | None = None
-        self.loop = asyncio.get_running_loop()
         self._idle: list[Single] = []
         self._idle_pools: defaultdict[int, list[pool.Pool]] = defaultdict(list)
 
@@ -180,10 +180,13 @@ class _Restorable(Database):
     async def _idle_or_new(self) -> Single:
         while self._idle:
             conn = self._idle.pop()
-            with suppress(*pool.CONNECTION_ERRORS):  # a test may end every session of its database
+            try:
                 await conn.execute("SELECT 1")
                 return conn
-            conn.terminate()
+            except BaseException as error:  # a test may end every session of its database
+                conn.terminate()
+                if not isinstance(error, pool.CONNECTION_ERRORS):
+                    raise
         return await pool.connect(self.dsn, patience=PATIENCE)
 
     @asynccontextmanager
@@ -197,7 +200,7 @@ class _Restorable(Database):
             if opened.is_closing() or opened.get_idle_size() < opened.get_size():
                 opened.terminate()
             else:
-                idle.append(opened)
+                self._idle_pools[size].append(opened)
 
     @override
     async def prepare(self, install: Install) -> None:
@@ -212,8 +215,6 @@ class _Restorable(Database):
 
     async def restore(self) -> bool:
         """Return the database to its first state, for the next test. Returns False if this is impossible."""
-        if self.loop is not asyncio.get_running_loop():
-            return False
         try:
             sessions = [conn.get_server_pid() for conn in self._idle]
             for opened in itertools.chain(*self._idle_pools.values()):
@@ -225,7 +226,7 @@ class _Restorable(Database):
             own = await self._session()
             await own.execute("SET session_replication_role = replica")
             changed = await own.fetchval("SELECT farrier_test.restore($1)", sessions)
-        except pool.CONNECTION_ERRORS:
+        except (*pool.CONNECTION_ERRORS, DatabaseUnreachable):
             return False
         return changed is None
 
@@ -257,52 +258,50 @@ class Server:
         self._free: list[_Restorable] = []
 
     @asynccontextmanager
-    async def database(
-        self, template: str | None = TEMPLATE, *, prepared: Install | None = None
-    ) -> AsyncIterator[Database]:
-        """A database in the state of the migrated template (`None`: an empty database), or in the state after
-        `prepared`. No other test uses it during the block."""
-        made = self._restored(prepared) if template == TEMPLATE else None
-        if made is None:
-            name = await self._new(template)
-            made = _Restorable(name, self.dsn_of(name))
-            if prepared is not None:
-                await made.remember(prepared)
+    async def database(self, *, prepared: Install | None = None) -> AsyncIterator[Database]:
+        """A database in the state of the migrated template, or in the state after `prepared`. No other test uses it
+        during the block. All blocks must run on one event loop."""
+        found = next((each for each in self._free if each.prepared is prepared), None)
+        if found is None:
+            name = await self._new_copy()
+            found = _Restorable(name, self.dsn_of(name))
+        else:
+            self._free.remove(found)
         is_restored = False
         try:
-            yield made
-            is_restored = template == TEMPLATE and await made.restore()
+            if prepared is not None and found.prepared is None:
+                await found.remember(prepared)
+            yield found
+            is_restored = await found.restore()
         finally:
             if is_restored:
-                self._free.append(made)
+                self._free.append(found)
             else:
-                self._drop(made)
+                self._drop(found, found.name)
 
-    def _restored(self, prepared: Install | None) -> _Restorable | None:
-        """A database that an earlier test of this event loop has left, if there is one."""
-        loop = asyncio.get_running_loop()
-        found = next((each for each in self._free if each.loop is loop and each.prepared is prepared), None)
-        if found is not None:
-            self._free.remove(found)
-        return found
+    @asynccontextmanager
+    async def copy(self, template: str = TEMPLATE) -> AsyncIterator[Database]:
+        """A new copy of a database, gone after the block. Its connections are new, too."""
+        name = await wrap_future(self._portal.start_task_soon(self._make, template))
+        made = Database(self.dsn_of(name))
+        try:
+            yield made
+        finally:
+            self._drop(made, name)
 
-    async def _new(self, template: str | None) -> str:
-        """The name of a new copy."""
-        if template is None:
-            return await wrap_future(self._portal.start_task_soon(self._make, "template0"))
-        name = await wrap_future(self._next or self._portal.start_task_soon(self._make, template))
-        self._next = self._portal.start_task_soon(self._make, template)
+    async def _new_copy(self) -> str:
+        name = await wrap_future(self._next or self._portal.start_task_soon(self._make, TEMPLATE))
+        self._next = self._portal.start_task_soon(self._make, TEMPLATE)
         return name
 
-    def _drop(self, database: _Restorable) -> None:
+    def _drop(self, database: Database, name: str) -> None:
         database.leave()
-        self._drops.append(self._portal.start_task_soon(self._execute, f"DROP DATABASE {database.name} WITH (FORCE)"))
+        self._drops.append(self._portal.start_task_soon(self._execute, f"DROP DATABASE {name} WITH (FORCE)"))
 
     def close(self) -> None:
         """Wait until the thread has finished its work."""
         for database in self._free:
-            if not database.loop.is_closed():
-                database.leave()
+            database.leave()
         for drop in self._drops:
             drop.result()
         if self._next is not None:
@@ -340,7 +339,7 @@ class Server:
 
 @contextmanager
 def served(dsn_of: Callable[[str], str]) -> Iterator[Server]:
-    """A running server whose databases are dropped when the block ends."""
+    """A running server. When the block ends, no test uses its databases."""
     with start_blocking_portal("asyncio", {"use_uvloop": True}) as portal:
         server = Server(dsn_of, portal)
         try:

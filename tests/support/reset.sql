@@ -12,7 +12,10 @@ CREATE FUNCTION farrier_test.statistics() RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(format('%s %s %s', c.relname, c.relpages, c.reltuples), ', ' ORDER BY c.relname)
       FROM pg_class c WHERE c.relnamespace = 'farrier'::regnamespace AND c.relkind = 'r'
 $$;
-CREATE TABLE farrier_test.remembered AS SELECT farrier_test.statistics() AS statistics;
+CREATE FUNCTION farrier_test.size() RETURNS bigint LANGUAGE sql AS $$
+    SELECT sum(pg_relation_size(c.oid)) FROM pg_class c WHERE c.relnamespace = 'farrier'::regnamespace AND c.relkind IN ('r', 'i')
+$$;
+CREATE TABLE farrier_test.remembered AS SELECT farrier_test.statistics() AS statistics, farrier_test.size() AS size;
 
 -- Makes farrier_test.repair(), which restores all tables and sequences.
 CREATE FUNCTION farrier_test.remember() RETURNS void
@@ -45,12 +48,12 @@ BEGIN
         repairs := repairs || format('PERFORM setval(%L, %s, %L);', one.name, one.value, one.is_called);
     END LOOP;
     EXECUTE format('CREATE OR REPLACE FUNCTION farrier_test.repair() RETURNS void LANGUAGE plpgsql AS $body$ BEGIN %s END $body$', repairs);
-    UPDATE farrier_test.remembered SET statistics = farrier_test.statistics();
+    UPDATE farrier_test.remembered SET statistics = farrier_test.statistics(), size = farrier_test.size();
     DELETE FROM farrier_test.commands;
 END $$;
 
 -- Ends all sessions but this and `sessions`, and returns the database to the remembered state. If that is impossible, because a test
--- changed the schema, the settings or the planner's statistics, returns what it changed. No trigger must fire in this session
+-- changed the schema, the settings or the planner's statistics or wrote many rows, returns what it changed. No trigger must fire in this session
 -- (session_replication_role = replica).
 CREATE FUNCTION farrier_test.restore(sessions integer[]) RETURNS text
     LANGUAGE plpgsql AS $$
@@ -64,6 +67,7 @@ BEGIN
         WHEN EXISTS (SELECT FROM pg_db_role_setting r JOIN pg_database d ON d.oid = r.setdatabase WHERE d.datname = current_database())
             THEN 'settings of the database'
         WHEN farrier_test.statistics() <> (SELECT r.statistics FROM farrier_test.remembered r) THEN 'statistics'
+        WHEN farrier_test.size() > (SELECT r.size + (4 << 20) FROM farrier_test.remembered r) THEN 'size'  -- of deleted rows
     END;
     IF changed IS NULL THEN
         PERFORM farrier_test.repair();
@@ -74,4 +78,5 @@ BEGIN
 END $$;
 
 CREATE EVENT TRIGGER note_command ON ddl_command_end EXECUTE FUNCTION farrier_test.note_command();
+ALTER EVENT TRIGGER note_command ENABLE ALWAYS;  -- also in sessions in which a test lets no other trigger fire
 SELECT farrier_test.remember();

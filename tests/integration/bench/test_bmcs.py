@@ -41,7 +41,7 @@ async def fleet() -> AsyncIterator[BmcFleet]:
 @pytest.fixture
 async def clean(pg_server: pg.Server) -> AsyncIterator[Ground]:
     """A schema for a benchmark."""
-    async with pg_server.database(template=None) as database, ground(database.dsn) as clean:
+    async with pg_server.copy(pg.EMPTY) as database, ground(database.dsn) as clean:
         yield clean
 
 

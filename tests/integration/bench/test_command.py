@@ -22,7 +22,7 @@ pytestmark = pytest.mark.full
 @pytest.fixture
 async def empty(pg_server: pg.Server) -> AsyncIterator[pg.Database]:
     """A database without farrier's schema."""
-    async with pg_server.database(template=None) as database:
+    async with pg_server.copy(pg.EMPTY) as database:
         yield database
 
 

@@ -25,7 +25,7 @@ PACE = Pace(events_every=timedelta(seconds=1), motion_every=timedelta(seconds=5)
 @pytest.fixture
 async def clean(pg_server: pg.Server) -> AsyncIterator[Ground]:
     """A schema for a benchmark."""
-    async with pg_server.database(template=None) as database, ground(database.dsn) as clean:
+    async with pg_server.copy(pg.EMPTY) as database, ground(database.dsn) as clean:
         yield clean
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture
 async def empty(pg_server: pg.Server) -> AsyncIterator[Ground]:
-    async with pg_server.database(template=None) as database, ground(database.dsn) as clean:
+    async with pg_server.copy(pg.EMPTY) as database, ground(database.dsn) as clean:
         yield clean
 
 

@@ -70,7 +70,9 @@ async def test_intents_of_another_kind_are_read_by_their_kind(farrier: Prompt, d
         assert "accepted" in (await farrier("intent", "get", intent, "--kind", "crate")).out
         assert "is accepted" in (await farrier("intent", "wait", intent, "--kind", "crate")).out
         other = await farrier("intent", "get", intent, "--kind", "network_segment", ends=ExitCode.REFUSED)
-        assert "is for a crate, not for a network segment" in other.err and "--kind crate" in other.err
+        assert (
+            "is for a resource of kind crate, not of kind network_segment" in other.err and "--kind crate" in other.err
+        )
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ async def shop(db: pg.Database) -> AsyncIterator[Shop]:
     async with db.connect() as conn:
         name = await conn.fetchval("SELECT current_database()")
         await conn.execute(f"ALTER DATABASE {name} SET deadlock_timeout = '{FOUND_OUT}'")
+    db.leave()  # it is the timeout of later sessions
     async with loop.opened(db) as opened:
         yield opened
 

@@ -239,7 +239,7 @@ def test_statements_in_any_order_keep_the_invariants(own_loop: asyncio.Runner, p
     def call(work: Coroutine[Any, Any, T]) -> T:
         return own_loop.run(work)
 
-    database = pg_server.database()
+    database = pg_server.copy()
     shop_of = loop.opened(call(database.__aenter__()))
     try:
         bound = {"shop": call(shop_of.__aenter__()), "call": staticmethod(call)}

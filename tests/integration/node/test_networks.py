@@ -297,6 +297,7 @@ async def test_the_controllers_role_suffices_for_nodes_that_use_networks(db: pg.
         await owner.execute(f"ALTER DATABASE {name} SET role = 'farrier_controller'")
         await owner.execute("GRANT USAGE ON SCHEMA farrier_test TO farrier_controller")
         await owner.execute("GRANT UPDATE ON farrier_test.clock TO farrier_controller")
+    db.leave()  # the role is that of later sessions
     async with tenancy.opened(db, partitions=()) as lan:
         async with db.connect() as client:
             await client.execute("SET ROLE farrier_intents")
@@ -304,6 +305,7 @@ async def test_the_controllers_role_suffices_for_nodes_that_use_networks(db: pg.
                 tenancy.CREATE, "network_segment", SEGMENT, '{"site": "north", "prefixes": ["10.9.0.0/24"]}'
             )
             await lan.site.settled()
+        assert await lan.site.conn.fetchval("SELECT current_user") == "farrier_controller"
         node = await begun(await onboarded.manageable(lan.site))
         await until(node, "wait_for_deployed")
         assert await lan.addresses(node) == ["10.9.0.1"]
@@ -316,6 +318,7 @@ async def test_the_controllers_role_suffices_for_nodes_that_use_networks(db: pg.
 async def test_many_concurrent_nodes_get_one_address_each_without_a_deadlock(lan: Tenancy, many: int) -> None:
     """The nodes' commits lock rows that the commits of segment and partition lock, too."""
     nodes = [await lan.node() for _ in range(many)]
+    before = await lan.site.conn.fetchval(_DEADLOCKS)
     async with lan.site.conn.transaction():
         for node in nodes:
             await node.tell("onboard", mode="deploy")
@@ -324,7 +327,7 @@ async def test_many_concurrent_nodes_get_one_address_each_without_a_deadlock(lan
     held = [await lan.addresses(node) for node in nodes]
     assert {len(each) for each in held} == {1} and len({each[0] for each in held}) == len(nodes)
     assert set((await lan.members()).values()) == {"applied"} and len(lan.ports) == len(nodes)
-    assert await lan.site.conn.fetchval(_DEADLOCKS) == 0
+    assert await lan.site.conn.fetchval(_DEADLOCKS) == before
 
 
 # --- one commit of several runs

@@ -337,7 +337,7 @@ async def test_the_whole_loop_runs_as_the_controllers_role(every_db: pg.Database
 
 
 async def test_an_ordinary_user_migrates_and_the_rights_are_the_same(every_server: pg.Server) -> None:
-    async with every_server.database(template=None) as empty:
+    async with every_server.copy(pg.EMPTY) as empty:
         async with empty.connect() as conn:
             await migrate.create_roles(conn)
             name = await conn.fetchval("SELECT current_database()")
