@@ -292,6 +292,7 @@ async def test_a_call_without_a_system_path_is_a_bug_of_the_caller(bmc: FakeBmc)
     assert bmc.requests == []
 
 
+@pytest.mark.full
 async def test_the_emulator_is_switched_off_on_and_reset(authority: Authority, tmp_path: Path) -> None:
     observed = Observed()
     async with (

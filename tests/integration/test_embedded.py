@@ -49,6 +49,7 @@ async def ask(dsn: str, question: str) -> object:
         await conn.close()
 
 
+@pytest.mark.full
 async def test_the_server_starts_below_a_closed_directory_and_keeps_its_data(server: EmbeddedServer) -> None:
     dsn = server.start()
     assert await ask(dsn, "SHOW fsync") == "on"
@@ -68,11 +69,13 @@ async def test_concurrent_starts_on_one_directory_make_one_server(server: Embedd
     assert len(started) == 1
 
 
+@pytest.mark.full
 def test_psql_accepts_the_dsn(server: EmbeddedServer) -> None:
     psql = [str(embedded.wheel_binaries() / "psql"), server.start(), "-Atc", "SELECT current_database()"]
     assert subprocess.run(psql, capture_output=True, text=True, check=True).stdout == "farrier\n"
 
 
+@pytest.mark.full
 async def test_a_directory_with_a_long_path_and_odd_letters_works(parent: Path) -> None:
     server = EmbeddedServer(parent / ("a long & strange=näme " * 5))
     try:
@@ -89,6 +92,7 @@ def test_other_accounts_cannot_open_the_socket(server: EmbeddedServer) -> None:
     assert stat.S_IMODE(server.directory.stat().st_mode) & 0o077 == 0
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another account")
 def test_for_root_the_parent_directory_gets_the_right_to_pass_and_not_to_read(
     parent: Path, server: EmbeddedServer
@@ -99,6 +103,7 @@ def test_for_root_the_parent_directory_gets_the_right_to_pass_and_not_to_read(
     assert (server.directory / "data").stat().st_uid != 0
 
 
+@pytest.mark.full
 async def test_a_crash_during_initdb_does_not_block_the_next_start(server: EmbeddedServer) -> None:
     draft = server.directory / "unfinished-cluster"
     draft.mkdir(parents=True)
@@ -122,6 +127,7 @@ def test_a_directory_that_cannot_be_made_is_an_error_of_the_settings(parent: Pat
         EmbeddedServer(parent / "file" / "pg").start()
 
 
+@pytest.mark.full
 def test_the_data_of_another_major_version_is_refused_before_it_is_touched(server: EmbeddedServer) -> None:
     server.start()
     server.stop()

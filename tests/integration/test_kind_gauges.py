@@ -122,6 +122,7 @@ async def test_a_setting_can_give_a_limit_to_a_state_without_one(yard: Yard) -> 
     assert (told["farrier_resources_above_sla", packed], told[SLA, packed]) == (1, 3600)
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize(
     "limits",
     [

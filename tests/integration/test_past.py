@@ -130,6 +130,7 @@ async def test_a_page_reads_a_bounded_number_of_changes_and_the_next_page_goes_o
     assert [past.version for past in await pasts.walk(queries, wanted, Order.NEWEST, limit=10)] == [1]
 
 
+@pytest.mark.full
 @pytest.mark.matrix(keep=2)
 @pytest.mark.parametrize("walk", ["newest", "oldest", "newest of one", "oldest of one"])
 async def test_a_page_in_the_middle_reads_only_its_own_rows(conn: Connection, walk: str) -> None:

@@ -49,6 +49,7 @@ async def edited(conn: Connection) -> tuple[str, ...]:
     return (await migrate.inspect(conn, schema=SCHEMA)).edited
 
 
+@pytest.mark.matrix(keep=8)
 @pytest.mark.parametrize(
     ("by_hand", "named"),
     [

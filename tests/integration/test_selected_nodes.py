@@ -90,6 +90,7 @@ async def test_impossible_names_select_no_node(db: pg.Database, conn: Connection
             assert not (await queries.overdue(Wanted(names=names), Limits())).rows
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
 async def test_a_page_reads_only_its_part_of_a_large_fleet(conn: Connection, mode: str) -> None:
     await conn.execute(MANY)
@@ -116,6 +117,7 @@ async def test_a_page_for_a_filter_that_few_nodes_pass_is_not_read_by_name(db: p
             assert ("nodes_name" in str(plan)) is by_name, details
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("statement", "more"), [("counts", ()), ("ordered", ("oldest", -math.inf, "", "", 100))])
 async def test_a_statement_that_reads_the_whole_fleet_may_use_several_processes(
     conn: Connection, statement: str, more: Sequence[Any]

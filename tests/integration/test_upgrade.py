@@ -98,12 +98,17 @@ async def new(every_server: pg.Server) -> set[str]:
 @pytest.mark.parametrize(
     "older",
     [
-        pytest.param(SIGNATURES, id="signatures"),
-        pytest.param(BARE, id="comments"),
         pytest.param({**FUNCTIONS, **RIGHTS, **TRIGGERS, **VIEWS}, id="all of it"),
         *(
             pytest.param(alone, id=name, marks=pytest.mark.full)
-            for name, alone in {"functions": FUNCTIONS, "views": VIEWS, "triggers": TRIGGERS, "rights": RIGHTS}.items()
+            for name, alone in {
+                "signatures": SIGNATURES,
+                "comments": BARE,
+                "functions": FUNCTIONS,
+                "views": VIEWS,
+                "triggers": TRIGGERS,
+                "rights": RIGHTS,
+            }.items()
         ),
     ],
 )
@@ -145,6 +150,7 @@ WAY = ["intents", "resource_intents", "bootstrap_tokens", "workers", "nodes", "n
 NEEDED = ["node_agents", "node_tasks", "settings", "history", "marks", "outcomes", "controllers"]
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("begun", WAY)
 async def test_a_running_transaction_can_lock_all_its_tables_before_the_migration_does(
     db: pg.Database, begun: str

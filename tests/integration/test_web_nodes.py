@@ -55,6 +55,7 @@ async def test_a_bootstrap_token_is_shown_once_and_works(web: httpx.AsyncClient,
     assert await conn.fetchval("SELECT agent_key FROM farrier.enroll_agent($1)", registered["bootstrap_token"])
 
 
+@pytest.mark.full
 async def test_a_thousand_nodes_are_registered_in_one_request(web: httpx.AsyncClient, conn: Connection) -> None:
     nodes = [{"name": f"gpu-{number}", "labels": {"rack": "x" * 500}} for number in range(1000)]
     made = await register(web, nodes)

@@ -309,6 +309,7 @@ async def test_db_url_starts_the_embedded_server_and_prints_only_its_dsn(nowhere
     assert EmbeddedServer(directory).is_running()
 
 
+@pytest.mark.full
 async def test_a_server_that_a_command_started_ends_with_it(nowhere: Prompt, directory: Path) -> None:
     await nowhere("node", "add", "gpu-1", "--embedded", directory)
     assert not EmbeddedServer(directory).is_running()

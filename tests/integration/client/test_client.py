@@ -85,6 +85,7 @@ async def test_nodes_are_registered_together_and_listed_by_filters(farrier: Asyn
     assert (await farrier.node("gpu-2")).labels == {"row": "4"}
 
 
+@pytest.mark.full
 async def test_a_list_of_nodes_continues_on_the_next_page(farrier: AsyncFarrier, db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-' || n) FROM generate_series(1000, 2001) n")
