@@ -12,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import lru_cache
+from types import CodeType
 from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar, assert_never
 
 import msgspec
@@ -32,6 +33,11 @@ def source_line(module: str, filename: str, line: int) -> str:
     return f"{package.replace('.', '/')}{'/' if package else ''}{file}:{line}"
 
 
+# The source lines by the code that constructs a decision and the position in this code, because an idle node makes a
+# decision in each run, and computing a line number takes longer. The code is kept, so that its ID stays unique.
+_SOURCES: dict[tuple[int, int], tuple[CodeType, str]] = {}
+
+
 class Made(msgspec.Struct, frozen=True, kw_only=True):
     """The common base of decisions. `source` is the source line of the decision: by default, the line that called the
     constructor. The constructor itself has no Python frame."""
@@ -41,8 +47,11 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.source:
             at = sys._getframe(1)
-            line = source_line(at.f_globals.get("__name__", ""), at.f_code.co_filename, at.f_lineno)
-            msgspec.structs.force_setattr(self, "source", line)
+            known = _SOURCES.get((id(at.f_code), at.f_lasti))
+            if known is None:
+                line = source_line(at.f_globals.get("__name__", ""), at.f_code.co_filename, at.f_lineno)
+                known = _SOURCES[id(at.f_code), at.f_lasti] = at.f_code, line
+            msgspec.structs.force_setattr(self, "source", known[1])
 
 
 class Transition(Made, Generic[S, W], frozen=True, kw_only=True):

@@ -210,11 +210,11 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
         agent = node.agent
         if agent is None:
             return health.Vitals(agentless=False)
-        heard_at = agent.last_heartbeat_at
+        heard_at, alerts = agent.last_heartbeat_at, agent.health.alerts
         return health.Vitals(
             agentless=False,
             heard=heard_at is not None and now - heard_at <= config.offline_after,
-            blocking=tuple(alert for alert in agent.health.alerts if alert.blocks_scheduling),
+            blocking=tuple(alert for alert in alerts if alert.blocks_scheduling) if alerts else (),
         )
     seen = node.maas
     fresh = seen is not None and seen.fresh(now, config.observation_ttl)
