@@ -77,6 +77,8 @@ async def test_the_commands_in_the_last_lines_of_the_demo_work(tmp_path: Path) -
     assert again[0] == "run"
     async with farrier(*again, "--http-port", "0") as daemon:
         await daemon.until("daemon.ready")
+        daemon.send(signal.SIGTERM)  # it stops the server that it started
+        assert await daemon.ended() == ExitCode.OK
 
 
 async def test_a_directory_that_a_reference_cannot_name_is_refused_before_the_start(tmp_path: Path) -> None:
