@@ -41,8 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Make a test fail from which a cancellation or an exit escapes. It would end the task in which anyio runs all
-    tests of the session, so that all later tests would fail, too."""
+    """Fail a test if a cancellation or an exit escapes from it. Otherwise the task in which anyio runs all tests of the
+    session would end, and all later tests would fail, too."""
     test = pyfuncitem.obj
     if inspect.iscoroutinefunction(test) and not hasattr(test, "hypothesis"):
 

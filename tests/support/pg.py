@@ -68,7 +68,7 @@ MOVABLE_CLOCK = """
 """
 
 _RESTORABLE = Path(__file__).with_name("reset.sql").read_text()
-# Ends the state of a session that the driver's reset keeps. The server then counts the rows that the session has read.
+# Resets what the driver's reset leaves unchanged, and reports the session's statistics at once.
 _FORGET = "RESET SESSION AUTHORIZATION; RESET ROLE; SELECT pg_stat_force_next_flush()"
 
 _numbers = itertools.count(1)
@@ -86,7 +86,7 @@ class Database:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Single]:
-        """A connection without state of a session, as a client program opens."""
+        """A connection whose session has the state of a new one."""
         conn = await pool.connect(self.dsn, patience=PATIENCE)
         try:
             yield conn
@@ -261,7 +261,7 @@ class Server:
     async def database(self, *, prepared: Install | None = None) -> AsyncIterator[Database]:
         """A database in the state of the migrated template, or in the state after `prepared`. No other test uses it
         during the block. All blocks must run on one event loop."""
-        found = next((each for each in self._free if each.prepared is prepared), None)
+        found = next((each for each in reversed(self._free) if each.prepared is prepared), None)
         if found is None:
             name = await self._new_copy()
             found = _Restorable(name, self.dsn_of(name))

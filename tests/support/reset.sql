@@ -52,9 +52,9 @@ BEGIN
     DELETE FROM farrier_test.commands;
 END $$;
 
--- Ends all sessions but this and `sessions`, and returns the database to the remembered state. If that is impossible, because a test
--- changed the schema, the settings or the planner's statistics or wrote many rows, returns what it changed. No trigger must fire in this session
--- (session_replication_role = replica).
+-- Ends all sessions but this and `sessions`, and returns the database to the remembered state. If a test changed the
+-- schema, the settings or the planner's statistics, or wrote many rows, this is impossible, and the function returns what
+-- the test changed. The session must have session_replication_role = replica, so that no trigger fires.
 CREATE FUNCTION farrier_test.restore(sessions integer[]) RETURNS text
     LANGUAGE plpgsql AS $$
 DECLARE
