@@ -209,29 +209,6 @@ async def test_the_sweep_of_a_large_fleet_does_not_hold_up_a_wake(shop: Shop) ->
         assert handler.order.index(3000) - before < 300
 
 
-async def test_wakes_faster_than_handling_leave_every_resource_its_turn(shop: Shop) -> None:
-    """Every run enqueues its widget again, so some widgets always have wakes; all widgets still run in turn."""
-    await shop.register(*range(1, 41))
-    for id_ in range(1, 41):
-        await shop.ask(id_)
-    small = msgspec.structs.replace(BRISK, batch=4, passes=1)
-
-    async def again(widget: int) -> Outcome[Shape, Answer]:
-        await shop.ask(widget)
-        return DoNothing(source="again:1")
-
-    def woken_again(widget: Widget, _now: datetime) -> Decided:
-        return Step(name="again", act=lambda _: again(widget.id), deadline=60 * SECOND, reads_only=False)
-
-    handler = Scripted(default=woken_again)
-    async with shop.running(handler, config=small) as (_, ledger):
-        await ledger.until(lambda: len(set(handler.order)) == 40)  # the controller owns all shards
-        first = len(handler.order)
-        await ledger.until(lambda: len(handler.order) >= first + 200)
-    runs = [handler.order[first : first + 200].count(id_) for id_ in range(1, 41)]
-    assert max(runs) - min(runs) <= 3, "a busy machine ends steps in another order"
-
-
 async def test_a_resource_that_reaches_the_rerun_limit_waits_for_the_sweep_and_is_counted(shop: Shop) -> None:
     await shop.register(1)
     handler = Scripted()

@@ -307,6 +307,18 @@ def test_what_was_woken_is_loaded_first_and_a_quarter_is_left_for_what_only_its_
     assert [entry.id for entry in agenda.load(8)] == [11, 12, 13, 14, 15, 16, 1, 2]
 
 
+def test_resources_that_are_woken_during_each_run_run_in_turn() -> None:
+    agenda, order = at_rest(*range(10)), list[int]()
+    agenda.woken(range(10))
+    while len(order) < 100:
+        for entry in agenda.load(4):
+            order.append(entry.id)
+            agenda.loaded(entry, "snapshot", (), now=NOW)
+            agenda.woken([entry.id])
+            agenda.rests(entry, NOW + PERIOD, outcome="nothing to do")
+    assert order == [*range(10)] * 10
+
+
 def test_a_wake_that_was_polled_for_and_is_seen_already_leads_to_no_load() -> None:
     agenda = agenda_of(1)
     [entry] = loaded(agenda, wakes=(4,))
