@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import inspect
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,17 @@ LONG = (ONE_AT_A_TIME, Path(__file__).parent / "simulation")
 def pytest_configure(config: pytest.Config) -> None:
     """Register the plugin that reports how many cases a run left out."""
     config.pluginmanager.register(LeftOut(config))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector from modules and items of tests, which remain until the end of the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
