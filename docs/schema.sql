@@ -26,11 +26,11 @@
 -- workflows             6                    12   node_onboardings, node_decommissions
 -- agents               11                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
--- intents               7          1          3   intents
+-- intents              10          1          3   intents
 -- kinds                27                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
 -- brakes                5          1              departures, brakes, brake_lifts
 -- maas                  8          1              maas_regions, node_observations
--- requests              6                     3   resource_intents
+-- requests              5                     3   resource_intents
 -- numbers               3                     1   number_pools, pool_numbers, freed_numbers
 -- segments             19                     7   network_segments, segment_usage, segment_prefixes, segment_free,
 --                                                 segment_addresses
@@ -670,6 +670,8 @@ CREATE TABLE farrier.intents (
     CONSTRAINT intent_size CHECK (octet_length(params::text) <= 16384)
 );
 CREATE UNIQUE INDEX intents_key ON farrier.intents (node_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+-- intent_by_key uses this index to find a repeated call whose node was deleted.
+CREATE INDEX intents_asked ON farrier.intents (node, idempotency_key, action, id) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX intents_pending ON farrier.intents (node_id, id) WHERE status = 'pending';
 CREATE INDEX intents_node ON farrier.intents (node_id, id);
 
@@ -884,7 +886,7 @@ CREATE UNIQUE INDEX resource_intents_key ON farrier.resource_intents (kind, reso
 -- For creations: a resource has no id before its creation, so the name takes the place of the id.
 CREATE UNIQUE INDEX resource_intents_create_key ON farrier.resource_intents (kind, resource, idempotency_key)
     WHERE idempotency_key IS NOT NULL AND action = 'create';
--- resource_intent_by_key uses this index to find a repeated call whose resource has ended.
+-- intent_by_key uses this index to find a repeated call whose resource has ended.
 CREATE INDEX resource_intents_asked ON farrier.resource_intents (kind, resource, idempotency_key, action, id)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX resource_intents_pending ON farrier.resource_intents (kind, resource_id, id) WHERE status = 'pending';
@@ -3150,6 +3152,29 @@ BEGIN
        AND i.id = ANY (ARRAY(SELECT (a ->> 'intent')::bigint FROM jsonb_array_elements(answers) a));
 END $$;
 
+-- Returns the id of the first intent of a repeated call whose INSERT failed with the SQLSTATE `failed`: a concurrent call with the
+-- same key may have taken the name, number or prefixes, and may have committed while this call waited for them. Null if no intent has
+-- the key; the error of the INSERT is then the answer. FR400 for a key that belongs to an intent with another action or other params.
+CREATE OR REPLACE FUNCTION farrier.first_intent(of_kind text, called text, of_action text, of_params jsonb, key text, failed text)
+    RETURNS bigint LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    first record;
+BEGIN
+    SELECT i.id, i.action, i.params INTO first FROM all_intents i
+     WHERE i.kind = of_kind AND i.id = intent_by_key(of_kind, called, of_action, key);
+    IF first.action <> of_action OR first.params <> of_params THEN
+        RAISE EXCEPTION 'idempotency key % belongs to intent %, which requests % %', quote_literal(key), first.id, first.action, first.params
+            USING ERRCODE = 'FR400', HINT = 'A key identifies one intent; use a new key for another.';
+    END IF;
+    -- With a fixed snapshot, the transaction cannot see an intent that was committed after its first statement.
+    IF first.id IS NULL AND key IS NOT NULL AND failed = '23505'
+       AND current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        RAISE EXCEPTION 'an intent with idempotency key % may have been committed after this transaction began', quote_literal(key)
+            USING ERRCODE = '40001', HINT = 'Repeat the transaction.';
+    END IF;
+    RETURN first.id;
+END $$;
+
 -- Returns the INSERT of an intent with this api_version, for the hint of an error.
 CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, api_version integer) RETURNS text
     LANGUAGE sql IMMUTABLE SET search_path = farrier, pg_temp AS $$
@@ -3163,28 +3188,55 @@ CREATE OR REPLACE FUNCTION farrier.insert_with_version(intent farrier.intents, a
      WHERE c.written IS NOT NULL
 $$;
 
--- Inserts an intent for a node and returns its id. May be repeated with an idempotency key: the same call returns the id of the
--- first intent. FR400 for a key that belongs to an intent with another action or other params; all other errors are
--- those of the INSERT.
+-- Inserts an intent for a node and returns its id. May be repeated with an idempotency key, also after the node was deleted: the same
+-- call returns the id of the first intent. FR400 for a key that belongs to an intent with another action or other params; all other
+-- errors are those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.intent(node text, action text, params jsonb DEFAULT '{}', idempotency_key text DEFAULT NULL,
                                requested_by text DEFAULT NULL, api_version integer DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     new_id bigint;
-    first record;
 BEGIN
     INSERT INTO intents (node, action, params, idempotency_key, requested_by, api_version)
     VALUES (intent.node, intent.action, intent.params, intent.idempotency_key, intent.requested_by, intent.api_version)
     RETURNING id INTO new_id;
     RETURN new_id;
-EXCEPTION WHEN unique_violation THEN
-    SELECT i.id, i.action, i.params INTO first FROM intents i
-     WHERE i.node_id = find_node(intent.node) AND i.idempotency_key = intent.idempotency_key;
-    IF first.action = intent.action AND first.params = intent.params THEN
-        RETURN first.id;
+EXCEPTION WHEN OTHERS THEN
+    new_id := first_intent('node', intent.node, intent.action, intent.params, intent.idempotency_key, SQLSTATE);
+    IF new_id IS NULL THEN RAISE; END IF;
+    RETURN new_id;
+END $$;
+
+-- Returns the id of the intent with this idempotency key: any intent of the node or resource that now has this name or id; else the
+-- newest intent with the same action and the same name or id, so that a call may be repeated after its node or resource has ended.
+-- Null if there is none.
+CREATE OR REPLACE FUNCTION farrier.intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    meant bigint := any_resource(of_kind, called);
+    found_id bigint;
+BEGIN
+    SELECT i.id INTO found_id FROM all_intents i WHERE i.kind = of_kind AND i.resource_id = meant AND i.idempotency_key = key;
+    IF found_id IS NULL THEN
+        SELECT i.id INTO found_id FROM all_intents i
+         WHERE i.kind = of_kind AND i.resource = called AND i.idempotency_key = key AND i.action = of_action
+         ORDER BY i.id DESC LIMIT 1;
     END IF;
-    RAISE EXCEPTION 'idempotency key % belongs to intent %, which requests % %', quote_literal(intent.idempotency_key), first.id, first.action, first.params
-        USING ERRCODE = 'FR400', HINT = 'A key identifies one intent; use a new key for another.';
+    RETURN found_id;
+END $$;
+
+-- Refuses the idempotency key of an earlier intent (unique_violation). Called by the triggers that validate intents with a key.
+CREATE OR REPLACE FUNCTION farrier.refuse_repeated(of_kind text, called text, of_action text, key text) RETURNS void
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    first_id bigint := intent_by_key(of_kind, called, of_action, key);
+BEGIN
+    IF first_id IS NOT NULL THEN
+        RAISE EXCEPTION '% % already has an intent with idempotency key %: intent %', replace(of_kind, '_', ' '), called,
+            quote_literal(key), first_id
+            USING ERRCODE = 'unique_violation', CONSTRAINT = 'intents_key',
+                  HINT = 'farrier.intent() and farrier.resource_intent() return the first intent instead of failing.';
+    END IF;
 END $$;
 
 -- Refuses a version of the intent API that this database does not support (FR406); accepts null.
@@ -3213,7 +3265,6 @@ DECLARE
     spec record;
     fault text;
     asked integer := coalesce(NEW.api_version, (read_constants()).api_min);
-    first_id bigint;
 BEGIN
     PERFORM refuse_version(NEW.api_version);
     SELECT a.since, k.params INTO spec FROM actions a JOIN kind_actions k USING (action) WHERE k.kind = 'node' AND a.action = NEW.action;
@@ -3225,9 +3276,10 @@ BEGIN
     IF octet_length(NEW.params::text) > 16384 THEN
         RAISE EXCEPTION 'params have % bytes; at most 16384 are allowed', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
     END IF;
-    IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
-        RAISE EXCEPTION '% is longer than 255 characters',
-            CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
+    IF char_length(NEW.idempotency_key) NOT BETWEEN 1 AND 255 OR char_length(NEW.requested_by) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION '% must have 1 to 255 characters, or be null',
+            CASE WHEN char_length(NEW.idempotency_key) NOT BETWEEN 1 AND 255 THEN 'idempotency_key' ELSE 'requested_by' END
+            USING ERRCODE = 'FR400';
     END IF;
     IF spec.since > asked THEN
         RAISE EXCEPTION 'action % requires api_version % or later; this intent has %', NEW.action, spec.since,
@@ -3238,19 +3290,14 @@ BEGIN
     IF fault IS NOT NULL THEN
         RAISE EXCEPTION '%: %', NEW.action, fault USING ERRCODE = 'FR400';
     END IF;
+    IF NEW.idempotency_key IS NOT NULL THEN
+        PERFORM refuse_repeated('node', NEW.node, NEW.action, NEW.idempotency_key);
+    END IF;
     NEW.node_id := find_node(NEW.node);
     NEW.status := 'pending';
     NEW.reason := NULL;
     NEW.answered_at := NULL;
     NEW.created_at := farrier.now();
-    IF NEW.idempotency_key IS NOT NULL THEN
-        SELECT i.id INTO first_id FROM intents i WHERE i.node_id = NEW.node_id AND i.idempotency_key = NEW.idempotency_key;
-        IF FOUND THEN
-            RAISE EXCEPTION 'node % already has an intent with idempotency key %: intent %', NEW.node, quote_literal(NEW.idempotency_key), first_id
-                USING ERRCODE = 'unique_violation', CONSTRAINT = 'intents_key',
-                      HINT = 'farrier.intent() returns the first intent instead of failing.';
-        END IF;
-    END IF;
     RETURN NEW;
 END $$;
 
@@ -4126,63 +4173,33 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Inserts an intent for a resource of any kind and returns its id; farrier.intent inserts the intents of nodes, and only these have
--- an api_version. May be repeated with an idempotency key: the same call returns the id of the first intent. FR400 for a key that
--- belongs to an intent with another action or other params; all other errors are those of the INSERT.
+-- Inserts an intent for a resource of any kind and returns its id; farrier.intent inserts the intents of nodes, and only these store
+-- an api_version. May be repeated with an idempotency key, also after the resource has ended: the same call returns the id of the
+-- first intent. FR400 for a key that belongs to an intent with another action or other params, FR406 for a version of the API that
+-- this database does not support; all other errors are those of the INSERT.
 CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, action text, params jsonb DEFAULT '{}',
                                         idempotency_key text DEFAULT NULL, requested_by text DEFAULT NULL,
                                         api_version integer DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     new_id bigint;
-    first record;
 BEGIN
     IF NOT (kind_of(resource_intent.kind)).from_template THEN
         RETURN intent(resource_intent.resource, resource_intent.action, resource_intent.params, resource_intent.idempotency_key,
                       resource_intent.requested_by, resource_intent.api_version);
     END IF;
+    PERFORM refuse_version(resource_intent.api_version);
     BEGIN
         INSERT INTO resource_intents (kind, resource, action, params, idempotency_key, requested_by)
         VALUES (resource_intent.kind, resource_intent.resource, resource_intent.action, resource_intent.params,
                 resource_intent.idempotency_key, resource_intent.requested_by)
         RETURNING id INTO new_id;
-        RETURN new_id;
     EXCEPTION WHEN OTHERS THEN
-        -- A concurrent call with the same key may have taken the name, number or prefixes, and may have committed while
-        -- this call waited for them. This call then returns the id of that intent, whichever error it got.
-        SELECT i.id, i.action, i.params INTO first FROM resource_intents i
-         WHERE resource_intent.idempotency_key IS NOT NULL
-           AND i.id = resource_intent_by_key(resource_intent.kind, resource_intent.resource, resource_intent.action,
-                                             resource_intent.idempotency_key);
-        IF NOT FOUND THEN RAISE; END IF;
-        IF first.action = resource_intent.action AND first.params = resource_intent.params THEN
-            RETURN first.id;
-        END IF;
-        RAISE EXCEPTION 'idempotency key % belongs to intent %, which requests % %', quote_literal(resource_intent.idempotency_key),
-            first.id, first.action, first.params
-            USING ERRCODE = 'FR400', HINT = 'A key identifies one intent; use a new key for another.';
+        new_id := first_intent(resource_intent.kind, resource_intent.resource, resource_intent.action, resource_intent.params,
+                               resource_intent.idempotency_key, SQLSTATE);
+        IF new_id IS NULL THEN RAISE; END IF;
     END;
-END $$;
-
--- Returns the id of the intent with this idempotency key: any intent of the resource that now has this name or id; else the newest
--- intent with the same action and the same name or id, so that a call may be repeated after its resource has ended. Null if there is
--- none.
-CREATE OR REPLACE FUNCTION farrier.resource_intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-DECLARE
-    meant bigint := CASE WHEN called ~ '^[0-9]{1,18}$' THEN called::bigint END;
-    found_id bigint;
-BEGIN
-    IF meant IS NULL THEN
-        EXECUTE format('SELECT r.id FROM %s r WHERE r.name = $1 AND r.ended_at IS NULL', relation_of(of_kind)) INTO meant USING called;
-    END IF;
-    SELECT i.id INTO found_id FROM resource_intents i WHERE i.kind = of_kind AND i.resource_id = meant AND i.idempotency_key = key;
-    IF found_id IS NULL THEN
-        SELECT i.id INTO found_id FROM resource_intents i
-         WHERE i.kind = of_kind AND i.resource = called AND i.idempotency_key = key AND i.action = of_action
-         ORDER BY i.id DESC LIMIT 1;
-    END IF;
-    RETURN found_id;
+    RETURN new_id;
 END $$;
 
 -- Refuses an intent that is invalid in every state, creates the resource that action `create` requests, and sets the columns that
@@ -4193,7 +4210,6 @@ CREATE OR REPLACE FUNCTION farrier.validate_resource_intent() RETURNS trigger
 DECLARE
     spec jsonb;
     fault text;
-    first_id bigint;
 BEGIN
     PERFORM relation_of(NEW.kind);
     SELECT a.params INTO spec FROM kind_actions a WHERE a.kind = NEW.kind AND a.action = NEW.action;
@@ -4212,19 +4228,14 @@ BEGIN
     IF NEW.resource IS NULL THEN
         RAISE EXCEPTION '%: `resource` is missing', NEW.action USING ERRCODE = 'FR400';
     END IF;
-    IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
-        RAISE EXCEPTION '% is longer than 255 characters',
-            CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
+    IF char_length(NEW.idempotency_key) NOT BETWEEN 1 AND 255 OR char_length(NEW.requested_by) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION '% must have 1 to 255 characters, or be null',
+            CASE WHEN char_length(NEW.idempotency_key) NOT BETWEEN 1 AND 255 THEN 'idempotency_key' ELSE 'requested_by' END
+            USING ERRCODE = 'FR400';
     END IF;
     NEW.created_at := farrier.now();
     IF NEW.idempotency_key IS NOT NULL THEN
-        first_id := resource_intent_by_key(NEW.kind, NEW.resource, NEW.action, NEW.idempotency_key);
-        IF first_id IS NOT NULL THEN
-            RAISE EXCEPTION '% % already has an intent with idempotency key %: intent %', replace(NEW.kind, '_', ' '), NEW.resource,
-                quote_literal(NEW.idempotency_key), first_id
-                USING ERRCODE = 'unique_violation', CONSTRAINT = 'resource_intents_key',
-                      HINT = 'farrier.resource_intent() returns the first intent instead of failing.';
-        END IF;
+        PERFORM refuse_repeated(NEW.kind, NEW.resource, NEW.action, NEW.idempotency_key);
     END IF;
     IF NEW.action = 'create' THEN
         -- Trigger function enqueue_resource copies these settings to the first row of the resource's history.
@@ -5466,10 +5477,12 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
 
 -- The intents of resources of every kind. Intents of nodes have a table of their own, because other services use it.
 CREATE OR REPLACE VIEW farrier.all_intents AS
-SELECT 'node' AS kind, i.id, i.node_id AS resource_id, i.action, i.requested_by, i.status, i.created_at, i.reason, i.answered_at
+SELECT 'node' AS kind, i.id, i.node_id AS resource_id, i.action, i.requested_by, i.status, i.created_at, i.reason, i.answered_at,
+       i.node AS resource, i.params, i.idempotency_key
   FROM farrier.intents i
 UNION ALL
-SELECT i.kind, i.id, i.resource_id, i.action, i.requested_by, i.status, i.created_at, i.reason, i.answered_at
+SELECT i.kind, i.id, i.resource_id, i.action, i.requested_by, i.status, i.created_at, i.reason, i.answered_at,
+       i.resource, i.params, i.idempotency_key
   FROM farrier.resource_intents i;
 
 -- =====================================================================================================================

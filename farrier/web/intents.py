@@ -28,11 +28,16 @@ from farrier.web.refusals import MEDIA, Problem, Refused
 
 Key: TypeAlias = Annotated[
     str,
-    Meta(max_length=255, description="Idempotency key: an intent that is sent twice with the same key is stored once."),
+    Meta(
+        min_length=1,
+        max_length=255,
+        description="Idempotency key: an intent that is sent twice with the same key is stored once.",
+    ),
 ]
 Client: TypeAlias = Annotated[
     str,
     Meta(
+        min_length=1,
         max_length=255,
         description="Name of the client. Default: the name of the token. Another name requires the scope `admin`.",
     ),
@@ -136,10 +141,10 @@ async def submit(call: Call[Submitting, Ask]) -> Response:
             api_version=call.given.api_version,
         )
     )
-    return answered(await awaited(call, NODE, intent), "intents")
+    return answered(await awaited(call, NODE, intent))
 
 
-async def submit_for_resource(call: Call[Waiting, AskResource]) -> Response:
+async def submit_for_resource(call: Call[Submitting, AskResource]) -> Response:
     """Submit an intent for a resource of a registered kind. The action `create` creates the resource, and is answered
     at once."""
     body, backend = call.body, call.backend
@@ -151,9 +156,10 @@ async def submit_for_resource(call: Call[Waiting, AskResource]) -> Response:
             params=body.params,
             key=body.idempotency_key,
             requested_by=await requester(call.request, body.requested_by),
+            api_version=call.given.api_version,
         )
     )
-    return answered(await awaited(call, None, intent), "resource-intents")
+    return answered(await awaited(call, body.kind, intent))
 
 
 async def show(call: Call[Waited, None]) -> Response:
@@ -192,9 +198,10 @@ async def awaited(call: Call[Any, Any], kind: str | None, intent: int) -> Intent
     return view
 
 
-def answered(intent: IntentView, path: str) -> Response:
+def answered(intent: IntentView) -> Response:
     """Return the response to the client that submitted the intent. Raises Refused if the intent was rejected or
     superseded."""
+    path = "intents" if intent.kind == NODE else "resource-intents"
     headers = {"Location": f"/api/v1/{path}/{intent.id}"}
     if intent.status == asked.IntentStatus.PENDING:
         return operation.json(intent, HTTPStatus.ACCEPTED, headers)
@@ -250,7 +257,7 @@ OPERATIONS = [
         path="/resource-intents",
         method="POST",
         respond=submit_for_resource,
-        given=Waiting,
+        given=Submitting,
         body=AskResource,
         scope=Scope.INTENT,
         answers=ANSWERED,

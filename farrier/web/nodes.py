@@ -198,7 +198,7 @@ async def change(call: Call[Changing, Any]) -> Response:
     )
     answered = await intents.awaited(call, NODE, intent)
     if answered.status == IntentStatus.PENDING:
-        return intents.answered(answered, "intents")
+        return intents.answered(answered)
     found = await _read(call, given.node)
     if answered.status == IntentStatus.ACCEPTED:
         return operation.json(found, headers={"ETag": etag_of(found.node)})

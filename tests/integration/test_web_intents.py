@@ -140,6 +140,25 @@ async def test_intents_are_listed_in_pages_that_lead_to_each_other(web: httpx.As
     assert not (await web.get("/api/v1/intents", params=chosen | {"requested_by": "bob"})).json()["intents"]
 
 
+async def test_an_intent_for_a_node_among_resources_is_the_nodes_intent(yard: Yard) -> None:
+    requests, resources = PostgresRequests(yard.pool, yard.db.dsn), PostgresResourceQueries(yard.pool)
+    site = closed_site()
+    site.open(Backend(PostgresQueries(yard.pool), requests, Limits(), token, resources))
+    await yard.pool.fetchval("SELECT farrier.register_node('gpu-1')")
+    async with client_of(site) as web:
+        await post(
+            web, "resource-intents", {"kind": "crate", "resource": "c-1", "action": "create", "params": {"size": 3}}
+        )
+        asked = {"kind": "node", "resource": "gpu-1", "action": "drain"}
+        stored = await post(web, "resource-intents", asked)
+        assert (stored.status_code, stored.json()["name"]) == (202, "gpu-1")
+        assert (await web.get(stored.headers["location"])).json()["action"] == "drain"
+        newer = await web.post(
+            "/api/v1/resource-intents", json=asked, headers=WITH_TOKEN | {"Farrier-Api-Version": "99"}
+        )
+        assert (newer.status_code, newer.json()["detail"][:19]) == (400, "Farrier-Api-Version")
+
+
 async def test_intents_of_every_kind_are_read_waited_for_and_listed(yard: Yard) -> None:
     requests, resources = PostgresRequests(yard.pool, yard.db.dsn), PostgresResourceQueries(yard.pool)
     site = closed_site()

@@ -212,7 +212,7 @@ async def test_a_node_that_can_never_reach_the_status_is_not_waited_for(rack: Pr
         (["drain", "r7-1", "--max-in-flight", "0"], ExitCode.USAGE, "max-in-flight"),
         (["drain", "r7-1", "--no-wait", "--until", "retired"], ExitCode.USAGE, "--no-wait cannot be combined with"),
         (["drain", "r7-1", "--status", "activ"], ExitCode.USAGE, "no status is named 'activ'"),
-        (["drain", "r7-1", "--key", "k" * 256], ExitCode.USAGE, "idempotency_key is longer than 255 characters"),
+        (["drain", "r7-1", "--key", "k" * 256], ExitCode.USAGE, "idempotency_key must have 1 to 255 characters"),
         (["drian", "r7-1"], ExitCode.USAGE, "drian"),
     ],
 )

@@ -292,14 +292,14 @@ async def test_a_repeated_delete_does_not_end_a_later_resource_of_the_same_name(
 
 
 @pytest.mark.parametrize("column", ["idempotency_key", "requested_by"])
-async def test_key_and_client_of_an_intent_have_at_most_255_characters(yard: Yard, column: str) -> None:
+async def test_key_and_client_of_an_intent_have_1_to_255_characters(yard: Yard, column: str) -> None:
     text = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300) n"
     insert = (
         f"INSERT INTO farrier.resource_intents (kind, resource, action, params, {column})"
         f" SELECT 'crate', 'c-1', 'create', $1::jsonb, left(({text}), $2)"
     )
-    for length in (256, 9600):
-        with pytest.raises(pg.PostgresError, match=f"{column} is longer than 255 characters") as refused:
+    for length in (0, 256, 9600):
+        with pytest.raises(pg.PostgresError, match=f"{column} must have 1 to 255 characters") as refused:
             await yard.pool.execute(insert, PACK, length)
         assert refused.value.sqlstate == "FR400"
     await yard.pool.execute(insert, PACK, 255)

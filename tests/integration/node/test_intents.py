@@ -206,6 +206,39 @@ async def test_the_function_answers_a_known_key_with_the_first_intent(every_db: 
         assert await conn.fetchval("SELECT count(*) FROM farrier.intents") == 1
 
 
+async def test_a_repeated_delete_returns_the_first_intent_and_spares_the_next_node_of_the_name(
+    every_db: pg.Database,
+) -> None:
+    delete = "SELECT farrier.intent('gpu-1', 'delete', idempotency_key => 'job-7')"
+    async with every_db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        first = await conn.fetchval(delete)
+        async with conn.transaction():
+            await conn.execute("SET LOCAL session_replication_role = replica")
+            await conn.execute("UPDATE farrier.nodes SET status = 'deleted'")
+        assert await conn.fetchval(delete) == first
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        assert await conn.fetchval(delete) == first
+        assert await conn.fetchval("SELECT count(*) FROM farrier.intents") == 1
+
+
+@pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
+async def test_a_snapshot_that_may_be_older_than_the_first_intent_is_a_reason_to_repeat_the_transaction(
+    db: pg.Database, isolation: Any
+) -> None:
+    async with db.connect() as conn, db.connect() as other:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        transaction = conn.transaction(isolation=isolation)
+        await transaction.start()
+        await conn.fetchval("SELECT count(*) FROM farrier.nodes")
+        first = await other.fetchval(INTENT, "job-7", "{}")
+        with pytest.raises(pg.PostgresError, match="may have been committed after") as refused:
+            await conn.fetchval(INTENT, "job-7", "{}")
+        assert (refused.value.sqlstate, refused.value.hint) == ("40001", "Repeat the transaction.")
+        await transaction.rollback()
+        assert await conn.fetchval(INTENT, "job-7", "{}") == first
+
+
 async def test_a_key_belongs_to_one_node(db: pg.Database) -> None:
     async with db.connect() as conn:
         ids = set()

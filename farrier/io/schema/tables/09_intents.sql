@@ -20,5 +20,7 @@ CREATE TABLE farrier.intents (
     CONSTRAINT intent_size CHECK (octet_length(params::text) <= 16384)
 );
 CREATE UNIQUE INDEX intents_key ON farrier.intents (node_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+-- intent_by_key uses this index to find a repeated call whose node was deleted.
+CREATE INDEX intents_asked ON farrier.intents (node, idempotency_key, action, id) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX intents_pending ON farrier.intents (node_id, id) WHERE status = 'pending';
 CREATE INDEX intents_node ON farrier.intents (node_id, id);

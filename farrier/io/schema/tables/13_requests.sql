@@ -24,7 +24,7 @@ CREATE UNIQUE INDEX resource_intents_key ON farrier.resource_intents (kind, reso
 -- For creations: a resource has no id before its creation, so the name takes the place of the id.
 CREATE UNIQUE INDEX resource_intents_create_key ON farrier.resource_intents (kind, resource, idempotency_key)
     WHERE idempotency_key IS NOT NULL AND action = 'create';
--- resource_intent_by_key uses this index to find a repeated call whose resource has ended.
+-- intent_by_key uses this index to find a repeated call whose resource has ended.
 CREATE INDEX resource_intents_asked ON farrier.resource_intents (kind, resource, idempotency_key, action, id)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX resource_intents_pending ON farrier.resource_intents (kind, resource_id, id) WHERE status = 'pending';

@@ -7,7 +7,6 @@ DECLARE
     spec record;
     fault text;
     asked integer := coalesce(NEW.api_version, (read_constants()).api_min);
-    first_id bigint;
 BEGIN
     PERFORM refuse_version(NEW.api_version);
     SELECT a.since, k.params INTO spec FROM actions a JOIN kind_actions k USING (action) WHERE k.kind = 'node' AND a.action = NEW.action;
@@ -19,9 +18,10 @@ BEGIN
     IF octet_length(NEW.params::text) > 16384 THEN
         RAISE EXCEPTION 'params have % bytes; at most 16384 are allowed', octet_length(NEW.params::text) USING ERRCODE = 'FR400';
     END IF;
-    IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
-        RAISE EXCEPTION '% is longer than 255 characters',
-            CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
+    IF char_length(NEW.idempotency_key) NOT BETWEEN 1 AND 255 OR char_length(NEW.requested_by) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION '% must have 1 to 255 characters, or be null',
+            CASE WHEN char_length(NEW.idempotency_key) NOT BETWEEN 1 AND 255 THEN 'idempotency_key' ELSE 'requested_by' END
+            USING ERRCODE = 'FR400';
     END IF;
     IF spec.since > asked THEN
         RAISE EXCEPTION 'action % requires api_version % or later; this intent has %', NEW.action, spec.since,
@@ -32,18 +32,13 @@ BEGIN
     IF fault IS NOT NULL THEN
         RAISE EXCEPTION '%: %', NEW.action, fault USING ERRCODE = 'FR400';
     END IF;
+    IF NEW.idempotency_key IS NOT NULL THEN
+        PERFORM refuse_repeated('node', NEW.node, NEW.action, NEW.idempotency_key);
+    END IF;
     NEW.node_id := find_node(NEW.node);
     NEW.status := 'pending';
     NEW.reason := NULL;
     NEW.answered_at := NULL;
     NEW.created_at := farrier.now();
-    IF NEW.idempotency_key IS NOT NULL THEN
-        SELECT i.id INTO first_id FROM intents i WHERE i.node_id = NEW.node_id AND i.idempotency_key = NEW.idempotency_key;
-        IF FOUND THEN
-            RAISE EXCEPTION 'node % already has an intent with idempotency key %: intent %', NEW.node, quote_literal(NEW.idempotency_key), first_id
-                USING ERRCODE = 'unique_violation', CONSTRAINT = 'intents_key',
-                      HINT = 'farrier.intent() returns the first intent instead of failing.';
-        END IF;
-    END IF;
     RETURN NEW;
 END $$;

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION farrier.validate_resource_intent() RETURNS trigger
 DECLARE
     spec jsonb;
     fault text;
-    first_id bigint;
 BEGIN
     PERFORM relation_of(NEW.kind);
     SELECT a.params INTO spec FROM kind_actions a WHERE a.kind = NEW.kind AND a.action = NEW.action;
@@ -25,19 +24,14 @@ BEGIN
     IF NEW.resource IS NULL THEN
         RAISE EXCEPTION '%: `resource` is missing', NEW.action USING ERRCODE = 'FR400';
     END IF;
-    IF char_length(NEW.idempotency_key) > 255 OR char_length(NEW.requested_by) > 255 THEN
-        RAISE EXCEPTION '% is longer than 255 characters',
-            CASE WHEN char_length(NEW.idempotency_key) > 255 THEN 'idempotency_key' ELSE 'requested_by' END USING ERRCODE = 'FR400';
+    IF char_length(NEW.idempotency_key) NOT BETWEEN 1 AND 255 OR char_length(NEW.requested_by) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION '% must have 1 to 255 characters, or be null',
+            CASE WHEN char_length(NEW.idempotency_key) NOT BETWEEN 1 AND 255 THEN 'idempotency_key' ELSE 'requested_by' END
+            USING ERRCODE = 'FR400';
     END IF;
     NEW.created_at := farrier.now();
     IF NEW.idempotency_key IS NOT NULL THEN
-        first_id := resource_intent_by_key(NEW.kind, NEW.resource, NEW.action, NEW.idempotency_key);
-        IF first_id IS NOT NULL THEN
-            RAISE EXCEPTION '% % already has an intent with idempotency key %: intent %', replace(NEW.kind, '_', ' '), NEW.resource,
-                quote_literal(NEW.idempotency_key), first_id
-                USING ERRCODE = 'unique_violation', CONSTRAINT = 'resource_intents_key',
-                      HINT = 'farrier.resource_intent() returns the first intent instead of failing.';
-        END IF;
+        PERFORM refuse_repeated(NEW.kind, NEW.resource, NEW.action, NEW.idempotency_key);
     END IF;
     IF NEW.action = 'create' THEN
         -- Trigger function enqueue_resource copies these settings to the first row of the resource's history.
