@@ -14,6 +14,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -55,8 +56,9 @@ def load(
     """Read the effective settings. The keys of `flags` are like `database.dsn`; the value None means that the flag was
     not given.
 
-    Raises ConfigError.
+    Raises ConfigError with all mistakes.
     """
+    mistakes = _Mistakes()
     merged: dict[str, dict[str, _Given]] = {section: {} for section in SECTIONS}
     sources = (
         (str(path), _from_file(path)),
@@ -64,16 +66,43 @@ def load(
         ("the command line", _from_flags(flags or {})),
     )
     for source, given in sources:
-        _check_names(source, given)
-        for section, pairs in given.items():
-            for key in pairs:
-                merged[section].pop(_ALTERNATIVES.get((section, key), ""), None)
-            merged[section] |= {key: _Given(value, source) for key, value in pairs.items()}
-    built = {section: _build(section, pairs) for section, pairs in merged.items() if pairs and section != _SLA}
+        known = list(_settings(source, given, mistakes))
+        for section, key, _ in known:
+            merged[section].pop(_ALTERNATIVES.get((section, key), ""), None)
+        for section, key, value in known:
+            merged[section][key] = _Given(value, source)
+    built: dict[str, Any] = {}
+    for section, pairs in merged.items():
+        if pairs and section != _SLA:
+            with mistakes.collected():
+                built[section] = _build(section, pairs, mistakes)
+    mistakes.refuse()
     config = Config(**built)
     if not merged[_SLA]:
         return config
     return msgspec.structs.replace(config, sla=_limits(merged[_SLA], config.controller.kinds))
+
+
+class _Mistakes:
+    """The mistakes in settings that are independent of each other."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Collect the mistake that the block raises."""
+        try:
+            yield
+        except errors.ConfigError as mistake:
+            self._texts.append(str(mistake))
+
+    def refuse(self) -> None:
+        """Raise ConfigError if there is a mistake."""
+        if len(self._texts) == 1:
+            raise errors.ConfigError(self._texts[0])
+        if self._texts:
+            raise errors.ConfigError(f"{len(self._texts)} mistakes:" + "".join(f"\n- {text}" for text in self._texts))
 
 
 class _Given(NamedTuple):
@@ -150,12 +179,18 @@ def _from_flags(flags: Mapping[str, object]) -> dict[str, dict[str, object]]:
     return found
 
 
-def _check_names(source: str, given: Mapping[str, Mapping[str, object]]) -> None:
+def _settings(
+    source: str, given: Mapping[str, Mapping[str, object]], mistakes: _Mistakes
+) -> Iterator[tuple[str, str, object]]:
+    """Yield the settings with known names: section, key and value."""
     for section, pairs in given.items():
-        check_name(section, SECTIONS, what="section", where=source)
-        if section != _SLA:
-            for key in pairs:
-                check_name(key, fields(section), what="key", where=f"[{section}] of {source}")
+        with mistakes.collected():
+            check_name(section, SECTIONS, what="section", where=source)
+            for key, value in pairs.items():
+                with mistakes.collected():
+                    if section != _SLA:
+                        check_name(key, fields(section), what="key", where=f"[{section}] of {source}")
+                    yield section, key, value
 
 
 def check_name(name: str, known: Iterable[str], *, what: str, where: str) -> None:
@@ -173,9 +208,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"expected one of: {', '.join(names)}"
 
 
-def _build(section: str, pairs: Mapping[str, _Given]) -> Any:
+def _build(section: str, pairs: Mapping[str, _Given], mistakes: _Mistakes) -> Any:
     hints = get_type_hints(SECTIONS[section], include_extras=True)
-    ready = {key: _value(section, key, given, hints[key]) for key, given in pairs.items()}
+    ready: dict[str, object] = {}
+    for key, given in pairs.items():
+        with mistakes.collected():
+            ready[key] = _value(section, key, given, hints[key])
+    if len(ready) < len(pairs):
+        return None
     try:
         return SECTIONS[section](**ready)
     except ValueError as failure:

@@ -81,6 +81,19 @@ def test_an_unknown_section_is_refused_likewise(file: Path) -> None:
     assert refusal(file) == f"unknown section 'contoller' in {file}; did you mean 'controller'?"
 
 
+def test_all_mistakes_are_reported_together(file: Path) -> None:
+    file.write_text('[nod]\nx = 1\n[node]\noffline_afer = "3m"\nbrake_share = 5\n[http]\nport = 99999\n')
+    first, *rest = refusal(file, FARRIER_LOG_LEVEL="loud").splitlines()
+    assert first == "5 mistakes:"
+    assert [next(word for word in text.split("'")[1:]) for text in rest] == [
+        "nod",
+        "offline_afer",
+        "brake_share",
+        "port",
+        "level",
+    ]
+
+
 def test_a_key_like_no_other_lists_what_there_is(file: Path) -> None:
     file.write_text("[http]\nxyzzy = 1\n")
     assert "expected one of: host, port, names, bearer_token" in refusal(file)
