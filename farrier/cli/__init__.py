@@ -7,6 +7,7 @@ the process exits with a code of `farrier.errors.ExitCode`. Only the requested d
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,7 +80,7 @@ class _Commands(TyperGroup):
         self, ctx: _click.Context, args: list[str]
     ) -> tuple[str | None, _click.Command | None, list[str]]:
         if args and args[0] in COMMANDS:
-            self.add_command(_built(args[0]), args[0])
+            self.add_command(_built(*args[:2]), args[0])
         return super().resolve_command(ctx, args)
 
     @override
@@ -109,10 +110,17 @@ def _line(wrong: exceptions.ClickException) -> str:
 
 
 @cache
-def _built(name: str) -> _click.Command:
-    """Return a command. Building the command from its functions can take longer than running it, so a process that runs
-    several commands, such as a test, builds each one only once."""
-    return typer.main.get_command(load(name))
+def _built(name: str, called: str = "") -> _click.Command:
+    """Return a command. A group has only the called command, because building all commands can take longer than running
+    one. If the group does not know the called command, it has all commands, for its help and its suggestions. A process
+    that runs several commands, such as a test, builds each one only once."""
+    command = load(name)
+    only = [each for each in command.registered_commands if each.name == called]
+    if only and len(command.registered_commands) > 1:
+        command = copy(command)
+        command.registered_commands = only
+        return typer.main.get_group(command)
+    return typer.main.get_command(command)
 
 
 def load(name: str) -> typer.Typer:

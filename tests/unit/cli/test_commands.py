@@ -75,6 +75,12 @@ def test_whatever_lists_or_shows_speaks_json(words: str) -> None:
     assert "--json" in run(*words.split(), "--help").output
 
 
+def test_an_argument_may_be_the_name_of_its_own_command() -> None:
+    refused = run("enqueue", "enqueue")
+    assert refused.exit_code == 2
+    assert "Missing argument 'ID'" in refused.stderr
+
+
 def test_the_model_is_printed_in_every_format() -> None:
     assert run("model", "--format", "md").stdout == diagram.markdown()
     assert run("model", "--format", "md", "--kind", "node").stdout == diagram.markdown()
