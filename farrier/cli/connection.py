@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, ParamSpec
@@ -21,7 +21,6 @@ import typer
 
 from farrier import config, log
 from farrier.cli import completion
-from farrier.client.remote import remote
 from farrier.config import contexts
 from farrier.config.contexts import Context
 from farrier.errors import ConfigError
@@ -88,7 +87,12 @@ async def located(settings: config.Config) -> config.DatabaseConfig:
 @asynccontextmanager
 async def opened(settings: config.Config) -> AsyncIterator[Session]:
     """Open a session with the database of these settings. If they name an API, use the API instead."""
-    reach = remote(settings.client) if settings.client.api else client(settings)
+    if settings.client.api:
+        from farrier.client.remote import Remote, remote  # this import takes 50 ms, and most commands use a database
+
+        reach: AbstractAsyncContextManager[clients.Client | Remote] = remote(settings.client)
+    else:
+        reach = client(settings)
     async with reach as reached:
         yield Session(settings, reached.queries, reached.resources, reached.requests, reached.retention)
 

@@ -37,6 +37,18 @@ print(*sorted({HEAVY!r} & set(sys.modules)))
     assert done.stdout.decode().split() == []
 
 
+async def test_a_command_imports_the_client_of_the_api_only_to_use_the_api() -> None:
+    code = """
+import sys
+from typer.testing import CliRunner
+from farrier.cli import app
+assert CliRunner().invoke(app, ["node", "list", "--help"]).exit_code == 0
+print("httpx" in sys.modules)
+"""
+    done = await anyio.run_process([sys.executable, "-c", code])
+    assert done.stdout.decode().split() == ["False"]
+
+
 @pytest.mark.parametrize(
     ("words", "code"), [(("--version",), 0), ((), 2), (("nodes",), 2), (("node", "list", "--nonsense"), 2)]
 )
