@@ -24,7 +24,7 @@ from farrier.model.status import NodeStatus as N
 from farrier.model.views import WorkflowView
 from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowKind
 from farrier.model.workflow import WorkflowStatus as W
-from tests.support.nodes import NOW, agent, answers, decommission, intent, node, onboarding, with_bmc
+from tests.support.nodes import NOW, agent, answers, decommission, intent, moved, node, onboarding, with_bmc
 from tests.support.played_region import DEPLOYED, SYSTEM_ID, seen
 from tests.support.stages import SITE
 from tests.unit.model.test_clocks import workflow as workflow_view
@@ -142,6 +142,30 @@ def test_what_is_advised_about_a_failure_is_accepted(failure: FailureClass, stat
                 text = advised(it)
                 assert named(text) or not named(FAILURES[failure].action), text
                 assert not list(refusals(it, text)), (it.status, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("labels", {"rack": "r7"}), ("site", SITE.name), ("macs", ("52:54:00:00:00:01",))]
+)
+def test_a_detail_that_a_failed_onboarding_lacks_is_accepted_after_a_cancel(name: str, value: Any) -> None:
+    job = failed(WorkflowKind.ONBOARDING, FailureClass.INVALID_CONFIG, W.FAILED_MANUAL_INTERVENTION)
+    it = node(
+        management=Management.MANAGEABLE,
+        workflow=replace(job, stage=O.LOAD_SITE_CONFIG),
+        site=None if name == "site" else SITE.name,
+        bmc_address="https://10.0.0.1",
+        bmc_credential="env:BMC",
+    )
+    wanted = intent(Action.SET, **{name: value})
+    ((verdict, reason),) = answers(HANDLER.handle(replace(it, intents=(wanted,)), NOW))
+    assert verdict == "rejected" and "cancel it" in reason
+    for step in (intent(Action.CANCEL), wanted, intent(Action.ONBOARD, mode="deploy")):
+        decision = HANDLER.handle(replace(it, intents=(step,)), NOW)
+        ((verdict, reason),) = answers(decision)
+        assert verdict == "accepted", (step.action, reason)
+        it = moved(decision)
+        if it.workflow is not None and it.workflow.status is W.CANCELLED:
+            it = replace(it, workflow=None)  # as the next run loads the node
 
 
 CAUSES_WITH_A_WORKFLOW = {

@@ -193,8 +193,8 @@ class _Run:
             return Failed(
                 failure=FailureClass.INVALID_CONFIG,
                 detail="MAAS has no machine of this node, and cannot create a machine without a MAC address: "
-                "register the node with the MAC address of its boot interface, or boot the machine once from "
-                "the network so that MAAS discovers it",
+                "boot the machine once from the network so that MAAS discovers it, then submit retry_stage; or cancel "
+                "the onboarding, set the MAC address of its boot interface, and onboard the node again",
             )
         new = NewMachine(
             hostname=self._known.hostname,
