@@ -130,7 +130,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     ),
     Action.QUARANTINE: ActionSpec(
         group=Group.LIFECYCLE,
-        description="block the node from scheduling until it is released",
+        description="block the node from scheduling until it is released or its onboarding completes",
         params=params.Because,
         accepted_in=frozenset({N.ENROLLING, N.ACTIVE, N.OFFLINE, N.QUARANTINED}),
     ),

@@ -19,13 +19,13 @@ from farrier.model.actions import Action
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.edges import Layer
-from farrier.model.failures import QuarantineCause
+from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.maas_region import RegionState
 from farrier.model.management import Management
 from farrier.model.outcome import Record
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeDetail
-from farrier.model.workflow import FAILED, OnboardingMode, WorkflowStatus
+from farrier.model.workflow import FAILED, OnboardingMode, WorkflowKind, WorkflowStatus
 
 K = TypeVar("K", bound=str)
 T = TypeVar("T")
@@ -149,8 +149,12 @@ def _of_failure(case: Case) -> Iterator[Advice]:
         yield from map(Advice, _of_region(case))
     if case.node.deleting:
         yield Advice(f"fix {workflow.failure_class}, then resume; or cancel the deletion")
+    # An operator who quarantined the node may not expect that a resumed onboarding returns it to service.
+    held = workflow.kind == WorkflowKind.ONBOARDING and case.node.status == NodeStatus.QUARANTINED
+    ends = held and workflow.failure_class == FailureClass.OPERATOR_REQUEST
+    then = "; when the onboarding completes, the node's quarantine ends" if ends else ""
     for known in _looked_up(failures.FAILURES, workflow.failure_class):
-        yield Advice(known.action, known.intent)
+        yield Advice(f"{known.action}{then}", known.intent)
 
 
 def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:

@@ -17,8 +17,9 @@ from farrier.model.writes import RevokeBootstrap
 
 
 def quarantine(request: Request) -> Reply:
-    """Block the node from scheduling until it is released. A running onboarding then waits for an operator. An
-    onboarding that is about to begin loses its mode, because it would otherwise end the quarantine."""
+    """Block the node from scheduling until it is released or its onboarding completes. A running onboarding then waits
+    for an operator. An onboarding that is about to begin loses its mode, because it would otherwise end the
+    quarantine."""
     node = request.node
     assert isinstance(request.params, p.Because), "the table of actions declares this type"
     goes_on = isinstance(node.workflow, Onboarding) and not _stands(node.workflow)

@@ -78,7 +78,9 @@ def resume(request: Request) -> Reply:
     if node.workflow.status in FAILED:
         if node.deleting and isinstance(node.workflow, Onboarding):  # the undo failed, and nothing else may continue
             return Accept(reason="the undo of the workflow continues", to=_undoing(node, AfterUndo.CANCEL))
-        return Accept(reason=f"the workflow continues at stage {node.workflow.stage}", to=_running(request))
+        ends = isinstance(node.workflow, Onboarding) and node.status is N.QUARANTINED
+        then = "; when the onboarding completes, the quarantine ends" if ends else ""
+        return Accept(reason=f"the workflow continues at stage {node.workflow.stage}{then}", to=_running(request))
     type_ = tasks.OWNING.get(node.status)
     if type_ is None:
         return Accept(reason="nothing to resume: the workflow is running")

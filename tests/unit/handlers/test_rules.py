@@ -293,3 +293,11 @@ def test_a_second_quarantine_for_the_same_reason_stops_what_was_resumed_meanwhil
     assert after.workflow.status is W.FAILED_MANUAL_INTERVENTION
     held = msgspec.structs.replace(after, intents=asked)
     assert [reason for _, reason in answers(decide(held))] == ["already quarantined for this cause"]
+
+
+def test_a_resume_during_a_quarantine_says_that_the_end_of_the_onboarding_ends_the_quarantine() -> None:
+    why = Quarantine(QuarantineCause.OPERATOR, "smoke")
+    held = onboarding(W.FAILED_MANUAL_INTERVENTION, failure_class=FailureClass.OPERATOR_REQUEST)
+    stopped = node(N.QUARANTINED, ever_active=False, quarantine=why, workflow=held, intents=(intent(Action.RESUME),))
+    ((verdict, reason),) = answers(decide(stopped))
+    assert verdict == "accepted" and reason.endswith("; when the onboarding completes, the quarantine ends")

@@ -36,7 +36,7 @@ _ADOPTED = (N.ENROLLING, N.QUARANTINED)
 # Words in the texts that name things and not intents.
 NO_INTENTS = re.compile(
     r"the drain task|delete the node that is named|(?:a|its|the|the missing|cancel a) decommission\b|the deletion"
-    r"|decommission_failed"
+    r"|decommission_failed|the node's quarantine"
 )
 PARAMS: dict[Action, dict[str, Any]] = {
     Action.ONBOARD: {"mode": "manual"},
@@ -251,6 +251,16 @@ def test_what_is_advised_by_the_state_of_a_bmc_is_accepted(management: Managemen
     if management is Management.ADOPT_FAILED:
         it = with_bmc(management, Bmc(serial="SN-1"))
     assert named(text := advised(it)) and not list(refusals(it, text)), text
+
+
+def test_what_is_advised_about_an_operators_quarantine_of_an_onboarding_is_accepted_and_names_its_end() -> None:
+    job = failed(WorkflowKind.ONBOARDING, FailureClass.OPERATOR_REQUEST, W.FAILED_MANUAL_INTERVENTION)
+    it = node(N.QUARANTINED, quarantine=Quarantine(QuarantineCause.OPERATOR, "it"), workflow=job, agent=agent())
+    text = advised(it)
+    assert Action.RESUME in named(text) and not list(refusals(it, text)), text
+    assert text.endswith("; when the onboarding completes, the node's quarantine ends")
+    text = advised(replace(it, status=N.ENROLLING, quarantine=None))
+    assert Action.RESUME in named(text) and "quarantine" not in text
 
 
 def test_attempts_that_are_used_up_are_no_operators_freeze() -> None:
