@@ -84,7 +84,7 @@ def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
         )
     outcome = run.outcome
     if outcome is not None and outcome.error and outcome.outcome == "wait":
-        yield "wait until the reason no longer applies; farrier continues by itself"
+        yield "fix the cause that the reason names; farrier then continues by itself"
     elif outcome is not None and outcome.error:
         yield "read the error of the last run in the controller's log; it names the cause"
 

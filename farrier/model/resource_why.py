@@ -69,4 +69,6 @@ def _advice(resource: ResourceView, now: datetime, period: timedelta) -> Iterato
     if resource.last_error is not None:
         yield "fix the cause that the error names; farrier retries by itself"
     if resource.outcome is not None and resource.outcome.outcome == "wait":
-        yield "if the event that the resource waits for does not happen by itself, cause it"
+        yield (
+            "fix the cause that the reason names, unless the reason is only a delay; farrier then continues by itself"
+        )

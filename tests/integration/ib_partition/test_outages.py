@@ -153,7 +153,7 @@ async def test_an_unreachable_ufm_is_counted_and_reported_with_its_site(fabric: 
     page = await PostgresResourceQueries(fabric.pool).resource("ib_partition", "ib")
     said = explain(page.rows[0], page.now, Limits())
     assert f"UFM of site {SITE} cannot be reached: forbidden" in said.reason
-    assert any("ufm" in error for error in said.errors) and "wait until the reason no longer applies" in said.advice
+    assert any("ufm" in error for error in said.errors) and "fix the cause that the reason names" in said.advice
     await come_back(fabric)
     assert (await census(fabric)).failing == () and "error" not in await fabric.outcome(made)
 

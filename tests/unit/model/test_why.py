@@ -148,6 +148,10 @@ def test_an_ended_workflow_s_failure_is_still_told() -> None:
         ({**UNOWNED, "paused": "x", "bmc": BMC_DOWN}, "farrier run"),
         ({"swept_at": NOW - 61 * SECOND, "paused": "x", "bmc": BMC_DOWN}, "farrier run"),
         ({"outcome": Record("error", "see the log", "", "internal"), "bmc": BMC_DOWN}, "controller's log"),
+        (
+            {"outcome": Record("wait", "no [ufm]", "", "ufm"), "paused": "x"},
+            "fix the cause that the reason names; farrier",
+        ),
         ({"paused": "x", "workflow": FAILED}, "unpause the node"),
         ({"workflow": FAILED, **QUARANTINED}, FAILURES[FailureClass.BOSS_DISK_NOT_FOUND].action),
         ({"bmc": BMC_DOWN, **QUARANTINED}, QUARANTINE_ADVICE[QuarantineCause.HEALTH]),
@@ -161,6 +165,7 @@ def test_an_ended_workflow_s_failure_is_still_told() -> None:
         "no controller",
         "not swept",
         "error",
+        "waits with an error",
         "paused",
         "failed",
         "quarantined",
