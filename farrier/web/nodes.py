@@ -112,7 +112,8 @@ NewNode: type[_Named] = msgspec.defstruct(  # type: ignore[assignment]
 )
 NewNode.__doc__ = _Named.__doc__
 
-# Omitted details do not change, and null removes a detail. `labels` and `macs` replace all earlier labels or addresses.
+# Omitted details do not change, and null removes a detail. Only a detail of `details.REMOVABLE` accepts null. `labels`
+# and `macs` replace all earlier labels or addresses.
 NodeChange: type[msgspec.Struct] = msgspec.defstruct(
     "NodeChange",
     [
@@ -124,8 +125,8 @@ NodeChange: type[msgspec.Struct] = msgspec.defstruct(
     forbid_unknown_fields=True,
 )
 NodeChange.__doc__ = (
-    "Details to change. An omitted detail does not change; null removes a detail. `labels` and `macs` replace all "
-    "earlier values."
+    "Details to change. An omitted detail does not change; null removes one of "
+    f"{', '.join(f'`{name}`' for name in details.REMOVABLE)}. `labels` and `macs` replace all earlier values."
 )
 
 
