@@ -153,7 +153,8 @@ async def list_(call: Call[NodePage, None]) -> Response:
 
 async def show(call: Call[Shown, None]) -> Response:
     """Show all data of one node, with its running clocks. The ETag is the node's version. It changes with the node's
-    states and details, but not with data that are only observed, such as heartbeats."""
+    states and details and with the answer to an intent, but not with data that are only observed, such as
+    heartbeats."""
     found = await _read(call, call.given.node)
     etag = etag_of(found.node)
     if call.given.if_none_match is not None and _matches(call.given.if_none_match, etag):
