@@ -97,8 +97,9 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         int,
         Meta(
             ge=1,
-            description="Largest number of immediate reruns of a resource in a row. After these, the resource waits "
-            "once for its period, so that a handler that loops does not delay other resources.",
+            description="Largest number of immediate reruns of a resource in a row. After these, the resource takes "
+            "its turn among the resources that are due, and first pauses for 1 s if the run changed no state. So a "
+            "handler that loops does not delay other resources.",
         ),
     ] = 50
     kinds: Annotated[

@@ -70,7 +70,7 @@ HANDLER_ERRORS_BY_STATE = Definition(
 )
 RERUN_LIMITED = Definition(
     "farrier_rerun_limited",
-    "How often a resource reached the limit of immediate reruns and had to wait for its period.",
+    "How often a resource reached the limit of immediate reruns and was delayed.",
     ("kind",),
 )
 WAKEUPS = Definition("farrier_wakeups", "Number of times that the loop polled for wakes, by reason.", ("source",))

@@ -188,7 +188,7 @@ class MetricsSink(Protocol):
         """Record a step that was cut because this process may no longer act."""
 
     def rerun_limited(self, kind: str) -> None:
-        """Record that a resource waits for its period after too many immediate reruns."""
+        """Record that a resource is delayed after too many immediate reruns."""
 
     def woken(self, source: str) -> None:
         """Record the source of wakes: a notification or a poll."""
