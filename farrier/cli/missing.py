@@ -41,5 +41,5 @@ class Missing:
             named = ", ".join(map(repr, sorted(self._left)))
             raise RefusedByModel(
                 f"no {output.words(self._kind)} is named {named}",
-                hint=f"list the resources of kind {self._kind} to find its name",
+                hint=selection.how_to_find(self._kind),
             )

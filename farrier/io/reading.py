@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from farrier.errors import RefusedByModel
 from farrier.io import decoding, statements
 from farrier.io.pool import Connection
+from farrier.model import selection
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ async def find_resource(conn: Connection, kind: str, given: str) -> int:
     if id_ is None:
         raise RefusedByModel(
             f"no {kind.replace('_', ' ')} is named {given!r}",
-            hint=f"list the resources of kind {kind} to find its name",
+            hint=selection.how_to_find(kind),
             sqlstate="FR404",
         )
     return id_

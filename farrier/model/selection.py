@@ -66,6 +66,12 @@ def is_id(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
 
 
+def how_to_find(kind: str) -> str:
+    """Return the hint for a name or an ID that no resource of this kind has."""
+    listed = "the nodes" if kind == "node" else f"the resources of kind {kind}"
+    return f"list {listed} to find its name"
+
+
 def name_range(text: str) -> NameRange:
     """Return the names that a name or a glob matches. `*` matches any characters, `?` one character, `[a-c]` one
     character of the set, `[!a]` one character outside the set. A text that no name can match gives an empty range."""

@@ -228,4 +228,4 @@ async def test_nodes_are_found_like_resources_of_any_kind(web: httpx.AsyncClient
     assert "gpu-1" in (await web.get("/resources/node")).text
     assert "waits for" in (await web.get("/resources/node/gpu-1")).text
     missing = (await web.get("/api/v1/resources/node/gpu-7")).json()
-    assert missing["hint"] == "list the resources of kind node to find its name"
+    assert missing["hint"] == "list the nodes to find its name"

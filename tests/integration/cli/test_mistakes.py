@@ -10,8 +10,8 @@ from tests.integration.cli.conftest import Prompt
 MISTAKES = {
     "enqueue nodes x": (ExitCode.USAGE, "unknown kind 'nodes'", ", node"),
     "enqueue node x": (ExitCode.REFUSED, "no node is named 'x'", ""),
-    "node show x": (ExitCode.REFUSED, "no node is named 'x'", "list the resources of kind node"),
-    "node list x gpu-1": (ExitCode.REFUSED, "no node is named 'x'", "list the resources of kind node"),
+    "node show x": (ExitCode.REFUSED, "no node is named 'x'", "list the nodes to find its name"),
+    "node list x gpu-1": (ExitCode.REFUSED, "no node is named 'x'", "list the nodes to find its name"),
     "node list --sort-by statu": (ExitCode.USAGE, "no field is named 'statu'; did you mean 'status'?", ""),
     "resource list nodes": (ExitCode.USAGE, "unknown kind 'nodes'", ", node"),
     "resource list network_segment --state actve": (ExitCode.USAGE, "'actve'", "expected one of"),

@@ -252,9 +252,9 @@ async def test_resource_commands_for_nodes_run_the_commands_of_nodes(farrier: Pr
 
 async def test_the_refusal_of_a_missing_resource_names_the_kind_to_list(farrier: Prompt, yard: Yard) -> None:
     await yard.create("c-1")
-    for kind in ("node", "crate"):
+    for kind, listed in (("node", "nodes"), ("crate", "resources of kind crate")):
         refused = await farrier("resource", "show", kind, "gone", ends=ExitCode.REFUSED)
-        assert f"list the resources of kind {kind} to find its name" in refused.err.lower()
+        assert f"list the {listed} to find its name" in refused.err.lower()
 
 
 async def test_an_intent_without_an_answer_in_time_ends_with_its_own_code(farrier: Prompt, yard: Yard) -> None:
