@@ -95,7 +95,7 @@ def adopt(request: Request) -> Reply:
     if not recorded(node).is_known:
         return Reject(
             reason="adopt: the machine cannot be identified: its BMC reported neither serial nor UUID nor MAC address; "
-            "register the node with its MAC addresses"
+            "set the MAC addresses of the node, then submit adopt again"
         )
     to = _with_onboarding(request)
     begun = onboarding_adopt.begin(to, now, cause=cause_of_intent(request.intent.id))

@@ -142,7 +142,7 @@ async def test_adopt_is_rejected_before_any_call_if_no_identity_is_recorded(site
     reads(site, serial=None, uuid="00000000-0000-0000-0000-000000000000")
     machine = await site.with_bmc(agentless=True)
     dialled = len(site.bmc.calls)
-    assert "register the node with its MAC addresses" in await told(machine, "adopt")
+    assert "set the MAC addresses of the node, then submit" in await told(machine, "adopt")
     assert len(site.bmc.calls) == dialled
 
 
