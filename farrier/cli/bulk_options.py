@@ -31,7 +31,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     yes: bool
     pace: Pace
     key: str
-    requested_by: str
+    requested_by: str | None
     as_json: bool
 
 
@@ -76,10 +76,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
             rich_help_panel=_PANEL,
         ),
     ] = None,
-    requested_by: Annotated[
-        str | None,
-        typer.Option(help="Client name that the history records. Default: this user's name.", rich_help_panel=_PANEL),
-    ] = None,
+    requested_by: Annotated[str | None, typer.Option(help=intent_answers.BY_HELP, rich_help_panel=_PANEL)] = None,
     as_json: output.AsJson = False,
 ) -> Orders:
     """Return the values of these options as `Orders`."""
@@ -91,7 +88,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         yes=yes,
         pace=pace,
         key=key or f"{_PREFIX}{secrets.token_hex(6)}",
-        requested_by=requested_by or intent_answers.this_user(),
+        requested_by=requested_by,
         as_json=as_json,
     )
 

@@ -8,7 +8,9 @@ database.
 
 from __future__ import annotations
 
+import getpass
 import inspect
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
@@ -61,8 +63,15 @@ def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -
 @asynccontextmanager
 async def client(settings: config.Config) -> AsyncIterator[clients.Client]:
     """Open the database for queries and requests. Raises the errors of `io.client.client`."""
-    async with clients.client(await located(settings)) as reached:
+    async with clients.client(await located(settings), requested_by=_this_user()) as reached:
         yield reached
+
+
+def _this_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # in a container, the user may have no name
+        return f"uid {os.getuid()}"
 
 
 @asynccontextmanager

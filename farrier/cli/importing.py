@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from farrier.cli import bulk_options, completed_names, import_file, import_maas, import_plan, node_bulk, output
+from farrier.cli import (
+    bulk_options,
+    completed_names,
+    import_file,
+    import_maas,
+    import_plan,
+    intent_answers,
+    node_bulk,
+    output,
+)
 from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session, with_database
 from farrier.cli.import_file import Fault, Row
@@ -43,9 +52,7 @@ async def import_(  # noqa: PLR0913 - one parameter is one option
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     timeout: Annotated[str, typer.Option(help="Time limit for the answer to the intent of each node.")] = "60s",
-    requested_by: Annotated[
-        str | None, typer.Option(help="Client name that the history records. Default: this user's name.")
-    ] = None,
+    requested_by: intent_answers.By = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the preview as JSON.")] = False,
 ) -> None:
     """Register nodes from a file or a MAAS region, and change registered nodes.

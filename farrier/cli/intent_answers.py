@@ -1,12 +1,11 @@
-"""Determines, for commands that submit an intent, the name of the client and the output of the answer.
+"""Defines, for commands that submit an intent, the option of the client's name and the output of the answer.
 
 The exit codes are the same as for `farrier intent submit`: 0 accepted, 3 rejected, 1 no answer in time.
 """
 
 from __future__ import annotations
 
-import getpass
-import os
+from typing import Annotated
 
 import typer
 
@@ -14,13 +13,11 @@ from farrier.cli import output
 from farrier.errors import ExitCode, RefusedByModel
 from farrier.model.requests import Answer
 
-
-def this_user() -> str:
-    """Return the default name of the client, which is the name of this user."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # in a container, the user may have no name
-        return f"uid {os.getuid()}"
+BY_HELP = (
+    "Client name that the history records. Default: this user's name; with --api, the name of the token. With --api, "
+    "only a token with the scope admin may name another client."
+)
+By = Annotated[str | None, typer.Option("--requested-by", help=BY_HELP)]
 
 
 def print_pending(intent: int, text: str, *, as_json: bool) -> None:

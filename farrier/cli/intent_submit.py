@@ -38,9 +38,7 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
         typer.Option(help="Idempotency key: an intent that is submitted twice with the same key is stored once."),
     ] = None,
     api_version: Annotated[int, typer.Option(help="Version of the intent API.")] = actions.API_MAX,
-    requested_by: Annotated[
-        str | None, typer.Option(help="Client name that the history records. Default: this user's name.")
-    ] = None,
+    requested_by: intent_answers.By = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Submit an intent for one node, with the action as an argument. The commands of farrier node are easier to use:
@@ -53,7 +51,7 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
         action=action,
         params=_values(action, arguments.pairs(params or ())),
         key=key,
-        requested_by=requested_by or intent_answers.this_user(),
+        requested_by=requested_by,
         api_version=api_version,
     )
     patience = arguments.patience(timeout)

@@ -63,7 +63,7 @@ class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
     params: Callable[[int], Mapping[str, Any]]
     until: str | None
     key: str
-    requested_by: str
+    requested_by: str | None
 
     async def ask(self, target: Target) -> int:
         """Submit the intent by the node's ID, because another node may get its name in the meantime."""

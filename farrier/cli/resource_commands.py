@@ -65,7 +65,6 @@ Key = Annotated[
     str | None,
     typer.Option(help="Idempotency key: an intent that is submitted twice with the same key is stored once."),
 ]
-By = Annotated[str | None, typer.Option(help="Client name that the history records. Default: this user's name.")]
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,7 +234,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
     until: Until = None,
     timeout: Timeout = "60s",
     key: Key = None,
-    requested_by: By = None,
+    requested_by: intent_answers.By = None,
     as_json: output.AsJson = False,
 ) -> None:
     """Submit an intent for a resource. The action `create` creates a new resource."""
@@ -246,7 +245,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
         action=action,
         params=param_texts.typed(await _fields(session, kind, action), given) if given else {},
         key=key,
-        requested_by=requested_by or intent_answers.this_user(),
+        requested_by=requested_by,
     )
     await ask(session, Asking(request=request, wait=wait, until=until, timeout=timeout, as_json=as_json))
 

@@ -54,7 +54,7 @@ def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) ->
         until: commands.Until = None,
         timeout: commands.Timeout = "60s",
         key: commands.Key = None,
-        requested_by: commands.By = None,
+        requested_by: intent_answers.By = None,
         as_json: output.AsJson = False,
         **given: Any,
     ) -> None:
@@ -64,7 +64,7 @@ def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) ->
             action=action,
             params=param_options.values(fields, given),
             key=key,
-            requested_by=requested_by or intent_answers.this_user(),
+            requested_by=requested_by,
         )
         await commands.ask(session, Asking(request=request, wait=wait, until=until, timeout=timeout, as_json=as_json))
 

@@ -159,15 +159,16 @@ def lift_brake(
     lasts: Annotated[
         str, typer.Option("--for", metavar="DURATION", help="How long the brake stays lifted, at most 24 hours.")
     ] = "1h",
+    requested_by: intent_answers.By = None,
 ) -> None:
     """Lift the brake of a site for some time, so that any number of its nodes may leave service."""
-    anyio.run(_lift_brake, settings, name, reason, arguments.patience(lasts))
+    anyio.run(_lift_brake, settings, name, reason, arguments.patience(lasts), requested_by)
     typer.echo(f"the brake of site {name or 'none'} is lifted for {lasts}")
 
 
-async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta) -> None:
+async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta, requested_by: str | None) -> None:
     async with opened(settings) as reached:
-        await reached.requests.lift_brake(name, reason=reason, lasts=lasts, requested_by=intent_answers.this_user())
+        await reached.requests.lift_brake(name, reason=reason, lasts=lasts, requested_by=requested_by)
 
 
 async def _observed(settings: Config) -> Page[RegionView] | None:

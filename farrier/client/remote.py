@@ -300,7 +300,7 @@ class RemoteRequests:
         path = f"{calls.node(node).path}/bootstrap"
         return (await self._api.call(Call(method="POST", path=path, type=_Token, again=False))).bootstrap_token
 
-    async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
+    async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str | None = None) -> None:
         body = {"reason": reason, "seconds": lasts.total_seconds(), "requested_by": requested_by}
         path = f"/sites/{calls.quoted(site)}/brake-lift"
         await self._api.call(Call(method="POST", path=path, type=Nothing, body=body))

@@ -44,12 +44,16 @@ _CONNECT_PATIENCE = timedelta(seconds=5)
 
 
 class PostgresRequests:
-    """Implements `protocols.Requests`. `dsn` is the DSN of `connections`; the listening connection uses it."""
+    """Implements `protocols.Requests`. `dsn` is the DSN of `connections`; the listening connection uses it.
+    `requested_by` is the client of requests that name no client."""
 
-    def __init__(self, connections: Pool, dsn: str, *, pgbouncer: bool = False) -> None:
+    def __init__(
+        self, connections: Pool, dsn: str, *, pgbouncer: bool = False, requested_by: str | None = None
+    ) -> None:
         self._pool = connections
         self._dsn = dsn
         self._pgbouncer = pgbouncer
+        self._requested_by = requested_by
         self._bell = _Bell(self._listen)
 
     async def ask(self, request: Request) -> int:
@@ -60,7 +64,7 @@ class PostgresRequests:
             request.action,
             _json(request.params),
             request.key,
-            request.requested_by,
+            request.requested_by or self._requested_by,
             request.api_version,
         )
         return intent
@@ -88,8 +92,8 @@ class PostgresRequests:
         token: str = await self._value(_ISSUE_BOOTSTRAP, node, ttl)
         return token
 
-    async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
-        await self._value(_LIFT_BRAKE, site, reason, lasts, requested_by)
+    async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str | None = None) -> None:
+        await self._value(_LIFT_BRAKE, site, reason, lasts, requested_by or self._requested_by)
 
     async def enqueue(self, kind: str, resource: str) -> int:
         async with refusals.borrowed(self._pool) as conn:

@@ -46,8 +46,9 @@ class Client(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def client(config: DatabaseConfig) -> AsyncIterator[Client]:
-    """Connect to the configured database. Raises DatabaseUnreachable, SchemaMissing, SchemaTooNew or ConfigError."""
+async def client(config: DatabaseConfig, *, requested_by: str) -> AsyncIterator[Client]:
+    """Connect to the configured database, for a client with this name. Raises DatabaseUnreachable, SchemaMissing,
+    SchemaTooNew or ConfigError."""
     _require_directory(config)
     async with server(config) as dsn:
         patience = min(_PATIENCE, config.db_timeout)
@@ -57,7 +58,7 @@ async def client(config: DatabaseConfig) -> AsyncIterator[Client]:
         )
         try:
             await _require_schema(connections, embedded=not config.dsn)
-            requests = PostgresRequests(connections, dsn, pgbouncer=config.pgbouncer)
+            requests = PostgresRequests(connections, dsn, pgbouncer=config.pgbouncer, requested_by=requested_by)
             yield Client(
                 PostgresQueries(connections),
                 PostgresResourceQueries(connections),

@@ -242,7 +242,7 @@ class Requests(Protocol):
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
         """Issue a bootstrap token, which is returned only here. Earlier unused tokens of the node become invalid."""
 
-    async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str) -> None:
+    async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str | None = None) -> None:
         """Let any number of nodes of a site leave service for the time `lasts`. Refused if the brake of the site
         neither keeps a node in service nor is lifted already."""
 

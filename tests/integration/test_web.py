@@ -14,6 +14,7 @@ from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.limits import Limits
+from farrier.web.access import Access
 from farrier.web.backend import Backend
 from farrier.web.site import Site
 from tests.support import pg, tokens
@@ -33,9 +34,9 @@ async def nothing() -> None:
     """A refresh that does nothing."""
 
 
-def closed_site() -> Site:
+def closed_site(access: Access | None = None) -> Site:
     """A site that has not reached its database."""
-    return Site(CollectorRegistry(), unready_because=lambda: "waiting for the test", refresh=nothing)
+    return Site(CollectorRegistry(), unready_because=lambda: "waiting for the test", refresh=nothing, access=access)
 
 
 def client_of(site: Site) -> httpx.AsyncClient:

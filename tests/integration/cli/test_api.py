@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from farrier.errors import ExitCode
+from farrier.web.access import Access
 from farrier.web.backend import Backend
 from farrier.web.server import serving
 from tests.integration.cli.conftest import Prompt
 from tests.integration.test_web import TOKEN, backend, closed_site
+from tests.integration.test_web_access import CI, TOKENS
 from tests.support import pg
 from tests.support.site import Site, opened
 
@@ -64,10 +66,18 @@ async def remote(backend: Backend, tmp_path: Path) -> AsyncIterator[Prompt]:
     """Runs commands whose environment names the API of a served site, and no database."""
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")
-    site = closed_site()
+    site = closed_site(Access(TOKENS))
     site.open(backend)
     async with serving(site.app, host="127.0.0.1", port=0) as url:
         yield Prompt(FARRIER_CLIENT_API=url, FARRIER_CLIENT_TOKEN_FILE=str(token))
+
+
+@pytest.fixture
+def as_ci(remote: Prompt, tmp_path: Path) -> Prompt:
+    """Runs commands with the token of the client `ci`, which does not have the scope `admin`."""
+    (tmp_path / "ci").write_text(CI)
+    remote.environment["FARRIER_CLIENT_TOKEN_FILE"] = str(tmp_path / "ci")
+    return remote
 
 
 async def test_reading_commands_print_the_same_as_with_the_database(
@@ -112,6 +122,61 @@ async def test_nodes_are_registered_and_intents_submitted_over_http(remote: Prom
     refused = await remote("intent", "submit", "gpu-1", "manage", "--wait", ends=ExitCode.REFUSED)
     assert refused.err.startswith("farrier: intent ")
     await remote("enqueue", "node", "gpu-1")
+
+
+ACTING = [
+    ("node", "pause", "gpu-1", "--reason", "x", "--no-wait"),
+    ("node", "set", "gpu-1", "rack=r7", "--no-wait"),
+    ("intent", "submit", "gpu-1", "unpause"),
+    ("segment", "add", "net-1", "--site", "ams", "--prefixes", "192.0.2.0/24", "--vlan", 12),
+    ("resource", "intent", "network_segment", "net-2", "create", "site=ams", "prefixes=198.51.100.0/24", "vlan=13"),
+    ("resource", "act", "network_segment", "delete", "net-1", "--no-wait"),
+    ("site", "unbrake", "ams", "--reason", "x"),
+]
+
+
+async def authors(db: pg.Database) -> list[str]:
+    """The clients of all intents, and the last client that lifted the brake."""
+    async with db.connect() as conn:
+        rows = await conn.fetch("""
+            SELECT requested_by FROM farrier.intents UNION ALL SELECT requested_by FROM farrier.resource_intents
+            UNION ALL (SELECT requested_by FROM farrier.brake_lifts ORDER BY id DESC LIMIT 1)""")
+    return [row["requested_by"] for row in rows]
+
+
+async def lift_brake(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("""
+            INSERT INTO farrier.brake_lifts (site, until, reason, requested_by)
+            VALUES ('ams', farrier.now() + interval '1 hour', 'x', 'an earlier client')""")
+
+
+async def test_an_action_over_http_has_the_name_of_the_token(as_ci: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+    await lift_brake(db)
+    for words in ACTING:
+        await as_ci(*words)
+    assert await authors(db) == ["ci"] * len(ACTING)
+
+
+@pytest.mark.parametrize(("option", "name"), [((), "ann"), (("--requested-by", "bob"), "bob")])
+async def test_an_action_through_the_database_has_the_name_of_the_user_or_the_given_name(
+    farrier: Prompt, db: pg.Database, option: tuple[str, ...], name: str
+) -> None:
+    farrier.environment["LOGNAME"] = "ann"
+    await farrier("node", "add", "gpu-1")
+    await lift_brake(db)
+    for words in ACTING:
+        await farrier(*words, *option)
+    assert await authors(db) == [name] * len(ACTING)
+
+
+async def test_another_name_than_that_of_the_token_is_refused(as_ci: Prompt, db: pg.Database) -> None:
+    await lift_brake(db)
+    said = await as_ci(*ACTING[-1], "--requested-by", "bob", ends=ExitCode.REFUSED)
+    assert "requested_by must be the name of the token, ci, not 'bob'" in said.err
+    assert await authors(db) == ["an earlier client"]
 
 
 async def test_a_node_is_registered_with_a_token_that_the_server_issues(remote: Prompt, db: pg.Database) -> None:
