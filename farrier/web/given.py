@@ -133,17 +133,18 @@ async def body(request: Request, type_: Any, largest: int) -> Any:
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request body has at most {largest} bytes")
     try:
         plain = msgspec.json.decode(given)
-        if b"\\u0000" in given:
-            _refuse_nul(plain)
-        return msgspec.convert(plain, type_)
-    except msgspec.ValidationError as wrong:
-        detail = faults.explain(wrong, plain, type_)
-        raise Refused(HTTPStatus.BAD_REQUEST, detail, hint=_form(type_)) from wrong
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         why = "it is nested too deeply" if isinstance(wrong, RecursionError) else str(wrong)
         raise Refused(
             HTTPStatus.BAD_REQUEST, f"the request body is not valid JSON: {why}", hint=_form(type_)
         ) from wrong
+    if b"\\u0000" in given:
+        _refuse_nul(plain)
+    try:
+        return msgspec.convert(plain, type_)
+    except msgspec.ValidationError as wrong:
+        detail = faults.explain(wrong, plain, type_)
+        raise Refused(HTTPStatus.BAD_REQUEST, detail, hint=_form(type_)) from wrong
 
 
 def _form(type_: Any) -> str:

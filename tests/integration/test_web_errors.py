@@ -63,8 +63,9 @@ async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
     [
         (b'{"params": {"x": ' + b"[" * 5000, "it is nested too deeply"),
         (b'{"action": "\xff"}', "can't decode byte 0xff"),
+        (b'{"params": {"x": 1e400}}', "the request body is not valid JSON: Number out of range"),
     ],
-    ids=["deep", "no text"],
+    ids=["deep", "no text", "out of range"],
 )
 async def test_a_body_that_cannot_be_decoded_is_400_with_the_expected_fields(
     web: httpx.AsyncClient, path: str, body: bytes, text: str
