@@ -85,8 +85,11 @@ class PostgresRequests:
         return None
 
     async def register(self, registrations: Sequence[Registration]) -> tuple[Registered, ...]:
+        # All clients register in the same order, so that two lists with the same nodes cannot deadlock.
+        ordered = sorted(registrations, key=lambda each: each.name)
         async with refusals.borrowed(self._pool) as conn, conn.transaction():
-            return tuple([await _register(conn, each, named=len(registrations) > 1) for each in registrations])
+            made = {each.name: await _register(conn, each, named=len(ordered) > 1) for each in ordered}
+        return tuple(made[each.name] for each in registrations)
 
     async def issue_bootstrap(self, node: str, ttl: timedelta) -> str:
         token: str = await self._value(_ISSUE_BOOTSTRAP, node, ttl)

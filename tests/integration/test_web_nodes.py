@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import httpx
 import msgspec
 import pytest
 
 from farrier.io.pool import Connection
 from farrier.model.details import DETAILS, REMOVABLE
+from tests.integration.node.test_bmc_uniqueness import until_blocked
 from tests.integration.test_web import WITH_TOKEN, backend, conn, web
 from tests.support import pg
 from tests.support.details import VALUES
@@ -85,6 +87,27 @@ async def test_one_invalid_node_prevents_the_whole_registration_and_is_named(
         assert text in refused.json()["detail"]
         assert "s3cret" not in refused.text
     assert await conn.fetchval("SELECT count(*) FROM farrier.nodes") == 1
+
+
+async def test_nodes_are_returned_in_the_order_of_the_request(web: httpx.AsyncClient) -> None:
+    made = await register(web, [{"name": "gpu-2"}, {"name": "gpu-1"}])
+    assert [each["name"] for each in made.json()["nodes"]] == ["gpu-2", "gpu-1"]
+
+
+async def test_two_clients_that_register_the_same_nodes_in_another_order_do_not_deadlock(
+    web: httpx.AsyncClient, db: pg.Database, conn: Connection
+) -> None:
+    refused = []
+
+    async def late() -> None:
+        refused.append(await register(web, [{"name": "gpu-2"}, {"name": "gpu-1"}]))
+
+    async with anyio.create_task_group() as tasks, conn.transaction():
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+        tasks.start_soon(late)
+        await until_blocked(db)
+        await conn.execute("SELECT farrier.register_node('gpu-2')")
+    assert refused[0].json()["detail"] == "gpu-1: node gpu-1 is already registered"
 
 
 async def test_a_registration_requires_the_token(web: httpx.AsyncClient) -> None:
