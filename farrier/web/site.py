@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farrier.errors import CredentialError, DatabaseUnreachable, RefusedByModel, UndecodableState
@@ -65,7 +65,7 @@ class Site:
                 Route("/healthz", self._health),
                 Route("/readyz", self._ready),
                 Route("/metrics", self._metrics),
-                Mount("/api/v1", routes=api.ROUTES),
+                Mount("/api/v1", Router(api.ROUTES, redirect_slashes=False)),
                 *pages.ROUTES,
             ],
             middleware=[Middleware(Guard)],
@@ -79,6 +79,7 @@ class Site:
                 Exception: unforeseen,
             },
         )
+        self._site.router.redirect_slashes = False  # clients of the API do not follow redirects
         self._site.state.access = access or Access()
         # This middleware is the outermost, because Starlette makes the response to an unexpected error outside of the
         # other middleware.

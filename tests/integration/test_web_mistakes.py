@@ -45,6 +45,8 @@ MISTAKES: list[tuple[str, str, Any, int, tuple[str, ...]]] = [
     ("GET", "history?order=oldest&after=12", None, 400, ("after", "'12'", "cursor")),
     ("GET", "resources/crates", None, 404, ("'crates'", "ib_partition")),
     ("GET", "../../api", None, 404, ("/api", "openapi.json")),
+    ("GET", "../v1", None, 404, ("/api/v1", "openapi.json")),
+    ("POST", "intents/", NODE, 404, ("/api/v1/intents/", "openapi.json")),
     ("GET", "intents/latest", None, 400, ("intent", "'latest'", "a whole number")),
     ("DELETE", "nodes/gpu-1", None, 405, ("DELETE", "/api/v1/nodes/gpu-1", "GET, HEAD, PATCH")),
     ("POST", "intents", "quarantine gpu-1", 400, ("'quarantine gpu-1'", "a JSON object", "fields: node, action")),
