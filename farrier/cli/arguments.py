@@ -25,6 +25,15 @@ def pairs(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def names(given: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names, IDs and globs of a selection. An empty name, such as that of an unset variable of a script, is
+    a usage error."""
+    for name in given or ():
+        if not name.strip():
+            raise typer.BadParameter(f"expected a name, an ID or a glob, got {name!r}")
+    return tuple(given or ())
+
+
 def among(what: str, known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
     """Return a parser for a list of known values, separated by commas."""
     names = tuple(map(str, known))

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import typer
 
+from farrier.cli import arguments
 from farrier.cli.bulk import Reached, Target
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
@@ -27,7 +28,7 @@ _PAGE = 1000
 async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tuple[NodeView, ...]:
     """Return the selected nodes in the order of their names. Raises a usage error if no name and no option selects
     nodes, and RefusedByModel for a name that no node has."""
-    wanted = msgspec.structs.replace(wanted, names=tuple(names))
+    wanted = msgspec.structs.replace(wanted, names=arguments.names(names))
     if wanted == Wanted():
         raise typer.BadParameter("name the nodes, or select them with -l, --status, --site, …; '*' selects all nodes")
     missing = Missing(NODE, wanted.names if wanted == Wanted(names=wanted.names) else ())

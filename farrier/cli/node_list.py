@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from farrier.cli import completed_names, detail_options, listing, output
+from farrier.cli import arguments, completed_names, detail_options, listing, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
@@ -40,7 +40,7 @@ async def list_(
 ) -> None:
     """List nodes: first the nodes above a limit, starting with the node furthest above its limit, then all others by
     name."""
-    wanted = msgspec.structs.replace(wanted, names=tuple(names or ()))
+    wanted = msgspec.structs.replace(wanted, names=arguments.names(names))
     missing = Missing(NODE, wanted.names if wanted == Wanted(names=wanted.names) else ())
     listed = Listing(
         columns=_COLUMNS,

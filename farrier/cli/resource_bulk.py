@@ -81,7 +81,7 @@ async def _act(
     how = bulk_options.taken(given)
     spec = await _action(session, kind, action)
     texts = [text for text in words or () if "=" in text]
-    names = tuple(text for text in words or () if "=" not in text)
+    names = arguments.names([text for text in words or () if "=" not in text])
     states = tuple(each for given_states in state or () for each in given_states.split(","))
     await commands.refuse_until(session, kind, how.pace.until)
     params = param_texts.typed(spec.params.fields, arguments.pairs(texts))

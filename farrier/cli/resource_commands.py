@@ -125,7 +125,9 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
 ) -> None:
     """List resources by name."""
     states = tuple(each for given in state or () for each in given.split(","))
-    wanted = WantedResources(kind=kind, names=tuple(names or ()), states=states, sites=tuple(site or ()), ended=ended)
+    wanted = WantedResources(
+        kind=kind, names=arguments.names(names), states=states, sites=tuple(site or ()), ended=ended
+    )
     missing = Missing(kind, wanted.names if wanted == WantedResources(kind=kind, names=wanted.names) else ())
     limits = session.settings.sla
     listed = Listing(

@@ -196,7 +196,11 @@ class RemoteQueries:
         return HistoryPage(page.changes, None if page.next is None else parse_key(page.next))
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
-        query = (*(("status", each) for each in statuses), *([("node", node)] if node else []), ("limit", str(limit)))
+        query = (
+            *(("status", each) for each in statuses),
+            *([] if node is None else [("node", node)]),
+            ("limit", str(limit)),
+        )
         page = await self._api.call(Call(path="/tasks", type=_Tasks, query=query))
         return Page(page.now, page.tasks)
 

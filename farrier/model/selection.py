@@ -75,7 +75,7 @@ def how_to_find(kind: str) -> str:
 def name_range(text: str) -> NameRange:
     """Return the names that a name or a glob matches. `*` matches any characters, `?` one character, `[a-c]` one
     character of the set, `[!a]` one character outside the set. A text that no name can match gives an empty range."""
-    if len(text) > _LONGEST:
+    if not text or len(text) > _LONGEST:
         return _NO_NAME
     wild = _WILD.search(text)
     fixed = text[: wild.start()] if wild else text

@@ -97,6 +97,7 @@ async def test_nodes_are_filtered_by_their_details_and_states(web: httpx.AsyncCl
     assert len((await web.get("/api/v1/nodes", params=chosen)).json()["nodes"]) == 1
     assert (await web.get("/api/v1/nodes", params=chosen | {"status": "active"})).json()["nodes"] == []
     await conn.execute("SELECT farrier.register_node('cpu-1', labels => '{\"row\": \"3\"}')")
+    assert (await web.get("/api/v1/nodes", params={"name": ""})).json()["nodes"] == []
     for more in ({"name": "cpu-*"}, {"label": "row=3"}, {"label": ["row", "!spare"]}):
         nodes = (await web.get("/api/v1/nodes", params=more)).json()["nodes"]
         assert [node["name"] for node in nodes] == ["cpu-1"]

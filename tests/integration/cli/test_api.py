@@ -192,6 +192,11 @@ async def test_a_command_for_the_database_itself_says_that_it_needs_it(remote: P
     assert refused.err == "farrier: this command needs a connection to the database; use --dsn instead of --api\n"
 
 
+async def test_tasks_of_an_empty_name_are_refused_as_with_the_database(farrier: Prompt, remote: Prompt) -> None:
+    here, there = [await ask("task", "list", "", ends=ExitCode.REFUSED) for ask in (farrier, remote)]
+    assert here == there
+
+
 async def test_a_filter_that_no_change_can_match_is_refused_as_with_the_database(
     farrier: Prompt, remote: Prompt
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from farrier.errors import ExitCode
@@ -12,6 +14,12 @@ MISTAKES = {
     "enqueue node x": (ExitCode.REFUSED, "no node is named 'x'", ""),
     "node show x": (ExitCode.REFUSED, "no node is named 'x'", "list the nodes to find its name"),
     "node list x gpu-1": (ExitCode.REFUSED, "no node is named 'x'", "list the nodes to find its name"),
+    "node list ''": (ExitCode.USAGE, "expected a name, an ID or a glob, got ''", ""),
+    "node list ' ' --status active": (ExitCode.USAGE, "expected a name, an ID or a glob, got ' '", ""),
+    "node drain gpu-1 '' --reason x": (ExitCode.USAGE, "expected a name, an ID or a glob, got ''", ""),
+    "node set '' rack=r7": (ExitCode.USAGE, "expected a name, an ID or a glob, got ''", ""),
+    "segment list ''": (ExitCode.USAGE, "expected a name, an ID or a glob, got ''", ""),
+    "resource act network_segment delete ''": (ExitCode.USAGE, "expected a name, an ID or a glob, got ''", ""),
     "node list --sort-by statu": (ExitCode.USAGE, "no field is named 'statu'; did you mean 'status'?", ""),
     "resource list nodes": (ExitCode.USAGE, "unknown kind 'nodes'", ", node"),
     "resource list network_segment --state actve": (ExitCode.USAGE, "'actve'", "expected one of"),
@@ -32,7 +40,7 @@ MISTAKES = {
 async def test_a_mistake_is_refused_in_one_line_with_the_alternatives(farrier: Prompt, words: str) -> None:
     code, text, hint = MISTAKES[words]
     await farrier("node", "add", "gpu-1")
-    said = await farrier(*words.split(), ends=code)
+    said = await farrier(*shlex.split(words), ends=code)
     first, *more = said.err.splitlines()
     assert first.startswith("farrier: ") and text in first
     assert all(line.startswith("hint: ") for line in more) and len(more) <= 1
