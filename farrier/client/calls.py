@@ -114,7 +114,10 @@ class IntentPage(msgspec.Struct, frozen=True):
 
 
 def quoted(name: str) -> str:
-    """Return a name in the form of a part of a path."""
+    """Return a name in the form of a part of a path. Raises MalformedRequest for a part that would name another
+    path."""
+    if name in ("", ".", ".."):
+        raise MalformedRequest(f"expected a name or an ID, got {name!r}")
     return quote(name, safe="")
 
 
@@ -233,12 +236,18 @@ def _page(filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> 
 
 
 def query_of(filters: Mapping[str, Filter]) -> Query:
-    """The filters as they are in a URL."""
-    return tuple(
-        (name, _text(value))
-        for name, values in filters.items()
-        for value in ((values,) if isinstance(values, Value) else values)
-    )
+    """The filters as they are in a URL. Raises MalformedRequest for a filter without a value, because the API would
+    return all rows."""
+    return tuple((name, _text(value)) for name, given in filters.items() for value in _values(name, given))
+
+
+def _values(name: str, given: object) -> Collection[Value]:
+    values = (given,) if isinstance(given, Value) else given
+    if not isinstance(values, Collection) or not values or not all(isinstance(value, Value) for value in values):
+        raise MalformedRequest(
+            f"{name}: expected a value or a list of at least one value, got {given!r}; to select all rows, omit {name}"
+        )
+    return values
 
 
 def _text(value: Value) -> str:

@@ -8,7 +8,7 @@ of the database.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -215,19 +215,16 @@ class RemoteResourceQueries:
         self._api = api
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
-        filters: dict[str, Filter] = {"kind": () if kind is None else kind, "counted": counted}
-        call = Call(path="/resources", type=calls.Kinds, query=calls.query_of(filters))
+        query = _query({"kind": kind, "counted": counted})
+        call = Call(path="/resources", type=calls.Kinds, query=query)
         return (await self._api.call(call)).kinds
 
     async def resources(
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
     ) -> Page[ResourceView]:
-        filters: dict[str, Filter] = {
-            "name": wanted.names,
-            "state": wanted.states,
-            "site": wanted.sites,
-            "ended": wanted.ended,
-        }
+        filters = _given(
+            {"name": wanted.names, "state": wanted.states, "site": wanted.sites, "ended": wanted.ended},
+        )
         key = f"{after[0]}:{after[1]}" if after[0] else ""
         page = await self._api.call(calls.resources(wanted.kind, filters, key, limit))
         return Page(page.now, page.resources)
@@ -246,12 +243,14 @@ class RemoteResourceQueries:
         self, kind: str | None, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000
     ) -> IntentPage:
         name = "node" if kind == NODE else "resource"
-        filters: dict[str, Filter] = {
-            name: () if wanted.resource is None else wanted.resource,
-            "status": wanted.statuses,
-            "action": wanted.actions,
-            "requested_by": wanted.requested_by,
-        }
+        filters = _given(
+            {
+                name: wanted.resource,
+                "status": wanted.statuses,
+                "action": wanted.actions,
+                "requested_by": wanted.requested_by,
+            }
+        )
         page = await self._api.call(calls.intents(kind or "", filters, before, limit))
         return IntentPage(page.now, page.intents, page.next)
 
@@ -340,8 +339,17 @@ def _new_node(given: Registration) -> calls.NewNode:
     )
 
 
+def _given(filters: Mapping[str, Filter | None]) -> dict[str, Filter]:
+    """Return the filters that select something: an empty field of a filter accepts all rows."""
+    return {name: value for name, value in filters.items() if value not in (None, ())}
+
+
+def _query(filters: Mapping[str, Filter | None]) -> Query:
+    return calls.query_of(_given(filters))
+
+
 def _of_nodes(wanted: Wanted) -> Query:
-    return calls.query_of(
+    return _query(
         {
             "name": wanted.names,
             "label": tuple(map(str, wanted.labels)),
@@ -354,7 +362,7 @@ def _of_nodes(wanted: Wanted) -> Query:
 
 
 def _of_history(wanted: HistoryFilter) -> Query:
-    return calls.query_of(
+    return _query(
         {
             "kind": wanted.kinds,
             "layer": wanted.layers,
@@ -363,9 +371,9 @@ def _of_history(wanted: HistoryFilter) -> Query:
             "cause": wanted.causes,
             "requested_by": wanted.requested_by,
             "reason": wanted.reason,
-            "resource": "/".join(wanted.resource) if wanted.resource else (),
-            "since": () if wanted.since is None else wanted.since,
-            "until": () if wanted.until is None else wanted.until,
-            "at_least": () if wanted.at_least is None else wanted.at_least,
+            "resource": "/".join(wanted.resource or ()) or None,
+            "since": wanted.since,
+            "until": wanted.until,
+            "at_least": wanted.at_least,
         }
     )

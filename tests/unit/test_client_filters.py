@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,6 +14,7 @@ from starlette.requests import Request
 
 from farrier.client import calls, feed
 from farrier.client.calls import Filter, Query
+from farrier.errors import MalformedRequest
 from farrier.web import api, given
 from farrier.web.given import Place
 
@@ -67,6 +69,20 @@ def test_the_client_accepts_each_filter_of_a_list(path: str) -> None:
     }
     found = read_by_server(path, CLIENTS[path](filters))
     assert {name: list(found[name]) if isinstance(found[name], tuple) else found[name] for name in filters} == filters
+
+
+@pytest.mark.parametrize("path", CLIENTS)
+@pytest.mark.parametrize("value", [[], (), set(), None, [None], 1.5, iter(["a"])], ids=lambda each: type(each).__name__)
+def test_a_filter_without_a_value_is_refused_instead_of_returning_all_rows(path: str, value: Any) -> None:
+    with pytest.raises(MalformedRequest, match=r"site: expected a value .* to select all rows, omit site"):
+        CLIENTS[path]({"site": value})
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_change_the_path_is_refused(name: str) -> None:
+    for call in (calls.node, partial(calls.resource, KIND), partial(calls.resources, filters={}, after="")):
+        with pytest.raises(MalformedRequest, match="expected a name or an ID"):
+            call(name)
 
 
 def test_the_client_sends_times_and_durations_in_the_form_of_the_api() -> None:
