@@ -11,6 +11,8 @@ from farrier.errors import ExitCode, FarrierError, MalformedRequest, RefusedByMo
 from farrier.model.intent_views import IntentView
 
 _MEDIA = "application/problem+json"
+UNAVAILABLE = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+"""Statuses of a server whose database is down, that is starting, or that a proxy cannot reach."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,15 +26,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiUnreachable(FarrierError):
-    """The server did not respond. The server may still have received the request."""
+    """The server did not respond, or responded that it or its database is unavailable. The server may still have
+    received the request."""
 
     label = "api_unreachable"
     exit_code = ExitCode.DATABASE_UNREACHABLE
 
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(
-            f"cannot reach farrier at {url}: {reason}; check the URL, and whether farrier is running there"
-        )
+    def __init__(self, url: str, reason: str, *, hint: str = "") -> None:
+        advice = hint or "check the URL, and whether farrier is running there"
+        super().__init__(f"cannot reach farrier at {url}: {reason}; {advice}")
 
 
 class ApiError(RefusedByModel):
@@ -68,9 +70,11 @@ class NotAccepted(ApiError):
         self.intent = intent
 
 
-def of(response: httpx.Response) -> ApiError:
+def of(response: httpx.Response) -> ApiError | ApiUnreachable:
     """Return the error for a response that reports a failure, or that is not a response of the API."""
     problem = _problem(response)
+    if response.status_code in UNAVAILABLE:
+        return ApiUnreachable(str(response.url), problem.detail, hint=problem.hint)
     if problem.intent is not None:
         return NotAccepted(response.status_code, problem, problem.intent)
     if response.status_code == HTTPStatus.BAD_REQUEST:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from http import HTTPStatus
 from typing import Any, TypeVar
 
 import httpx
@@ -22,7 +21,6 @@ _SECONDS = 10.0
 ATTEMPTS = 3
 PAUSE_SECONDS = 0.5
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_TRY_AGAIN = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 
 def options(url: str, token: str | None, verify: Any) -> dict[str, Any]:
@@ -73,12 +71,13 @@ def arguments(call: Call[Any]) -> dict[str, Any]:
 
 def is_worth_another(call: Call[Any], attempt: int, response: httpx.Response | None) -> bool:
     """Return whether to send the request again, because the server did not respond, is starting, or is overloaded."""
-    failed = response is None or response.status_code in _TRY_AGAIN
+    failed = response is None or response.status_code in errors.UNAVAILABLE
     return failed and call.again and attempt < ATTEMPTS
 
 
 def read(call: Call[T], response: httpx.Response) -> T:
-    """Decode a response. Raises ApiError if the server refused the request."""
+    """Decode a response. Raises ApiError if the server refused the request, and ApiUnreachable if it is
+    unavailable."""
     if not response.is_success:
         raise errors.of(response)
     try:

@@ -168,6 +168,16 @@ async def test_an_unreachable_server_is_an_error_with_its_url() -> None:
             await farrier.node("gpu-1")
 
 
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_a_server_that_is_unavailable_is_unreachable_and_no_refusal(status: int) -> None:
+    def down(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(status)
+
+    async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(down)) as farrier:
+        with pytest.raises(ApiUnreachable, match=rf"elsewhere.*{status}"):
+            await farrier.register(NewNode(name="gpu-1"))
+
+
 async def test_a_response_of_another_server_is_an_error_that_says_so() -> None:
     def page(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, html="<p>welcome</p>")
