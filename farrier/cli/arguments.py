@@ -63,20 +63,26 @@ def whole(text: str) -> int:
     return param_texts.number(text)
 
 
-def patience(text: str) -> timedelta:
-    """Convert a duration."""
+def patience(
+    option: str, text: str, *, least: timedelta = timedelta(0), most: timedelta = duration.LONGEST
+) -> timedelta:
+    """Convert the duration that an option has. `least` and `most` are inclusive."""
     try:
-        return duration.parse(text)
+        found = duration.parse(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(str(error), param_hint=option) from None
+    if not least <= found <= most:
+        bound = f"at least {duration.human(least)}" if found < least else f"at most {duration.human(most)}"
+        raise typer.BadParameter(f"expected a duration of {bound}, got {text!r}", param_hint=option)
+    return found
 
 
-def age_or_moment(text: str) -> timedelta | datetime:
-    """Convert an age or a time. A time without a zone is UTC."""
+def age_or_moment(option: str, text: str) -> timedelta | datetime:
+    """Convert the age or time that an option has. A time without a zone is UTC."""
     try:
         return history.parse_bound(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def key(text: str) -> history.HistoryKey:

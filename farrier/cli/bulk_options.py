@@ -82,7 +82,9 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     """Return the values of these options as `Orders`."""
     if not wait and (until is not None or max_in_flight is not None):
         raise typer.BadParameter("--no-wait cannot be combined with --until or --max-in-flight: both wait for answers")
-    pace = Pace(most=max_in_flight, waits=wait, until=until, patience=arguments.patience(timeout), timeout=timeout)
+    pace = Pace(
+        most=max_in_flight, waits=wait, until=until, patience=arguments.patience("--timeout", timeout), timeout=timeout
+    )
     return Orders(
         dry_run=dry_run,
         yes=yes,

@@ -14,7 +14,6 @@ import typer
 from farrier.cli import arguments, history_follow, history_options, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.form import Form, formed_as_is
-from farrier.model import duration
 from farrier.model.counted import counted
 from farrier.model.history import HistoryFilter, Order, parse_resource
 
@@ -100,9 +99,7 @@ async def prune(
     ] = False,
 ) -> None:
     """Remove old changes now. The newest change of each layer stays until the resource is deleted."""
-    age = arguments.patience(older_than)
-    if age < _YOUNGEST:
-        raise typer.BadParameter(f"--older-than must be at least {duration.human(_YOUNGEST)}, not {older_than}")
+    age = arguments.patience("--older-than", older_than, least=_YOUNGEST)
     looked = deleted = 0
     key = None
     while True:

@@ -178,13 +178,13 @@ def _wanted(  # noqa: PLR0913 - one parameter is one option
     ] = None,
 ) -> HistoryFilter:
     return HistoryFilter(
-        since=None if since is None else arguments.age_or_moment(since),
-        until=None if until is None else arguments.age_or_moment(until),
+        since=None if since is None else arguments.age_or_moment("--since, --last", since),
+        until=None if until is None else arguments.age_or_moment("--until", until),
         layers=tuple(layer or ()),
         sources=tuple(source or ()),
         targets=tuple(target or ()),
         causes=tuple(cause or ()),
         requested_by=tuple(requested_by or ()),
         reason=reason,
-        at_least=None if at_least is None else arguments.patience(at_least),
+        at_least=None if at_least is None else arguments.patience("--at-least", at_least),
     )

@@ -13,6 +13,7 @@ from farrier.cli.connection import Session
 from farrier.config.reading import nearest
 from farrier.errors import RefusedByModel
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
+from farrier.model.selection import LARGEST_ID
 from farrier.model.views import Page
 
 KindOption = Annotated[
@@ -24,7 +25,10 @@ KindOption = Annotated[
         autocompletion=completed_names.kinds,
     ),
 ]
-IntentArgument = Annotated[int, typer.Argument(metavar="ID", help="ID of the intent, as farrier intent list shows it.")]
+IntentArgument = Annotated[
+    int,
+    typer.Argument(min=1, max=LARGEST_ID, metavar="ID", help="ID of the intent, as farrier intent list shows it."),
+]
 
 
 async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:

@@ -38,7 +38,7 @@ async def wait(
     as_json: output.AsJson = False,
 ) -> None:
     """Wait for the answer to an intent. Exit code 0: accepted, 3: rejected, 1: no answer in time."""
-    patience = arguments.patience(timeout)
+    patience = arguments.patience("--timeout", timeout)
     await intent_kind.one(session, kind, intent)
     answer = await session.requests.answer(kind, intent, patience)
     intent_answers.judged(kind, intent, answer, timeout, as_json=as_json)

@@ -54,7 +54,7 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
         requested_by=requested_by,
         api_version=api_version,
     )
-    patience = arguments.patience(timeout)
+    patience = arguments.patience("--timeout", timeout)
     id_ = await session.requests.ask(request)
     if not wait and until is None:
         intent_answers.print_pending(id_, f"{action} of {node}", as_json=as_json)

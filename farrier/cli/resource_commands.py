@@ -261,7 +261,7 @@ async def _fields(session: Session, kind: str, action: str) -> Mapping[str, Fiel
 async def ask(session: Session, asked: Asking) -> None:
     """Submit the intent, and wait for the requested answer or state. Raises the errors of `farrier intent submit`."""
     request, timeout = asked.request, asked.timeout
-    patience = arguments.patience(timeout)
+    patience = arguments.patience("--timeout", timeout)
     await refuse_until(session, request.kind, asked.until)
     intent = await session.requests.ask(request)
     answered = request.action == CREATE  # for `create`, the INSERT already contains the answer

@@ -21,6 +21,7 @@ from farrier.config.sites import Site, Sites
 from farrier.errors import ConfigError, ExitCode, FarrierError
 from farrier.model import duration, maas_region
 from farrier.model.counted import counted
+from farrier.model.params import BRAKE_LIFT_MAX
 from farrier.model.resource_views import ResourceView, WantedResources
 from farrier.model.views import Page, RegionView
 from farrier.protocols import MaasClient
@@ -157,12 +158,16 @@ def lift_brake(
     name: Annotated[str, typer.Argument(metavar="SITE", help="Name of the site; '' for nodes without a site.")],
     reason: Annotated[str, typer.Option("--reason", help="Reason for lifting the brake, which the history records.")],
     lasts: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="How long the brake stays lifted, at most 24 hours.")
+        str,
+        typer.Option(
+            "--for", metavar="DURATION", help="How long the brake stays lifted, at most 24 hours. 0s ends the lift."
+        ),
     ] = "1h",
     requested_by: intent_answers.By = None,
 ) -> None:
     """Lift the brake of a site for some time, so that any number of its nodes may leave service."""
-    anyio.run(_lift_brake, settings, name, reason, arguments.patience(lasts), requested_by)
+    period = arguments.patience("--for", lasts, most=BRAKE_LIFT_MAX)
+    anyio.run(_lift_brake, settings, name, reason, period, requested_by)
     typer.echo(f"the brake of site {name or 'none'} is lifted for {lasts}")
 
 

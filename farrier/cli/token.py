@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -113,13 +113,15 @@ _COLUMNS: tuple[Column[ApiToken], ...] = (
 )
 
 
+def _lifetime(text: str) -> timedelta:
+    return arguments.patience("--expires-in", text, least=timedelta(seconds=1))
+
+
 def _entry(name: str, scopes: list[Scope], expires_in: str | None, created: str) -> ApiToken:
     try:
-        expires = None if expires_in is None else clock.wall() + arguments.patience(expires_in)
+        expires = None if expires_in is None else clock.wall() + _lifetime(expires_in)
         return ApiToken(
             name=name, sha256=api_token.digest(created), scopes=tuple(dict.fromkeys(scopes)), expires=expires
         )
-    except OverflowError:
-        raise typer.BadParameter(f"expected a shorter duration than {expires_in}", param_hint="--expires-in") from None
     except ValueError as wrong:
         raise typer.BadParameter(str(wrong)) from None

@@ -17,7 +17,7 @@ import msgspec
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.io import pool, reading, refusals, statements
 from farrier.io.pool import Connection, Pool, Single
-from farrier.model import details
+from farrier.model import details, selection
 from farrier.model.requests import (
     Answer,
     IntentStatus,
@@ -100,8 +100,8 @@ class PostgresRequests:
 
     async def enqueue(self, kind: str, resource: str) -> int:
         async with refusals.borrowed(self._pool) as conn:
-            given_id = resource.isascii() and resource.isdigit()
-            id_ = int(resource) if given_id else await reading.find_resource(conn, kind, resource)
+            is_id = selection.is_id(resource)
+            id_ = int(resource) if is_id else await reading.find_resource(conn, kind, resource)
             await conn.execute(_ENQUEUE, kind, [id_])
         return id_
 

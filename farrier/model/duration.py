@@ -14,14 +14,18 @@ _PART = re.compile(r"(\d+)\s*([dhms])\s*")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
 
+LONGEST = timedelta(days=36_500)
+"""The longest duration that `parse` accepts, a century: PostgreSQL can subtract it from the present time."""
+
+
 def parse(text: str) -> timedelta:
     """Parse a text such as `72h`, `1h 30m` or `45s`. Raises ValueError with a text that shows the expected form."""
     if not _WHOLE.fullmatch(text.strip()):
         raise ValueError(f"expected a duration such as 30s, 5m or 1h 30m (units d, h, m, s); got {text!r}")
-    try:
-        return timedelta(seconds=sum(int(n) * _SECONDS[unit] for n, unit in _PART.findall(text)))
-    except OverflowError as error:
-        raise ValueError(f"the duration {text!r} is too long") from error
+    seconds = sum(int(n) * _SECONDS[unit] for n, unit in _PART.findall(text))
+    if seconds > LONGEST.total_seconds():
+        raise ValueError(f"expected a duration of at most {human(LONGEST)}, got {text!r}")
+    return timedelta(seconds=seconds)
 
 
 def human(duration: timedelta) -> str:

@@ -166,4 +166,7 @@ def parse_bound(text: str) -> Bound:
         at = msgspec.convert(text, datetime)
         return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
     except (msgspec.ValidationError, OverflowError):  # a zone may move the time out of the calendar
-        raise ValueError(f"expected an age (30m, 2h, 7d) or a time (2026-01-31T12:00:00Z), got {text!r}") from None
+        raise ValueError(
+            f"expected an age (30m, 2h, 7d) of at most {duration.human(duration.LONGEST)}, or a time "
+            f"(2026-01-31T12:00:00Z), got {text!r}"
+        ) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, ClassVar, TypeAlias, cast
 
@@ -20,6 +21,8 @@ from farrier.model.workflow import DecommissionMode, OnboardingMode
 
 REASON_MAX = 500
 """Largest number of characters of a reason, which lists and alerts show in one line."""
+BRAKE_LIFT_MAX = timedelta(hours=24)
+"""The longest time for which an operator can lift the brake of a site. A lift that is forgotten ends within a day."""
 REFERENCE_MAX = 500
 """Largest number of characters of a BMC address or a credential reference. The longest references are Vault paths."""
 

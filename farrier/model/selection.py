@@ -22,6 +22,8 @@ _CHARACTERS = f"-._{string.digits}{string.ascii_letters}"
 _LOWEST, _HIGHEST = "\x01", "\x7f"
 # A name has 253 characters at most; PostgreSQL refuses regular expressions of some thousands.
 _LONGEST = 1000
+LARGEST_ID = (1 << 63) - 1
+"""The largest bigint of PostgreSQL."""
 # Largest number of digits of an ID, so that every ID fits into a bigint.
 _DIGITS = 18
 _TEST = re.compile(r"(?P<absent>!?)(?P<key>[^!=,]+)(?:(?P<compare>!=|==?)(?P<value>[^,]*))?")

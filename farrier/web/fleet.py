@@ -13,7 +13,7 @@ from starlette.responses import Response
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.node import TaskStatus
-from farrier.model.params import REASON_MAX
+from farrier.model.params import BRAKE_LIFT_MAX, REASON_MAX
 from farrier.model.views import Figures, TaskView
 from farrier.web import operation
 from farrier.web.access import requester
@@ -21,8 +21,6 @@ from farrier.web.kind_path import of_a_kind
 from farrier.web.operation import Answer, Call, NoParameters, Operation
 from farrier.web.parameter_types import Kind, Limit, Name, OfNode
 from farrier.web.refusals import MEDIA, Problem
-
-_LONGEST_LIFT_SECONDS = 24 * 3600
 
 
 class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +57,7 @@ class BrakeLift(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     applies again at once."""
 
     reason: Annotated[str, Meta(min_length=1, max_length=REASON_MAX)]
-    seconds: Annotated[float, Meta(ge=0, le=_LONGEST_LIFT_SECONDS)] = 3600
+    seconds: Annotated[float, Meta(ge=0, le=BRAKE_LIFT_MAX // timedelta(seconds=1))] = 3600
     requested_by: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
 
 

@@ -13,20 +13,19 @@ from farrier.model import details
 from farrier.model.actions import API_MAX, API_MIN
 from farrier.model.edges import NODE
 from farrier.model.management import Management
-from farrier.model.selection import label_tests
+from farrier.model.selection import LARGEST_ID, label_tests
 from farrier.model.status import NodeStatus
 from farrier.model.views import Wanted
 from farrier.web.refusals import Refused
 
 MOST_ROWS = 1000
 LONGEST_WAIT_SECONDS = 30
-_LARGEST = (1 << 63) - 1  # the greatest value of a bigint
 
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Largest number of rows.")]
 Wait: TypeAlias = Annotated[
     float, Meta(ge=0, le=LONGEST_WAIT_SECONDS, description="Seconds to wait for the answer to the intent.")
 ]
-Id: TypeAlias = Annotated[int, Meta(ge=1, le=_LARGEST)]
+Id: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_ID)]
 Name: TypeAlias = Annotated[str, Meta(description="Name or ID.")]
 # Nodes have separate paths.
 Kind: TypeAlias = Annotated[

@@ -33,16 +33,29 @@ def test_what_is_no_pair_or_comes_twice_is_refused(given: list[str], text: str) 
     ],
 )
 def test_an_age_or_a_moment(text: str, meant: timedelta | datetime) -> None:
-    assert arguments.age_or_moment(text) == meant
+    assert arguments.age_or_moment("--since", text) == meant
 
 
-@pytest.mark.parametrize("text", ["yesterday", "-5m", "", "2026-13-01T00:00:00Z"])
+@pytest.mark.parametrize("text", ["yesterday", "-5m", "", "2026-13-01T00:00:00Z", "99999999d"])
 def test_neither_an_age_nor_a_moment(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="expected an age"):
-        arguments.age_or_moment(text)
+    with pytest.raises(typer.BadParameter, match="expected an age") as refused:
+        arguments.age_or_moment("--since", text)
+    assert refused.value.param_hint == "--since"
 
 
 def test_a_patience_without_a_unit_is_refused_with_the_right_form() -> None:
-    assert arguments.patience("1h 30m") == timedelta(minutes=90)
-    with pytest.raises(typer.BadParameter, match="30s, 5m or 1h 30m"):
-        arguments.patience("60")
+    assert arguments.patience("--timeout", "1h 30m") == timedelta(minutes=90)
+    with pytest.raises(typer.BadParameter, match="30s, 5m or 1h 30m") as refused:
+        arguments.patience("--timeout", "60")
+    assert refused.value.param_hint == "--timeout"
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [("59s", "at least 1m, got '59s'"), ("25h", "at most 1d, got '25h'"), ("36501d", "at most 36500d")],
+)
+def test_a_duration_outside_of_the_bounds_is_refused_with_the_bound(text: str, bound: str) -> None:
+    minute, day = timedelta(minutes=1), timedelta(days=1)
+    assert [arguments.patience("--for", each, least=minute, most=day) for each in ("1m", "24h")] == [minute, day]
+    with pytest.raises(typer.BadParameter, match=bound):
+        arguments.patience("--for", text, least=minute, most=day)

@@ -65,7 +65,9 @@ def test_json_has_the_token_and_its_entry() -> None:
         (["c i", "--scope", "read"], "name: expected up to 63 letters, digits"),
         (["http.bearer_token", "--scope", "read"], "is reserved"),
         (["ci", "--scope", "read", "--expires-in", "soon"], "expected a duration such as"),
-        (["ci", "--scope", "read", "--expires-in", "9999999d"], "expected a shorter duration"),
+        (["ci", "--scope", "read", "--expires-in", "9999999d"], "--expires-in: expected a duration of at most 36500d"),
+        (["ci", "--scope", "read", "--expires-in", "0s"], "--expires-in: expected a duration of at least 1s, got '0s'"),
+        (["ci", "--scope", "read", "--expires-in", "-3d"], "--expires-in: expected a duration such as"),
         (["ci", "--scope", "read", "--file", "/nowhere/tokens.toml"], "cannot be written: No such file or directory"),
     ],
 )

@@ -19,9 +19,9 @@ def test_parse(text: str, seconds: int) -> None:
     assert duration.parse(text) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("text", ["", " ", "5", "m", "-5m", "5 min", "1.5h", "5m,", "5M", f"{10**20}d"])
+@pytest.mark.parametrize("text", ["", " ", "5", "m", "-5m", "5 min", "1.5h", "5m,", "5M", "36501d", f"{10**20}d"])
 def test_parse_refuses_and_shows_what_it_got(text: str) -> None:
-    with pytest.raises(ValueError, match=r"(expected a|the) duration") as caught:
+    with pytest.raises(ValueError, match="expected a duration") as caught:
         duration.parse(text)
     assert repr(text) in str(caught.value)
 
