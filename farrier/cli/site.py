@@ -168,7 +168,10 @@ def lift_brake(
     """Lift the brake of a site for some time, so that any number of its nodes may leave service."""
     period = arguments.patience("--for", lasts, most=BRAKE_LIFT_MAX)
     anyio.run(_lift_brake, settings, name, reason, period, requested_by)
-    typer.echo(f"the brake of site {name or 'none'} is lifted for {lasts}")
+    if period:
+        typer.echo(f"the brake of site {name or 'none'} is lifted for {duration.human(period)}")
+    else:
+        typer.echo(f"the lift of the brake of site {name or 'none'} has ended")
 
 
 async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta, requested_by: str | None) -> None:

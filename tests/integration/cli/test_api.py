@@ -124,6 +124,18 @@ async def test_nodes_are_registered_and_intents_submitted_over_http(remote: Prom
     await remote("enqueue", "node", "gpu-1")
 
 
+@pytest.mark.parametrize(
+    ("period", "printed"),
+    [("90m", "the brake of site ams is lifted for 1h 30m"), ("0s", "the lift of the brake of site ams has ended")],
+)
+async def test_a_lift_of_a_brake_is_reported_with_its_period_or_its_end(
+    farrier: Prompt, remote: Prompt, db: pg.Database, period: str, printed: str
+) -> None:
+    for ask in (farrier, remote):
+        await lift_brake(db)
+        assert (await ask("site", "unbrake", "ams", "--reason", "x", "--for", period)).out == f"{printed}\n"
+
+
 ACTING = [
     ("node", "pause", "gpu-1", "--reason", "x", "--no-wait"),
     ("node", "set", "gpu-1", "rack=r7", "--no-wait"),
