@@ -150,7 +150,8 @@ class Bulk:
         await self._look_for_states()
         for flight in [flight for flight in self._flights.values() if anyio.current_time() >= flight.deadline]:
             where = f"is {flight.state or 'unknown'}, not {self._pace.until}," if flight.accepted else "has no answer"
-            self._give_up(flight, "late", f"{where} after {self._pace.timeout}")
+            delay = f": {flight.target.delay}" if flight.target.delay and not flight.accepted else ""
+            self._give_up(flight, "late", f"{where} after {self._pace.timeout}{delay}")
         return len(self.results) > before
 
     async def _look_for_answers(self) -> None:

@@ -190,6 +190,17 @@ async def test_with_max_in_flight_no_other_node_begins_after_one_that_is_late(ra
     assert [intent["name"] for intent in await asked(db)] == ["r7-1"]
 
 
+async def test_a_late_answer_is_reported_with_what_delays_it(rack: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute(
+            """UPDATE farrier.nodes SET paused = '{"reason": "hands in it", "at": "2026-01-01T00:00:00Z"}'"""
+        )
+    said = await rack("node", "quarantine", "r7-1", "--reason", "x", "--timeout", "1s", ends=ExitCode.FAILED)
+    assert "has no answer after 1s: quarantine waits for the end of the pause: hands in it" in " ".join(
+        said.out.split()
+    )
+
+
 async def test_a_node_that_can_never_reach_the_status_is_not_waited_for(rack: Prompt, db: pg.Database) -> None:
     async with controller(db, becomes="deleted"):
         said = await rack("node", "drain", "r7-1", "--until", "retired", "--timeout", "1h", ends=ExitCode.FAILED)
