@@ -16,7 +16,7 @@
 -- rights                3                         0_public, farrier_agent, farrier_controller, farrier_intents,
 --                                                 farrier_reader, farrier_worker
 -- schema                                          migrator, schema_steps, schema_set, schema_objects
--- time                  9                         pulse, mends
+-- time                 10                         pulse, mends
 -- model                                           edges, workflow_mapping, workflow_statuses, workflow_modes,
 --                                                 contradictions, actions, advice, constants, settings, clock_stops,
 --                                                 limits
@@ -98,12 +98,13 @@ CREATE OR REPLACE FUNCTION farrier.now() RETURNS timestamptz
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN statement_timestamp();
 
--- Time: the pulse by which controllers notice a clock that was set back, and the mends of stored times.
+-- Time: the pulse by which controllers notice a clock that was set back and the end of an outage, and the mends of stored times.
 
 -- One row: when a controller last committed a pulse.
 CREATE TABLE farrier.pulse (
-    one boolean     PRIMARY KEY DEFAULT true CHECK (one),
-    at  timestamptz NOT NULL  -- earlier than the previous pulse only if the clock was set back
+    one        boolean     PRIMARY KEY DEFAULT true CHECK (one),
+    at         timestamptz NOT NULL,  -- earlier than the previous pulse only if the clock was set back
+    resumed_at timestamptz NOT NULL DEFAULT farrier.now()  -- the first pulse after the last gap between pulses; see reports_since
 );
 
 INSERT INTO farrier.pulse (at) VALUES (farrier.now());
@@ -1327,7 +1328,8 @@ END $$;
 -- =====================================================================================================================
 
 -- Records one pulse of a controller and returns by how much the database's clock was set back since the last pulse;
--- null if it was not. A setback is also recorded in mends. Controllers call it every two seconds; concurrent calls take
+-- null if it was not. A setback is also recorded in mends. A pulse after a gap is the end of an outage, in which agents
+-- may not have been able to report (resumed_at). Controllers call it every two seconds; concurrent calls take
 -- turns on the row of pulse. Differences of up to 10 seconds are ignored: calls that waited for each other, and clocks
 -- that are adjusted in small steps, cause smaller differences, and every limit is longer.
 CREATE OR REPLACE FUNCTION farrier.beat() RETURNS interval
@@ -1336,13 +1338,16 @@ DECLARE
     now timestamptz := farrier.now();
     back interval;
 BEGIN
-    SELECT p.at - now INTO back FROM pulse p FOR NO KEY UPDATE;
+    resumes boolean;
+    SELECT p.at - now, now - p.at > interval '10 seconds' INTO back, resumes FROM pulse p FOR NO KEY UPDATE;
     IF back > interval '10 seconds' THEN
         INSERT INTO mends (back) VALUES (back);
     ELSE
         back := NULL;
     END IF;
-    UPDATE pulse p SET at = CASE WHEN back IS NULL THEN greatest(p.at, now) ELSE now END;
+    UPDATE pulse p
+       SET at = CASE WHEN back IS NULL THEN greatest(p.at, now) ELSE now END,
+           resumed_at = CASE WHEN resumes THEN now ELSE least(p.resumed_at, now) END;
     RETURN back;
 END $$;
 
@@ -1501,6 +1506,12 @@ CREATE OR REPLACE FUNCTION farrier.node_unseen(ids bigint[]) RETURNS void
 $$;
 
 -- =====================================================================================================================
+-- Returns since when agents have been able to report: since the end of the last outage of the database or of all daemons,
+-- as the pulse shows it. Without a recent pulse, an outage lasts until now: the first load after it may precede the first pulse.
+CREATE OR REPLACE FUNCTION farrier.reports_since() RETURNS timestamptz
+    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
+    RETURN (SELECT CASE WHEN farrier.now() - p.at > interval '10 seconds' THEN farrier.now() ELSE p.resumed_at END FROM farrier.pulse p);
+
 -- Functions: loop
 -- =====================================================================================================================
 

@@ -112,7 +112,11 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Settings of nodes: when a node counts as silent, time limits of its handler, and the brake."""
 
     offline_after: Annotated[
-        timedelta, Meta(description="farrier marks a node offline when its last heartbeat is older than this.")
+        timedelta,
+        Meta(
+            description="farrier marks a node offline when its last heartbeat is older than this. After an outage of "
+            "the database or of all daemons, the time begins when the outage ends."
+        ),
     ] = _seconds(180)
     force_after: Annotated[
         timedelta,

@@ -41,11 +41,12 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that decide whether a node is healthy. `heard` and `blocking` apply to a node with an agent; the fields
-    after them apply to an agentless node."""
+    """The facts that decide whether a node is healthy. `heard`, `awaited` and `blocking` apply to a node with an agent;
+    the fields after them apply to an agentless node."""
 
     agentless: bool
     heard: bool = False  # the last heartbeat of the agent is fresh
+    awaited: bool = False  # an outage ended so recently that a heartbeat may still arrive
     blocking: tuple[Alert, ...] = ()  # alerts of the last report that block scheduling
     has_bmc: bool = False
     has_maas: bool = False
@@ -89,7 +90,7 @@ def _healthy_by_reads(vitals: Vitals) -> Healthy | Unhealthy:
 
 def silent(vitals: Vitals) -> str | None:
     """Return why an active node must go offline, or None. An unreachable BMC is not a reason, because this failure does
-    not show the state of the machine."""
+    not show the state of the machine. A heartbeat that an outage may have prevented is not a reason either."""
     if vitals.agentless:
         return "a fresh read reports power off" if vitals.power is PowerState.OFF else None
-    return None if vitals.heard else "no heartbeat within offline_after"
+    return None if vitals.heard or vitals.awaited else "no heartbeat within offline_after"

@@ -43,8 +43,15 @@ EMPTY = "template0"
 # All nodes of a test may leave service at once; only tests of the brake use its default.
 NO_BRAKE = NodeConfig(brake_share=1)
 
-# Moves the database's clock, also for later statements of the same transaction.
-ADVANCE = "UPDATE farrier_test.clock SET shift = shift + $1"
+# Moves the database's clock, also for later statements of the same transaction. Pulses go on while time passes, as
+# those of daemons do.
+ADVANCE = """
+    WITH moved AS (
+        UPDATE farrier_test.clock SET shift = shift + $1
+        RETURNING coalesce(frozen, statement_timestamp()) + shift AS now)
+    UPDATE farrier.pulse p SET at = greatest(p.at, m.now) FROM moved m WHERE $1 > interval '0'
+"""
+_WITHOUT_PULSES = "UPDATE farrier_test.clock SET shift = shift + $1"
 _FREEZE = "UPDATE farrier_test.clock SET frozen = statement_timestamp()"
 
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -107,9 +114,10 @@ class Database:
         async with self.connect() as conn:
             await install(conn)
 
-    async def advance(self, by: timedelta) -> None:
-        """Move the database's clock; every statement that starts from now on sees it."""
-        await self._set_clock(ADVANCE, by)
+    async def advance(self, by: timedelta, *, pulses: bool = True) -> None:
+        """Move the database's clock; every statement that starts from now on sees it. Without `pulses`, the time passes
+        as in an outage of the database or of all daemons."""
+        await self._set_clock(ADVANCE if pulses else _WITHOUT_PULSES, by)
 
     async def freeze(self) -> None:
         """Stop the database's clock, so that ages are exact on a slow machine, too; `advance` still moves it."""

@@ -25,6 +25,7 @@ from farrier.handlers.node.moves import NodeServices
 from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
 from farrier.io.pool import Single
+from farrier.io.pulse import PostgresPulse
 from farrier.model.node import TaskType
 from farrier.sim.maas import Region
 from tests.support import pg, tokens
@@ -379,6 +380,7 @@ async def opened(  # noqa: PLR0913 - what may differ between sites
     that of the site in `config`. `more` runs loops of other kinds."""
     # One connection: each new one has to load the catalogs first, which takes longer than most tests.
     async with db.connect() as conn, db.pool(1) as pool:
+        await PostgresPulse(pool).beat()
         owner = Owner(pool, shards=shards)
         async with observatory(owner, region, config) as maas:
             site = Site(db, conn, owner, maas=maas)

@@ -214,6 +214,7 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
         return health.Vitals(
             agentless=False,
             heard=heard_at is not None and now - heard_at <= config.offline_after,
+            awaited=heard_at is not None and now - agent.reports_since <= config.offline_after,
             blocking=tuple(alert for alert in alerts if alert.blocks_scheduling) if alerts else (),
         )
     seen = node.maas

@@ -65,7 +65,7 @@ def active(node: Node, now: datetime, config: Policy) -> Decision | None:
     silence = health.silent(facts)
     if silence is not None:
         return _leaving(node, with_fields(node, status=N.OFFLINE), config, reason=silence, cause="timer: heartbeat")
-    if facts.blocking:
+    if facts.heard and facts.blocking:
         return _blocked(node, facts)
     why = drift.contradiction(node, now, config)
     return None if why is None else _drifted(node, why, config)

@@ -334,8 +334,9 @@ async def test_logins_of_adoptions_that_crashes_cut_off_are_counted(db: pg.Datab
 async def test_adopting_ends_at_its_deadline_although_its_process_died(db: pg.Database) -> None:
     async with sites.opened(db, crash=True) as site:
         await site.adopting(await site.with_bmc("gpu-1", agentless=True))
+    await db.advance(61 * SECOND)
     async with sites.opened(db) as peer:
-        await peer.wait(61 * SECOND)
+        await peer.settled()
         machine = Machine(peer, "gpu-1", 1)
         assert await layers(machine) == ("enrolling", "adopt_failed", "failed_manual_intervention")
         bmc = await machine.bmc()

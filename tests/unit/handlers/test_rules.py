@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
@@ -114,6 +114,30 @@ def test_a_heartbeat_is_old_one_microsecond_after_the_limit(status: N, stays: N)
     limit = NodeConfig().offline_after
     assert status_after(limit) is stays
     assert status_after(limit + timedelta(microseconds=1)) is N.OFFLINE
+
+
+@pytest.mark.parametrize(
+    ("heard", "back_for", "stays"),
+    [
+        pytest.param(LONG_AGO, NodeConfig().offline_after, N.ACTIVE, id="the agent may still report"),
+        pytest.param(LONG_AGO, NodeConfig().offline_after + SECOND, N.OFFLINE, id="the agent has not reported"),
+        pytest.param(NOW, 4 * MINUTE, N.ACTIVE, id="the agent has reported"),
+        pytest.param(None, MINUTE, N.OFFLINE, id="the agent has never reported"),
+    ],
+)
+def test_silence_of_an_active_node_counts_from_the_end_of_a_later_outage(
+    heard: datetime | None, back_for: timedelta, stays: N
+) -> None:
+    decision = decide(node(N.ACTIVE, agent=agent(heard=heard, reports_since=NOW - back_for)))
+    assert (decision.to.status if isinstance(decision, Transition) else N.ACTIVE) is stays
+
+
+def test_the_end_of_an_outage_proves_no_health() -> None:
+    assert isinstance(decide(node(N.OFFLINE, agent=agent(heard=LONG_AGO, reports_since=NOW))), Wait)
+
+
+def test_an_alert_from_before_an_outage_takes_no_node_out_of_service() -> None:
+    assert isinstance(decide(node(N.ACTIVE, agent=agent("xid-79", heard=LONG_AGO, reports_since=NOW))), DoNothing)
 
 
 def test_only_an_alert_that_blocks_scheduling_takes_a_node_out_of_service() -> None:

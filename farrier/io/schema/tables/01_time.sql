@@ -1,9 +1,10 @@
--- Time: the pulse by which controllers notice a clock that was set back, and the mends of stored times.
+-- Time: the pulse by which controllers notice a clock that was set back and the end of an outage, and the mends of stored times.
 
 -- One row: when a controller last committed a pulse.
 CREATE TABLE farrier.pulse (
-    one boolean     PRIMARY KEY DEFAULT true CHECK (one),
-    at  timestamptz NOT NULL  -- earlier than the previous pulse only if the clock was set back
+    one        boolean     PRIMARY KEY DEFAULT true CHECK (one),
+    at         timestamptz NOT NULL,  -- earlier than the previous pulse only if the clock was set back
+    resumed_at timestamptz NOT NULL DEFAULT farrier.now()  -- the first pulse after the last gap between pulses; see reports_since
 );
 
 INSERT INTO farrier.pulse (at) VALUES (farrier.now());

@@ -1,0 +1,72 @@
+"""An outage of the database or of all daemons, in which agents cannot report, takes no healthy node out of service."""
+
+from __future__ import annotations
+
+from farrier.config import NodeConfig
+from farrier.io.pulse import PostgresPulse
+from tests.support.site import MINUTE, SECOND, Machine, Site
+
+OFFLINE_AFTER = NodeConfig().offline_after
+
+
+async def outage(site: Site) -> None:
+    """Let so much time pass without a pulse and without a heartbeat that each heartbeat is too old."""
+    await site.db.advance(OFFLINE_AFTER + MINUTE, pulses=False)
+
+
+async def pulse(site: Site) -> None:
+    await PostgresPulse(site.pool).beat()
+
+
+async def status(machine: Machine) -> str:
+    await machine.site.settled()
+    return (await machine.state())[0]
+
+
+async def test_after_an_outage_a_node_has_the_whole_time_for_its_next_heartbeat(site: Site) -> None:
+    machine = await site.active()
+    await outage(site)
+    await pulse(site)
+    assert await status(machine) == "active"
+    await site.pass_time(OFFLINE_AFTER - MINUTE)
+    assert await status(machine) == "active"
+    await machine.beat()
+    await site.pass_time(2 * MINUTE)
+    assert await status(machine) == "active"
+
+
+async def test_a_node_that_stays_silent_after_an_outage_goes_offline(site: Site) -> None:
+    machine = await site.active()
+    await outage(site)
+    await pulse(site)
+    assert await status(machine) == "active"
+    await site.pass_time(OFFLINE_AFTER + SECOND)
+    assert await status(machine) == "offline"
+
+
+async def test_a_run_before_the_first_pulse_after_an_outage_takes_no_node_out_of_service(site: Site) -> None:
+    machine = await site.active()
+    await outage(site)
+    assert await status(machine) == "active"
+
+
+async def test_an_outage_returns_no_silent_node_to_service(site: Site) -> None:
+    machine = await site.active()
+    await site.pass_time(OFFLINE_AFTER + SECOND)
+    assert await status(machine) == "offline"
+    await outage(site)
+    assert await status(machine) == "offline"
+    await pulse(site)
+    assert await status(machine) == "offline"
+    await machine.beat()
+    assert await status(machine) == "active"
+
+
+async def test_a_heartbeat_is_shown_with_its_real_time_after_an_outage(site: Site) -> None:
+    machine = await site.active()
+    shown = "SELECT last_heartbeat_at FROM farrier.node_inventory WHERE id = $1"
+    before = await site.conn.fetchval(shown, machine.id)
+    await outage(site)
+    await pulse(site)
+    assert await status(machine) == "active"
+    assert await site.conn.fetchval(shown, machine.id) == before
