@@ -28,7 +28,7 @@
 -- tasks                18                         task_types, node_tasks, workers
 -- intents              10          1          3   intents
 -- kinds                27                     1   kinds, kind_layers, kind_states, kind_actions, resources, callable
--- brakes                5          1              departures, brakes, brake_lifts
+-- brakes                5          2              departures, brakes, brake_lifts
 -- maas                  8          1              maas_regions, node_observations
 -- requests              5                     3   resource_intents
 -- numbers               3                     1   number_pools, pool_numbers, freed_numbers
@@ -199,7 +199,8 @@ CREATE TABLE farrier.settings (
     offline_after  interval NOT NULL,  -- node.offline_after
     brake_share    numeric  NOT NULL,  -- node.brake_share
     brake_at_least integer  NOT NULL,  -- node.brake_at_least
-    brake_window   interval NOT NULL   -- node.brake_window
+    brake_window   interval NOT NULL,  -- node.brake_window
+    brake_retry    interval NOT NULL   -- after this time, farrier tries again to take a held node out of service
 );
 
 -- Conditions that stop the clock of a limit: the clock does not run in this state while the fact has this value; see still_clocks.
@@ -765,7 +766,7 @@ CREATE TABLE farrier.callable (
 -- Brakes: if many nodes of one site would leave service together, the likely cause is the network or the region, not the nodes.
 
 -- Nodes that silence or drift took out of service within the brake's window, or would have taken without the brake. A held node
--- retries, so its row stays recent while the cause lasts.
+-- retries every brake_retry, so its row stays recent while the cause lasts. farrier.departing has the rows that count.
 CREATE TABLE farrier.departures (
     site text        NOT NULL,  -- '' for nodes without a site
     node bigint      NOT NULL,  -- nodes.id
@@ -1337,8 +1338,8 @@ CREATE OR REPLACE FUNCTION farrier.beat() RETURNS interval
 DECLARE
     now timestamptz := farrier.now();
     back interval;
-BEGIN
     resumes boolean;
+BEGIN
     SELECT p.at - now, now - p.at > interval '10 seconds' INTO back, resumes FROM pulse p FOR NO KEY UPDATE;
     IF back > interval '10 seconds' THEN
         INSERT INTO mends (back) VALUES (back);
@@ -1505,13 +1506,13 @@ CREATE OR REPLACE FUNCTION farrier.node_unseen(ids bigint[]) RETURNS void
      WHERE n.id = ANY (ids) AND n.bmc ?| ARRAY['switching', 'trying']
 $$;
 
--- =====================================================================================================================
 -- Returns since when agents have been able to report: since the end of the last outage of the database or of all daemons,
 -- as the pulse shows it. Without a recent pulse, an outage lasts until now: the first load after it may precede the first pulse.
 CREATE OR REPLACE FUNCTION farrier.reports_since() RETURNS timestamptz
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
     RETURN (SELECT CASE WHEN farrier.now() - p.at > interval '10 seconds' THEN farrier.now() ELSE p.resumed_at END FROM farrier.pulse p);
 
+-- =====================================================================================================================
 -- Functions: loop
 -- =====================================================================================================================
 
@@ -3911,17 +3912,17 @@ END $$;
 -- Functions: brakes
 -- =====================================================================================================================
 
--- Returns the time over which nodes that leave service are counted together.
-CREATE OR REPLACE FUNCTION farrier.brake_window() RETURNS interval
+-- Returns the time after which farrier tries again to take a node out of service that a brake holds.
+CREATE OR REPLACE FUNCTION farrier.brake_retry() RETURNS interval
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
-    RETURN (farrier.read_settings()).brake_window;
+    RETURN (farrier.read_settings()).brake_retry;
 
--- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after half
--- of brake_window, because the node then retries.
+-- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after
+-- brake_retry, because the node then retries.
 CREATE OR REPLACE FUNCTION farrier.braked_at(of_site text, of_node bigint) RETURNS timestamptz
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp AS $$
     SELECT d.at FROM departures d
-     WHERE d.site = coalesce(of_site, '') AND d.node = of_node AND d.held AND d.at > farrier.now() - brake_window() / 2
+     WHERE d.site = coalesce(of_site, '') AND d.node = of_node AND d.held AND d.at > farrier.now() - brake_retry()
        AND NOT is_brake_lifted(d.site)
 $$;
 
@@ -3935,7 +3936,6 @@ CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[])
 DECLARE
     one    record;
     brake  brakes;
-    recent timestamptz := farrier.now() - brake_window();
     share  numeric := (read_settings()).brake_share;
     least  integer := (read_settings()).brake_at_least;
     stops  boolean;
@@ -3953,9 +3953,9 @@ BEGIN
             SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
         END IF;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
-            -- The condition has no upper bound: farrier.now() is when this commit began, and a commit that began later
+            -- Departures of the future count, too: farrier.now() is when this commit began, and a commit that began later
             -- may have locked the site first.
-            DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
+            DELETE FROM departures d WHERE d.site = one.site AND NOT EXISTS (SELECT FROM departing c WHERE c.site = d.site AND c.node = d.node);
             brake.counted_at := farrier.now();
             brake.in_service := (SELECT count(*) FROM (
                 SELECT n.id FROM nodes n WHERE n.status = 'active' AND coalesce(n.site, '') = one.site
@@ -3968,7 +3968,7 @@ BEGIN
                 ON CONFLICT (site, node) DO UPDATE SET at = excluded.at RETURNING d.xmax = 0 AS is_new)
         SELECT brake.departed + count(*) FILTER (WHERE w.is_new) INTO brake.departed FROM written w;
         stops := brake.departed > share * brake.in_service AND brake.departed >= least AND NOT is_brake_lifted(one.site);
-        IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
+        IF stops AND NOT EXISTS (SELECT FROM departing d WHERE d.site = one.site AND d.held) THEN
             brake.since := farrier.now();
         END IF;
         UPDATE departures d SET held = stops WHERE d.site = one.site AND d.node = ANY (one.runs) AND d.held <> stops;
@@ -5500,6 +5500,14 @@ SELECT i.kind, i.id, i.resource_id, i.action, i.requested_by, i.status, i.create
 -- Views: brakes
 -- =====================================================================================================================
 
+-- Departures that count now: nodes that left service within brake_window, and held nodes that tried to leave within three times
+-- brake_retry. A held node that has recovered does not try again, so it soon stops counting.
+CREATE OR REPLACE VIEW farrier.departing AS
+SELECT d.site, d.node, d.at, d.held
+  FROM farrier.departures d
+ CROSS JOIN farrier.settings s
+ WHERE d.at > farrier.now() - CASE WHEN d.held THEN 3 * s.brake_retry ELSE s.brake_window END;
+
 -- Sites whose brake now holds nodes in service: since when (since), how many it holds (held), how many leave service or are held
 -- (leaving), and how many are in service (in_service).
 CREATE OR REPLACE VIEW farrier.brakes_holding AS
@@ -5507,8 +5515,8 @@ SELECT b.site, b.since, d.held, d.leaving, b.in_service
   FROM farrier.brakes b
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE x.held) AS held, count(*) AS leaving
-         FROM farrier.departures x
-        WHERE x.site = b.site AND x.at > farrier.now() - (SELECT s.brake_window FROM farrier.settings s)) d
+         FROM farrier.departing x
+        WHERE x.site = b.site) d
  WHERE d.held > 0
    AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);
 
@@ -5819,7 +5827,7 @@ GRANT SELECT ON
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
-    farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_states, farrier.node_workflows,
+    farrier.departing, farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_states, farrier.node_workflows,
     farrier.all_intents, farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
@@ -5855,7 +5863,7 @@ GRANT EXECUTE ON FUNCTION
 GRANT SELECT ON
     farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.node_states, farrier.still_clocks, farrier.brakes_holding,
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions, farrier.node_workflows, farrier.node_observations, farrier.maas_regions,
-    farrier.intents, farrier.all_intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.brake_lifts,
+    farrier.intents, farrier.all_intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.departing, farrier.brake_lifts,
     farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions, farrier.advice,
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
     TO farrier_reader;

@@ -178,8 +178,9 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     brake_window: Annotated[
         timedelta,
         Meta(
-            description="Time for which the brake counts a node that left service. The brake may count the node up "
-            "to a minute longer. After half of this time, farrier tries again to take a held node out of service."
+            description="Time for which the brake counts a node that left service. The brake may count a node up "
+            "to a minute longer. farrier tries each minute to take a held node out of service, and counts the node for "
+            "three minutes after the last try."
         ),
     ] = _seconds(600)
     bootstrap_ttl: Annotated[
@@ -196,6 +197,12 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
                 "power_sync_interval must be shorter than observation_ttl, because otherwise each reading would be "
                 "stale before the next one"
             )
+
+    @property
+    def brake_retry(self) -> timedelta:
+        """The time after which farrier tries again to take a held node out of service. The brake counts the node for
+        three times as long, so a recovered node soon stops counting."""
+        return min(self.brake_window, _seconds(180)) / 3
 
     @property
     def patience(self) -> Patience:

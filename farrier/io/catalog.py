@@ -205,7 +205,7 @@ def _constants() -> tuple[Any, ...]:
 
 def _settings(node: NodeConfig) -> tuple[Any, ...]:
     """Return the columns of `farrier.settings` as arguments of its statements."""
-    return node.offline_after, node.brake_share, node.brake_at_least, node.brake_window
+    return node.offline_after, node.brake_share, node.brake_at_least, node.brake_window, node.brake_retry
 
 
 async def set_settings(conn: Connection, node: NodeConfig) -> None:

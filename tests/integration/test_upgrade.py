@@ -38,9 +38,9 @@ SIGNATURES: Mapping[str, Change] = {
     "function has_networks": instead("(of_node bigint)", "(of_node bigint, unused boolean DEFAULT false)"),
     "function hosts_of": instead("OUT many numeric)", "OUT many numeric, OUT more boolean)"),
     "function details_of": instead("RETURNS jsonb", "RETURNS json"),
-    "function brake_window": instead("brake_window()", "brake_window(of_site text DEFAULT NULL)"),
+    "function brake_retry": instead("brake_retry()", "brake_retry(of_site text DEFAULT NULL)"),
     "function register_node": instead("    name text, bmc_address", "    called text, bmc_address"),
-    "view brakes_holding": instead("(SELECT s.brake_window", "farrier.brake_window() + 0 * (SELECT s.brake_window"),
+    "view departing": instead("3 * s.brake_retry", "3 * farrier.brake_retry() + 0 * s.brake_retry"),
 }
 VIEWS: Mapping[str, Change] = {
     "view node_inventory": instead("n.id, n.name,", "n.name, n.id, 1 AS one,"),

@@ -23,6 +23,7 @@ from tests.support.loop import PATIENCE
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
 HALF = NodeConfig(brake_share=0.5, brake_at_least=2)
+HOLDS = 3 * HALF.brake_retry
 OFFLINE_BY_SITE = "SELECT site, count(*) FROM farrier.nodes WHERE status = 'offline'"
 
 
@@ -123,6 +124,37 @@ async def test_the_brake_ends_when_heartbeats_return_and_a_dead_node_leaves_serv
         await later(site, 2 * MINUTE)
     assert await status_of(machines) == ["offline"] + ["active"] * 5
     assert await site.conn.fetchval("SELECT count(*) FROM farrier.brakes_holding") == 0
+
+
+async def test_recovered_nodes_are_soon_no_longer_held(site: Site) -> None:
+    machines = await fleet(site, 6)
+    await later(site, 10 * MINUTE)
+    assert "the brake of the site keeps the node in service" in await waits_for(site, machines[0])
+    for _ in range(2):
+        await beat(machines)
+        await later(site, HOLDS / 2)
+    assert await site.conn.fetchval("SELECT count(*) FROM farrier.brakes_holding") == 0
+    page = await PostgresQueries(site.pool).node(machines[0].name)
+    assert page.rows[0].braked_at is None
+
+
+async def test_nodes_that_stay_silent_stay_held(site: Site) -> None:
+    machines = await fleet(site, 6)
+    await later(site, 4 * MINUTE)
+    for _ in range(12):
+        await later(site, MINUTE)
+        assert await site.conn.fetchval("SELECT held FROM farrier.brakes_holding") == 6
+    assert await status_of(machines) == ["active"] * 6
+
+
+async def test_soon_after_a_false_alarm_a_dead_node_leaves_service(site: Site) -> None:
+    machines = await fleet(site, 6)
+    await later(site, 10 * MINUTE)
+    for _ in range(2):
+        await beat(machines[1:])
+        await later(site, HOLDS / 2)
+    await later(site, HALF.brake_retry)
+    assert await status_of(machines) == ["offline"] + ["active"] * 5
 
 
 async def test_an_operator_can_lift_the_brake(site: Site) -> None:

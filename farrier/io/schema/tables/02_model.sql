@@ -73,7 +73,8 @@ CREATE TABLE farrier.settings (
     offline_after  interval NOT NULL,  -- node.offline_after
     brake_share    numeric  NOT NULL,  -- node.brake_share
     brake_at_least integer  NOT NULL,  -- node.brake_at_least
-    brake_window   interval NOT NULL   -- node.brake_window
+    brake_window   interval NOT NULL,  -- node.brake_window
+    brake_retry    interval NOT NULL   -- after this time, farrier tries again to take a held node out of service
 );
 
 -- Conditions that stop the clock of a limit: the clock does not run in this state while the fact has this value; see still_clocks.

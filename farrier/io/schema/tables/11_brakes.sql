@@ -1,7 +1,7 @@
 -- Brakes: if many nodes of one site would leave service together, the likely cause is the network or the region, not the nodes.
 
 -- Nodes that silence or drift took out of service within the brake's window, or would have taken without the brake. A held node
--- retries, so its row stays recent while the cause lasts.
+-- retries every brake_retry, so its row stays recent while the cause lasts. farrier.departing has the rows that count.
 CREATE TABLE farrier.departures (
     site text        NOT NULL,  -- '' for nodes without a site
     node bigint      NOT NULL,  -- nodes.id

@@ -5,7 +5,7 @@ SELECT row_to_json(x)::text
            (SELECT coalesce(json_agg(m.mac ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = n.id) AS macs, n.bmc_address, n.bmc_credential, n.bmc,
            n.not_scrubbed, n.ever_onboarded, n.deleting, farrier.same_machine(n.id) AS same_machine, coalesce(l.health_alerts, '[]') AS alerts, l.enrolled_at,
            CASE WHEN n.status = 'active' THEN (
-                SELECT d.at FROM farrier.departures d JOIN farrier.brakes_holding h USING (site)
+                SELECT d.at FROM farrier.departing d JOIN farrier.brakes_holding h USING (site)
                  WHERE d.site = coalesce(n.site, '') AND d.node = n.id AND d.held) END AS braked_at, h.ib_guids, h.addresses, h.memberships,
            (SELECT m.detail || to_jsonb(m) || jsonb_build_object(
                        'fresh_at', CASE WHEN m.stale_since IS NULL THEN greatest(m.read_at, g.complete_at) ELSE m.read_at END)

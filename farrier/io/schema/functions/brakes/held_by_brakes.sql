@@ -8,7 +8,6 @@ CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[])
 DECLARE
     one    record;
     brake  brakes;
-    recent timestamptz := farrier.now() - brake_window();
     share  numeric := (read_settings()).brake_share;
     least  integer := (read_settings()).brake_at_least;
     stops  boolean;
@@ -26,9 +25,9 @@ BEGIN
             SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
         END IF;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
-            -- The condition has no upper bound: farrier.now() is when this commit began, and a commit that began later
+            -- Departures of the future count, too: farrier.now() is when this commit began, and a commit that began later
             -- may have locked the site first.
-            DELETE FROM departures d WHERE d.site = one.site AND d.at < recent;
+            DELETE FROM departures d WHERE d.site = one.site AND NOT EXISTS (SELECT FROM departing c WHERE c.site = d.site AND c.node = d.node);
             brake.counted_at := farrier.now();
             brake.in_service := (SELECT count(*) FROM (
                 SELECT n.id FROM nodes n WHERE n.status = 'active' AND coalesce(n.site, '') = one.site
@@ -41,7 +40,7 @@ BEGIN
                 ON CONFLICT (site, node) DO UPDATE SET at = excluded.at RETURNING d.xmax = 0 AS is_new)
         SELECT brake.departed + count(*) FILTER (WHERE w.is_new) INTO brake.departed FROM written w;
         stops := brake.departed > share * brake.in_service AND brake.departed >= least AND NOT is_brake_lifted(one.site);
-        IF stops AND NOT EXISTS (SELECT FROM departures d WHERE d.site = one.site AND d.held) THEN
+        IF stops AND NOT EXISTS (SELECT FROM departing d WHERE d.site = one.site AND d.held) THEN
             brake.since := farrier.now();
         END IF;
         UPDATE departures d SET held = stops WHERE d.site = one.site AND d.node = ANY (one.runs) AND d.held <> stops;

@@ -5,7 +5,7 @@ SELECT b.site, b.since, d.held, d.leaving, b.in_service
   FROM farrier.brakes b
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE x.held) AS held, count(*) AS leaving
-         FROM farrier.departures x
-        WHERE x.site = b.site AND x.at > farrier.now() - (SELECT s.brake_window FROM farrier.settings s)) d
+         FROM farrier.departing x
+        WHERE x.site = b.site) d
  WHERE d.held > 0
    AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);
