@@ -300,14 +300,15 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """The enrolled agent of the node. `reports_since` is the end of the last outage of the database or of all daemons,
-    in which no agent could report. `ssh_seed_failures` counts consecutive reports of a failed SSH seed."""
+    """The enrolled agent of the node. `ssh_seed_failures` counts consecutive reports of a failed SSH seed.
+    `outage_until` is the end of an outage of the database or of all daemons since the last heartbeat. The agent could
+    not report in the outage."""
 
     enrolled_at: datetime
     last_heartbeat_at: datetime | None = None
-    reports_since: datetime = NO_TIME
     health: Health = Health()
     ssh_seed_failures: int = 0
+    outage_until: datetime | None = None
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):

@@ -128,16 +128,16 @@ def test_a_heartbeat_is_old_one_microsecond_after_the_limit(status: N, stays: N)
 def test_silence_of_an_active_node_counts_from_the_end_of_a_later_outage(
     heard: datetime | None, back_for: timedelta, stays: N
 ) -> None:
-    decision = decide(node(N.ACTIVE, agent=agent(heard=heard, reports_since=NOW - back_for)))
+    decision = decide(node(N.ACTIVE, agent=agent(heard=heard, outage_until=NOW - back_for)))
     assert (decision.to.status if isinstance(decision, Transition) else N.ACTIVE) is stays
 
 
 def test_the_end_of_an_outage_proves_no_health() -> None:
-    assert isinstance(decide(node(N.OFFLINE, agent=agent(heard=LONG_AGO, reports_since=NOW))), Wait)
+    assert isinstance(decide(node(N.OFFLINE, agent=agent(heard=LONG_AGO, outage_until=NOW))), Wait)
 
 
 def test_an_alert_from_before_an_outage_takes_no_node_out_of_service() -> None:
-    assert isinstance(decide(node(N.ACTIVE, agent=agent("xid-79", heard=LONG_AGO, reports_since=NOW))), DoNothing)
+    assert isinstance(decide(node(N.ACTIVE, agent=agent("xid-79", heard=LONG_AGO, outage_until=NOW))), DoNothing)
 
 
 def test_only_an_alert_that_blocks_scheduling_takes_a_node_out_of_service() -> None:
