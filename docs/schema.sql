@@ -16,7 +16,7 @@
 -- rights                3                         0_public, farrier_agent, farrier_controller, farrier_intents,
 --                                                 farrier_reader, farrier_worker
 -- schema                                          migrator, schema_steps, schema_set, schema_objects
--- time                 10                         pulse, mends
+-- time                  9          1              pulse, pulse_gaps, mends
 -- model                                           edges, workflow_mapping, workflow_statuses, workflow_modes,
 --                                                 contradictions, actions, advice, constants, settings, clock_stops,
 --                                                 limits
@@ -102,9 +102,14 @@ CREATE OR REPLACE FUNCTION farrier.now() RETURNS timestamptz
 
 -- One row: when a controller last committed a pulse.
 CREATE TABLE farrier.pulse (
-    one        boolean     PRIMARY KEY DEFAULT true CHECK (one),
-    at         timestamptz NOT NULL,  -- earlier than the previous pulse only if the clock was set back
-    resumed_at timestamptz NOT NULL DEFAULT farrier.now()  -- the first pulse after the last gap between pulses; see reports_since
+    one boolean     PRIMARY KEY DEFAULT true CHECK (one),
+    at  timestamptz NOT NULL  -- earlier than the previous pulse only if the clock was set back
+);
+
+-- The gaps of more than 10 seconds between pulses, of the last day. In such a gap, the database or all controllers were away.
+CREATE TABLE farrier.pulse_gaps (
+    until  timestamptz PRIMARY KEY,  -- the first pulse after the gap
+    lasted interval    NOT NULL
 );
 
 INSERT INTO farrier.pulse (at) VALUES (farrier.now());
@@ -190,7 +195,8 @@ CREATE TABLE farrier.constants (
     login_cap             integer  NOT NULL,  -- failed logins that one BMC may receive within login_window
     login_window          interval NOT NULL,
     ssh_seed_limit        integer  NOT NULL,  -- failed SSH seeds in a row after which a node is unhealthy
-    identity_placeholders text[]   NOT NULL   -- values that vendors ship in place of serial numbers and UUIDs
+    identity_placeholders text[]   NOT NULL,  -- values that vendors ship in place of serial numbers and UUIDs
+    brake_retry           interval NOT NULL   -- after this time, farrier tries again to take a held node out of service
 );
 
 -- One row: settings that functions read. A migration writes the defaults, and each controller writes its own settings when it starts.
@@ -199,8 +205,7 @@ CREATE TABLE farrier.settings (
     offline_after  interval NOT NULL,  -- node.offline_after
     brake_share    numeric  NOT NULL,  -- node.brake_share
     brake_at_least integer  NOT NULL,  -- node.brake_at_least
-    brake_window   interval NOT NULL,  -- node.brake_window
-    brake_retry    interval NOT NULL   -- after this time, farrier tries again to take a held node out of service
+    brake_window   interval NOT NULL   -- node.brake_window
 );
 
 -- Conditions that stop the clock of a limit: the clock does not run in this state while the fact has this value; see still_clocks.
@@ -1329,26 +1334,28 @@ END $$;
 -- =====================================================================================================================
 
 -- Records one pulse of a controller and returns by how much the database's clock was set back since the last pulse;
--- null if it was not. A setback is also recorded in mends. A pulse after a gap is the end of an outage, in which agents
--- may not have been able to report (resumed_at). Controllers call it every two seconds; concurrent calls take
+-- null if it was not. A setback is also recorded in mends. Controllers call it every two seconds; concurrent calls take
 -- turns on the row of pulse. Differences of up to 10 seconds are ignored: calls that waited for each other, and clocks
--- that are adjusted in small steps, cause smaller differences, and every limit is longer.
+-- that are adjusted in small steps, cause smaller differences, and every limit is longer. A longer gap between pulses is
+-- recorded in pulse_gaps.
 CREATE OR REPLACE FUNCTION farrier.beat() RETURNS interval
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
-    now timestamptz := farrier.now();
+    last timestamptz;
+    now timestamptz;
     back interval;
-    resumes boolean;
 BEGIN
-    SELECT p.at - now, now - p.at > interval '10 seconds' INTO back, resumes FROM pulse p FOR NO KEY UPDATE;
-    IF back > interval '10 seconds' THEN
+    SELECT p.at INTO last FROM pulse p FOR NO KEY UPDATE;
+    now := farrier.now();
+    IF last - now > interval '10 seconds' THEN
+        back := last - now;
         INSERT INTO mends (back) VALUES (back);
-    ELSE
-        back := NULL;
+        DELETE FROM pulse_gaps g WHERE g.until > now;
+    ELSIF now - last > interval '10 seconds' THEN
+        INSERT INTO pulse_gaps (until, lasted) VALUES (now, now - last) ON CONFLICT DO NOTHING;
+        DELETE FROM pulse_gaps g WHERE g.until < now - interval '1 day';
     END IF;
-    UPDATE pulse p
-       SET at = CASE WHEN back IS NULL THEN greatest(p.at, now) ELSE now END,
-           resumed_at = CASE WHEN resumes THEN now ELSE least(p.resumed_at, now) END;
+    UPDATE pulse p SET at = CASE WHEN back IS NULL THEN greatest(p.at, now) ELSE now END;
     RETURN back;
 END $$;
 
@@ -1505,12 +1512,6 @@ CREATE OR REPLACE FUNCTION farrier.node_unseen(ids bigint[]) RETURNS void
                                            THEN jsonb_build_object('switching', n.bmc -> 'switching' || '{"unsure": true}') ELSE '{}' END
      WHERE n.id = ANY (ids) AND n.bmc ?| ARRAY['switching', 'trying']
 $$;
-
--- Returns since when agents have been able to report: since the end of the last outage of the database or of all daemons,
--- as the pulse shows it. Without a recent pulse, an outage lasts until now: the first load after it may precede the first pulse.
-CREATE OR REPLACE FUNCTION farrier.reports_since() RETURNS timestamptz
-    LANGUAGE sql STABLE SET search_path = farrier, pg_temp
-    RETURN (SELECT CASE WHEN farrier.now() - p.at > interval '10 seconds' THEN farrier.now() ELSE p.resumed_at END FROM farrier.pulse p);
 
 -- =====================================================================================================================
 -- Functions: loop
@@ -3164,24 +3165,24 @@ BEGIN
        AND i.id = ANY (ARRAY(SELECT (a ->> 'intent')::bigint FROM jsonb_array_elements(answers) a));
 END $$;
 
--- Returns the id of the first intent of a repeated call whose INSERT failed with the SQLSTATE `failed`: a concurrent call with the
--- same key may have taken the name, number or prefixes, and may have committed while this call waited for them. Null if no intent has
--- the key; the error of the INSERT is then the answer. FR400 for a key that belongs to an intent with another action or other params.
-CREATE OR REPLACE FUNCTION farrier.first_intent(of_kind text, called text, of_action text, of_params jsonb, key text, failed text)
+-- Returns the id of the first intent of a repeated call whose INSERT failed: a concurrent call with the same key may have taken the
+-- name, number or prefixes, and may have committed while this call waited for them. Null if no intent has the key; the error of the
+-- INSERT is then the answer. FR400 for a key that belongs to an intent with another action or other params, 40001 if the constraint
+-- `violated` shows that there is a first intent, which this transaction does not see.
+CREATE OR REPLACE FUNCTION farrier.first_intent(of_kind text, called text, of_action text, of_params jsonb, key text, violated text)
     RETURNS bigint LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     first record;
 BEGIN
+    IF key IS NULL THEN RETURN NULL; END IF;
     SELECT i.id, i.action, i.params INTO first FROM all_intents i
      WHERE i.kind = of_kind AND i.id = intent_by_key(of_kind, called, of_action, key);
     IF first.action <> of_action OR first.params <> of_params THEN
         RAISE EXCEPTION 'idempotency key % belongs to intent %, which requests % %', quote_literal(key), first.id, first.action, first.params
             USING ERRCODE = 'FR400', HINT = 'A key identifies one intent; use a new key for another.';
     END IF;
-    -- With a fixed snapshot, the transaction cannot see an intent that was committed after its first statement.
-    IF first.id IS NULL AND key IS NOT NULL AND failed = '23505'
-       AND current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
-        RAISE EXCEPTION 'an intent with idempotency key % may have been committed after this transaction began', quote_literal(key)
+    IF first.id IS NULL AND violated IN ('intents_key', 'resource_intents_key', 'resource_intents_create_key') THEN
+        RAISE EXCEPTION 'the intent with idempotency key % was committed after this transaction began', quote_literal(key)
             USING ERRCODE = '40001', HINT = 'Repeat the transaction.';
     END IF;
     RETURN first.id;
@@ -3208,13 +3209,15 @@ CREATE OR REPLACE FUNCTION farrier.intent(node text, action text, params jsonb D
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     new_id bigint;
+    violated text;
 BEGIN
     INSERT INTO intents (node, action, params, idempotency_key, requested_by, api_version)
     VALUES (intent.node, intent.action, intent.params, intent.idempotency_key, intent.requested_by, intent.api_version)
     RETURNING id INTO new_id;
     RETURN new_id;
 EXCEPTION WHEN OTHERS THEN
-    new_id := first_intent('node', intent.node, intent.action, intent.params, intent.idempotency_key, SQLSTATE);
+    GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+    new_id := first_intent('node', intent.node, intent.action, intent.params, intent.idempotency_key, violated);
     IF new_id IS NULL THEN RAISE; END IF;
     RETURN new_id;
 END $$;
@@ -3225,9 +3228,13 @@ END $$;
 CREATE OR REPLACE FUNCTION farrier.intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
-    meant bigint := any_resource(of_kind, called);
+    wanted kinds := kind_of(of_kind);
+    meant bigint := CASE WHEN called ~ '^[0-9]{1,18}$' THEN called::bigint END;
     found_id bigint;
 BEGIN
+    IF meant IS NULL THEN
+        EXECUTE format('SELECT r.id FROM %s r WHERE r.%I = $1 AND %s', wanted.relation, wanted.named, wanted.living) INTO meant USING called;
+    END IF;
     SELECT i.id INTO found_id FROM all_intents i WHERE i.kind = of_kind AND i.resource_id = meant AND i.idempotency_key = key;
     IF found_id IS NULL THEN
         SELECT i.id INTO found_id FROM all_intents i
@@ -3915,7 +3922,7 @@ END $$;
 -- Returns the time after which farrier tries again to take a node out of service that a brake holds.
 CREATE OR REPLACE FUNCTION farrier.brake_retry() RETURNS interval
     LANGUAGE sql STABLE SET search_path = farrier, pg_temp
-    RETURN (farrier.read_settings()).brake_retry;
+    RETURN (farrier.read_constants()).brake_retry;
 
 -- Returns when the brake last refused to take this node out of service. Null while the brake is lifted, and after
 -- brake_retry, because the node then retries.
@@ -4194,6 +4201,7 @@ CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, act
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     new_id bigint;
+    violated text;
 BEGIN
     IF NOT (kind_of(resource_intent.kind)).from_template THEN
         RETURN intent(resource_intent.resource, resource_intent.action, resource_intent.params, resource_intent.idempotency_key,
@@ -4206,8 +4214,9 @@ BEGIN
                 resource_intent.idempotency_key, resource_intent.requested_by)
         RETURNING id INTO new_id;
     EXCEPTION WHEN OTHERS THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         new_id := first_intent(resource_intent.kind, resource_intent.resource, resource_intent.action, resource_intent.params,
-                               resource_intent.idempotency_key, SQLSTATE);
+                               resource_intent.idempotency_key, violated);
         IF new_id IS NULL THEN RAISE; END IF;
     END;
     RETURN new_id;
@@ -5332,6 +5341,17 @@ BEGIN
 END $$;
 
 -- =====================================================================================================================
+-- Views: time
+-- =====================================================================================================================
+
+-- Times in which agents may not have been able to report: the gaps between pulses, and the gap that has not ended, because the first
+-- load after an outage may come before the first pulse.
+CREATE OR REPLACE VIEW farrier.outages AS
+SELECT g.until, g.lasted FROM farrier.pulse_gaps g
+UNION ALL
+SELECT farrier.now(), farrier.now() - p.at FROM farrier.pulse p WHERE farrier.now() - p.at > interval '10 seconds';
+
+-- =====================================================================================================================
 -- Views: loop
 -- =====================================================================================================================
 
@@ -5506,7 +5526,8 @@ CREATE OR REPLACE VIEW farrier.departing AS
 SELECT d.site, d.node, d.at, d.held
   FROM farrier.departures d
  CROSS JOIN farrier.settings s
- WHERE d.at > farrier.now() - CASE WHEN d.held THEN 3 * s.brake_retry ELSE s.brake_window END;
+ CROSS JOIN farrier.constants c
+ WHERE d.at > farrier.now() - CASE WHEN d.held THEN 3 * c.brake_retry ELSE s.brake_window END;
 
 -- Sites whose brake now holds nodes in service: since when (since), how many it holds (held), how many leave service or are held
 -- (leaving), and how many are in service (in_service).
@@ -5827,7 +5848,7 @@ GRANT SELECT ON
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
-    farrier.departing, farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_states, farrier.node_workflows,
+    farrier.outages, farrier.departing, farrier.brakes_holding, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_states, farrier.node_workflows,
     farrier.all_intents, farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;

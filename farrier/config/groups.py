@@ -114,8 +114,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     offline_after: Annotated[
         timedelta,
         Meta(
-            description="farrier marks a node offline when its last heartbeat is older than this. After an outage of "
-            "the database or of all daemons, the time begins when the outage ends."
+            description="farrier marks a node offline when its last heartbeat is older than this. The time of outages "
+            "of the database or of all daemons does not count."
         ),
     ] = _seconds(180)
     force_after: Annotated[
@@ -197,12 +197,6 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
                 "power_sync_interval must be shorter than observation_ttl, because otherwise each reading would be "
                 "stale before the next one"
             )
-
-    @property
-    def brake_retry(self) -> timedelta:
-        """The time after which farrier tries again to take a held node out of service. The brake counts the node for
-        three times as long, so a recovered node soon stops counting."""
-        return min(self.brake_window, _seconds(180)) / 3
 
     @property
     def patience(self) -> Patience:

@@ -74,13 +74,13 @@ def load(
     built: dict[str, Any] = {}
     for section, pairs in merged.items():
         if pairs and section != _SLA:
-            with mistakes.collected():
-                built[section] = _build(section, pairs, mistakes)
+            built[section] = _build(section, pairs, mistakes)
+    if merged[_SLA] and not mistakes.has("controller"):
+        with mistakes.collected(_SLA):
+            named_kinds = built["controller"].kinds if built.get("controller") else ()
+            built[_SLA] = _limits(merged[_SLA], named_kinds, mistakes)
     mistakes.refuse()
-    config = Config(**built)
-    if not merged[_SLA]:
-        return config
-    return msgspec.structs.replace(config, sla=_limits(merged[_SLA], config.controller.kinds))
+    return Config(**built)
 
 
 class _Mistakes:
@@ -88,14 +88,20 @@ class _Mistakes:
 
     def __init__(self) -> None:
         self._texts: list[str] = []
+        self._sections: set[str] = set()
 
     @contextmanager
-    def collected(self) -> Iterator[None]:
-        """Collect the mistake that the block raises."""
+    def collected(self, section: str = "") -> Iterator[None]:
+        """Collect the mistake that the block raises. `section` is the section of the mistake."""
         try:
             yield
         except errors.ConfigError as mistake:
             self._texts.append(str(mistake))
+            self._sections.add(section)
+
+    def has(self, section: str) -> bool:
+        """Return whether the section has a mistake, so that relations between its settings cannot be checked."""
+        return section in self._sections
 
     def refuse(self) -> None:
         """Raise ConfigError if there is a mistake."""
@@ -187,7 +193,7 @@ def _settings(
         with mistakes.collected():
             check_name(section, SECTIONS, what="section", where=source)
             for key, value in pairs.items():
-                with mistakes.collected():
+                with mistakes.collected(section):
                     if section != _SLA:
                         check_name(key, fields(section), what="key", where=f"[{section}] of {source}")
                     yield section, key, value
@@ -212,18 +218,20 @@ def _build(section: str, pairs: Mapping[str, _Given], mistakes: _Mistakes) -> An
     hints = get_type_hints(SECTIONS[section], include_extras=True)
     ready: dict[str, object] = {}
     for key, given in pairs.items():
-        with mistakes.collected():
+        with mistakes.collected(section):
             ready[key] = _value(section, key, given, hints[key])
-    if len(ready) < len(pairs):
+    if mistakes.has(section):
         return None
-    try:
-        return SECTIONS[section](**ready)
-    except ValueError as failure:
-        sources = " and ".join(sorted({given.source for given in pairs.values()}))
-        raise errors.ConfigError(f"[{section}] of {sources}: {failure}") from failure
+    with mistakes.collected(section):
+        try:
+            return SECTIONS[section](**ready)
+        except ValueError as failure:
+            sources = " and ".join(sorted({given.source for given in pairs.values()}))
+            raise errors.ConfigError(f"[{section}] of {sources}: {failure}") from failure
+    return None
 
 
-def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
+def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str], mistakes: _Mistakes) -> Limits:
     """Read section [sla], with its tables for individual sites and models."""
     source = next(given.source for given in pairs.values())
     table = {key: given.value for key, given in pairs.items()}
@@ -235,9 +243,15 @@ def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str]) -> Limits:
     known = limits.KEYS | limits.keys_of(specs)
     by_model = limits.KEYS | limits.keys_of(spec for spec in specs if spec.by_model)
     return Limits(
-        everywhere=_overrides(everywhere, _SLA, source, known),
-        models={name: _overrides(given, f"{_SLA}.model.{name}", source, by_model) for name, given in models.items()},
-        sites={name: _overrides(given, f"{_SLA}.site.{name}", source, known) for name, given in sites.items()},
+        everywhere=dict(_overrides(everywhere, _SLA, source, known, mistakes)),
+        models={
+            name: dict(_overrides(given, f"{_SLA}.model.{name}", source, by_model, mistakes))
+            for name, given in models.items()
+        },
+        sites={
+            name: dict(_overrides(given, f"{_SLA}.site.{name}", source, known, mistakes))
+            for name, given in sites.items()
+        },
     )
 
 
@@ -263,18 +277,25 @@ def _tables(scope: str, given: object, source: str) -> Mapping[str, Mapping[str,
     )
 
 
-def _overrides(given: Mapping[str, object], section: str, source: str, known: Iterable[str]) -> Mapping[str, timedelta]:
+def _overrides(
+    given: Mapping[str, object], section: str, source: str, known: Iterable[str], mistakes: _Mistakes
+) -> Iterator[tuple[str, timedelta]]:
+    """Yield the valid limits of a table."""
+    for key, value in given.items():
+        with mistakes.collected(_SLA):
+            _check_limit(key, f"[{section}] of {source}", known)
+            yield key, _limit(section, key, _Given(value, source))
+
+
+def _check_limit(key: str, where: str, known: Iterable[str]) -> None:
+    word, dot, _ = key.partition(".")
     words = _first_words(known)
-    for key in given:
-        where = f"[{section}] of {source}"
-        word, dot, _ = key.partition(".")
-        if dot and word not in words:
-            raise errors.ConfigError(
-                f"unknown limit {key!r} in {where}: {word!r} is neither a layer nor a kind; expected one of: "
-                f"{', '.join(sorted(words))}. List a kind of another package in controller.kinds"
-            )
-        check_name(key, sorted(known), what="limit", where=where)
-    return {key: _limit(section, key, _Given(value, source)) for key, value in given.items()}
+    if dot and word not in words:
+        raise errors.ConfigError(
+            f"unknown limit {key!r} in {where}: {word!r} is neither a layer nor a kind; expected one of: "
+            f"{', '.join(sorted(words))}. List a kind of another package in controller.kinds"
+        )
+    check_name(key, sorted(known), what="limit", where=where)
 
 
 def _limit(section: str, key: str, given: _Given) -> timedelta:
@@ -331,8 +352,8 @@ def read_duration(value: object) -> timedelta:
             found = duration.parse(value)
         case _:
             raise ValueError("expected a duration such as 30s, 5m or 1h 30m, or a number of seconds")
-    if found <= timedelta(0):
-        raise ValueError("expected a duration longer than 0")
+    if not timedelta(0) < found <= duration.LONGEST:
+        raise ValueError(f"expected a duration longer than 0 and of at most {duration.human(duration.LONGEST)}")
     return found
 
 

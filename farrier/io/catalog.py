@@ -200,12 +200,13 @@ def _constants() -> tuple[Any, ...]:
         bmc.LOGIN_WINDOW,
         health.SSH_SEED_LIMIT,
         list(identity.PLACEHOLDERS),
+        health.BRAKE_RETRY,
     )
 
 
 def _settings(node: NodeConfig) -> tuple[Any, ...]:
     """Return the columns of `farrier.settings` as arguments of its statements."""
-    return node.offline_after, node.brake_share, node.brake_at_least, node.brake_window, node.brake_retry
+    return node.offline_after, node.brake_share, node.brake_at_least, node.brake_window
 
 
 async def set_settings(conn: Connection, node: NodeConfig) -> None:

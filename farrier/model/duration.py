@@ -15,7 +15,7 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
 
 LONGEST = timedelta(days=36_500)
-"""The longest duration that `parse` accepts, a century: PostgreSQL can subtract it from the present time."""
+"""The longest duration that farrier accepts, a century: PostgreSQL can subtract it from the present time."""
 
 
 def parse(text: str) -> timedelta:

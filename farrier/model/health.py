@@ -7,6 +7,7 @@ be neither healthy nor silent, because stale facts prove nothing and cause no tr
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 
 import msgspec
@@ -23,6 +24,9 @@ class SshSeed(StrEnum):
 
 
 SSH_SEED_LIMIT = 3
+# The time after which farrier tries again to take a node out of service that a brake holds. The brake counts the node
+# for three times as long, so that a recovered node soon stops counting.
+BRAKE_RETRY = timedelta(minutes=1)
 """Number of consecutive failed SSH seeds after which the stage needs an operator."""
 
 
@@ -46,7 +50,7 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
 
     agentless: bool
     heard: bool = False  # the last heartbeat of the agent is fresh
-    awaited: bool = False  # an outage ended so recently that a heartbeat may still arrive
+    awaited: bool = False  # without the outages since it, the last heartbeat is fresh
     blocking: tuple[Alert, ...] = ()  # alerts of the last report that block scheduling
     has_bmc: bool = False
     has_maas: bool = False

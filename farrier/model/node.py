@@ -301,14 +301,14 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """The enrolled agent of the node. `ssh_seed_failures` counts consecutive reports of a failed SSH seed.
-    `outage_until` is the end of an outage of the database or of all daemons since the last heartbeat. The agent could
-    not report in the outage."""
+    `outage_seconds` is the length of outages since the last heartbeat, in which the agent may not have been able to
+    report."""
 
     enrolled_at: datetime
     last_heartbeat_at: datetime | None = None
     health: Health = Health()
     ssh_seed_failures: int = 0
-    outage_until: datetime | None = None
+    outage_seconds: float | None = None
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):

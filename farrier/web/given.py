@@ -132,12 +132,18 @@ async def body(request: Request, type_: Any, largest: int) -> Any:
         if len(given) > largest:
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request body has at most {largest} bytes")
     try:
+        return _decoded(given, type_)
+    except RecursionError as wrong:
+        text = "the request body is not valid JSON: it is nested too deeply"
+        raise Refused(HTTPStatus.BAD_REQUEST, text, hint=_form(type_)) from wrong
+
+
+def _decoded(given: bytes, type_: Any) -> Any:
+    try:
         plain = msgspec.json.decode(given)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        why = "it is nested too deeply" if isinstance(wrong, RecursionError) else str(wrong)
-        raise Refused(
-            HTTPStatus.BAD_REQUEST, f"the request body is not valid JSON: {why}", hint=_form(type_)
-        ) from wrong
+    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+        text = f"the request body is not valid JSON: {wrong}"
+        raise Refused(HTTPStatus.BAD_REQUEST, text, hint=_form(type_)) from wrong
     if b"\\u0000" in given:
         _refuse_nul(plain)
     try:

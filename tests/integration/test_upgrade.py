@@ -40,7 +40,7 @@ SIGNATURES: Mapping[str, Change] = {
     "function details_of": instead("RETURNS jsonb", "RETURNS json"),
     "function brake_retry": instead("brake_retry()", "brake_retry(of_site text DEFAULT NULL)"),
     "function register_node": instead("    name text, bmc_address", "    called text, bmc_address"),
-    "view departing": instead("3 * s.brake_retry", "3 * farrier.brake_retry() + 0 * s.brake_retry"),
+    "view departing": instead("3 * c.brake_retry", "3 * farrier.brake_retry() + 0 * c.brake_retry"),
 }
 VIEWS: Mapping[str, Change] = {
     "view node_inventory": instead("n.id, n.name,", "n.name, n.id, 1 AS one,"),

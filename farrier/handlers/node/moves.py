@@ -210,11 +210,13 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
         agent = node.agent
         if agent is None:
             return health.Vitals(agentless=False)
-        heard_at, outage_until, alerts = agent.last_heartbeat_at, agent.outage_until, agent.health.alerts
+        heard_at, alerts = agent.last_heartbeat_at, agent.health.alerts
+        age = now - (heard_at or NO_TIME)
+        heard = age <= config.offline_after
         return health.Vitals(
             agentless=False,
-            heard=heard_at is not None and now - heard_at <= config.offline_after,
-            awaited=heard_at is not None and outage_until is not None and now - outage_until <= config.offline_after,
+            heard=heard,
+            awaited=heard or age - timedelta(0, agent.outage_seconds or 0) <= config.offline_after,
             blocking=tuple(alert for alert in alerts if alert.blocks_scheduling) if alerts else (),
         )
     seen = node.maas

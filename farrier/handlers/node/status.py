@@ -147,7 +147,7 @@ def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -
         return transition(node, to, reason=reason, cause=cause)
     if node.braked_at is not None:
         return Wait(
-            reason=f"the brake of the site keeps the node in service: {reason}", requeue_after=config.brake_retry
+            reason=f"the brake of the site keeps the node in service: {reason}", requeue_after=health.BRAKE_RETRY
         )
     return transition(node, to, reason=reason, cause=cause, writes=(LeaveService(),))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
@@ -196,6 +197,23 @@ async def test_a_used_key_with_other_content_is_refused(yard: Yard, action: str,
     with pytest.raises(pg.PostgresError, match=f"belongs to intent {first}, which requests create") as refused:
         await yard.pool.fetchval(CALL, "c-1", action, params, "k-1")
     assert refused.value.sqlstate == "FR400"
+
+
+@pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
+async def test_a_taken_name_is_the_answer_whatever_the_isolation(yard: Yard, isolation: Any) -> None:
+    await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
+    async with yard.pool.acquire() as conn, conn.transaction(isolation=isolation):
+        with pytest.raises(pg.PostgresError, match="crate 'c-1' already exists") as refused:
+            await conn.fetchval(CALL, "c-1", "create", PACK, "k-2")
+        assert refused.value.sqlstate == "23505"
+
+
+async def test_a_key_of_an_ended_resource_is_free_for_another_action_of_the_next(yard: Yard) -> None:
+    await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
+    delete = await yard.pool.fetchval(CALL, "c-1", "delete", "{}", "k-2")
+    await yard.pool.execute("UPDATE farrier_crates.crates SET ended_at = farrier.now()")
+    assert await yard.pool.fetchval(CALL, "c-1", "delete", "{}", "k-2") == delete
+    assert await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-2") != delete
 
 
 async def test_a_plain_insert_with_a_used_key_is_refused_and_names_the_first_intent(yard: Yard) -> None:

@@ -14,6 +14,7 @@ from farrier.config import NodeConfig
 from farrier.io import catalog
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
+from farrier.model.health import BRAKE_RETRY
 from farrier.model.limits import Limits
 from farrier.model.why import explain
 from tests.integration.test_census import rules
@@ -23,7 +24,7 @@ from tests.support.loop import PATIENCE
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
 HALF = NodeConfig(brake_share=0.5, brake_at_least=2)
-HOLDS = 3 * HALF.brake_retry
+HOLDS = 3 * BRAKE_RETRY
 OFFLINE_BY_SITE = "SELECT site, count(*) FROM farrier.nodes WHERE status = 'offline'"
 
 
@@ -153,7 +154,7 @@ async def test_soon_after_a_false_alarm_a_dead_node_leaves_service(site: Site) -
     for _ in range(2):
         await beat(machines[1:])
         await later(site, HOLDS / 2)
-    await later(site, HALF.brake_retry)
+    await later(site, BRAKE_RETRY)
     assert await status_of(machines) == ["offline"] + ["active"] * 5
 
 

@@ -232,7 +232,7 @@ async def test_a_snapshot_that_may_be_older_than_the_first_intent_is_a_reason_to
         await transaction.start()
         await conn.fetchval("SELECT count(*) FROM farrier.nodes")
         first = await other.fetchval(INTENT, "job-7", "{}")
-        with pytest.raises(pg.PostgresError, match="may have been committed after") as refused:
+        with pytest.raises(pg.PostgresError, match="was committed after this transaction began") as refused:
             await conn.fetchval(INTENT, "job-7", "{}")
         assert (refused.value.sqlstate, refused.value.hint) == ("40001", "Repeat the transaction.")
         await transaction.rollback()

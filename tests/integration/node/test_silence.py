@@ -23,7 +23,7 @@ async def status(machine: Machine) -> str:
     return (await machine.state())[0]
 
 
-async def test_after_an_outage_a_node_has_the_whole_time_for_its_next_heartbeat(site: Site) -> None:
+async def test_after_an_outage_a_node_has_the_rest_of_its_time_for_the_next_heartbeat(site: Site) -> None:
     machine = await site.active()
     await outage(site)
     await pulse(site)
@@ -41,6 +41,15 @@ async def test_a_node_that_stays_silent_after_an_outage_goes_offline(site: Site)
     await pulse(site)
     assert await status(machine) == "active"
     await site.pass_time(OFFLINE_AFTER + SECOND)
+    assert await status(machine) == "offline"
+
+
+async def test_repeated_outages_keep_no_silent_node_in_service(site: Site) -> None:
+    machine = await site.active()
+    for _ in range(3):
+        await site.pass_time(OFFLINE_AFTER / 3 + SECOND)
+        await site.db.advance(12 * SECOND, pulses=False)
+        await pulse(site)
     assert await status(machine) == "offline"
 
 

@@ -2,9 +2,14 @@
 
 -- One row: when a controller last committed a pulse.
 CREATE TABLE farrier.pulse (
-    one        boolean     PRIMARY KEY DEFAULT true CHECK (one),
-    at         timestamptz NOT NULL,  -- earlier than the previous pulse only if the clock was set back
-    resumed_at timestamptz NOT NULL DEFAULT farrier.now()  -- the first pulse after the last gap between pulses; see reports_since
+    one boolean     PRIMARY KEY DEFAULT true CHECK (one),
+    at  timestamptz NOT NULL  -- earlier than the previous pulse only if the clock was set back
+);
+
+-- The gaps of more than 10 seconds between pulses, of the last day. In such a gap, the database or all controllers were away.
+CREATE TABLE farrier.pulse_gaps (
+    until  timestamptz PRIMARY KEY,  -- the first pulse after the gap
+    lasted interval    NOT NULL
 );
 
 INSERT INTO farrier.pulse (at) VALUES (farrier.now());

@@ -64,7 +64,8 @@ CREATE TABLE farrier.constants (
     login_cap             integer  NOT NULL,  -- failed logins that one BMC may receive within login_window
     login_window          interval NOT NULL,
     ssh_seed_limit        integer  NOT NULL,  -- failed SSH seeds in a row after which a node is unhealthy
-    identity_placeholders text[]   NOT NULL   -- values that vendors ship in place of serial numbers and UUIDs
+    identity_placeholders text[]   NOT NULL,  -- values that vendors ship in place of serial numbers and UUIDs
+    brake_retry           interval NOT NULL   -- after this time, farrier tries again to take a held node out of service
 );
 
 -- One row: settings that functions read. A migration writes the defaults, and each controller writes its own settings when it starts.
@@ -73,8 +74,7 @@ CREATE TABLE farrier.settings (
     offline_after  interval NOT NULL,  -- node.offline_after
     brake_share    numeric  NOT NULL,  -- node.brake_share
     brake_at_least integer  NOT NULL,  -- node.brake_at_least
-    brake_window   interval NOT NULL,  -- node.brake_window
-    brake_retry    interval NOT NULL   -- after this time, farrier tries again to take a held node out of service
+    brake_window   interval NOT NULL   -- node.brake_window
 );
 
 -- Conditions that stop the clock of a limit: the clock does not run in this state while the fact has this value; see still_clocks.

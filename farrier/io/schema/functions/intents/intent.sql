@@ -6,13 +6,15 @@ CREATE OR REPLACE FUNCTION farrier.intent(node text, action text, params jsonb D
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     new_id bigint;
+    violated text;
 BEGIN
     INSERT INTO intents (node, action, params, idempotency_key, requested_by, api_version)
     VALUES (intent.node, intent.action, intent.params, intent.idempotency_key, intent.requested_by, intent.api_version)
     RETURNING id INTO new_id;
     RETURN new_id;
 EXCEPTION WHEN OTHERS THEN
-    new_id := first_intent('node', intent.node, intent.action, intent.params, intent.idempotency_key, SQLSTATE);
+    GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+    new_id := first_intent('node', intent.node, intent.action, intent.params, intent.idempotency_key, violated);
     IF new_id IS NULL THEN RAISE; END IF;
     RETURN new_id;
 END $$;

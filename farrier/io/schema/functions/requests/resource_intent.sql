@@ -8,6 +8,7 @@ CREATE OR REPLACE FUNCTION farrier.resource_intent(kind text, resource text, act
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     new_id bigint;
+    violated text;
 BEGIN
     IF NOT (kind_of(resource_intent.kind)).from_template THEN
         RETURN intent(resource_intent.resource, resource_intent.action, resource_intent.params, resource_intent.idempotency_key,
@@ -20,8 +21,9 @@ BEGIN
                 resource_intent.idempotency_key, resource_intent.requested_by)
         RETURNING id INTO new_id;
     EXCEPTION WHEN OTHERS THEN
+        GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
         new_id := first_intent(resource_intent.kind, resource_intent.resource, resource_intent.action, resource_intent.params,
-                               resource_intent.idempotency_key, SQLSTATE);
+                               resource_intent.idempotency_key, violated);
         IF new_id IS NULL THEN RAISE; END IF;
     END;
     RETURN new_id;

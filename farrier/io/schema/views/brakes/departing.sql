@@ -4,4 +4,5 @@ CREATE OR REPLACE VIEW farrier.departing AS
 SELECT d.site, d.node, d.at, d.held
   FROM farrier.departures d
  CROSS JOIN farrier.settings s
- WHERE d.at > farrier.now() - CASE WHEN d.held THEN 3 * s.brake_retry ELSE s.brake_window END;
+ CROSS JOIN farrier.constants c
+ WHERE d.at > farrier.now() - CASE WHEN d.held THEN 3 * c.brake_retry ELSE s.brake_window END;
