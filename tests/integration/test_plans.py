@@ -16,6 +16,7 @@ _SMALL = {
     "actions",
     "contradictions",
     "maas_regions",
+    "pulse",
     "settings",
     "sites",
     "workflow_mapping",

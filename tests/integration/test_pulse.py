@@ -262,6 +262,7 @@ async def test_a_gap_between_pulses_is_an_outage(db: pg.Database, gap: timedelta
     async with db.connect() as conn:
         await db.freeze()
         await beat(db)
+        await conn.execute("DELETE FROM farrier.pulse_gaps")
         await db.advance(gap, pulses=False)
         assert await outages(conn) == ([(timedelta(0), gap)] if is_outage else [])
         await beat(db)
@@ -274,6 +275,7 @@ async def test_no_outage_ends_in_the_future_after_the_clock_is_set_back(db: pg.D
     async with db.connect() as conn:
         await db.freeze()
         await beat(db)
+        await conn.execute("DELETE FROM farrier.pulse_gaps")
         await db.advance(BACK, pulses=False)
         await beat(db)
         await db.advance(-BACK)

@@ -52,6 +52,7 @@ OF_THE_LOOP = (
         "history_retention",
         "locks",
         "pulse",
+        "pulse_gaps",
         "mends",
     ),
 )
