@@ -36,8 +36,9 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            n.ever_onboarded, n.ever_active, n.not_scrubbed, n.deleting,
            (SELECT row_to_json(a) FROM (
                 SELECT a.enrolled_at, a.last_heartbeat_at, a.health, a.ssh_seed_failures,
-                       (SELECT extract(epoch FROM sum(least(o.lasted, o.until - a.last_heartbeat_at)))
-                          FROM farrier.outages o WHERE o.until > a.last_heartbeat_at) AS outage_seconds
+                       CASE WHEN (SELECT max(o.until) FROM farrier.outages o) > a.last_heartbeat_at THEN (
+                           SELECT extract(epoch FROM sum(least(o.lasted, o.until - a.last_heartbeat_at)))
+                             FROM farrier.outages o WHERE o.until > a.last_heartbeat_at) END AS outage_seconds
                   FROM farrier.node_agents a WHERE a.node_id = n.id) a) AS agent,
            CASE WHEN live.kind = 'decommission' THEN farrier.secrets_left(n.id, live.id) END AS secrets_left,
            CASE live.kind
