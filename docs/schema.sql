@@ -3224,7 +3224,7 @@ END $$;
 
 -- Returns the id of the intent with this idempotency key: any intent of the node or resource that now has this name or id; else the
 -- newest intent with the same action and the same name or id, so that a call may be repeated after its node or resource has ended.
--- Null if there is none.
+-- Null if no intent has this key.
 CREATE OR REPLACE FUNCTION farrier.intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -3960,8 +3960,8 @@ BEGIN
             SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
         END IF;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
-            -- Departures of the future count, too: farrier.now() is when this commit began, and a commit that began later
-            -- may have locked the site first.
+            -- A departure with a later time than farrier.now() counts, too: farrier.now() is when this commit began, and a
+            -- commit that began later may have locked the site first.
             DELETE FROM departures d WHERE d.site = one.site AND NOT EXISTS (SELECT FROM departing c WHERE c.site = d.site AND c.node = d.node);
             brake.counted_at := farrier.now();
             brake.in_service := (SELECT count(*) FROM (

@@ -25,8 +25,8 @@ BEGIN
             SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
         END IF;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
-            -- Departures of the future count, too: farrier.now() is when this commit began, and a commit that began later
-            -- may have locked the site first.
+            -- A departure with a later time than farrier.now() counts, too: farrier.now() is when this commit began, and a
+            -- commit that began later may have locked the site first.
             DELETE FROM departures d WHERE d.site = one.site AND NOT EXISTS (SELECT FROM departing c WHERE c.site = d.site AND c.node = d.node);
             brake.counted_at := farrier.now();
             brake.in_service := (SELECT count(*) FROM (

@@ -1,6 +1,6 @@
 -- Returns the id of the intent with this idempotency key: any intent of the node or resource that now has this name or id; else the
 -- newest intent with the same action and the same name or id, so that a call may be repeated after its node or resource has ended.
--- Null if there is none.
+-- Null if no intent has this key.
 CREATE OR REPLACE FUNCTION farrier.intent_by_key(of_kind text, called text, of_action text, key text) RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
