@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 SOURCES := $(wildcard farrier tests bench tools examples)
 PYTEST := $(BIN)/python -m pytest
 # `make check` runs tests/architecture. Tests wait for half of their time, so there are more workers than many machines have cores.
-TESTS := $(PYTEST) --ignore=tests/architecture --dist=loadgroup
+TESTS := $(PYTEST) --ignore=tests/architecture
 ARGS ?=
 # pytest rewrites every test module, which takes as long as hundreds of tests, so the rewritten modules are cached.
 unexport PYTHONDONTWRITEBYTECODE
@@ -44,7 +44,7 @@ test: install ## run the tests of every promise except those of whole programs; 
 
 # One worker runs tests of whole programs. Their timing depends on the CPU, so there are fewer workers than for `make test`.
 test-all: install ## run every test, with all cases of each matrix, PostgreSQL 15, and end-to-end tests of programs
-	@$(TESTS) --numprocesses=3 $(ARGS)
+	@$(TESTS) --numprocesses=3 --dist=loadgroup $(ARGS)
 
 check: install lint format-check types imports docs-check architecture ## run every check of the sources: lints, types, imports, generated docs
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from farrier.io import statements
+from farrier.io import reading, statements
 from farrier.io.pool import Connection
 from farrier.model import limits
 from farrier.model.census import ALERTS_NAMED, FAILING_AFTER, Rules
@@ -51,7 +51,7 @@ def node_columns(held: Limits) -> tuple[list[Any], ...]:
         [rule.place.substate for rule in found],
         [rule.scope for rule in found],
         [rule.name for rule in found],
-        [rule.lasts for rule in found],
+        reading.texts(rule.lasts for rule in found),
     )
 
 
@@ -63,5 +63,5 @@ def kind_columns(held: Limits) -> tuple[list[Any], ...]:
         [rule.state for rule in found],
         [rule.scope for rule in found],
         [rule.name for rule in found],
-        [rule.lasts for rule in found],
+        reading.texts(rule.lasts for rule in found),
     )

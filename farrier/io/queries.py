@@ -219,17 +219,20 @@ def _narrowed(wanted: HistoryFilter) -> tuple[Any, ...]:
 
 
 async def _nodes(conn: Connection, ids: Sequence[int]) -> tuple[NodeView, ...]:
-    return await reading.fetch(conn, NodeView, _NODES, ids) if ids else ()
+    return await reading.fetch(conn, NodeView, _NODES, reading.texts(ids)) if ids else ()
 
 
 async def _selected(conn: Connection, wanted: Wanted) -> tuple[Any, ...]:
     """Return the first ten arguments of the statements that select nodes."""
+    keys, values, negated = _transposed(wanted.labels, LabelTest)
     return (
         list(wanted.statuses),
         list(wanted.managements),
         msgspec.json.encode(wanted.details).decode(),
         wanted.failed,
-        *_transposed(wanted.labels, LabelTest),
+        keys,
+        values,
+        reading.texts(negated),
         *_transposed(await _ranges(conn, wanted.names), NameRange),
     )
 
@@ -238,7 +241,7 @@ async def _ranges(conn: Connection, names: Sequence[str]) -> Sequence[NameRange]
     if not names:
         return [selection.ANY_NAME]
     ids = [int(name) for name in names if selection.is_id(name)]
-    named = [record[0] for record in await conn.fetch(_NAMES, ids)] if ids else []
+    named = [record[0] for record in await conn.fetch(_NAMES, reading.texts(ids))] if ids else []
     return [selection.name_range(name) for name in (*names, *named)]
 
 

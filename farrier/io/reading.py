@@ -5,7 +5,8 @@ Modules `queries` and `resource_queries` use this module on a connection that th
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from farrier.errors import RefusedByModel
@@ -29,6 +30,12 @@ async def fetch(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> 
     """Return rows of one column, each of which is a JSON object. Raises UndecodableState."""
     read = decoding.reader(type_, "a requested row")
     return tuple(read(record[0]) for record in await conn.fetch(sql, *arguments))
+
+
+def texts(values: Iterable[int | timedelta]) -> list[str]:
+    """Return the values as texts, which the statement casts. For an array of any other type, the driver first asks the
+    server how to encode it, and in a new session this takes as long as most statements of a command."""
+    return [f"{value.total_seconds()} s" if isinstance(value, timedelta) else str(value) for value in values]
 
 
 async def find_resource(conn: Connection, kind: str, given: str) -> int:

@@ -1,6 +1,6 @@
 -- Replaces the limits in force; $1 to $6 are (kind, state, substate, scope, name, lasts).
 WITH held AS (
-    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[])
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[]::interval[])
                   AS h (kind, state, substate, scope, name, lasts)),
 gone AS (
     DELETE FROM farrier.limits l

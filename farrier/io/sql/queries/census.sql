@@ -30,7 +30,7 @@ workflows AS MATERIALIZED (
       FROM farrier.node_workflows w WHERE w.ended_at IS NULL),
 of_kinds AS MATERIALIZED (
     SELECT c.kind, split_part(c.state, '/', 1) AS state, split_part(c.state, '/', 2) AS substate, c.n, c.first, c.above, c.lasts
-      FROM farrier.count_resources($10::text[], $11::text[], $12::text[], $13::text[], $14::interval[]) c),
+      FROM farrier.count_resources($10::text[], $11::text[], $12::text[], $13::text[], $14::text[]::interval[]) c),
 places AS (
     SELECT 'node' AS kind, status AS state, '' AS substate, n, first FROM counted
     UNION ALL SELECT 'management', management, '', n, first FROM unsettled
@@ -40,7 +40,7 @@ places AS (
 -- By how much each clock is above its own limit; few columns, because there may be as many rows as nodes.
 above AS MATERIALIZED (
     SELECT c.place, c.node_id AS id, date_part('epoch', c.excess) AS seconds
-      FROM farrier.late_clocks($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::interval[], farrier.now()) c
+      FROM farrier.late_clocks($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[]::interval[], farrier.now()) c
      WHERE NOT c.paused),
 above_by_place AS (
     SELECT ($1)[place] AS kind, ($2)[place] AS state, ($3)[place] AS substate, count(*) AS n FROM above GROUP BY place),
@@ -56,7 +56,7 @@ furthest AS (
     SELECT r.kind, r.id, r.name, l.label, split_part(r.state, '/', 1), split_part(r.state, '/', 2),
            date_part('epoch', farrier.now() - r.since - r.lasts),
            row_number() OVER (PARTITION BY l.label, r.state ORDER BY r.since + r.lasts, r.id)
-      FROM farrier.late_resources($10::text[], $11::text[], $12::text[], $13::text[], $14::interval[], $9::integer) r
+      FROM farrier.late_resources($10::text[], $11::text[], $12::text[], $13::text[], $14::text[]::interval[], $9::integer) r
       JOIN farrier.kind_layers l USING (kind, layer)
      WHERE $9::integer > 0 AND EXISTS (SELECT FROM of_kinds WHERE above > 0)),
 -- For each state the five resources that are furthest above its limit, taken in turns, so that many in one state do not

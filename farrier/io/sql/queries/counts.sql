@@ -4,7 +4,7 @@
 WITH grouped AS MATERIALIZED (
     SELECT n.status, n.management, n.site, n.model, count(*) AS n
       FROM farrier.selected_nodes(
-               '{}', '{}', $3::jsonb - '{site,model}'::text[], $4::boolean, $5::text[], $6::text[], $7::boolean[]) n
+               '{}', '{}', $3::jsonb - '{site,model}'::text[], $4::boolean, $5::text[], $6::text[], $7::text[]::boolean[]) n
      WHERE cardinality($8::text[]) = 1 AND ($8::text[])[1] = '' AND ($10::text[])[1] = ''
         OR EXISTS (SELECT FROM unnest($8, $9::text[], $10::text[]) AS r (first, beyond, pattern)
                     WHERE n.name >= r.first AND n.name < r.beyond AND n.name ~ r.pattern)

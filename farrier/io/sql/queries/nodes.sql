@@ -16,7 +16,7 @@ SELECT row_to_json(x)::text
            CASE n.status WHEN 'enrolling' THEN (
                 SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = n.id ORDER BY o.id DESC LIMIT 1)
            END AS last_onboarding
-      FROM unnest($1::bigint[]) WITH ORDINALITY AS asked (id, place)
+      FROM unnest($1::text[]::bigint[]) WITH ORDINALITY AS asked (id, place)
       JOIN farrier.nodes n ON n.id = asked.id
      CROSS JOIN LATERAL farrier.columns_of(n) details
       LEFT JOIN farrier.node_inventory v ON v.id = n.id

@@ -7,7 +7,7 @@ SELECT x.id, x.number, x.text, x.name
                                        WHEN 'newest' THEN -date_part('epoch', n.status_entered_at) END, 0) AS number,
                coalesce(CASE $11 WHEN 'status' THEN n.status WHEN 'management' THEN n.management
                                  WHEN 'site' THEN n.site WHEN 'model' THEN n.model WHEN 'rack' THEN n.rack END, '') COLLATE "C" AS text
-          FROM farrier.selected_nodes($1::text[], $2::text[], $3::jsonb, $4::boolean, $5::text[], $6::text[], $7::boolean[]) n
+          FROM farrier.selected_nodes($1::text[], $2::text[], $3::jsonb, $4::boolean, $5::text[], $6::text[], $7::text[]::boolean[]) n
          WHERE cardinality($8::text[]) = 1 AND ($8::text[])[1] = '' AND ($10::text[])[1] = ''
             OR EXISTS (SELECT FROM unnest($8, $9::text[], $10::text[]) AS r (first, beyond, pattern)
                         WHERE n.name >= r.first AND n.name < r.beyond AND n.name ~ r.pattern)) x
