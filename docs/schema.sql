@@ -106,7 +106,7 @@ CREATE TABLE farrier.pulse (
     at  timestamptz NOT NULL  -- earlier than the previous pulse only if the clock was set back
 );
 
--- The gaps of more than 10 seconds between pulses, of the last day. In such a gap, the database or all controllers were away.
+-- The gaps of more than 10 seconds between pulses, of the last week. In such a gap, the database or all controllers were away.
 CREATE TABLE farrier.pulse_gaps (
     until  timestamptz PRIMARY KEY,  -- the first pulse after the gap
     lasted interval    NOT NULL
@@ -1353,7 +1353,7 @@ BEGIN
         DELETE FROM pulse_gaps g WHERE g.until > now;
     ELSIF now - last > interval '10 seconds' THEN
         INSERT INTO pulse_gaps (until, lasted) VALUES (now, now - last) ON CONFLICT DO NOTHING;
-        DELETE FROM pulse_gaps g WHERE g.until < now - interval '1 day';
+        DELETE FROM pulse_gaps g WHERE g.until < now - interval '7 days';
     END IF;
     UPDATE pulse p SET at = CASE WHEN back IS NULL THEN greatest(p.at, now) ELSE now END;
     RETURN back;
@@ -5344,12 +5344,12 @@ END $$;
 -- Views: time
 -- =====================================================================================================================
 
--- Times in which agents may not have been able to report: the gaps between pulses, and the gap that has not ended, because the first
--- load after an outage may come before the first pulse.
+-- Times in which neither farrier nor a client could write: the last hundred gaps between pulses, and the gap that has not ended,
+-- because the first load after an outage may come before the first pulse.
 CREATE OR REPLACE VIEW farrier.outages AS
-SELECT g.until, g.lasted FROM farrier.pulse_gaps g
+(SELECT g.until - g.lasted AS began_at, g.until AS ended_at FROM farrier.pulse_gaps g ORDER BY g.until DESC LIMIT 100)
 UNION ALL
-SELECT farrier.now(), farrier.now() - p.at FROM farrier.pulse p WHERE farrier.now() - p.at > interval '10 seconds';
+SELECT p.at, farrier.now() FROM farrier.pulse p WHERE farrier.now() - p.at > interval '10 seconds';
 
 -- =====================================================================================================================
 -- Views: loop

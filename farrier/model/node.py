@@ -300,15 +300,12 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """The enrolled agent of the node. `ssh_seed_failures` counts consecutive reports of a failed SSH seed.
-    `outage_seconds` is the length of outages since the last heartbeat, in which the agent may not have been able to
-    report."""
+    """The enrolled agent of the node. `ssh_seed_failures` counts consecutive reports of a failed SSH seed."""
 
     enrolled_at: datetime
     last_heartbeat_at: datetime | None = None
     health: Health = Health()
     ssh_seed_failures: int = 0
-    outage_seconds: float | None = None
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -334,7 +331,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     reimage and the beginning of the onboarding after it. `candidate_of` names another node that already has the machine
     `upstream.candidate`. `onboarded_by` is the mode of the last successful onboarding, if the node has a machine in
     MAAS. `region` is the state of the region of the node's site while a workflow is live. `outages` are the recent
-    times in which this region could not be read. `same_machine` names other nodes that recorded the same machine.
+    times in which this region could not be read. `gaps` are the times in which neither farrier nor the agent could act,
+    because the database or all controllers were away. `same_machine` names other nodes that recorded the same machine.
     `braked_at` is when the brake of the node's site last kept nodes in service, or None while the brake holds no nodes.
 
     `labels`, `networks` and `ib_guids` are set only while an onboarding is live. `networks` are the networks that the
@@ -375,6 +373,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     maas: MaasObservation | None = None
     region: Region | None = None
     outages: tuple[Outage, ...] = ()
+    gaps: tuple[Outage, ...] = ()
     candidate_of: str | None = None
     onboarded_by: OnboardingMode | None = None
     same_machine: tuple[str, ...] = ()

@@ -35,16 +35,22 @@ class Region(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """A time in which the node's region could not be read. `ended_at` is None while the outage lasts."""
+    """A time in which something was away: the region of the node, the database, or all controllers. `ended_at` is None
+    while the outage lasts."""
 
     began_at: datetime
     ended_at: datetime | None = None
 
 
-def unread(outages: Iterable[Outage], since: datetime, now: datetime) -> timedelta:
-    """Return for how much of the time from `since` to `now` the region could not be read. Outages do not overlap."""
-    parts = ((max(out.began_at, since), min(out.ended_at or now, now)) for out in outages)
-    return sum((end - begin for begin, end in parts if end > begin), timedelta(0))
+def without(outages: Iterable[Outage], since: datetime, now: datetime) -> timedelta:
+    """Return the length of the time from `since` to `now` without the outages, which may overlap."""
+    left, covered = now - since, since
+    for outage in sorted(outages, key=lambda outage: outage.began_at):
+        begin, end = max(outage.began_at, covered), min(outage.ended_at or now, now)
+        if end > begin:
+            left -= end - begin
+            covered = end
+    return left
 
 
 CONFIRMED_AFTER = timedelta(seconds=60)

@@ -251,7 +251,10 @@ async def test_a_clock_that_is_not_set_back_mends_nothing(db: pg.Database) -> No
 
 async def outages(conn: Connection) -> list[tuple[Any, ...]]:
     """How long ago each outage ended, and how long it lasted."""
-    return [tuple(row) for row in await conn.fetch("SELECT farrier.now() - until, lasted FROM farrier.outages")]
+    return [
+        tuple(row)
+        for row in await conn.fetch("SELECT farrier.now() - ended_at, ended_at - began_at FROM farrier.outages")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from farrier.handlers.node import onboarding_adopt, probing
 from farrier.handlers.node.failing import adoption_cut_short, adoption_stopped
 from farrier.handlers.node.logins import capped, counted, has_try, target_of_address, tries_after, tries_before
-from farrier.handlers.node.moves import Decision, Done, NodeServices, Outcome, Policy, transition, with_fields
+from farrier.handlers.node.moves import Decision, Done, NodeServices, Outcome, Policy, attended, transition, with_fields
 from farrier.handlers.node.stages import advanced, run_stage
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading
 from farrier.model.failures import UNSAFE_OF_BMC, FailureClass
@@ -27,7 +27,7 @@ from farrier.model.workflow import WorkflowStatus as W
 
 def adopt(node: Node, now: datetime, config: Policy) -> Decision:
     """Read the BMC one time, or end the adoption."""
-    left = node.management_entered_at + config.transient_deadline - now
+    left = config.transient_deadline - attended(node, node.management_entered_at, now)
     if left.total_seconds() < 0:
         error = BmcError(BmcFailure.TIMEOUT, "the adoption took longer than its deadline")
         # The result of the login is unknown, so the login counts.

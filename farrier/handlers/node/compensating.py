@@ -23,6 +23,7 @@ from farrier.handlers.node.moves import (
     StageResult,
     Step,
     Waiting,
+    attended,
     step_of,
     transition,
     waited,
@@ -243,7 +244,7 @@ def _is_late(node: Node, now: datetime, policy: Policy) -> bool:
     without access to MAAS counts too, so that the undo always ends."""
     workflow = _own(node)
     since, limit = waits_since(workflow), sla.undo_deadline(Layer(workflow.kind), overrides=policy.sla)
-    return (now - since if _is_to_end(workflow) else waited(node, since, now)) > limit
+    return (attended if _is_to_end(workflow) else waited)(node, since, now) > limit
 
 
 def _is_to_end(workflow: Workflow) -> bool:

@@ -21,7 +21,7 @@ from farrier.handlers.node.logins import (
     tries_after,
     tries_before,
 )
-from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, transition, with_fields
+from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, attended, transition, with_fields
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, backoff
 from farrier.model.management import Management as M
 from farrier.model.node import Node
@@ -70,7 +70,7 @@ def verify_if_asked(node: Node, now: datetime, config: Policy) -> Decision | Non
 
 def verify(node: Node, now: datetime, config: Policy) -> Decision:
     """Read the BMC one time, or end the verification."""
-    if now - node.management_entered_at > config.transient_deadline:
+    if attended(node, node.management_entered_at, now) > config.transient_deadline:
         error = BmcError(BmcFailure.TIMEOUT, "the verification took longer than its deadline")
         # The result of the login is unknown, so the login counts.
         return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of verifying")

@@ -24,7 +24,7 @@ from farrier.model.maas import MaasStatus
 from farrier.model.management import Management
 from farrier.model.node import NO_TIME, Node, Quarantine, StopRequest, Workflow
 from farrier.model.node_spec import STAGE_LAYERS
-from farrier.model.observation import Outage, unread
+from farrier.model.observation import Outage, without
 from farrier.model.outcome import Deleted, DoNothing, Made, Transition, Update, Wait, source_line
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient, Identities, NodeCredentials, Regions
@@ -179,8 +179,14 @@ def is_late(node: Node, now: datetime, policy: Policy) -> bool:
 
 def waited(node: Node, since: datetime, now: datetime) -> timedelta:
     """Return how much of the time from `since` to `now` counts against the deadline of a stage: all time except outages
-    of MAAS."""
-    return now - since - unread(outages(node), since, now)
+    of farrier and of MAAS."""
+    return without((*node.gaps, *outages(node)), since, now)
+
+
+def attended(node: Node, since: datetime, now: datetime) -> timedelta:
+    """Return how much of the time from `since` to `now` counts where MAAS has no part: all time except outages of
+    farrier."""
+    return without(node.gaps, since, now)
 
 
 def outages(node: Node) -> tuple[Outage, ...]:
@@ -211,12 +217,11 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
         if agent is None:
             return health.Vitals(agentless=False)
         heard_at, alerts = agent.last_heartbeat_at, agent.health.alerts
-        age = now - (heard_at or NO_TIME)
-        heard = age <= config.offline_after
+        heard = heard_at is not None and now - heard_at <= config.offline_after
         return health.Vitals(
             agentless=False,
             heard=heard,
-            awaited=heard or age - timedelta(0, agent.outage_seconds or 0) <= config.offline_after,
+            awaited=heard or (heard_at is not None and attended(node, heard_at, now) <= config.offline_after),
             blocking=tuple(alert for alert in alerts if alert.blocks_scheduling) if alerts else (),
         )
     seen = node.maas

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, with_fields
+from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, attended, with_fields
 from farrier.model.counted import counted
 from farrier.model.failures import FailureClass
 from farrier.model.node import NO_TIME, Node, Task, TaskType, Workflow
@@ -32,14 +32,13 @@ OWNING: Mapping[NodeStatus, TaskType] = {NodeStatus.DRAINING: TaskType.DRAIN, No
 
 def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageResult:
     """Return the result of a stage that consists of one agent task. The task is issued until it succeeds."""
-    workflow = _workflow(node)
     task = _current(node, type_)
     why = pointless(node)
     if why is not None and (task is None or task.status is not T.SUCCEEDED):
         return Done(reason=f"{type_}: {why}", skipped=why)
     if task is None:
         return _issue(type_, CreateTask(type=type_))
-    if task.is_live and _force_is_due(workflow, now, config):
+    if task.is_live and _force_is_due(node, now, config):
         return _by_force(node, task)
     match task.status:
         case T.QUEUED:
@@ -163,11 +162,12 @@ def _current(node: Node, type_: TaskType) -> Task | None:
     return task if task.status is T.SUCCEEDED or task.created_at >= workflow.status_entered_at else None
 
 
-def _force_is_due(workflow: Workflow, now: datetime, config: Policy) -> bool:
+def _force_is_due(node: Node, now: datetime, config: Policy) -> bool:
     """Return whether `force` may cancel the task now. The agent first has `force_after` to finish the task, from the
     start of the stage or the end of the last pause."""
+    workflow = _workflow(node)
     began_at = max(workflow.stage_entered_at, workflow.upstream.unpaused_at or NO_TIME)
-    return workflow.options.force and now - began_at >= config.force_after
+    return workflow.options.force and attended(node, began_at, now) >= config.force_after
 
 
 def _workflow(node: Node) -> Workflow:

@@ -1,12 +1,22 @@
-"""An outage of the database or of all daemons, in which agents cannot report, takes no healthy node out of service."""
+"""An outage of the database or of all daemons takes no healthy node out of service, and ends no stage that waits."""
 
 from __future__ import annotations
 
 from farrier.config import NodeConfig
 from farrier.io.pulse import PostgresPulse
+from farrier.model.edges import Layer
+from farrier.model.sla import stage_deadline
+from farrier.model.stages import OnboardingStage
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
 OFFLINE_AFTER = NodeConfig().offline_after
+# The node as the last controller left it.
+VERIFYING = """
+    UPDATE farrier.nodes
+       SET management = 'verifying', management_entered_at = farrier.now(), version = version + 1,
+           bmc = bmc || jsonb_build_object('trying', farrier.now(), 'tries', jsonb_build_array(farrier.now()))
+     WHERE id = $1
+"""
 
 
 async def outage(site: Site) -> None:
@@ -79,3 +89,35 @@ async def test_a_heartbeat_is_shown_with_its_real_time_after_an_outage(site: Sit
     await pulse(site)
     assert await status(machine) == "active"
     assert await site.conn.fetchval(shown, machine.id) == before
+
+
+async def test_a_stage_that_waits_for_an_agent_has_the_rest_of_its_time_after_an_outage(site: Site) -> None:
+    limit = stage_deadline(Layer.ONBOARDING, OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT, overrides={})
+    machine = await (await site.register()).asked("onboard", mode="manual")
+    waits = ("enrolling", "running", "wait_for_agent_enrollment")
+    for _ in range(2):  # the time between the outages counts
+        await site.db.advance(2 * limit, pulses=False)
+        await pulse(site)
+        await site.settled()
+        assert await machine.state() == waits
+        await site.pass_time(limit / 2 - SECOND)
+        await site.settled()
+        assert await machine.state() == waits
+    await site.pass_time(MINUTE)
+    await site.settled()
+    assert (await machine.state())[1] == "failed_retryable"
+
+
+async def test_a_read_of_a_bmc_that_nobody_ended_has_the_rest_of_its_time_after_an_outage(site: Site) -> None:
+    machine = await site.active()
+    await machine.asked("set_bmc", address="https://10.0.0.1", credential="env:BMC")
+    async with site.conn.transaction():
+        await site.conn.execute("SET LOCAL session_replication_role = replica")
+        await site.conn.execute(VERIFYING, machine.id)
+    await outage(site)
+    await pulse(site)
+    await machine.beat()
+    assert [(move.target, move.cause) for move in await machine.moves("management")][-1] == (
+        "manageable",
+        "step: verify",
+    )

@@ -17,9 +17,11 @@ from farrier.handlers.node.moves import NodeServices, Outcome, Policy, is_late, 
 from farrier.handlers.node.onboarding import detour
 from farrier.model import outcome
 from farrier.model.actions import Action
+from farrier.model.bmc import BmcFailure
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass
-from farrier.model.node import AfterUndo, Node, Upstream
-from farrier.model.observation import Outage, unread
+from farrier.model.management import Management
+from farrier.model.node import AfterUndo, Bmc, Node, Options, TaskType, Upstream
+from farrier.model.observation import Outage
 from farrier.model.outcome import Wait
 from farrier.model.stages import WITH_MAAS, DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
@@ -39,6 +41,8 @@ from tests.support.nodes import (
     moved,
     node,
     onboarding,
+    task,
+    with_bmc,
 )
 from tests.support.played_region import SYSTEM_ID
 from tests.support.stages import SITE
@@ -159,18 +163,46 @@ def test_an_attempt_that_failed_as_the_region_went_away_is_not_counted(
     assert after is not None and after.attempt == 2 + counts
 
 
-@given(st.lists(st.integers(0, 3600), max_size=12), st.integers(0, 3600))
-def test_what_counts_is_what_is_left_of_the_time(edges: list[int], since: int) -> None:
-    """Outages do not overlap, and the last may be under way."""
-    moments = [NOW + edge * SECOND for edge in sorted(edges)]
-    outages = tuple(Outage(began, ended) for began, ended in zip(moments[::2], moments[1::2], strict=False))
-    if len(moments) % 2:
-        outages = (*outages, Outage(moments[-1]))
-    start, now = NOW + since * SECOND, NOW + HOUR
-    seconds = range(since, 3600)
-    away = sum(any(o.began_at <= NOW + s * SECOND < (o.ended_at or now) for o in outages) for s in seconds)
-    assert unread(outages, start, now) == away * SECOND
-    assert (
-        waited(node(workflow=onboarding(mode=OnboardingMode.DEPLOY), outages=outages), start, now)
-        == (3600 - since - away) * SECOND
+MINUTES = st.integers(0, 60)
+OUTAGES = st.builds(
+    lambda began, lasted: Outage(NOW + began * MINUTE, lasted and NOW + (began + lasted) * MINUTE),
+    MINUTES,
+    st.none() | MINUTES,
+)
+
+
+@given(st.lists(OUTAGES, max_size=4), st.lists(OUTAGES, max_size=4), MINUTES)
+def test_what_counts_is_the_time_without_an_outage_of_farrier_or_of_maas(
+    gaps: list[Outage], outages: list[Outage], since: int
+) -> None:
+    start, now, both = NOW + since * MINUTE, NOW + HOUR, (*gaps, *outages)
+    minutes = [NOW + minute * MINUTE for minute in range(since, 60)]
+    away = sum(any(o.began_at <= minute < (o.ended_at or now) for o in both) for minute in minutes)
+    it = node(workflow=onboarding(mode=OnboardingMode.DEPLOY), gaps=tuple(gaps), outages=tuple(outages))
+    assert waited(it, start, now) == (60 - since - away) * MINUTE
+
+
+@pytest.mark.parametrize("stage", [*OnboardingStage, *DecommissionStage])
+def test_no_stage_is_late_by_an_outage_of_farrier(stage: OnboardingStage | DecommissionStage) -> None:
+    away = replace(at(stage), gaps=(Outage(BEGAN + MINUTE, NOW - MINUTE),))
+    assert not is_late(away, NOW, Policy())
+    assert is_late(away, NOW + LONG, Policy()), "time without an outage counts"
+
+
+def test_an_agent_has_the_time_until_force_after_also_if_farrier_was_away() -> None:
+    forced = decommission(
+        DecommissionStage.DRAIN_NODE,
+        status_entered_at=BEGAN,
+        stage_entered_at=BEGAN,
+        options=Options(force=True, reason="dead"),
     )
+    it = node(NodeStatus.DRAINING, workflow=forced, tasks=(task(TaskType.DRAIN, created_at=BEGAN),))
+    assert moved(decide(it)).not_scrubbed
+    assert isinstance(decide(replace(it, gaps=(Outage(BEGAN + MINUTE, NOW - MINUTE),))), Wait)
+
+
+@pytest.mark.parametrize("state", [Management.VERIFYING, Management.ADOPTING])
+def test_the_deadline_of_a_read_of_the_bmc_does_not_pass_while_farrier_is_away(state: Management) -> None:
+    it = with_bmc(state, Bmc(tries=(NOW,), trying=NOW), management_entered_at=BEGAN)
+    assert moved(decide(it)).bmc.failure is BmcFailure.TIMEOUT
+    assert isinstance(decide(replace(it, gaps=(Outage(BEGAN + SECOND, NOW - SECOND),))), outcome.Step)

@@ -17,6 +17,7 @@ from farrier.model.health import Alert, Health
 from farrier.model.limits import Limits
 from farrier.model.management import Management as M
 from farrier.model.node import AfterUndo, Bmc, Node, Options, Pause, Quarantine, StopRequest, TaskStatus, TaskType
+from farrier.model.observation import Outage
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Wait
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage
@@ -116,6 +117,11 @@ def test_a_heartbeat_is_old_one_microsecond_after_the_limit(status: N, stays: N)
     assert status_after(limit + timedelta(microseconds=1)) is N.OFFLINE
 
 
+def away(lasted: timedelta) -> Outage:
+    """An outage of farrier that ended a second ago."""
+    return Outage(NOW - SECOND - lasted, NOW - SECOND)
+
+
 @pytest.mark.parametrize(
     ("silence", "outage", "stays"),
     [
@@ -128,19 +134,19 @@ def test_a_heartbeat_is_old_one_microsecond_after_the_limit(status: N, stays: N)
 def test_outages_since_the_last_heartbeat_do_not_count_as_silence_of_an_active_node(
     silence: timedelta | None, outage: timedelta | None, stays: N
 ) -> None:
-    seconds = None if outage is None else outage.total_seconds()
+    gaps = () if outage is None else (away(outage),)
     heard = None if silence is None else NOW - silence
-    decision = decide(node(N.ACTIVE, agent=agent(heard=heard, outage_seconds=seconds)))
+    decision = decide(node(N.ACTIVE, agent=agent(heard=heard), gaps=gaps))
     assert (decision.to.status if isinstance(decision, Transition) else N.ACTIVE) is stays
 
 
 def test_an_outage_proves_no_health() -> None:
-    assert isinstance(decide(node(N.OFFLINE, agent=agent(heard=NOW - 60 * MINUTE, outage_seconds=3600))), Wait)
+    assert isinstance(decide(node(N.OFFLINE, agent=agent(heard=NOW - 60 * MINUTE), gaps=(away(60 * MINUTE),))), Wait)
 
 
 def test_an_alert_from_before_an_outage_takes_no_node_out_of_service() -> None:
-    alerting = agent("xid-79", heard=NOW - 60 * MINUTE, outage_seconds=3600)
-    assert isinstance(decide(node(N.ACTIVE, agent=alerting)), DoNothing)
+    alerting = agent("xid-79", heard=NOW - 60 * MINUTE)
+    assert isinstance(decide(node(N.ACTIVE, agent=alerting, gaps=(away(60 * MINUTE),))), DoNothing)
 
 
 def test_only_an_alert_that_blocks_scheduling_takes_a_node_out_of_service() -> None:

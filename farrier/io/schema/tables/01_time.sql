@@ -6,7 +6,7 @@ CREATE TABLE farrier.pulse (
     at  timestamptz NOT NULL  -- earlier than the previous pulse only if the clock was set back
 );
 
--- The gaps of more than 10 seconds between pulses, of the last day. In such a gap, the database or all controllers were away.
+-- The gaps of more than 10 seconds between pulses, of the last week. In such a gap, the database or all controllers were away.
 CREATE TABLE farrier.pulse_gaps (
     until  timestamptz PRIMARY KEY,  -- the first pulse after the gap
     lasted interval    NOT NULL

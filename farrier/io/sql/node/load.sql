@@ -34,12 +34,11 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            CASE WHEN l.others IS NULL THEN n.bmc ELSE n.bmc || jsonb_build_object('others', l.others) END AS bmc,
            n.quarantine, n.paused,
            n.ever_onboarded, n.ever_active, n.not_scrubbed, n.deleting,
-           (SELECT row_to_json(a) FROM (
-                SELECT a.enrolled_at, a.last_heartbeat_at, a.health, a.ssh_seed_failures,
-                       CASE WHEN (SELECT max(o.until) FROM farrier.outages o) > a.last_heartbeat_at THEN (
-                           SELECT extract(epoch FROM sum(least(o.lasted, o.until - a.last_heartbeat_at)))
-                             FROM farrier.outages o WHERE o.until > a.last_heartbeat_at) END AS outage_seconds
-                  FROM farrier.node_agents a WHERE a.node_id = n.id) a) AS agent,
+           CASE WHEN a.enrolled_at IS NOT NULL THEN row_to_json(a) END AS agent,
+           -- Nothing waited in an outage that ended before: for most nodes, one lookup for the whole statement shows this.
+           CASE WHEN (SELECT max(o.ended_at) FROM farrier.outages o) > waits.since THEN (
+             SELECT json_agg(o) FROM farrier.outages o WHERE o.ended_at > waits.since)
+           ELSE '[]' END AS gaps,
            CASE WHEN live.kind = 'decommission' THEN farrier.secrets_left(n.id, live.id) END AS secrets_left,
            CASE live.kind
              WHEN 'onboarding' THEN (SELECT row_to_json(w) FROM (
@@ -76,5 +75,11 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
      CROSS JOIN LATERAL (
            SELECT jsonb_agg(jsonb_build_object('at', o.at, 'open', o.open)) AS others
              FROM farrier.bmc_logins o WHERE o.endpoint = n.bmc_endpoint AND o.node_id <> n.id) l
+      LEFT JOIN LATERAL (
+           SELECT r.enrolled_at, r.last_heartbeat_at, r.health, r.ssh_seed_failures FROM farrier.node_agents r WHERE r.node_id = n.id) a ON true
+     -- The node waits for its agent, in a stage of its workflow, or for a read of its BMC.
+     CROSS JOIN LATERAL (
+           SELECT least(a.last_heartbeat_at, CASE WHEN live.id IS NOT NULL THEN '-infinity'::timestamptz END,
+                        CASE WHEN n.bmc_address IS NOT NULL AND n.management <> 'manageable' THEN n.management_entered_at END) AS since) waits
      WHERE n.id = ANY ($1::bigint[])
   ) n

@@ -18,7 +18,7 @@ BEGIN
         DELETE FROM pulse_gaps g WHERE g.until > now;
     ELSIF now - last > interval '10 seconds' THEN
         INSERT INTO pulse_gaps (until, lasted) VALUES (now, now - last) ON CONFLICT DO NOTHING;
-        DELETE FROM pulse_gaps g WHERE g.until < now - interval '1 day';
+        DELETE FROM pulse_gaps g WHERE g.until < now - interval '7 days';
     END IF;
     UPDATE pulse p SET at = CASE WHEN back IS NULL THEN greatest(p.at, now) ELSE now END;
     RETURN back;
