@@ -40,7 +40,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 test: install ## run the tests of every promise except those of whole programs; PostgreSQL comes with the Python packages
-	@$(TESTS) --ignore=tests/e2e --numprocesses=4 -m "not full" $(ARGS)
+	@$(TESTS) --ignore=tests/e2e --numprocesses=4 --hypothesis-profile=short -m "not full" $(ARGS)
 
 # One worker runs tests of whole programs. Their timing depends on the CPU, so there are fewer workers than for `make test`.
 test-all: install ## run every test, with all cases of each matrix, PostgreSQL 15, and end-to-end tests of programs

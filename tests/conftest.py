@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.support import logged, pg, programs
@@ -22,6 +23,10 @@ PG15 = "FARRIER_TEST_PG15_BIN"
 ONE_AT_A_TIME = f"{Path(__file__).parent}/e2e/"
 # Each takes minutes. They begin first, so that the run does not end with one worker at work.
 LONG = (ONE_AT_A_TIME, f"{Path(__file__).parent}/simulation/")
+
+
+# `make test` draws fewer examples than the hundred of `make test-all`.
+hypothesis.settings.register_profile("short", max_examples=30)
 
 
 def pytest_configure(config: pytest.Config) -> None:

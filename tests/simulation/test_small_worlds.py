@@ -66,9 +66,10 @@ OF_BUGS = {bug.value: world for bug, world in PLANTED.items() if world not in WO
 
 
 def a_case(name: str, size: Size, budget: Budget) -> Any:
-    """A world with crashes or pauses has so many orders that only `make test-all` searches all of them; `make test`
-    draws some of them by seeds."""
-    return pytest.param(size, budget, id=name, marks=[pytest.mark.full] if budget.crashes or budget.pauses else [])
+    """A world with crashes, pauses or lost replies has so many orders that only `make test-all` searches all of them;
+    `make test` draws some of them by seeds."""
+    is_large = budget.crashes or budget.pauses or budget.lost_replies
+    return pytest.param(size, budget, id=name, marks=[pytest.mark.full] if is_large else [])
 
 
 @pytest.mark.parametrize(("size", "budget"), [a_case(name, *world) for name, world in (WORLDS | OF_BUGS).items()])
