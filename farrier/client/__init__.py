@@ -9,8 +9,8 @@ from __future__ import annotations
 from farrier.client.asynchronous import AsyncFarrier
 from farrier.client.calls import NewNode
 from farrier.client.errors import AccessDenied, ApiError, ApiUnreachable, NotAccepted
-from farrier.client.feed import Change
 from farrier.client.synchronous import Farrier
+from farrier.model.api_answers import Change
 from farrier.model.intent_views import IntentView
 from farrier.model.views import NodeDetail, NodeView
 

@@ -12,8 +12,9 @@ import httpx
 from farrier.client import calls, errors, feed, wire
 from farrier.client.calls import Call, Filter, NewNode
 from farrier.client.errors import ApiUnreachable
-from farrier.client.feed import Change, Feed
+from farrier.client.feed import Feed
 from farrier.model.actions import Action
+from farrier.model.api_answers import Change
 from farrier.model.controller_views import Ownership
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentView

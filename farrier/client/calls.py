@@ -11,13 +11,12 @@ from uuid import uuid4
 import msgspec
 
 from farrier.errors import MalformedRequest
+from farrier.model.api_answers import Intents, Kinds, NodeList, RegisteredNodes, ResourceList, ShownNode, ShownResource
 from farrier.model.controller_views import Ownership
 from farrier.model.details import Details
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentView
-from farrier.model.requests import Registered, Request
-from farrier.model.resource_views import KindView, ResourceView
-from farrier.model.views import NodeDetail, NodeView
+from farrier.model.requests import Request
 
 T = TypeVar("T")
 
@@ -63,56 +62,6 @@ class NewNode(Details, frozen=True, kw_only=True, omit_defaults=True):
     bootstrap: bool = False
 
 
-class NodePage(msgspec.Struct, frozen=True):
-    """A page of nodes, ordered by name."""
-
-    now: datetime
-    nodes: tuple[NodeView, ...]
-    next: str | None
-
-
-class ShownNode(msgspec.Struct, frozen=True):
-    """One node."""
-
-    now: datetime
-    node: NodeDetail
-
-
-class RegisteredNodes(msgspec.Struct, frozen=True):
-    """The registered nodes, in the order of the request."""
-
-    nodes: tuple[Registered, ...]
-
-
-class Kinds(msgspec.Struct, frozen=True):
-    """All kinds."""
-
-    kinds: tuple[KindView, ...]
-
-
-class ResourcePage(msgspec.Struct, frozen=True):
-    """A page of resources of a kind, ordered by name."""
-
-    now: datetime
-    resources: tuple[ResourceView, ...]
-    next: str | None
-
-
-class ShownResource(msgspec.Struct, frozen=True):
-    """One resource."""
-
-    now: datetime
-    resource: ResourceView
-
-
-class IntentPage(msgspec.Struct, frozen=True):
-    """A page of intents, the newest first."""
-
-    now: datetime
-    intents: tuple[IntentView, ...]
-    next: int | None
-
-
 def quoted(name: str) -> str:
     """Return a name in the form of a part of a path. Raises MalformedRequest for a part that would name another
     path."""
@@ -121,9 +70,9 @@ def quoted(name: str) -> str:
     return quote(name, safe="")
 
 
-def nodes(filters: Mapping[str, Filter], after: str) -> Call[NodePage]:
+def nodes(filters: Mapping[str, Filter], after: str) -> Call[NodeList]:
     """Return the request of a page of nodes. `filters` are parameters of the API: status, management, site, model, …"""
-    return Call(path="/nodes", type=NodePage, query=_page(filters, after))
+    return Call(path="/nodes", type=NodeList, query=_page(filters, after))
 
 
 def node(name: str) -> Call[ShownNode]:
@@ -179,14 +128,12 @@ def intent(kind: str, id_: int, wait: float) -> Call[IntentView]:
     return Call(path=f"{_intents(kind)}/{id_}", type=IntentView, query=_wait(seconds), waits=seconds)
 
 
-def intents(kind: str, filters: Mapping[str, Filter], before: int | None, limit: int = MOST_ROWS) -> Call[IntentPage]:
+def intents(kind: str, filters: Mapping[str, Filter], before: int | None, limit: int = MOST_ROWS) -> Call[Intents]:
     """Return the request for a page of intents, either of nodes or of another kind. An empty kind stands for all kinds
     except nodes."""
     of_kind = {} if kind in (NODE, "") else {"kind": kind}
     query = query_of({**filters, **of_kind, "limit": limit})
-    return Call(
-        path=_intents(kind), type=IntentPage, query=query if before is None else (*query, ("before", str(before)))
-    )
+    return Call(path=_intents(kind), type=Intents, query=query if before is None else (*query, ("before", str(before))))
 
 
 def kinds() -> Call[Kinds]:
@@ -194,11 +141,11 @@ def kinds() -> Call[Kinds]:
     return Call(path="/resources", type=Kinds)
 
 
-def resources(kind: str, filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> Call[ResourcePage]:
+def resources(kind: str, filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> Call[ResourceList]:
     """Return the request of a page of resources of a kind other than node. `filters` are parameters of the API: state,
     site, ended."""
     _refuse_nodes(kind)
-    return Call(path=f"/resources/{quoted(kind)}", type=ResourcePage, query=_page(filters, after, limit))
+    return Call(path=f"/resources/{quoted(kind)}", type=ResourceList, query=_page(filters, after, limit))
 
 
 def resource(kind: str, name: str) -> Call[ShownResource]:

@@ -8,19 +8,13 @@ import msgspec
 
 from farrier.client import calls
 from farrier.client.calls import Filter
-from farrier.model.history import HistoryEntry
+from farrier.model.api_answers import Change
 
 PATH = "/history/stream"
 # The server sends an event or a mark at least every 15 s. A longer silence means that the connection is lost.
 SILENCE_SECONDS = 45.0
 PAUSE_SECONDS = 2.0
 """The pause before a lost stream is opened again."""
-
-
-class Change(HistoryEntry, frozen=True, kw_only=True):
-    """A change of a layer of a resource. A client that stores `cursor` can continue after this change."""
-
-    cursor: str = msgspec.field(name="key")
 
 
 class Feed:

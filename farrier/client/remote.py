@@ -10,7 +10,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,12 +22,23 @@ from farrier.client.calls import Call, Filter, Nothing, Query
 from farrier.client.errors import NotAccepted
 from farrier.config import ClientConfig
 from farrier.errors import ConfigError
-from farrier.model.clocks import Clock, Overdue, OverduePage
+from farrier.model.api_answers import (
+    Addresses,
+    Bootstrap,
+    Breaches,
+    Changes,
+    Enqueued,
+    Kinds,
+    Members,
+    NodeList,
+    ShownResource,
+    Tasks,
+)
+from farrier.model.clocks import Overdue, OverduePage
 from farrier.model.controller_views import Ownership
 from farrier.model.details import DETAILS
 from farrier.model.edges import NODE
 from farrier.model.history import (
-    HistoryEntry,
     HistoryFilter,
     HistoryKey,
     HistoryPage,
@@ -54,75 +65,9 @@ from farrier.model.resource_views import (
     ResourceView,
     WantedResources,
 )
-from farrier.model.views import NodeDetail, NodeView, Page, RequestView, TaskView, Wanted
+from farrier.model.views import NodeDetail, NodeView, Page, TaskView, Wanted
 
 T = TypeVar("T")
-
-
-class _Clock(msgspec.Struct, frozen=True):
-    layer: str
-    state: str
-    since: datetime
-    limit_seconds: float | None
-    above_seconds: float | None
-    note: str = ""
-
-    def clock(self) -> Clock:
-        """The same clock, with durations instead of seconds."""
-        return Clock(
-            layer=self.layer,
-            state=self.state,
-            since=self.since,
-            limit=None if self.limit_seconds is None else timedelta(seconds=self.limit_seconds),
-            above=None if self.above_seconds is None else timedelta(seconds=self.above_seconds),
-            note=self.note,
-        )
-
-
-class _LateNode(msgspec.Struct, frozen=True):
-    node: NodeView
-    clocks: tuple[_Clock, ...]
-
-
-class _Breaches(msgspec.Struct, frozen=True):
-    now: datetime
-    nodes: tuple[_LateNode, ...]
-    more_nodes: int
-    resources: tuple[LateResource, ...]
-
-
-class _Changes(msgspec.Struct, frozen=True):
-    changes: tuple[HistoryEntry, ...]
-    next: str | None
-
-
-class _Tasks(msgspec.Struct, frozen=True):
-    now: datetime
-    tasks: tuple[TaskView, ...]
-
-
-class _Addresses(msgspec.Struct, frozen=True):
-    now: datetime
-    addresses: tuple[AddressView, ...]
-
-
-class _Members(msgspec.Struct, frozen=True):
-    now: datetime
-    members: tuple[MemberView, ...]
-
-
-class _ShownResource(msgspec.Struct, frozen=True):
-    now: datetime
-    resource: ResourceView
-    requests: tuple[RequestView, ...]
-
-
-class _Token(msgspec.Struct, frozen=True):
-    bootstrap_token: str
-
-
-class _Enqueued(msgspec.Struct, frozen=True):
-    id: int
 
 
 class Remote(msgspec.Struct, frozen=True):
@@ -170,11 +115,11 @@ class RemoteQueries:
 
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         query = (*_of_nodes(wanted), ("limit", str(limit)), *([("after", after)] if after else []))
-        page = await self._api.call(Call(path="/nodes", type=calls.NodePage, query=query))
+        page = await self._api.call(Call(path="/nodes", type=NodeList, query=query))
         return Page(page.now, page.nodes)
 
     async def overdue(self, wanted: Wanted, _limits: Limits, *, limit: int | None = None) -> OverduePage:
-        late = await self._api.call(Call(path="/breaches", type=_Breaches, query=_of_nodes(wanted)))
+        late = await self._api.call(Call(path="/breaches", type=Breaches, query=_of_nodes(wanted)))
         rows = tuple(Overdue(each.node, tuple(clock.clock() for clock in each.clocks)) for each in late.nodes)
         return OverduePage(late.now, rows[:limit], more=late.more_nodes + len(rows[limit:] if limit else ()))
 
@@ -192,7 +137,7 @@ class RemoteQueries:
     ) -> HistoryPage:
         query = (*_of_history(wanted), ("order", order.value), ("limit", str(limit)))
         query = query if after is None else (*query, ("after", after.text))
-        page = await self._api.call(Call(path="/history", type=_Changes, query=query))
+        page = await self._api.call(Call(path="/history", type=Changes, query=query))
         return HistoryPage(page.changes, None if page.next is None else parse_key(page.next))
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
@@ -201,7 +146,7 @@ class RemoteQueries:
             *([] if node is None else [("node", node)]),
             ("limit", str(limit)),
         )
-        page = await self._api.call(Call(path="/tasks", type=_Tasks, query=query))
+        page = await self._api.call(Call(path="/tasks", type=Tasks, query=query))
         return Page(page.now, page.tasks)
 
     async def controllers(self) -> Ownership:
@@ -216,7 +161,7 @@ class RemoteResourceQueries:
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         query = _query({"kind": kind, "counted": counted})
-        call = Call(path="/resources", type=calls.Kinds, query=query)
+        call = Call(path="/resources", type=Kinds, query=query)
         return (await self._api.call(call)).kinds
 
     async def resources(
@@ -231,7 +176,7 @@ class RemoteResourceQueries:
 
     async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
         path = calls.resource_path(kind, given)
-        shown = await self._api.call(Call(path=path, type=_ShownResource))
+        shown = await self._api.call(Call(path=path, type=ShownResource))
         return Page(shown.now, (ResourceDetail(resource=shown.resource, requests=shown.requests),))
 
     async def intent(self, kind: str | None, intent: int) -> Page[IntentView]:
@@ -255,17 +200,17 @@ class RemoteResourceQueries:
         return IntentPage(page.now, page.intents, page.next)
 
     async def late(self, _limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
-        late = await self._api.call(Call(path="/breaches", type=_Breaches))
+        late = await self._api.call(Call(path="/breaches", type=Breaches))
         return Page(late.now, late.resources[:limit])
 
     async def addresses(self, segment: str) -> Page[AddressView]:
         path = f"{calls.resource_path('network_segment', segment)}/addresses"
-        page = await self._api.call(Call(path=path, type=_Addresses))
+        page = await self._api.call(Call(path=path, type=Addresses))
         return Page(page.now, page.addresses)
 
     async def members(self, partition: str) -> Page[MemberView]:
         path = f"{calls.resource_path('ib_partition', partition)}/members"
-        page = await self._api.call(Call(path=path, type=_Members))
+        page = await self._api.call(Call(path=path, type=Members))
         return Page(page.now, page.members)
 
 
@@ -301,7 +246,7 @@ class RemoteRequests:
 
     async def issue_bootstrap(self, node: str, _ttl: timedelta) -> str:
         path = f"{calls.node(node).path}/bootstrap"
-        return (await self._api.call(Call(method="POST", path=path, type=_Token, again=False))).bootstrap_token
+        return (await self._api.call(Call(method="POST", path=path, type=Bootstrap, again=False))).bootstrap_token
 
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str | None = None) -> None:
         body = {"reason": reason, "seconds": lasts.total_seconds(), "requested_by": requested_by}
@@ -310,7 +255,7 @@ class RemoteRequests:
 
     async def enqueue(self, kind: str, resource: str) -> int:
         path = f"{calls.resource_path(kind, resource)}/enqueue"
-        return (await self._api.call(Call(method="POST", path=path, type=_Enqueued))).id
+        return (await self._api.call(Call(method="POST", path=path, type=Enqueued))).id
 
 
 class RemoteRetention:

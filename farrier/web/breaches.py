@@ -7,17 +7,14 @@ pause; alerts omit them.
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 from starlette.responses import Response
 
+from farrier.model.api_answers import Breaches, ClockView, LateNode, LateOther
 from farrier.model.clocks import Clock
 from farrier.model.resource_views import LateResource, late_clock
-from farrier.model.views import NodeView
-from farrier.web import clock_view, operation
+from farrier.web import operation
 from farrier.web.backend import Backend
-from farrier.web.clock_view import ClockView
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import Nodes, narrowed
 
@@ -26,36 +23,13 @@ MOST_NODES = 1000
 MOST_RESOURCES = 1000
 
 
-class LateNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node above a limit, with its clocks above their limits."""
-
-    node: NodeView
-    clocks: tuple[ClockView, ...]
-
-
-class LateOther(LateResource, frozen=True, kw_only=True):
-    """A resource of another kind above a limit, with the clock above it."""
-
-    clocks: tuple[ClockView, ...]
-
-
-class Breaches(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes and other resources above a limit, those furthest above it first. `more_nodes` is the number of other
-    nodes."""
-
-    now: datetime
-    nodes: tuple[LateNode, ...]
-    more_nodes: int
-    resources: tuple[LateOther, ...]
-
-
 async def list_(call: Call[Nodes, None]) -> Response:
     """List nodes and other resources above a limit, those furthest above it first: at most a thousand of each."""
     backend, chosen = call.backend, call.given.wanted()
     late = await backend.queries.overdue(chosen, backend.limits, limit=MOST_NODES)
-    nodes = tuple(LateNode(node=each.node, clocks=tuple(map(clock_view.view, each.clocks))) for each in late.rows)
+    nodes = tuple(LateNode(node=each.node, clocks=tuple(map(ClockView.of, each.clocks))) for each in late.rows)
     resources = tuple(
-        LateOther(**msgspec.structs.asdict(each), clocks=(clock_view.view(clock),))
+        LateOther(**msgspec.structs.asdict(each), clocks=(ClockView.of(clock),))
         for each, clock in await late_resources(backend)
         if chosen.fits_site(each.site)
     )

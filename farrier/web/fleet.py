@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated
 
@@ -10,11 +10,12 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from farrier.model.api_answers import Enqueued, Tasks
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.node import TaskStatus
 from farrier.model.params import BRAKE_LIFT_MAX, REASON_MAX
-from farrier.model.views import Figures, TaskView
+from farrier.model.views import Figures
 from farrier.web import operation
 from farrier.web.access import requester
 from farrier.web.kind_path import of_a_kind
@@ -29,13 +30,6 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: Limit = 100
 
 
-class Tasks(msgspec.Struct, frozen=True, kw_only=True):
-    """Agent tasks, the newest first."""
-
-    now: datetime
-    tasks: tuple[TaskView, ...]
-
-
 class OfResource(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     name: Name
@@ -43,13 +37,6 @@ class OfResource(msgspec.Struct, frozen=True, kw_only=True):
 
 class OfSite(msgspec.Struct, frozen=True, kw_only=True):
     site: Annotated[str, Meta(description="Name of the site.")]
-
-
-class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
-    """The enqueued resource. Its handler runs as soon as possible."""
-
-    kind: str
-    id: int
 
 
 class BrakeLift(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

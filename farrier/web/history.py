@@ -20,6 +20,7 @@ from starlette.responses import Response, StreamingResponse
 
 from farrier.errors import FarrierError
 from farrier.model import duration
+from farrier.model.api_answers import Change, Changes
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, Order, parse_bound, parse_key, parse_resource
@@ -125,21 +126,6 @@ class OfOneNode(_OfOne, frozen=True, kw_only=True):
 class OfOneResource(_OfOne, frozen=True, kw_only=True):
     kind: Kind
     name: Name
-
-
-class Change(HistoryEntry, frozen=True, kw_only=True):
-    """One change of one layer of one resource. `key` can be used like a cursor, to continue after this change."""
-
-    cursor: str = msgspec.field(name="key")
-
-
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of changes. `next` is the key for the next page, null at the end. A page before the end may be short or
-    empty. With `cursor`, a request continues after this page at any later time."""
-
-    changes: tuple[Change, ...]
-    next: str | None
-    cursor: str | None
 
 
 async def list_(call: Call[Page, None]) -> Response:

@@ -7,7 +7,7 @@ of a GET only shows whether the intent exists; the body contains the answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
 
@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from farrier.model import requests as asked
 from farrier.model.actions import ACTIONS, API_MAX
+from farrier.model.api_answers import Intents
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
@@ -117,15 +118,6 @@ class ListedOfNodes(Listed, frozen=True, kw_only=True):
 class ListedOfResources(Listed, frozen=True, kw_only=True):
     kind: Annotated[str | None, Meta(description="Only intents of this kind.")] = None
     resource: Annotated[str | None, Meta(description="Only intents of this resource. Requires `kind`.")] = None
-
-
-class Intents(msgspec.Struct, frozen=True, kw_only=True):
-    """Intents, newest first. `next` is the value of `before` for the next request, null at the end. A page before the
-    end may be short."""
-
-    now: datetime
-    intents: tuple[IntentView, ...]
-    next: int | None
 
 
 async def submit(call: Call[Submitting, Ask]) -> Response:

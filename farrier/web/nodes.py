@@ -7,7 +7,6 @@ if the node has changed in the meantime.
 from __future__ import annotations
 
 import secrets
-from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -19,13 +18,13 @@ from farrier.model import bootstrap as bootstraps
 from farrier.model import clocks, details, params
 from farrier.model import requests as asked
 from farrier.model.actions import API_MAX, Action
+from farrier.model.api_answers import Bootstrap, ClockView, NodeList, RegisteredNodes, ShownNode
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.requests import IntentStatus
-from farrier.model.views import NodeDetail, NodeView
-from farrier.web import clock_view, intents, operation
+from farrier.model.views import NodeDetail
+from farrier.web import intents, operation
 from farrier.web.access import requester
-from farrier.web.clock_view import ClockView
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import MOST_ROWS, ApiVersion, Limit, Nodes, OfNode, Wait, narrowed
 from farrier.web.refusals import MEDIA, Problem, Refused
@@ -62,22 +61,6 @@ class Changing(OfNode, frozen=True, kw_only=True):
 
 class Registering(msgspec.Struct, frozen=True, kw_only=True):
     api_version: ApiVersion = msgspec.field(default=API_MAX, name="Farrier-Api-Version")
-
-
-class NodeList(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes by name. `next` is the value of `after` for the next request, null at the end."""
-
-    now: datetime
-    nodes: tuple[NodeView, ...]
-    next: str | None
-
-
-class ShownNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node with all its data, and the clocks that run for it."""
-
-    now: datetime
-    node: NodeDetail
-    clocks: tuple[ClockView, ...]
 
 
 class _Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -128,19 +111,6 @@ NodeChange.__doc__ = (
     "Details to change. An omitted detail does not change; null removes one of "
     f"{', '.join(f'`{name}`' for name in details.REMOVABLE)}. `labels` and `macs` replace all earlier values."
 )
-
-
-class Bootstrap(msgspec.Struct, frozen=True, kw_only=True):
-    """A token for a node's agent. The agent can use it once. Only this response contains it. Earlier unused tokens are
-    invalid."""
-
-    bootstrap_token: str
-
-
-class RegisteredNodes(msgspec.Struct, frozen=True, kw_only=True):
-    """The registered nodes, in the order of the request."""
-
-    nodes: tuple[asked.Registered, ...]
 
 
 async def list_(call: Call[NodePage, None]) -> Response:
@@ -237,7 +207,7 @@ async def _read(call: Call[Any, Any], name: str) -> ShownNode:
     found = await call.backend.queries.node(name)
     (node,) = found.rows
     running = clocks.running(node, found.now, call.backend.limits)
-    return ShownNode(now=found.now, node=node, clocks=tuple(map(clock_view.view, running)))
+    return ShownNode(now=found.now, node=node, clocks=tuple(map(ClockView.of, running)))
 
 
 def _registration(node: _Named, call: Call[Registering, Any]) -> asked.Registration:

@@ -13,18 +13,14 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from farrier.model import ib_partition, network_segment
+from farrier.model.api_answers import Addresses, ClockedResource, ClockView, Kinds, Members, ResourceList, ShownResource
 from farrier.model.limits import Limits
 from farrier.model.resource_views import (
-    AddressView,
-    KindView,
-    MemberView,
     ResourceView,
     WantedResources,
     clocks_of,
 )
-from farrier.model.views import RequestView
-from farrier.web import clock_view, operation
-from farrier.web.clock_view import ClockView
+from farrier.web import operation
 from farrier.web.kind_path import of_a_kind
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import Kind, Limit, Name
@@ -55,48 +51,6 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 class KindFilter(msgspec.Struct, frozen=True, kw_only=True):
     kind: Annotated[str | None, Meta(description="Only this kind.")] = None
     counted: Annotated[bool, Meta(description="Count the resources in each state.")] = True
-
-
-class Kinds(msgspec.Struct, frozen=True, kw_only=True):
-    """All kinds, the number of resources in each state, and the actions with the states that accept them."""
-
-    kinds: tuple[KindView, ...]
-
-
-class ClockedResource(ResourceView, frozen=True, kw_only=True):
-    """A resource with its running clocks."""
-
-    clocks: tuple[ClockView, ...]
-
-
-class ResourceList(msgspec.Struct, frozen=True, kw_only=True):
-    """Resources by name. `next` is the value of `after` for the next request, null at the end."""
-
-    now: datetime
-    resources: tuple[ClockedResource, ...]
-    next: str | None
-
-
-class ShownResource(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource with all its data, and its newest intents, newest first."""
-
-    now: datetime
-    resource: ClockedResource
-    requests: tuple[RequestView, ...]
-
-
-class Addresses(msgspec.Struct, frozen=True, kw_only=True):
-    """The allocated addresses of a network segment."""
-
-    now: datetime
-    addresses: tuple[AddressView, ...]
-
-
-class Members(msgspec.Struct, frozen=True, kw_only=True):
-    """The ports in an IB partition."""
-
-    now: datetime
-    members: tuple[MemberView, ...]
 
 
 async def list_kinds(call: Call[KindFilter, None]) -> Response:
@@ -138,7 +92,7 @@ async def list_members(call: Call[Named, None]) -> Response:
 
 
 def _clocked(resource: ResourceView, now: datetime, limits: Limits) -> ClockedResource:
-    clocks = tuple(map(clock_view.view, clocks_of(resource, now, limits)))
+    clocks = tuple(map(ClockView.of, clocks_of(resource, now, limits)))
     return ClockedResource(**msgspec.structs.asdict(resource), clocks=clocks)
 
 

@@ -1,0 +1,180 @@
+"""The responses of the HTTP API. The server sends them, and the client reads them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from farrier.model.clocks import Clock
+from farrier.model.history import HistoryEntry
+from farrier.model.intent_views import IntentView
+from farrier.model.requests import Registered
+from farrier.model.resource_views import AddressView, KindView, LateResource, MemberView, ResourceView
+from farrier.model.views import NodeDetail, NodeView, RequestView, TaskView
+
+
+class ClockView(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a layer has been in its state, and its limit. `note` is why there is no limit."""
+
+    layer: str
+    state: str
+    since: datetime
+    limit_seconds: float | None
+    above_seconds: float | None
+    note: str
+
+    @classmethod
+    def of(cls, clock: Clock) -> ClockView:
+        """Return the clock with its durations in seconds."""
+        return cls(
+            layer=clock.layer,
+            state=clock.state,
+            since=clock.since,
+            limit_seconds=None if clock.limit is None else clock.limit.total_seconds(),
+            above_seconds=None if clock.above is None else clock.above.total_seconds(),
+            note=clock.note,
+        )
+
+    def clock(self) -> Clock:
+        """Return the same clock, with durations instead of seconds."""
+        return Clock(
+            layer=self.layer,
+            state=self.state,
+            since=self.since,
+            limit=None if self.limit_seconds is None else timedelta(seconds=self.limit_seconds),
+            above=None if self.above_seconds is None else timedelta(seconds=self.above_seconds),
+            note=self.note,
+        )
+
+
+class NodeList(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes by name. `next` is the value of `after` for the next request, null at the end."""
+
+    now: datetime
+    nodes: tuple[NodeView, ...]
+    next: str | None
+
+
+class ShownNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node with all its data, and the clocks that run for it."""
+
+    now: datetime
+    node: NodeDetail
+    clocks: tuple[ClockView, ...]
+
+
+class Bootstrap(msgspec.Struct, frozen=True, kw_only=True):
+    """A token for a node's agent. The agent can use it once. Only this response contains it. Earlier unused tokens are
+    invalid."""
+
+    bootstrap_token: str
+
+
+class RegisteredNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """The registered nodes, in the order of the request."""
+
+    nodes: tuple[Registered, ...]
+
+
+class LateNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node above a limit, with its clocks above their limits."""
+
+    node: NodeView
+    clocks: tuple[ClockView, ...]
+
+
+class LateOther(LateResource, frozen=True, kw_only=True):
+    """A resource of another kind above a limit, with the clock above it."""
+
+    clocks: tuple[ClockView, ...]
+
+
+class Breaches(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes and other resources above a limit, those furthest above it first. `more_nodes` is the number of other
+    nodes."""
+
+    now: datetime
+    nodes: tuple[LateNode, ...]
+    more_nodes: int
+    resources: tuple[LateOther, ...]
+
+
+class Kinds(msgspec.Struct, frozen=True, kw_only=True):
+    """All kinds, the number of resources in each state, and the actions with the states that accept them."""
+
+    kinds: tuple[KindView, ...]
+
+
+class ClockedResource(ResourceView, frozen=True, kw_only=True):
+    """A resource with its running clocks."""
+
+    clocks: tuple[ClockView, ...]
+
+
+class ResourceList(msgspec.Struct, frozen=True, kw_only=True):
+    """Resources by name. `next` is the value of `after` for the next request, null at the end."""
+
+    now: datetime
+    resources: tuple[ClockedResource, ...]
+    next: str | None
+
+
+class ShownResource(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource with all its data, and its newest intents, newest first."""
+
+    now: datetime
+    resource: ClockedResource
+    requests: tuple[RequestView, ...]
+
+
+class Addresses(msgspec.Struct, frozen=True, kw_only=True):
+    """The allocated addresses of a network segment."""
+
+    now: datetime
+    addresses: tuple[AddressView, ...]
+
+
+class Members(msgspec.Struct, frozen=True, kw_only=True):
+    """The ports in an IB partition."""
+
+    now: datetime
+    members: tuple[MemberView, ...]
+
+
+class Intents(msgspec.Struct, frozen=True, kw_only=True):
+    """Intents, newest first. `next` is the value of `before` for the next request, null at the end. A page before the
+    end may be short."""
+
+    now: datetime
+    intents: tuple[IntentView, ...]
+    next: int | None
+
+
+class Change(HistoryEntry, frozen=True, kw_only=True):
+    """One change of one layer of one resource. `key` can be used like a cursor, to continue after this change."""
+
+    cursor: str = msgspec.field(name="key")
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of changes. `next` is the key for the next page, null at the end. A page before the end may be short or
+    empty. With `cursor`, a request continues after this page at any later time."""
+
+    changes: tuple[Change, ...]
+    next: str | None
+    cursor: str | None
+
+
+class Tasks(msgspec.Struct, frozen=True, kw_only=True):
+    """Agent tasks, the newest first."""
+
+    now: datetime
+    tasks: tuple[TaskView, ...]
+
+
+class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
+    """The enqueued resource. Its handler runs as soon as possible."""
+
+    kind: str
+    id: int
