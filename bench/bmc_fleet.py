@@ -20,9 +20,8 @@ import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from bench.bmc_server import PASSWORD, USERNAME, Counts, Ready, host, is_dead
-from farrier.config import CredentialBinding
+from farrier.config import CredentialBinding, CredentialsConfig
 from farrier.services.bmc_settings import BmcSettings
-from farrier.services.credentials import CredentialPlaces
 from farrier.services.trust import CaFile
 
 # Five thousand listeners take some seconds. A fleet that is not ready after this time has failed.
@@ -77,9 +76,9 @@ class BmcFleet:
         return CredentialBinding(references=(self.credential,), networks=(_LOOPBACK,))
 
     @property
-    def places(self) -> CredentialPlaces:
+    def places(self) -> CredentialsConfig:
         """The places from which the credential may be read."""
-        return CredentialPlaces(file_roots=(self.directory,))
+        return CredentialsConfig(file_roots=(str(self.directory),))
 
     async def counts(self) -> Counts:
         """Return the counts of the BMCs since the last call. Calls must not overlap."""

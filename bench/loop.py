@@ -19,7 +19,7 @@ from typing_extensions import override
 from bench.ground import Ground
 from farrier import memory
 from farrier.clock import MonotonicClock
-from farrier.config import ControllerConfig, NodeConfig
+from farrier.config import ControllerConfig, CredentialsConfig, NodeConfig
 from farrier.controller.agenda import Phase
 from farrier.controller.controller import Controller
 from farrier.controller.host import Host
@@ -44,7 +44,7 @@ from farrier.model.params import PowerRequest
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient, MaasClient, Regions
 from farrier.services.bindings import Bindings
-from farrier.services.credentials import CredentialPlaces, Credentials
+from farrier.services.credentials import Credentials
 from farrier.services.ways import BoundCredentials, Ways
 
 NodeIO: TypeAlias = PostgresStateIO[Node, Node, Write]
@@ -131,7 +131,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def _no_credentials() -> BoundCredentials:
-    return BoundCredentials(Credentials(CredentialPlaces()), Ways(Bindings(), ()))
+    return BoundCredentials(Credentials(CredentialsConfig()), Ways(Bindings(), ()))
 
 
 @asynccontextmanager

@@ -116,13 +116,13 @@ def token(reference: str, source: Source) -> str:
     return text
 
 
-def version(reference: str, source: Source, username: str, password: str, *, key: bytes) -> str:
+def version(reference: str, source: Source, username: str, password: str) -> str:
     """Return eight hexadecimal digits, preceded by the secret's version number if its store has versions. The digits
     are the same on every replica. After a rotation they differ, except with a probability of one in 2**32. There are
     only eight, because so many passwords have the same digits that an attacker cannot find the right password.
     """
     secret = "\0".join((reference, username, password)).encode()
-    digest = hashlib.blake2b(secret, key=key, digest_size=4, person=b"farrier-version").hexdigest()
+    digest = hashlib.blake2b(secret, digest_size=4, person=b"farrier-version").hexdigest()
     return digest if source.number is None else f"{source.number}-{digest}"
 
 

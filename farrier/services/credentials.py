@@ -12,7 +12,6 @@ seconds. No error text repeats the content of a source.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -21,51 +20,29 @@ from pathlib import Path
 from typing import assert_never
 
 import anyio.to_thread
-import msgspec
 from typing_extensions import override
 
 from farrier import protocols
+from farrier.config import CredentialsConfig, VaultConfig
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
 from farrier.services import credential_files, credential_forms
 from farrier.services.credential_forms import Form, Scheme, Source
-from farrier.services.vault import Vault, VaultSettings, open_vault
-
-
-class CredentialPlaces(msgspec.Struct, frozen=True, kw_only=True):
-    """The places to which references may point. The defaults allow `systemd:`, and `env:` with farrier's prefix, but no
-    file.
-
-    `version_key` (up to 64 bytes, the same on every replica) is the key of the digests that distinguish versions.
-    Without this key, a reader of the digests could guess a weak password and test the guess.
-    """
-
-    file_roots: tuple[Path, ...] = ()
-    env_prefix: str = "FARRIER_SECRET_"
-    version_key: bytes = b""
-
-    def __post_init__(self) -> None:
-        if len(self.version_key) > hashlib.blake2b.MAX_KEY_SIZE:
-            raise ValueError(
-                f"version_key has {len(self.version_key)} bytes; at most {hashlib.blake2b.MAX_KEY_SIZE} are allowed"
-            )
-
-    @override
-    def __repr__(self) -> str:
-        return f"CredentialPlaces(file_roots={self.file_roots!r}, env_prefix={self.env_prefix!r})"
+from farrier.services.vault import Vault, open_vault
 
 
 @asynccontextmanager
 async def open_credentials(
-    places: CredentialPlaces,
-    vault: VaultSettings | None,
+    places: CredentialsConfig,
+    vault: VaultConfig,
     *,
     clock: protocols.Clock,
     observer: protocols.ServiceObserver,
 ) -> AsyncIterator[Credentials]:
-    """Open the store, which closes with the context. Raises `ConfigError` for an unusable CA file."""
+    """Open the store, which closes with the context. Without an address of Vault, there is no Vault. Raises
+    `ConfigError` for an unusable CA file."""
     local = Credentials(places)
-    if vault is None:
+    if not vault.address:
         yield local
         return
     # The token is read before each request, so an agent that renews the file need not notify the daemon.
@@ -78,9 +55,10 @@ class Credentials(protocols.CredentialStore):
     """The `CredentialStore` for all schemes."""
 
     def __init__(
-        self, places: CredentialPlaces, *, vault: Vault | None = None, environ: Mapping[str, str] = os.environ
+        self, places: CredentialsConfig, *, vault: Vault | None = None, environ: Mapping[str, str] = os.environ
     ) -> None:
         self._places = places
+        self._roots = tuple(map(Path, places.file_roots))
         self._vault = vault
         self._environ = environ
 
@@ -91,7 +69,7 @@ class Credentials(protocols.CredentialStore):
         return Credential(
             username=username,
             password=password,
-            version=credential_forms.version(reference, source, username, password, key=self._places.version_key),
+            version=credential_forms.version(reference, source, username, password),
         )
 
     @override
@@ -108,7 +86,7 @@ class Credentials(protocols.CredentialStore):
         scheme, rest = credential_forms.parts(reference)
         match scheme:
             case Scheme.FILE:
-                read = partial(credential_files.read_file, reference, rest, roots=self._places.file_roots)
+                read = partial(credential_files.read_file, reference, rest, roots=self._roots)
                 return Source(text=await anyio.to_thread.run_sync(read), form=Form.FILE)
             case Scheme.SYSTEMD:
                 directory = self._environ.get("CREDENTIALS_DIRECTORY")

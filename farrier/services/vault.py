@@ -20,6 +20,7 @@ import msgspec
 import structlog
 
 from farrier import protocols
+from farrier.config import VaultConfig
 from farrier.errors import CredentialError
 from farrier.model.credential import is_plain_path
 from farrier.services import vault_answers
@@ -41,32 +42,17 @@ PAUSE = timedelta(seconds=5)
 VAULT: Final = Service(failures=FAILURES, concurrency=CONCURRENCY, largest_body_bytes=LARGEST_SECRET_BYTES)
 
 
-class VaultSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a Vault. `token` is a reference."""
-
-    address: str
-    token: str
-    mount: str = "secret"
-    path_prefix: str = "farrier"
-    namespace: str = ""
-    ca_file: Path | None = None
-    timeout: timedelta = timedelta(seconds=5)
-    keep: timedelta = timedelta(seconds=30)
-
-    @property
-    def root(self) -> str:
-        return f"{self.address.rstrip('/')}/v1/"
-
-    @property
-    def connect_timeout(self) -> timedelta:
-        return self.timeout
-
-    read_timeout = change_timeout = connect_timeout  # one deadline for a whole request
+class _Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    root: str
+    ca_file: Path | None
+    connect_timeout: timedelta
+    read_timeout: timedelta
+    change_timeout: timedelta
 
 
 @asynccontextmanager
 async def open_vault(
-    settings: VaultSettings,
+    settings: VaultConfig,
     *,
     token: Callable[[], Awaitable[str]],
     clock: protocols.Clock,
@@ -80,14 +66,21 @@ async def open_vault(
         secret = await token()
         return Pass({**shown, "X-Vault-Token": secret}, (secret,))
 
-    async with open_client(VAULT, settings, credential=credential, times=Times(clock=clock), observer=observer) as http:
+    endpoint = _Endpoint(
+        root=f"{settings.address.rstrip('/')}/v1/",
+        ca_file=Path(settings.ca_file) if settings.ca_file else None,
+        connect_timeout=settings.timeout,  # one deadline for a whole request
+        read_timeout=settings.timeout,
+        change_timeout=settings.timeout,
+    )
+    async with open_client(VAULT, endpoint, credential=credential, times=Times(clock=clock), observer=observer) as http:
         yield Vault(settings, http, clock=clock)
 
 
 class Vault:
     """Reads secrets."""
 
-    def __init__(self, settings: VaultSettings, http: HttpClient[Pass, VaultError], *, clock: protocols.Clock) -> None:
+    def __init__(self, settings: VaultConfig, http: HttpClient[Pass, VaultError], *, clock: protocols.Clock) -> None:
         self._settings = settings
         self._http = http
         self._clock = clock

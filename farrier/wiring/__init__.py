@@ -10,7 +10,7 @@ from __future__ import annotations
 from farrier.wiring.kinds import Extensions, extension, extensions, installable, require_kinds, specs_of
 from farrier.wiring.loops import Runtime, runtime
 from farrier.wiring.progress import Progress
-from farrier.wiring.settings import bmc_settings, credentials, vault_settings
+from farrier.wiring.settings import bmc_settings, credentials
 from farrier.wiring.storage import (
     Database,
     Outside,
@@ -51,6 +51,5 @@ __all__ = [
     "specs_of",
     "tracing",
     "trust_gauge",
-    "vault_settings",
     "vocabulary",
 ]

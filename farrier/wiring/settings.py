@@ -15,33 +15,13 @@ from farrier.clock import MonotonicClock
 from farrier.protocols import ServiceObserver
 from farrier.services.bindings import Bindings
 from farrier.services.bmc_settings import BmcSettings
-from farrier.services.credentials import CredentialPlaces, Credentials, open_credentials
+from farrier.services.credentials import Credentials, open_credentials
 from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust
-from farrier.services.vault import VaultSettings
 
 
 def credentials(config: settings.Config, *, observer: ServiceObserver) -> AbstractAsyncContextManager[Credentials]:
     """Return a context that opens the sources of secrets. Raises ConfigError."""
-    places = CredentialPlaces(
-        file_roots=tuple(map(Path, config.credentials.file_roots)), env_prefix=config.credentials.env_prefix
-    )
-    return open_credentials(places, vault_settings(config.vault), clock=MonotonicClock(), observer=observer)
-
-
-def vault_settings(config: settings.VaultConfig) -> VaultSettings | None:
-    """Return the settings of Vault, or None if Vault is not configured."""
-    if not config.address:
-        return None
-    return VaultSettings(
-        address=config.address,
-        token=config.token,
-        mount=config.mount,
-        path_prefix=config.path_prefix,
-        namespace=config.namespace,
-        ca_file=Path(config.ca_file) if config.ca_file else None,
-        timeout=config.timeout,
-        keep=config.keep,
-    )
+    return open_credentials(config.credentials, config.vault, clock=MonotonicClock(), observer=observer)
 
 
 def bmc_settings(config: settings.Config) -> BmcSettings:

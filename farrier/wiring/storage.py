@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -26,7 +25,7 @@ from farrier.io.fleet import PostgresFleet
 from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.protocols import AgentApi, FleetApi, ServerQueries, ServiceObserver
-from farrier.services.credentials import CredentialPlaces, Credentials
+from farrier.services.credentials import Credentials
 from farrier.web.backend import Backend
 from farrier.wiring.settings import credentials
 
@@ -40,7 +39,7 @@ _WEB_CONNECTIONS = 3
 # Fewest characters of http.bearer_token. Nothing limits how often a client may guess the token.
 _SHORTEST_TOKEN = 16
 # Only an operator writes the reference of a DSN into the settings, so the reference may name any file.
-_ANY_FILE = CredentialPlaces(file_roots=(Path("/"),))
+_ANY_FILE = settings.CredentialsConfig(file_roots=("/",))
 
 
 class Database(msgspec.Struct, frozen=True):

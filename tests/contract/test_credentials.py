@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from rich.pretty import pretty_repr
 
+from farrier.config import CredentialsConfig
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
 from farrier.services import credential_files
 from farrier.services.credential_files import LARGEST_SECRET_BYTES, read_file
-from farrier.services.credentials import CredentialPlaces, Credentials
+from farrier.services.credentials import Credentials
 
 PASSWORD = "s3kr1t:with\"quotes'and blanks in it"
 
@@ -29,8 +30,8 @@ def root(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mon
     return directory
 
 
-def store(root: Path, *, environ: dict[str, str] | None = None, version_key: bytes = b"") -> Credentials:
-    return Credentials(CredentialPlaces(file_roots=(root,), version_key=version_key), environ=environ or {})
+def store(root: Path, *, environ: dict[str, str] | None = None) -> Credentials:
+    return Credentials(CredentialsConfig(file_roots=(str(root),)), environ=environ or {})
 
 
 async def refusal(credentials: Credentials, reference: str) -> str:
@@ -220,7 +221,7 @@ async def test_a_path_that_is_no_readable_regular_file_is_refused_at_once(root: 
 
 async def test_no_file_is_read_until_a_directory_is_configured(root: Path) -> None:
     (root / "bmc").write_text(f"admin\n{PASSWORD}\n")
-    assert "no directory" in await refusal(Credentials(CredentialPlaces()), f"file:{root}/bmc")
+    assert "no directory" in await refusal(Credentials(CredentialsConfig()), f"file:{root}/bmc")
 
 
 @pytest.mark.parametrize("value", ["admin:s3kr1t:x", '{"username": "admin", "password": "s3kr1t:x"}'])
@@ -241,7 +242,7 @@ async def test_a_systemd_credential_is_read_from_the_units_directory(root: Path)
     (root / "bmc").write_text(f"admin\n{PASSWORD}\n")
     (root.parent / "outside").write_text(f"admin\n{PASSWORD}\n")
     (root / "link").symlink_to("../outside")
-    credentials = Credentials(CredentialPlaces(), environ={"CREDENTIALS_DIRECTORY": str(root)})
+    credentials = Credentials(CredentialsConfig(), environ={"CREDENTIALS_DIRECTORY": str(root)})
     assert (await credentials.resolve("systemd:bmc")).password == PASSWORD
     assert "must not contain a slash" in await refusal(credentials, "systemd:../outside")
     assert "outside" in await refusal(credentials, "systemd:link")
@@ -306,18 +307,11 @@ async def test_versions_reveal_neither_the_secret_nor_that_two_are_equal(root: P
     (root / "a").write_text(f"admin\n{PASSWORD}\n")
     (root / "b").write_text(f"admin\n{PASSWORD}\n")
     a, b = [await store(root).version(f"file:{root}/{name}") for name in "ab"]
-    keyed = await store(root, version_key=b"of this site").version(f"file:{root}/a")
-    assert len({a, b, keyed}) == 3
-    assert {len(version) for version in (a, b, keyed)} == {8}
+    assert a != b
+    assert len(a) == len(b) == 8
 
 
 def test_representations_mask_the_secret() -> None:
     credential = Credential(username="admin", password=PASSWORD, version="0")
-    places = CredentialPlaces(version_key=b"s3kr1t")
-    for text in (repr(credential), str(credential), pretty_repr(credential), repr(places)):
+    for text in (repr(credential), str(credential), pretty_repr(credential)):
         assert "s3kr1t" not in text
-
-
-def test_a_version_key_that_cannot_be_used_is_refused() -> None:
-    with pytest.raises(ValueError, match="65 bytes; at most 64 are allowed"):
-        CredentialPlaces(version_key=b"x" * 65)

@@ -23,13 +23,13 @@ import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSListener, TLSStream
 
-from farrier.config import CredentialBinding
+from farrier.config import CredentialBinding, CredentialsConfig
 from farrier.protocols import Clock, CredentialStore
 from farrier.services.bindings import Bindings
 from farrier.services.bmc import RedfishBmc, open_bmc
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.bmc_transport import Lookup, look_up
-from farrier.services.credentials import CredentialPlaces, Credentials
+from farrier.services.credentials import Credentials
 from farrier.services.trust import CaFile
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support.sockets import LEFT
@@ -381,7 +381,7 @@ async def connect(  # noqa: PLR0913 - one parameter is one thing that a test rep
         session_directory=ca_file.parent / "sessions",
     )
     environ = more if more is not None else {}
-    credentials = Credentials(CredentialPlaces(), environ=ChainMap(environ, {"FARRIER_SECRET_BMC": credential}))
+    credentials = Credentials(CredentialsConfig(), environ=ChainMap(environ, {"FARRIER_SECRET_BMC": credential}))
     async with open_bmc(
         msgspec.structs.replace(usual, **settings),
         credentials=store or credentials,

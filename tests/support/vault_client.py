@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from farrier.config import CredentialsConfig, VaultConfig
 from farrier.errors import CredentialError
-from farrier.services.credentials import CredentialPlaces, Credentials, open_credentials
-from farrier.services.vault import VaultSettings
+from farrier.services.credentials import Credentials, open_credentials
 from farrier.sim.certificates import Authority
 from tests.support.clock import HandClock
 from tests.support.vault import TOKEN, FakeVault, fake_vault
@@ -55,15 +55,15 @@ class Client:
 
     def connect(self, **settings: Any) -> AbstractAsyncContextManager[Credentials]:
         """A store over the fake, with these settings of Vault."""
-        usual = VaultSettings(
+        usual = VaultConfig(
             address=self.server.address,
             token=f"file:{self._token_file}",
-            ca_file=self.server.ca_file,
+            ca_file=str(self.server.ca_file),
             timeout=timedelta(seconds=10),
             keep=KEEP,
         )
         return open_credentials(
-            CredentialPlaces(file_roots=(self._token_file.parent,)),
+            CredentialsConfig(file_roots=(str(self._token_file.parent),)),
             msgspec.structs.replace(usual, **settings),
             clock=self.clock,
             observer=self.observed,

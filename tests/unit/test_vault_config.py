@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-from farrier import config, wiring
+from farrier import config
 from farrier.config import VaultConfig
 from farrier.errors import ConfigError
 from farrier.model.credential import is_plain_path
-from farrier.services.vault import VaultSettings
 
 SOUND = {"FARRIER_VAULT_ADDRESS": "https://vault.example:8200", "FARRIER_VAULT_TOKEN": "file:/run/vault/token"}
 
@@ -23,11 +21,7 @@ def refusal(**changes: str) -> str:
     return str(refused.value)
 
 
-def test_without_an_address_there_is_no_vault() -> None:
-    assert wiring.vault_settings(VaultConfig()) is None
-
-
-def test_every_setting_reaches_the_client() -> None:
+def test_every_setting_is_read() -> None:
     loaded = config.load(
         environment=SOUND
         | {
@@ -39,13 +33,13 @@ def test_every_setting_reaches_the_client() -> None:
             "FARRIER_VAULT_KEEP": "10s",
         }
     )
-    assert wiring.vault_settings(loaded.vault) == VaultSettings(
+    assert loaded.vault == VaultConfig(
         address="https://vault.example:8200",
         token="file:/run/vault/token",
         mount="kv/bmc",
         path_prefix="sites/a",
         namespace="fleet",
-        ca_file=Path("/etc/vault-ca.pem"),
+        ca_file="/etc/vault-ca.pem",
         timeout=timedelta(seconds=2),
         keep=timedelta(seconds=10),
     )
