@@ -202,7 +202,28 @@ class HardwareInfo(msgspec.Struct, frozen=True, kw_only=True):
     chassis_serial: str | None = None
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The fields of a machine that farrier stores: the fields of `MaasObservation` that come from the region."""
+
+    status: int | None = None
+    status_name: str | None = None
+    hostname: str | None = None
+    owner: str | None = None
+    locked: bool = False
+    power_state: str | None = None
+    netboot: bool | None = None
+    status_message: str | None = None
+    error_description: str | None = None
+    osystem: str | None = None
+    distro_series: str | None = None
+    commissioning_status_name: str | None = None
+    testing_status_name: str | None = None
+    enable_hw_sync: bool | None = None
+    sync_interval: float | None = None
+    last_sync: datetime | None = None
+
+
+class Machine(Seen, frozen=True, kw_only=True, omit_defaults=False):
     """One reading of a machine. `read_at` is the client's monotonic time of the response: a change requires a reading
     that is at most seconds old. MAAS keeps `error_description` after its cause is gone, so farrier uses it only in a
     failed status."""
@@ -210,28 +231,14 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     system_id: str
     status: int
     hostname: str
-    owner: str | None = None
-    locked: bool = False
-    status_name: str | None = None
-    status_message: str | None = None
-    error_description: str | None = None
     description: str | None = None
-    osystem: str | None = None
-    distro_series: str | None = None
-    netboot: bool | None = None
     power_type: str | None = None
-    power_state: str | None = None
     hardware_uuid: str | None = None
     hardware_info: HardwareInfo | None = None
     boot_disk: BlockDevice | None = None
     boot_interface: Interface | None = None
     interface_set: tuple[Interface, ...] = ()
     blockdevice_set: tuple[BlockDevice, ...] = ()
-    commissioning_status_name: str | None = None
-    testing_status_name: str | None = None
-    enable_hw_sync: bool | None = None
-    sync_interval: float | None = None
-    last_sync: datetime | None = None
     read_at: float = 0.0
 
     @property

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
-from farrier.model.maas import MaasFailure, MaasStatus
+from farrier.model.maas import MaasFailure, MaasStatus, Seen
 from farrier.model.resource import Answer, Resource
 
 KIND = "maas_region"
@@ -157,27 +157,6 @@ COLUMNS = (
     "configured_at",
 )
 """The columns that a run may change, besides the state and the last error."""
-
-
-class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored fields of a machine: the fields of `MaasObservation` that come from the region."""
-
-    status: int | None = None
-    status_name: str | None = None
-    hostname: str | None = None
-    owner: str | None = None
-    locked: bool = False
-    power_state: str | None = None
-    netboot: bool | None = None
-    status_message: str | None = None
-    error_description: str | None = None
-    osystem: str | None = None
-    distro_series: str | None = None
-    commissioning_status_name: str | None = None
-    testing_status_name: str | None = None
-    enable_hw_sync: bool | None = None
-    sync_interval: float | None = None
-    last_sync: datetime | None = None
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model.maas import MaasFailure, MaasStatus
+from farrier.model.maas import MaasFailure, MaasStatus, Seen
 
 DOUBTFUL = frozenset({MaasFailure.ABSENT, MaasFailure.AUTH})
 """Failures after which another region may be at the URL: known machines are missing, or the key is refused."""
@@ -57,7 +57,7 @@ CONFIRMED_AFTER = timedelta(seconds=60)
 """If two readings at least this far apart show a state, the state is not transient."""
 
 
-class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
+class MaasObservation(Seen, frozen=True, kw_only=True, omit_defaults=False):
     """The last reading of a machine. `read_at` is a time before the reading began, so the reading includes all earlier
     changes. The state is known to last until `fresh_at`. `fresh_at` is the time of the reading, or of a later complete
     read of the region's events that shows no event of this machine. `since` is the time of the first reading with this
@@ -69,24 +69,8 @@ class MaasObservation(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
     read_at: datetime
     fresh_at: datetime
-    status: int | None = None  # None: absent
-    status_name: str | None = None
-    hostname: str | None = None
-    owner: str | None = None
     ours: bool | None = False
     owner_by_rescue: bool = False
-    locked: bool = False
-    power_state: str | None = None
-    netboot: bool | None = None
-    status_message: str | None = None
-    error_description: str | None = None
-    osystem: str | None = None
-    distro_series: str | None = None
-    commissioning_status_name: str | None = None
-    testing_status_name: str | None = None
-    enable_hw_sync: bool | None = None
-    sync_interval: float | None = None
-    last_sync: datetime | None = None
 
     def fresh(self, now: datetime, ttl: timedelta) -> bool:
         """Return whether the reading is fresh enough for rules."""

@@ -7,9 +7,10 @@ invalid text of one machine must not make the readings of all other machines fai
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
-from farrier.model.maas import RESCUE, MaasStatus, Machine
-from farrier.model.maas_region import DueMachine, Reading, Seen
+from farrier.model.maas import RESCUE, MaasStatus, Machine, Seen
+from farrier.model.maas_region import DueMachine, Reading
 
 # Number of characters. MAAS keeps the whole text.
 LONGEST_TEXT = 500
@@ -23,24 +24,7 @@ def seen(due: DueMachine, machine: Machine, now: datetime) -> Reading:
         state=machine.state,
         read_at=now,
         in_rescue=machine.status in RESCUE,
-        seen=Seen(
-            status=machine.status,
-            status_name=_text(machine.status_name),
-            hostname=_text(machine.hostname),
-            owner=_text(machine.owner),
-            locked=machine.locked,
-            power_state=_text(machine.power_state),
-            netboot=machine.netboot,
-            status_message=_text(machine.status_message),
-            error_description=_text(machine.error_description),
-            osystem=_text(machine.osystem),
-            distro_series=_text(machine.distro_series),
-            commissioning_status_name=_text(machine.commissioning_status_name),
-            testing_status_name=_text(machine.testing_status_name),
-            enable_hw_sync=machine.enable_hw_sync,
-            sync_interval=machine.sync_interval,
-            last_sync=_with_zone(machine.last_sync),
-        ),
+        seen=Seen(**{name: _storable(getattr(machine, name)) for name in Seen.__struct_fields__}),
     )
 
 
@@ -54,10 +38,12 @@ def plain(text: str) -> str:
     return text.replace("\0", "\ufffd")[:LONGEST_TEXT]
 
 
-def _text(text: str | None) -> str | None:
-    return None if text is None else plain(text)
-
-
-def _with_zone(moment: datetime | None) -> datetime | None:
-    """Return the time with a zone; times of the region are in UTC, even if they have no zone."""
-    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+def _storable(value: object) -> Any:
+    """Return a value that the database can store. Times of the region are in UTC, even if they have no zone."""
+    match value:
+        case str():
+            return plain(value)
+        case datetime() if value.tzinfo is None:
+            return value.replace(tzinfo=UTC)
+        case _:
+            return value
