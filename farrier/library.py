@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from farrier.enqueuer.enqueuer import Enqueuer
 from farrier.errors import (
     ConfigError,
     CredentialError,
@@ -22,7 +21,7 @@ from farrier.errors import (
 )
 from farrier.handlers.resource import Decided, Extension, Handler, Surroundings, accept, params_of, reject
 from farrier.io.pool import open_pool
-from farrier.io.wakes import PostgresWakes
+from farrier.io.wakes import Enqueuer
 from farrier.model.credential import Credential
 from farrier.model.kinds import KindAction, KindEdge, KindLayer, KindSpec, KindState
 from farrier.model.measures import KindMetric, Sample
@@ -85,6 +84,6 @@ async def open_enqueuer(dsn: str) -> AsyncIterator[Enqueuer]:
     call `farrier.enqueue` instead. Raises DatabaseUnreachable."""
     connections = await open_pool(dsn, size=1, patience=_PATIENCE)
     try:
-        yield Enqueuer(PostgresWakes(connections))
+        yield Enqueuer(connections)
     finally:
         await connections.close()

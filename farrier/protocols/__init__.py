@@ -18,7 +18,6 @@ from farrier.protocols.database import (
     Retention,
     ServerQueries,
     Subscription,
-    Wakes,
 )
 from farrier.protocols.loop import (
     Clock,
@@ -64,5 +63,4 @@ __all__ = [
     "StateIO",
     "Subscription",
     "UfmClient",
-    "Wakes",
 ]

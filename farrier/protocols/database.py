@@ -49,15 +49,6 @@ class Identities(Protocol):
         the caller's commit; the database then refuses the commit. Raises `DatabaseUnreachable`."""
 
 
-class Wakes(Protocol):
-    """Enqueues resources."""
-
-    async def wake(self, kind: str, ids: Sequence[int]) -> None:
-        """Enqueue these resources in one transaction, so that their handlers run as soon as possible. May be repeated.
-        If one of the resources does not exist, raises `RefusedByModel` and enqueues no resource. Also raises
-        `DatabaseUnreachable`."""
-
-
 class Subscription(Protocol):
     """One listening connection."""
 

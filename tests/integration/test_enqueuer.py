@@ -10,12 +10,11 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from farrier.enqueuer.enqueuer import Enqueuer
 from farrier.enqueuer.listener import Listener
 from farrier.errors import RefusedByModel
 from farrier.io.notifications import PostgresNotifications
 from farrier.io.pool import open_pool
-from farrier.io.wakes import PostgresWakes
+from farrier.io.wakes import Enqueuer
 from tests.support import loop, pg, pgbouncer, proxy, toy
 from tests.support.loop import QUIET, Shop
 
@@ -83,20 +82,20 @@ async def listening(
 
 
 async def test_enqueue_all_inserts_a_wake_for_each_resource(shop: Shop) -> None:
-    await Enqueuer(PostgresWakes(shop.pool)).enqueue("widget", 3, 1, 3)
+    await Enqueuer(shop.pool).enqueue("widget", 3, 1, 3)
     assert [await shop.wakes(id_) > 0 for id_ in (1, 2, 3)] == [True, False, True]
 
 
 async def test_enqueueing_a_missing_resource_is_refused_and_inserts_no_wake(shop: Shop) -> None:
     with pytest.raises(RefusedByModel, match="no widget has ID 404"):
-        await Enqueuer(PostgresWakes(shop.pool)).enqueue("widget", 1, 404)
+        await Enqueuer(shop.pool).enqueue("widget", 1, 404)
     assert await shop.wakes(1) == 0
 
 
 async def test_thousands_of_resources_are_enqueued_in_several_transactions(shop: Shop) -> None:
     await shop.register(*range(4, 2501))
     await shop.pool.execute("DELETE FROM farrier.wakes")
-    await Enqueuer(PostgresWakes(shop.pool)).enqueue_all("widget", range(1, 2501))
+    await Enqueuer(shop.pool).enqueue_all("widget", range(1, 2501))
     assert await shop.pool.fetchval("SELECT count(DISTINCT resource) FROM farrier.wakes") == 2500
     assert await shop.pool.fetchval("SELECT count(DISTINCT xact) FROM farrier.wakes") > 1
 

@@ -38,7 +38,7 @@ def test_the_exported_names_are_exactly_these() -> None:
 
 def test_nothing_else_is_to_be_had_but_what_the_module_itself_needs() -> None:
     others = {name for name in vars(library) if not name.startswith("_")} - set(NAMES)
-    assert others == {"annotations", "AsyncIterator", "asynccontextmanager", "timedelta", "open_pool", "PostgresWakes"}
+    assert others == {"annotations", "AsyncIterator", "asynccontextmanager", "timedelta", "open_pool"}
 
 
 def test_the_page_lists_each_name_once_and_no_other() -> None:
