@@ -7,19 +7,16 @@ response is dropped, the connection is closed, and a hanging request ends by the
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 import httpx
-import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typing_extensions import override
 
+from farrier.asgi import served
 from farrier.sim.faults import ConnectionDropped, RequestHangs
-
-# The time within which open connections must end.
-_STOP_SECONDS = 2
 
 
 class AppTransport(httpx.AsyncBaseTransport):
@@ -46,47 +43,8 @@ class AppTransport(httpx.AsyncBaseTransport):
 async def open_app(app: ASGIApp, *, name: str) -> AsyncIterator[str]:
     """Serve `app` on 127.0.0.1. Yields `http://127.0.0.1:PORT`."""
     listener = socket.create_server(("127.0.0.1", 0))
-    settings = uvicorn.Config(
-        _closing(app),
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        http="h11",
-        timeout_graceful_shutdown=_STOP_SECONDS,
-    )
-    server = _Server(settings)
-    ended = anyio.Event()
-    # A cancelled uvicorn would leave its sockets open. So its flag stops it, also during a cancellation.
-    until_stopped = anyio.CancelScope(shield=True)
-
-    async def serve() -> None:
-        try:
-            with until_stopped:
-                await server.serve([listener])
-        finally:
-            ended.set()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(serve, name=name)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            with anyio.move_on_after(2 * _STOP_SECONDS, shield=True):
-                await ended.wait()
-            until_stopped.cancel()
-            listener.close()
-
-
-class _Server(uvicorn.Server):
-    """A server that does not handle signals."""
-
-    @override
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+    async with served(_closing(app), listener, name=name, log_level="critical", http="h11"):
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def _closing(app: ASGIApp) -> ASGIApp:

@@ -8,27 +8,13 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-import anyio
-import uvicorn
 from starlette.types import ASGIApp
-from typing_extensions import override
 
 from farrier import errors
-
-# Requests in progress may end within this time, but a client that reads slowly does not delay the stop further.
-_GRACE_SECONDS = 2
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves SIGTERM and SIGINT to the daemon."""
-
-    @override
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+from farrier.asgi import served
 
 
 @asynccontextmanager
@@ -36,41 +22,9 @@ async def serving(app: ASGIApp, *, host: str, port: int, tls: ssl.SSLContext | N
     """Serve the application while the context is open. Yields the base URL. With `tls`, only HTTPS is served. Raises
     ConfigError if the server cannot listen on the address."""
     listener = _bind(host, port)
-    settings = uvicorn.Config(
-        app,
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
-    )
-    server = _Server(settings)
-    ended = anyio.Event()
-    # A cancelled uvicorn would leave its sockets open. So its flag stops it, also during a cancellation.
-    until_stopped = anyio.CancelScope(shield=True)
-
-    async def serve() -> None:
-        try:
-            with until_stopped:
-                await server.serve([listener])
-        finally:
-            ended.set()
-        if not server.should_exit:
-            raise errors.InternalError("the HTTP server stopped unexpectedly")
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(serve, name="http")
-        try:
-            yield _url(listener, "http" if tls is None else "https")
-        finally:
-            server.should_exit = True
-            with anyio.move_on_after(2 * _GRACE_SECONDS, shield=True):
-                await ended.wait()
-            until_stopped.cancel()
-            listener.close()
+    secure = {} if tls is None else {"ssl_context_factory": lambda _config, _default: tls}
+    async with served(app, listener, name="http", log_level="warning", server_header=False, **secure):
+        yield _url(listener, "http" if tls is None else "https")
 
 
 def _bind(host: str, port: int) -> socket.socket:
