@@ -28,7 +28,7 @@ from farrier.config.contexts import Context
 from farrier.errors import ConfigError
 from farrier.io import client as clients
 from farrier.io.pool import Single
-from farrier.protocols import Queries, Requests, ResourceQueries, Retention
+from farrier.protocols import Queries, Requests, ResourceQueries
 
 P = ParamSpec("P")
 
@@ -42,7 +42,6 @@ class Session(msgspec.Struct, frozen=True):
     queries: Queries
     resources: ResourceQueries
     requests: Requests
-    retention: Retention
 
 
 def with_database(command: Callable[Concatenate[Session, P], Awaitable[None]]) -> Callable[P, None]:
@@ -103,7 +102,7 @@ async def opened(settings: config.Config) -> AsyncIterator[Session]:
     else:
         reach = client(settings)
     async with reach as reached:
-        yield Session(settings, reached.queries, reached.resources, reached.requests, reached.retention)
+        yield Session(settings, reached.queries, reached.resources, reached.requests)
 
 
 def chosen_settings(given: Mapping[str, Any]) -> config.Config:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
+import anyio
 import msgspec
 import typer
 
 from farrier.cli import arguments, history_follow, history_options, output
-from farrier.cli.connection import Session, with_database
+from farrier.cli.connection import Session, client, with_database, with_settings
 from farrier.cli.form import Form, formed_as_is
+from farrier.config import Config
 from farrier.model.counted import counted
 from farrier.model.history import HistoryFilter, Order, parse_resource
 
@@ -90,9 +92,9 @@ async def export(
 
 
 @history.command("prune")
-@with_database
-async def prune(
-    session: Session,
+@with_settings
+def prune(
+    settings: Config,
     older_than: Annotated[str, typer.Option(help="Remove entries that are older than this, such as 90d. At least 1d.")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Remove nothing. Count the entries that would be removed.")
@@ -100,20 +102,23 @@ async def prune(
 ) -> None:
     """Remove old changes now. The newest change of each layer stays until the resource is deleted."""
     age = arguments.patience("--older-than", older_than, least=_YOUNGEST)
-    looked = deleted = 0
-    key = None
-    while True:
-        step = await session.retention.prune(age, after=key, really=not dry_run)
-        looked += step.looked
-        deleted += step.deleted
-        key = step.following
-        if key is None:
-            break
+    looked, deleted = anyio.run(_pruned, settings, age, not dry_run)
     what = "would be removed" if dry_run else "removed"
     typer.echo(
         f"{counted(deleted, 'entry')} {what}; {counted(looked - deleted, 'old entry')} kept, because each is the "
         "newest entry of its layer"
     )
+
+
+async def _pruned(settings: Config, age: timedelta, really: bool) -> tuple[int, int]:
+    looked = deleted = 0
+    key = None
+    async with client(settings) as reached:
+        while True:
+            step = await reached.retention.prune(age, after=key, really=really)
+            looked, deleted, key = looked + step.looked, deleted + step.deleted, step.following
+            if key is None:
+                return looked, deleted
 
 
 def _of(wanted: HistoryFilter, resource: str | None, kinds: list[str] | None) -> HistoryFilter:

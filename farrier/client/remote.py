@@ -43,8 +43,6 @@ from farrier.model.history import (
     HistoryKey,
     HistoryPage,
     Order,
-    Pruned,
-    Retained,
     parse_key,
 )
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
@@ -76,7 +74,6 @@ class Remote(msgspec.Struct, frozen=True):
     queries: RemoteQueries
     resources: RemoteResourceQueries
     requests: RemoteRequests
-    retention: RemoteRetention
 
 
 @asynccontextmanager
@@ -85,7 +82,7 @@ async def remote(config: ClientConfig) -> AsyncIterator[Remote]:
     used."""
     verify = _trust(config.ca_file) if config.ca_file else True
     async with AsyncFarrier(config.api, token=_token(config.token_file), verify=verify) as api:
-        yield Remote(RemoteQueries(api), RemoteResourceQueries(api), RemoteRequests(api), RemoteRetention())
+        yield Remote(RemoteQueries(api), RemoteResourceQueries(api), RemoteRequests(api))
 
 
 def _token(file: str) -> str | None:
@@ -256,21 +253,6 @@ class RemoteRequests:
     async def enqueue(self, kind: str, resource: str) -> int:
         path = f"{calls.resource_path(kind, resource)}/enqueue"
         return (await self._api.call(Call(method="POST", path=path, type=Enqueued))).id
-
-
-class RemoteRetention:
-    """Implements `protocols.Retention`. All calls are refused, because history can be removed only through the
-    database."""
-
-    async def step(self, _keep: timedelta) -> Retained:
-        raise _needs_database()
-
-    async def prune(self, *_older_than: timedelta, **_options: object) -> Pruned:
-        raise _needs_database()
-
-
-def _needs_database() -> ConfigError:
-    return ConfigError("this command needs a connection to the database; use --dsn instead of --api")
 
 
 def _new_node(given: Registration) -> calls.NewNode:

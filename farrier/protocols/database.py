@@ -13,7 +13,7 @@ from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
 from farrier.model.controller_views import Ownership
 from farrier.model.fleet import NodeGlance, PastMove
-from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order, Pruned, Retained
+from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order, Retained
 from farrier.model.identity import Holder, Identity
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import Limits
@@ -251,7 +251,3 @@ class Retention(Protocol):
         """Execute the next step of the pass that all processes share, over changes older than `keep`. If the step is
         not due or another process executes it, nothing happens. Call this again after `due_in`; an earlier call does
         nothing."""
-
-    async def prune(self, older_than: timedelta, *, after: HistoryKey | None = None, really: bool) -> Pruned:
-        """Execute a step of a separate pass, over changes after the key `after`. Without `really`, the step only
-        counts."""
