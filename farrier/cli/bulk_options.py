@@ -3,7 +3,6 @@ confirmation, progress, and the table of refusals."""
 
 from __future__ import annotations
 
-import inspect
 import secrets
 import sys
 from collections import Counter
@@ -16,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from farrier.cli import arguments, intent_answers, output
+from farrier.cli import added_options, arguments, intent_answers, output
 from farrier.cli.bulk import Bulk, Door, Pace, Result, Target
 from farrier.errors import ExitCode
 from farrier.model.counted import counted
@@ -96,7 +95,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
 
 
 _PREFIX = "cli-"
-PARAMETERS = tuple(inspect.signature(orders, eval_str=True).parameters.values())
+PARAMETERS = added_options.parameters(orders)
 
 
 def taken(given: dict[str, Any]) -> Orders:

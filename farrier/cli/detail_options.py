@@ -9,13 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from functools import wraps
 from itertools import chain
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import typer
 
-from farrier.cli import arguments, completed_names, completion
+from farrier.cli import added_options, arguments, completed_names, completion
 from farrier.cli.connection import Session
 from farrier.model.details import DEFAULTS, DETAILS, LISTED
 from farrier.model.management import Management
@@ -33,30 +32,23 @@ _PANEL = "Which nodes"
 
 def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
     """Wrap a command, so that it receives the details of a registration by name."""
-    options = [_description(name) for name in DETAILS]
-    return _with(command, options, lambda given: {name: _value(name, value) for name, value in given.items()})
+    return added_options.instead(
+        command,
+        map(_description, DETAILS),
+        lambda given: {name: _value(name, value) for name, value in _present(given).items()},
+    )
 
 
 def narrowed(command: Taking[Wanted, P]) -> Taken[P]:
     """Wrap a command, so that it receives a filter of nodes. The filter selects by state, label and detail, not by
     name."""
-    others = inspect.signature(_wanted, eval_str=True).parameters.values()
-    return _with(command, [*map(_filter, LISTED), *others][:-1], lambda given: _wanted(**given))
+    options = [*map(_filter, LISTED), *added_options.parameters(_wanted)[:-1]]
+    return added_options.instead(command, options, lambda given: _wanted(**_present(given)))
 
 
-def _with(command: Taking[T, P], options: list[inspect.Parameter], read: Callable[[dict[str, Any]], T]) -> Taken[P]:
-    session, _, *own = inspect.signature(command, eval_str=True).parameters.values()
-
-    @wraps(command)
-    async def asked(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        given = {option.name: kwargs.pop(option.name) for option in options}
-        # typer passes an empty list for a repeatable option that the user omitted.
-        values = {name: value for name, value in given.items() if value is not None and value != []}
-        await command(session, read(values), *args, **kwargs)
-
-    # typer derives the options from this signature.
-    vars(asked)["__signature__"] = inspect.Signature([session, *own, *options])
-    return asked
+def _present(given: Mapping[str, Any]) -> dict[str, Any]:
+    # typer passes an empty list for a repeatable option that the user omitted.
+    return {name: value for name, value in given.items() if value is not None and value != []}
 
 
 def _states(what: str, states: type[StrEnum], help_: str) -> Any:

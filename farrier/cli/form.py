@@ -7,16 +7,14 @@ One of three decorators adds these options to a command, and passes the command 
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
-from functools import wraps
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import typer
 
-from farrier.cli import completion, output
+from farrier.cli import added_options, completion, output
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,31 +48,17 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 def formed(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
     """Add all options to a command."""
-    return _with(command, tuple(inspect.signature(_form).parameters))
+    return added_options.instead(command, added_options.parameters(_form), lambda given: _form(**given))
 
 
 def formed_once(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
     """Add all options except --watch to a command."""
-    return _with(command, ("form", "as_json", "sort_by"))
+    return added_options.instead(command, added_options.parameters(_form)[:3], lambda given: _form(**given))
 
 
 def formed_as_is(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
     """Add only -o and --json to a command."""
-    return _with(command, ("form", "as_json"))
-
-
-def _with(command: Callable[Concatenate[S, Form, P], R], options: Sequence[str]) -> Callable[Concatenate[S, P], R]:
-    first, _, *own = inspect.signature(command, eval_str=True).parameters.values()
-    known = inspect.signature(_form, eval_str=True).parameters
-
-    @wraps(command)
-    def asked(first: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        chosen: dict[str, Any] = {name: kwargs.pop(name) for name in options}
-        return command(first, _form(**chosen), *args, **kwargs)
-
-    # typer derives the options from this signature.
-    vars(asked)["__signature__"] = inspect.Signature([first, *own, *(known[name] for name in options)])
-    return asked
+    return added_options.instead(command, added_options.parameters(_form)[:2], lambda given: _form(**given))
 
 
 def _known_form(text: str) -> str:

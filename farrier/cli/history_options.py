@@ -6,17 +6,15 @@ after the session.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
-from functools import wraps
 from typing import Annotated, Any, Concatenate, ParamSpec
 
 import msgspec
 import typer
 
 from farrier import clock
-from farrier.cli import arguments, listing, output
+from farrier.cli import added_options, arguments, listing, output
 from farrier.cli.connection import Session
 from farrier.cli.form import Form
 from farrier.cli.listing import Column, Rows
@@ -136,17 +134,7 @@ def narrowed(
     command: Callable[Concatenate[Session, HistoryFilter, P], Awaitable[None]],
 ) -> Callable[Concatenate[Session, P], Awaitable[None]]:
     """Add the options that select changes to a command."""
-    session, _, *own = inspect.signature(command, eval_str=True).parameters.values()
-    which = inspect.signature(_wanted, eval_str=True).parameters
-
-    @wraps(command)
-    async def asked(session: Session, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        chosen: dict[str, Any] = {name: kwargs.pop(name) for name in which}
-        await command(session, _wanted(**chosen), *args, **kwargs)
-
-    # typer derives the options from this signature.
-    vars(asked)["__signature__"] = inspect.Signature([session, *own, *which.values()])
-    return asked
+    return added_options.instead(command, added_options.parameters(_wanted), lambda given: _wanted(**given))
 
 
 def _option(help_: str, *names: str, **more: Any) -> Any:

@@ -3,13 +3,12 @@ the action are the options of the command. The table of actions alone defines th
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from farrier.cli import bulk_options, completed_names, detail_options, node_bulk, param_options
+from farrier.cli import added_options, bulk_options, completed_names, detail_options, node_bulk, param_options
 from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session, with_database
 from farrier.cli.node_bulk import NodeDoor
@@ -52,14 +51,9 @@ def _submits(action: Action) -> Callable[..., Awaitable[None]]:
             raise typer.BadParameter(f"--{field.replace('_', '-')} {fault}" if field else fault)
         await submit(session, action, wanted, names or (), params, how)
 
-    signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
-    # typer derives the options from this signature, and the help from this docstring.
     options = [*param_options.options(fields), *bulk_options.PARAMETERS]
-    vars(command)["__signature__"] = signature.replace(parameters=[*own, *options])
     text = ACTIONS[action].description
-    command.__doc__ = f"{text[0].upper()}{text[1:]}."
-    return detail_options.narrowed(command)
+    return detail_options.narrowed(added_options.as_given(command, options, f"{text[0].upper()}{text[1:]}."))
 
 
 async def submit(

@@ -3,12 +3,11 @@ label=row=b`."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Annotated, Any
 
 import typer
 
-from farrier.cli import bulk_options, completed_names, detail_options, node_bulk
+from farrier.cli import added_options, bulk_options, completed_names, detail_options, node_bulk
 from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session, with_database
 from farrier.cli.node_bulk import NodeDoor
@@ -43,15 +42,11 @@ def _command() -> Any:
         names = [text for text in words or () if "=" not in text]
         await _set(session, await node_bulk.select(session, wanted, names), _changes(texts), how)
 
-    signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
-    # typer derives the options from this signature, and the help from this docstring.
-    vars(command)["__signature__"] = signature.replace(parameters=[*own, *bulk_options.PARAMETERS])
-    command.__doc__ = (
+    text = (
         "Change details of nodes. New labels are merged with the labels of a node. mac=… "
         "replaces all addresses. An empty value removes a detail."
     )
-    return detail_options.narrowed(command)
+    return detail_options.narrowed(added_options.as_given(command, bulk_options.PARAMETERS, text))
 
 
 def _changes(texts: list[str]) -> detail_changes.Changes:

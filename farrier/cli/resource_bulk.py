@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from farrier.cli import arguments, bulk_options, completed_names, intent_kind, output
+from farrier.cli import added_options, arguments, bulk_options, completed_names, intent_kind, output
 from farrier.cli import resource_commands as commands
 from farrier.cli.bulk import Reached, Target
 from farrier.cli.connection import Session
@@ -99,11 +98,7 @@ async def _act(
 
 def command() -> Any:
     """Return the command, with the options of commands that act on many resources."""
-    signature = inspect.signature(_act, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
-    # typer derives the options from this signature.
-    vars(_act)["__signature__"] = signature.replace(parameters=[*own, *bulk_options.PARAMETERS])
-    return _act
+    return added_options.as_given(_act, bulk_options.PARAMETERS)
 
 
 async def _action(session: Session, kind: str, action: str) -> ActionView:
