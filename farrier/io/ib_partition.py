@@ -5,20 +5,17 @@ Implements `rows.Rows`; `changes` returns the argument of `farrier.write_ib_part
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, assert_never
-
-import msgspec
-from typing_extensions import override
+from typing import ClassVar
 
 from farrier.io import statements
 from farrier.io.resource import ResourceRows
 from farrier.model.ib_partition import COLUMNS, SPEC, IbPartition, Left, Marked, PartitionWrite
-from farrier.model.resource import Answer
 
 
 class PartitionRows(ResourceRows[IbPartition, PartitionWrite]):
     """Implements `rows.Rows` for kind `ib_partition`."""
+
+    sections: ClassVar = {Marked: "marks", Left: "left"}
 
     def __init__(self) -> None:
         super().__init__(
@@ -28,15 +25,3 @@ class PartitionRows(ResourceRows[IbPartition, PartitionWrite]):
             load=statements.load("ib_partition/load"),
             writer="farrier.write_ib_partitions",
         )
-
-    @override
-    def section(self, write: PartitionWrite) -> tuple[str, Mapping[str, Any]]:
-        match write:
-            case Marked():
-                return "marks", msgspec.structs.asdict(write)
-            case Left():
-                return "left", msgspec.structs.asdict(write)
-            case Answer():
-                return super().section(write)
-            case _ as never:
-                assert_never(never)

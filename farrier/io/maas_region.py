@@ -7,20 +7,18 @@ Implements `rows.Rows`, which the StateIO calls; `changes` returns the argument 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, assert_never
+from typing import ClassVar
 
 import anyio
 import msgspec
-from typing_extensions import override
 
 from farrier.errors import ConfigError, DatabaseUnreachable
 from farrier.io import session, statements
 from farrier.io.pool import Pool
 from farrier.io.resource import ResourceRows
 from farrier.model.maas_region import COLUMNS, SPEC, MaasRegion, Named, Reading, RegionWrite, Unknown
-from farrier.model.resource import Answer
 
 _USE = statements.load("maas_region/use")
 # The number of attempts: replicas that write the same sites at the same time may collide.
@@ -77,6 +75,8 @@ async def _store_sites(pool: Pool, wanted: str) -> None:
 class RegionRows(ResourceRows[MaasRegion, RegionWrite]):
     """Implements `rows.Rows` for kind `maas_region`."""
 
+    sections: ClassVar = {Reading: "readings", Named: "named", Unknown: "unknown"}
+
     def __init__(self) -> None:
         super().__init__(
             SPEC,
@@ -85,18 +85,3 @@ class RegionRows(ResourceRows[MaasRegion, RegionWrite]):
             load=statements.load("maas_region/load"),
             writer="farrier.write_maas_regions",
         )
-
-    @override
-    def section(self, write: RegionWrite) -> tuple[str, Mapping[str, Any]]:
-        match write:
-            case Reading():
-                row: dict[str, Any] = msgspec.structs.asdict(write)
-                return "readings", row | {"detail": row.pop("seen")}
-            case Named():
-                return "named", msgspec.structs.asdict(write)
-            case Unknown():
-                return "unknown", msgspec.structs.asdict(write)
-            case Answer():
-                return super().section(write)
-            case _ as never:
-                assert_never(never)

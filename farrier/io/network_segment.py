@@ -6,16 +6,11 @@ class.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, assert_never
-
-import msgspec
-from typing_extensions import override
+from typing import ClassVar
 
 from farrier.io import statements
 from farrier.io.resource import ResourceRows
 from farrier.model.network_segment import SPEC, Closing, Growing, NetworkSegment, SegmentWrite
-from farrier.model.resource import Answer
 
 # The columns that a run may change, besides the state.
 _COLUMNS = ("mtu", "prefixes", "gateways", "drain_until", "delete_asked_at", "delete_request")
@@ -23,6 +18,8 @@ _COLUMNS = ("mtu", "prefixes", "gateways", "drain_until", "delete_asked_at", "de
 
 class SegmentRows(ResourceRows[NetworkSegment, SegmentWrite]):
     """Implements `rows.Rows` for kind `network_segment`."""
+
+    sections: ClassVar = {Closing: "closes", Growing: "grows"}
 
     def __init__(self) -> None:
         super().__init__(
@@ -32,15 +29,3 @@ class SegmentRows(ResourceRows[NetworkSegment, SegmentWrite]):
             load=statements.load("network_segment/load"),
             writer="farrier.write_network_segments",
         )
-
-    @override
-    def section(self, write: SegmentWrite) -> tuple[str, Mapping[str, Any]]:
-        match write:
-            case Closing():
-                return "closes", msgspec.structs.asdict(write)
-            case Growing():
-                return "grows", msgspec.structs.asdict(write)
-            case Answer():
-                return super().section(write)
-            case _ as never:
-                assert_never(never)

@@ -1,14 +1,14 @@
 """Resources of any kind in PostgreSQL: reads a snapshot, and prepares the data that a commit writes.
 
 Implements `rows.Rows` for a `KindSpec`, so a kind with one table needs no SQL for the loop. A kind with more tables
-defines a writer, which calls `farrier.write_resources` first, and overrides `section` for its additional writes.
+defines a writer, which calls `farrier.write_resources` first, and names the sections of its additional writes.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -32,7 +32,10 @@ WRITER = "farrier.write_resources"
 
 class ResourceRows(Generic[R, W]):
     """Implements `rows.Rows` for one kind. `columns` are the kind's columns that a run may write, in addition to its
-    layers and `last_error`. `load` is SQL like `Rows.load`, based on `farrier.load_resources(kind, ids)`."""
+    layers and `last_error`. `load` is SQL like `Rows.load`, based on `farrier.load_resources(kind, ids)`. A kind with
+    additional writes names the section of each type in `sections`, or passes a function as `section`."""
+
+    sections: ClassVar[Mapping[type[Any], str]] = {}
 
     def __init__(
         self,
@@ -66,15 +69,17 @@ class ResourceRows(Generic[R, W]):
                 values = {name: getattr(run.to, name) for name in self._columns}
                 changes["resources"].append({**values, "run": run.id})
             for write in run.writes:
-                section, row = self.section(write)
+                section, row = self._section(write)
                 changes[section].append({**row, "run": run.id})
         return changes
 
-    def section(self, write: W) -> tuple[str, Mapping[str, Any]]:
-        """Return the section of a write, and the write's fields in this section. A kind with additional writes either
-        passes `section`, or overrides this method and calls it for `Answer`. Raises TypeError for an unknown write."""
+    def _section(self, write: W) -> tuple[str, Mapping[str, Any]]:
+        """Return the section of a write, and the write's fields in this section. Raises TypeError for an unknown
+        write."""
         if isinstance(write, Answer):
             return "answers", msgspec.structs.asdict(write)
+        if isinstance(write, msgspec.Struct) and type(write) in self.sections:
+            return self.sections[type(write)], msgspec.structs.asdict(write)
         if self._own_section is not None:
             return self._own_section(write)
         raise TypeError(f"a run of {self._what} wrote a {type(write).__name__}, for which its writer has no section")

@@ -169,7 +169,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     system_id: str
     state: MaasStatus
     read_at: datetime
-    seen: Seen = Seen()
+    detail: Seen = Seen()
     in_rescue: bool = False
 
 

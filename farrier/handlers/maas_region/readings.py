@@ -24,7 +24,7 @@ def seen(due: DueMachine, machine: Machine, now: datetime) -> Reading:
         state=machine.state,
         read_at=now,
         in_rescue=machine.status in RESCUE,
-        seen=Seen(**{name: _storable(getattr(machine, name)) for name in Seen.__struct_fields__}),
+        detail=Seen(**{name: _storable(getattr(machine, name)) for name in Seen.__struct_fields__}),
     )
 
 

@@ -153,8 +153,8 @@ async def test_a_status_that_nobody_knows_is_other(looker: Looker) -> None:
     odd = msgspec.json.encode([{**shown[0], "status": 99, "status_name": "Levitating\0"}])
     looker.region.faults.add(Fault(path=LIST, body=odd, content_type="application/json"))
     (reading,) = (await looker.look(one)).readings
-    assert (reading.state, reading.seen.status) == (MaasStatus.OTHER, 99)
-    assert reading.seen.status_name == "Levitating\ufffd"
+    assert (reading.state, reading.detail.status) == (MaasStatus.OTHER, 99)
+    assert reading.detail.status_name == "Levitating\ufffd"
 
 
 @pytest.mark.parametrize(("status", "in_rescue"), [(Status.EXITING_RESCUE_MODE, True), (Status.DEPLOYED, False)])
