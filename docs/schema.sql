@@ -22,7 +22,7 @@
 --                                                 limits
 -- loop                 16          2          2   controllers, shards, wakes, marks, outcomes, locks
 -- history               3                         history, history_retention
--- nodes                34          6         11   nodes, node_macs, node_bmcs, bmc_logins, node_identities
+-- nodes                35          6         11   nodes, node_macs, node_bmcs, bmc_logins, node_identities
 -- workflows             6                    12   node_onboardings, node_decommissions
 -- agents               11                     1   bootstrap_tokens, node_agents
 -- tasks                18                         task_types, node_tasks, workers
@@ -35,7 +35,7 @@
 -- segments             19                     7   network_segments, segment_usage, segment_prefixes, segment_free,
 --                                                 segment_addresses
 -- partitions           12                     7   ib_partitions, ib_members
--- networks             13                         node_uses, node_ib_ports
+-- networks             12                         node_uses, node_ib_ports
 
 BEGIN;
 SET LOCAL check_function_bodies = off;
@@ -2188,6 +2188,20 @@ $$;
 CREATE OR REPLACE FUNCTION farrier.login_window() RETURNS interval
     LANGUAGE sql STABLE
     RETURN (farrier.read_constants()).login_window;
+
+-- Returns facts about a node for display: the last reports of its agent, its ports, and the addresses and memberships that any owner
+-- has allocated for it. Readers have no right on these tables; a view of the agent's reports would be planned with all its clocks.
+CREATE OR REPLACE FUNCTION farrier.node_facts(of_node bigint)
+    RETURNS TABLE (alerts jsonb, enrolled_at timestamptz, ib_guids text[], addresses jsonb, memberships jsonb)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    SELECT (SELECT g.health -> 'alerts' FROM node_agents g WHERE g.node_id = of_node),
+           (SELECT g.enrolled_at FROM node_agents g WHERE g.node_id = of_node),
+           (SELECT p.guids FROM node_ib_ports p WHERE p.node = of_node),
+           (SELECT coalesce(jsonb_agg(jsonb_build_object('segment', s.name, 'address', host(a.address), 'owner', a.owner) ORDER BY s.name, a.address), '[]')
+              FROM segment_addresses a JOIN network_segments s ON s.id = a.segment WHERE a.node = of_node),
+           (SELECT coalesce(jsonb_agg(jsonb_build_object('partition', p.name, 'guid', m.guid, 'state', m.state) ORDER BY p.name, m.guid), '[]')
+              FROM ib_members m JOIN ib_partitions p ON p.id = m.partition WHERE m.node = of_node);
+$$;
 
 -- Records in bmc_logins the tries of a node at its BMC, and removes rows of any BMC that are older than login_window. Called by
 -- follow_node.
@@ -5174,16 +5188,6 @@ BEGIN
     HAVING count(*) > 0);
 END $$;
 
--- Returns the ports of a node, and the addresses and memberships that any owner has allocated for it, for display.
-CREATE OR REPLACE FUNCTION farrier.node_holds(of_node bigint) RETURNS TABLE (ib_guids text[], addresses jsonb, memberships jsonb)
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
-    SELECT (SELECT p.guids FROM node_ib_ports p WHERE p.node = of_node),
-           (SELECT coalesce(jsonb_agg(jsonb_build_object('segment', s.name, 'address', host(a.address), 'owner', a.owner) ORDER BY s.name, a.address), '[]')
-              FROM segment_addresses a JOIN network_segments s ON s.id = a.segment WHERE a.node = of_node),
-           (SELECT coalesce(jsonb_agg(jsonb_build_object('partition', p.name, 'guid', m.guid, 'state', m.state) ORDER BY p.name, m.guid), '[]')
-              FROM ib_members m JOIN ib_partitions p ON p.id = m.partition WHERE m.node = of_node);
-$$;
-
 -- Sets the InfiniBand ports of a node, replacing the recorded ones, and enqueues the node; an empty array means that the node has
 -- none. May be repeated. FR400 for malformed or too many GUIDs, FR404 for an unknown node, FR409 for a port of another node.
 CREATE OR REPLACE FUNCTION farrier.set_ib_ports(node text, guids text[]) RETURNS void
@@ -5894,7 +5898,7 @@ GRANT SELECT (
 GRANT EXECUTE ON FUNCTION
     farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
     farrier.count_resources, farrier.count_states, farrier.late_resources,
-    farrier.columns_of, farrier.selected_nodes, farrier.late_clocks, farrier.text_array, farrier.list_addresses, farrier.partition_members, farrier.node_holds, farrier.same_machine, farrier.shard_of
+    farrier.columns_of, farrier.selected_nodes, farrier.late_clocks, farrier.text_array, farrier.list_addresses, farrier.partition_members, farrier.node_facts, farrier.same_machine, farrier.shard_of
     TO farrier_reader;
 
 -- =====================================================================================================================

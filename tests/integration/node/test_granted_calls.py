@@ -68,7 +68,7 @@ CALLS = {
     "farrier_reader": OF_ALL
     | LOOKING
     | {
-        "node_holds": "$id",
+        "node_facts": "$id",
         "same_machine": "$id",
         "columns_of": "(SELECT n FROM farrier.nodes n WHERE n.id = $id)",
         "selected_nodes": "'{}', '{}', '{}', false, '{}', '{}', '{}'",

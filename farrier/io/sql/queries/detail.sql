@@ -3,10 +3,10 @@ SELECT row_to_json(x)::text
   FROM (
     SELECT n.version,
            (SELECT coalesce(json_agg(m.mac ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = n.id) AS macs, n.bmc_address, n.bmc_credential, n.bmc,
-           n.not_scrubbed, n.ever_onboarded, n.deleting, farrier.same_machine(n.id) AS same_machine, coalesce(l.health_alerts, '[]') AS alerts, l.enrolled_at,
+           n.not_scrubbed, n.ever_onboarded, n.deleting, farrier.same_machine(n.id) AS same_machine, coalesce(f.alerts, '[]') AS alerts, f.enrolled_at,
            CASE WHEN n.status = 'active' THEN (
                 SELECT d.at FROM farrier.departing d JOIN farrier.brakes_holding h USING (site)
-                 WHERE d.site = coalesce(n.site, '') AND d.node = n.id AND d.held) END AS braked_at, h.ib_guids, h.addresses, h.memberships,
+                 WHERE d.site = coalesce(n.site, '') AND d.node = n.id AND d.held) END AS braked_at, f.ib_guids, f.addresses, f.memberships,
            (SELECT m.detail || to_jsonb(m) || jsonb_build_object(
                        'fresh_at', CASE WHEN m.stale_since IS NULL THEN greatest(m.read_at, g.complete_at) ELSE m.read_at END)
               FROM farrier.node_observations m
@@ -36,12 +36,10 @@ SELECT row_to_json(x)::text
                 SELECT i.id, i.action, i.params, i.requested_by, i.status, i.reason, i.created_at, i.answered_at
                   FROM farrier.intents i WHERE i.node_id = n.id ORDER BY i.id DESC LIMIT 10) r) AS requests
       FROM farrier.nodes n
-     CROSS JOIN LATERAL farrier.node_holds(n.id) h
+     CROSS JOIN LATERAL farrier.node_facts(n.id) f
       LEFT JOIN farrier.maas_regions g ON g.name = n.site AND g.ended_at IS NULL
       LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
       LEFT JOIN farrier.shard_owners so ON n.status <> 'deleted' AND so.kind = 'node' AND so.shard = farrier.shard_of(n.id)
       LEFT JOIN farrier.effects e ON e.kind = 'node' AND e.resource = n.id
-      -- Reports of agents come from this view, because readers have no right on the table of agents.
-      LEFT JOIN farrier.node_lifecycle l ON l.id = n.id
      WHERE n.id = $1
   ) x
