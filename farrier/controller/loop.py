@@ -54,6 +54,8 @@ _FRESH_SECONDS = 1.0
 # How many commits of one kind may run at the same time: while PostgreSQL processes one commit, the loop decides and
 # sends the next commit.
 _COMMITTERS = 3
+# How long a decision may take, in seconds. Most take microseconds.
+_BLOCKED = 1.0
 # Seconds until the next attempt after a failure of the database, or without the right to act.
 _PAUSE = 0.5
 
@@ -193,14 +195,17 @@ class Loop(Generic[R, S, W, V]):
                 agenda.reload(entry, now)
                 continue
             decision = self._runner.remembered(entry.snapshot, at, entry.outcome)
+            ended = time.perf_counter()
+            if ended - began > _BLOCKED:
+                self._blocked(entry, ended - began)
             if decision is None:
                 agenda.requeue(entry)
+                began = ended
                 continue
             delay = self._shortest + self._spread * random.random()
             if decision.requeue_after is not None:
                 delay = min(delay, decision.requeue_after.total_seconds())
             agenda.wheel.put(entry, now + delay)
-            ended = time.perf_counter()
             (waited if type(decision) is Wait else done).append(ended - began)
             began = ended
         if due:
@@ -286,13 +291,21 @@ class Loop(Generic[R, S, W, V]):
             error = entry.error or UndecodableState(self.kind, "no snapshot")
             self._hand_over(entry, self._runner.missing(turn, error))
             return
+        began = time.perf_counter()
         decision = self._runner.decide(turn, entry.snapshot, self._now())
+        if (seconds := time.perf_counter() - began) > _BLOCKED:
+            self._blocked(entry, seconds)
         if isinstance(decision, Run):
             self._hand_over(entry, decision)
         elif self._host.ownership.closing_since((self.kind, entry.shard)) is not None:
             self.agenda.defer(entry, self._clock.monotonic() + _PAUSE)
         else:
             planned.append(Planned(entry, turn, decision))
+
+    def _blocked(self, entry: Entry[R], seconds: float) -> None:
+        """Log a decision during which nothing else of this process could run, not even its renewal."""
+        name = None if entry.snapshot is None else self._runner.name_of(entry.snapshot)
+        _log.warning("handler.blocked", kind=self.kind, id=entry.id, name=name, seconds=round(seconds, 1))
 
     # --- results of runs
 

@@ -36,6 +36,11 @@ def _key(record: Record) -> int:
     return zlib.crc32(text.encode()) - (1 << 31)
 
 
+def _storable(text: str) -> str:
+    """Return the text of an error without the characters that the database cannot store."""
+    return text.replace("\0", "\ufffd").encode(errors="backslashreplace").decode()
+
+
 class OutcomeValidator(Generic[R, S, W]):
     """Converts the outcomes of one kind to `Finished` runs."""
 
@@ -64,6 +69,8 @@ class OutcomeValidator(Generic[R, S, W]):
             again = _AT_ONCE if then is None else then.requeue_after
         elif not isinstance(outcome, Deleted):
             again = outcome.requeue_after
+        elif not self._kind.has_ended(resource):
+            raise HandlerGarbage(f"a Deleted at {outcome.source} for a resource in a state that is not terminal")
         # A resource that always requests an immediate rerun has the same limit as a chain of transitions.
         at_once = again is not None and again <= _AT_ONCE
         tired = at_once and turn.reruns >= self._config.rerun_limit
@@ -93,7 +100,7 @@ class OutcomeValidator(Generic[R, S, W]):
     def fail(self, turn: Turn, version: int | None, error: FarrierError) -> Finished[S, W]:
         """Return the run to commit after an `error`. This run is stored and shown like an outcome, and the resource is
         retried after the period."""
-        detail = "see the log" if isinstance(error, InternalError) else str(error)
+        detail = "see the log" if isinstance(error, InternalError) else _storable(str(error))
         record = Record("error", detail, "", error.label)
         key = _key(record)
         return Finished(

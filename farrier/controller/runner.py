@@ -217,7 +217,13 @@ class Runner(Generic[R, S, W, V]):
             _log.error("handler.crashed", kind=self._kind.name, id=turn.id, name=name, exc_info=error)
             error = InternalError(f"{type(error).__name__} in the handler")
         _, version = self._kind.identify(resource)
-        finished: Finished[S, W] = self._validator.fail(turn, version, error)
+        finished: Finished[S, W]
+        try:
+            finished = self._validator.fail(turn, version, error)
+        except _ITS_OWN as unreadable:
+            _log.error("handler.crashed", kind=self._kind.name, id=turn.id, exc_info=unreadable)
+            error = InternalError(f"{type(error).__name__}, whose text or label cannot be read")
+            finished = self._validator.fail(turn, version, error)
         return Run(finished, time.perf_counter() - started, resource, error.label)
 
 

@@ -10,9 +10,11 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise, product
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
+
+from farrier.errors import HandlerGarbage
 
 SERIES_AT_MOST = 1000
 """Largest number of series of one kind in each process: as many as farrier itself has."""
@@ -24,16 +26,19 @@ _SET_BY_OTHERS = frozenset({"job", "instance", "le", "quantile"})
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One sample of a metric of a kind: an increment of a counter, or a value of a histogram. Raises ValueError for a
-    negative or non-finite value."""
+    """One sample of a metric of a kind: an increment of a counter, or a value of a histogram. Raises HandlerGarbage for
+    a name or labels that are no texts, and for a value that is no finite number of at least 0."""
 
     metric: str
     labels: Mapping[str, str] = {}
     value: float = 1
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.value) and self.value >= 0):
-            raise ValueError(f"a sample of {self.metric} must be a number of at least 0; this one is {self.value}")
+        metric, labels, value = cast("tuple[object, object, object]", (self.metric, self.labels, self.value))
+        if not (isinstance(metric, str) and isinstance(labels, Mapping)):
+            raise HandlerGarbage(f"a Sample of {metric!r} with the labels {labels!r} instead of a text and a mapping")
+        if not (isinstance(value, float | int) and math.isfinite(value) and value >= 0):
+            raise HandlerGarbage(f"a Sample of {metric} with the value {value!r} instead of a number of at least 0")
 
 
 class KindMetric(msgspec.Struct, frozen=True, kw_only=True):

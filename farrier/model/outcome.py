@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import lru_cache
 from types import CodeType
-from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar, assert_never
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar, assert_never, cast
 
 import msgspec
 
+from farrier.errors import HandlerGarbage
 from farrier.model.measures import Sample
 
 S = TypeVar("S")  # the state of a kind of resource
@@ -118,7 +119,8 @@ class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
     The loop awaits `act` in a separate task with the kind's services, at most for `deadline`, without a database
     connection. After a crash, `act` may run again. An interrupting intent cancels a step with `reads_only`; it never
     cancels a step that sends a change. `if_cut` is committed if the step returns no outcome because of such an intent,
-    the end of the process, the deadline or an error. Without `if_cut`, nothing is committed.
+    the end of the process, the deadline or an error. Without `if_cut`, nothing is committed. Raises HandlerGarbage for
+    a name that cannot be stored, and for a deadline that is no timedelta.
     """
 
     name: str
@@ -126,6 +128,13 @@ class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
     deadline: timedelta
     reads_only: bool
     if_cut: Transition[S, W] | Update[S, W] | None = None
+
+    def __post_init__(self) -> None:
+        name, deadline = cast("tuple[object, object]", (self.name, self.deadline))
+        if not (isinstance(name, str) and name and name.isprintable()):
+            raise HandlerGarbage(f"a Step whose name is {name!r} instead of a printable text")
+        if not isinstance(deadline, timedelta):
+            raise HandlerGarbage(f"a Step {name} whose deadline is {deadline!r} instead of a timedelta")
 
 
 Decision: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W] | Step[S, W, V]

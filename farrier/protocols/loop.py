@@ -50,6 +50,9 @@ class Kind(Protocol[R_contra, S_contra]):
     def target_layers(self, to: S_contra, /) -> Mapping[str, str]:
         """Return the state in each layer of a value that a handler returned."""
 
+    def has_ended(self, resource: R_contra) -> bool:
+        """Return whether the first layer of the snapshot is in a terminal state."""
+
     def label(self, resource: R_contra) -> tuple[str, str]:
         """Return (state, substate) of the snapshot as values of metric labels. Both come from finite sets."""
 

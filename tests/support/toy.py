@@ -147,6 +147,9 @@ class WidgetKind:
     def target_layers(self, to: Shape) -> Mapping[str, str]:
         return {"state": to.state.value}
 
+    def has_ended(self, resource: Widget) -> bool:
+        return resource.state is not State.MADE
+
     def label(self, resource: Widget) -> tuple[str, str]:
         return resource.state.value, ""
 

@@ -34,6 +34,8 @@ class LayeredKind(Generic[T_contra]):
     def __init__(self, spec: KindSpec) -> None:
         self.name = spec.name
         self.edges: Mapping[str, frozenset[tuple[str, str]]] = {each.name: each.pairs for each in spec.every_layer}
+        first = next(iter(spec.every_layer))
+        self._first, self._terminal = first.name, first.terminal
         self._columns = {each.name: f"{each.name}_entered_at" for each in spec.every_layer if not each.relation}
 
     def identify(self, resource: T_contra) -> tuple[int, int]:
@@ -44,6 +46,9 @@ class LayeredKind(Generic[T_contra]):
 
     def current_layers(self, resource: T_contra) -> Mapping[str, Place]:
         return {name: Place(getattr(resource, name), getattr(resource, since)) for name, since in self._columns.items()}
+
+    def has_ended(self, resource: T_contra) -> bool:
+        return getattr(resource, self._first) in self._terminal
 
     def target_layers(self, to: T_contra, /) -> Mapping[str, str]:
         return {name: getattr(to, name) for name in self._columns}

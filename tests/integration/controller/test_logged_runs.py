@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from farrier.controller import loop
 from farrier.errors import ServiceError
 from farrier.model.outcome import DoNothing, Step, Transition
 from tests.support.loop import Shop
@@ -38,6 +40,18 @@ async def test_a_transition_is_logged_in_one_line_with_its_cause(shop: Shop) -> 
     assert line["log_level"] == "info"
     assert (line["kind"], line["id"], line["name"], line["layer"]) == ("widget", 1, "widget-1", "state")
     assert (line["source"], line["target"], line["reason"], line["cause"]) == ("raw", "made", "it was raw", "timer")
+
+
+async def test_a_decision_during_which_the_process_stood_still_is_logged_with_its_resource(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_BLOCKED", 0.0)
+    with capture_logs() as logged:
+        async with shop.running(Scripted()) as (_, ledger):
+            await shop.register(1)
+            await ledger.until(lambda: ledger.outcomes.total() >= 1)
+    line = next(line for line in logged if line["event"] == "handler.blocked")
+    assert (line["log_level"], line["kind"], line["id"], line["name"]) == ("warning", "widget", 1, "widget-1")
 
 
 async def test_an_error_is_logged_in_one_line_with_its_label_and_text(shop: Shop) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from typing_extensions import override
 
-from farrier.errors import ServiceError
+from farrier.errors import FarrierError, ServiceError
+from farrier.model.measures import Sample
 from farrier.model.outcome import DoNothing, Step, Transition, Update
 from tests.support import toy
 from tests.support.loop import QUIET, Shop
@@ -85,6 +87,30 @@ async def leave_from_a_step(_services: object) -> Any:
     raise SystemExit(3)
 
 
+async def fail_with_a_text_of_the_file_system(_services: object) -> Any:
+    raise ServiceError(service="nfs", operation="stat", detail="no caf\udce9.img\0")
+
+
+class Unreadable(FarrierError):
+    """An error of somebody's service, whose text cannot be read."""
+
+    @override
+    def __str__(self) -> str:
+        raise ValueError("of all things")
+
+
+async def fail_unreadably(_services: object) -> Any:
+    raise Unreadable
+
+
+def stepping_for(deadline: Any, name: Any = "work") -> Callable[[Widget, datetime], Decided]:
+    return lambda _widget, _now: Step(name=name, act=hang, deadline=deadline, reads_only=False)
+
+
+def sampling(*sample: Any) -> Callable[[Widget, datetime], Decided]:
+    return lambda _widget, _now: DoNothing(samples=(Sample(*sample),))
+
+
 async def one_more_step(_services: object) -> Any:
     return stepping(hang)(None, None)  # type: ignore[arg-type] # unused
 
@@ -110,6 +136,13 @@ MISBEHAVIOUR = [
         "garbage",
         id="transits to where it is",
     ),
+    pytest.param(stepping_for(5), "garbage", id="step has a number as its deadline"),
+    pytest.param(stepping_for(timedelta(1), name="\0"), "garbage", id="step has a name that cannot be stored"),
+    pytest.param(sampling("mib", None), "garbage", id="sample has no labels"),
+    pytest.param(sampling(["mib"], {"what": "made"}), "garbage", id="sample has no name"),
+    pytest.param(sampling("mib", {"what": "made"}, "1"), "garbage", id="sample has a text as its value"),
+    pytest.param(stepping(fail_with_a_text_of_the_file_system), "service", id="step fails with bytes in its text"),
+    pytest.param(stepping(fail_unreadably), "internal", id="step fails with an unreadable text"),
     pytest.param(stepping(crash), "internal", id="step raises"),
     pytest.param(stepping(fail_outside), "service", id="step fails outside"),
     pytest.param(stepping(hang), "timeout", id="step hangs"),

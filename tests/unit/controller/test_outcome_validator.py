@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given, strategies
 
 from farrier.config import ControllerConfig
 from farrier.controller.outcome_validator import OutcomeValidator
-from farrier.errors import HandlerTimeout, InternalError
-from farrier.model.outcome import DoNothing, Outcome, Transition, Update, Wait
+from farrier.errors import HandlerGarbage, HandlerTimeout, InternalError
+from farrier.model.outcome import Deleted, DoNothing, Outcome, Transition, Update, Wait
 from farrier.model.runs import Due, Finished, Move, Turn
 from tests.support import toy
 from tests.support.toy import Answer, Shape, State, Widget
@@ -79,6 +80,12 @@ def test_an_outcome_that_is_stored_already_is_not_stored_again(outcome: Wait[Ans
     again = finish(outcome, outcome_key=first.outcome_key)
     assert again.record is None
     assert again.rests
+
+
+def test_a_resource_ends_only_in_a_terminal_state() -> None:
+    made = msgspec.structs.replace(RAW, state=State.MADE)
+    with pytest.raises(HandlerGarbage, match=r"a Deleted at .* in a state that is not terminal"):
+        validator.finish(Turn(id=1), made, Deleted[Answer]())
 
 
 def test_another_reason_is_another_outcome() -> None:
