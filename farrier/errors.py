@@ -216,6 +216,18 @@ class IllegalEdge(HandlerError):
         self.kind = kind
 
 
+class RowsLocked(HandlerError):
+    """Another transaction has locked rows that the run writes. Nothing was written; the run is repeated."""
+
+    label = "locked"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the run could not write, because another transaction has locked its rows ({reason}); find this "
+            "transaction with pg_blocking_pids in pg_stat_activity, and end it"
+        )
+
+
 class HandlerTimeout(HandlerError):
     """A run took longer than its time limit and was cancelled."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -17,7 +18,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from farrier.errors import DatabaseUnreachable, FarrierError, RefusedByModel
+from farrier.errors import DatabaseUnreachable, FarrierError, RefusedByModel, RowsLocked
 from farrier.io import session, statements
 from farrier.io.pool import Pool
 from farrier.io.rows import Rows
@@ -77,7 +78,19 @@ class Committer(Generic[R, S, W]):
             middle = len(runs) // 2
             first = await self._commit(runs[:middle], controller, patient=patient, again=passes)
             return first | await self._commit(runs[middle:], controller, patient=patient, again=passes)
-        return {runs[0].id: _LOCKED if passes else await self._refused(runs[0], refusal, controller)}
+        (run,) = runs
+        if passes:
+            return {run.id: await self._locked(run, refusal, controller) if patient else _LOCKED}
+        return {run.id: await self._refused(run, refusal, controller)}
+
+    async def _locked(self, run: Finished[S, W], error: Exception, controller: UUID) -> Result:
+        """Store the lock as the outcome of the resource, which needs none of the locked rows. Otherwise nothing would
+        show why the resource makes no progress. The run's wakes remain, because the run is repeated."""
+        locked = RowsLocked(session.reason_of(error))
+        with suppress(session.ReplyLost, DatabaseUnreachable, *session.Refusal):
+            confession = msgspec.structs.replace(_confession(run, locked), version=None, wakes=())
+            await self._call([confession], controller, patient=False)
+        return Result(Verdict.LOCKED, locked)
 
     async def _refused(self, run: Finished[S, W], error: Exception, controller: UUID) -> Result:
         """Store the database's error as the outcome of the run that caused it."""

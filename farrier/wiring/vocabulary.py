@@ -43,7 +43,7 @@ _NO_FAILURE = ("ok", "cancelled")
 
 _OF_ANY_RUN: tuple[type[FarrierError], ...] = (
     *(errors.UndecodableState, errors.IllegalEdge, errors.HandlerTimeout, errors.HandlerGarbage),
-    *(errors.RefusedByModel, errors.InternalError),
+    *(errors.RefusedByModel, errors.RowsLocked, errors.InternalError),
 )
 """Errors that may end a run of any kind."""
 

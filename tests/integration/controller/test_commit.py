@@ -301,8 +301,11 @@ async def test_a_run_that_waits_for_a_lock_longer_than_a_second_writes_nothing(s
     async with shop.db.connect() as client, client.transaction():
         await client.execute("SELECT FROM farrier_toy.widgets WHERE id = 1 FOR UPDATE")
         assert await held.commit(held.finish(1, MADE), patient=True) == {1: Verdict.LOCKED}
+        assert (await shop.outcome(1))["error"] == "locked", "the operator sees why the resource makes no progress"
     assert await shop.history(1) == []
     assert await shop.wakes(1) == 1
+    assert await held.commit(held.finish(1, MADE)) == {1: Verdict.COMMITTED}
+    assert "error" not in await shop.outcome(1)
 
 
 async def test_one_locked_run_of_hundreds_delays_the_others_less_than_their_time_limit(
