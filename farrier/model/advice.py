@@ -227,8 +227,9 @@ def _of_region(case: Case) -> Iterator[str]:
     old = diagnosis.old_since(case.node, case.now, case.patience)
     if region is not None and region.state == RegionState.UNCONFIGURED:
         yield (
-            f"no controller has site {region.site} in its settings, so farrier does not read the site's MAAS region; "
-            "farrier site list shows the sites"
+            f"the controller that owns the MAAS region of site {region.site} does not have the site in its settings, "
+            "so farrier does not read the region; give all replicas the same site files; farrier site list shows the "
+            "sites"
         )
     elif region is not None:
         ago = duration.human(case.now - region.since)

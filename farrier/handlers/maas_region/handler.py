@@ -130,7 +130,10 @@ def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, Regio
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
         return Wait(reason=f"site {region.site} has no MAAS in this controller's settings", requeue_after=NOT_HERE)
     to = msgspec.structs.replace(region, state=RegionState.UNCONFIGURED, next_try_at=None)
-    reason = f"no controller has site {region.site} in its settings; the site's region may be deleted"
+    reason = (
+        f"the controllers that owned this region did not have site {region.site} in their settings: give all replicas "
+        "the same site files, or delete the region"
+    )
     return Transition(to=to, reason=reason, cause="timer")
 
 

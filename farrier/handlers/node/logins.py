@@ -47,8 +47,8 @@ def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
         )
     window = duration.human(LOGIN_WINDOW)
     reason = (
-        f"waits for a pause in logins: the BMC refused {LOGIN_CAP} logins within {window}, and another failed "
-        "login could lock the account"
+        f"waits for a pause in logins: within {window}, {LOGIN_CAP} logins failed or have an unknown result, and "
+        "another failed login could lock the account"
     )
     return reason, sorted(_ended(bmc, now))[-LOGIN_CAP] + LOGIN_WINDOW - now
 

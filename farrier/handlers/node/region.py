@@ -136,7 +136,8 @@ def not_configured(node: Node) -> Failed:
 def elsewhere(node: Node) -> Waiting:
     """Wait for the settings of a site at which the workflow has begun. The site's file may arrive later, or only
     another controller may have it."""
-    return Waiting(reason=f"site {node.site or '(none)'} has no MAAS in this controller's settings; waits for its file")
+    reason = f"site {node.site or '(none)'} has no MAAS in this controller's settings; waits for its file"
+    return Waiting(reason=reason, timed=False)
 
 
 def gone(node: Node) -> Failed:

@@ -64,7 +64,9 @@ def proceed(node: Node, now: datetime) -> Decision:
         again = begin(node.bmc, replace(wanted, at=now, unsure=True))
         if again is None:
             return _not_done(
-                node, "farrier does not read the power, because the BMC refused too many logins", tries=node.bmc.tries
+                node,
+                "farrier does not read the power: too many logins failed or have an unknown result",
+                tries=node.bmc.tries,
             )
         return transition(
             node,

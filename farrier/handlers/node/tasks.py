@@ -46,7 +46,7 @@ def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageRes
                 reason=f"waits for an agent to take task {task.id} ({type_})", requeue_after=None, timed=False
             )
         case T.DISPATCHED:
-            return _dispatched(task, now)
+            return _dispatched(node, task, now)
         case T.SUCCEEDED:
             return Done(reason=f"task {task.id} ({type_}) succeeded{_by(task)}")
         case T.FAILED:
@@ -79,7 +79,7 @@ def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:
         return (CreateTask(type=type_),)
     if pointless(node) is not None or (task.status is T.CANCELLED and task.result == _FORCED):
         return ()
-    if task.status is T.QUEUED or (task.status is T.DISPATCHED and not _lease_is_over(task, now)):
+    if task.status is T.QUEUED or (task.status is T.DISPATCHED and _lease_left(node, task, now) > _AT_ONCE):
         return ()
     if task.status is T.DISPATCHED:
         return _again(task)
@@ -93,18 +93,18 @@ def end_live(node: Node, result: str) -> tuple[Write, ...]:
     return tuple(EndTask(task.id, T.CANCELLED, result) for task in node.tasks if task.is_live)
 
 
-def _dispatched(task: Task, now: datetime) -> StageResult:
-    if _lease_is_over(task, now):
+def _dispatched(node: Node, task: Task, now: datetime) -> StageResult:
+    left = _lease_left(node, task, now)
+    if left <= _AT_ONCE:
         return Waiting(
             reason=f"the lease of {task.type} expired; farrier issued the task again",
             requeue_after=_AT_ONCE,
             timed=False,
             writes=_again(task),
         )
-    assert task.lease_until is not None, "a dispatched task has a lease"
     return Waiting(
         reason=f"{task.claimed_by or 'an agent'} works on task {task.id} ({task.type})",
-        requeue_after=task.lease_until - now,
+        requeue_after=left,
         timed=False,
     )
 
@@ -145,8 +145,12 @@ def _again(task: Task) -> tuple[Write, ...]:
     )
 
 
-def _lease_is_over(task: Task, now: datetime) -> bool:
-    return task.lease_until is None or task.lease_until <= now
+def _lease_left(node: Node, task: Task, now: datetime) -> timedelta:
+    """Return how long the lease of a task still lasts. Outages since the task was issued extend the lease, because its
+    agent may not have been able to renew it."""
+    if task.lease_until is None:
+        return _AT_ONCE
+    return task.lease_until - task.created_at - attended(node, task.created_at, now)
 
 
 def _current(node: Node, type_: TaskType) -> Task | None:

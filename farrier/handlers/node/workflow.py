@@ -20,6 +20,7 @@ from farrier.handlers.node.moves import (
     Settled,
     Step,
     Waiting,
+    attended,
     is_late,
     is_unread,
     outages,
@@ -143,12 +144,12 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
 def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: datetime) -> Decision:
     """Stop the workflow for an operator after its last attempt, unless an outage of the region turns out to be the
     cause."""
-    noticed = workflow.status_entered_at + NOTICED_WITHIN
-    if now <= noticed:
+    left = NOTICED_WITHIN - attended(node, workflow.status_entered_at, now)
+    if left >= timedelta(0):
         return Wait(
             reason=f"the last attempt at stage {workflow.stage} failed ({failure}); farrier checks whether MAAS was "
             "unreachable",
-            requeue_after=noticed - now + timedelta(seconds=1),
+            requeue_after=left + timedelta(seconds=1),
         )
     detail = workflow.failure_detail or str(failure)
     return freeze(node, failure, detail, stop=StopRequest.FAILED, cause=f"stage: {workflow.stage}")
@@ -157,7 +158,10 @@ def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: da
 def was_by_an_outage(node: Node, workflow: Workflow) -> bool:
     """Return whether the attempt failed because of an outage of the region that farrier may have noticed only later."""
     failed_at = workflow.status_entered_at
-    begun = (failed_at - NOTICED_WITHIN <= outage.began_at <= failed_at + NOTICED_WITHIN for outage in outages(node))
+    begun = (
+        failed_at - NOTICED_WITHIN <= outage.began_at and attended(node, failed_at, outage.began_at) <= NOTICED_WITHIN
+        for outage in outages(node)
+    )
     return workflow.failure_class in BY_THE_REGION and any(begun)
 
 

@@ -20,7 +20,7 @@ from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.management import Management
-from farrier.model.node import AfterUndo, Bmc, Node, Options, TaskType, Upstream
+from farrier.model.node import AfterUndo, Bmc, Node, Options, TaskStatus, TaskType, Upstream
 from farrier.model.observation import Outage
 from farrier.model.outcome import Wait
 from farrier.model.stages import WITH_MAAS, DecommissionStage, OnboardingStage
@@ -43,6 +43,7 @@ from tests.support.nodes import (
     onboarding,
     task,
     with_bmc,
+    writes,
 )
 from tests.support.played_region import SYSTEM_ID
 from tests.support.stages import SITE
@@ -187,6 +188,28 @@ def test_no_stage_is_late_by_an_outage_of_farrier(stage: OnboardingStage | Decom
     away = replace(at(stage), gaps=(Outage(BEGAN + MINUTE, NOW - MINUTE),))
     assert not is_late(away, NOW, Policy())
     assert is_late(away, NOW + LONG, Policy()), "time without an outage counts"
+
+
+def test_the_last_attempt_waits_for_news_of_the_region_also_if_farrier_was_away() -> None:
+    failed_at, gap = NOW - 10 * MINUTE, Outage(NOW - 10 * MINUTE + SECOND, NOW - SECOND)
+    failure = {"failure_class": FailureClass.UPSTREAM_ERROR, "status_entered_at": failed_at}
+    job = onboarding(W.FAILED_RETRYABLE, mode=OnboardingMode.DEPLOY, attempt=MAX_ATTEMPTS, **failure)
+    it = node(workflow=job, gaps=(gap,))
+    assert isinstance(decide(it), Wait)
+    known = moved(decide(replace(it, outages=(Outage(NOW - SECOND / 2),)))).workflow
+    assert known is not None and (known.status, known.attempt) == (W.RUNNING, MAX_ATTEMPTS), (
+        "the attempt does not count"
+    )
+
+
+def test_a_lease_that_could_not_be_renewed_lasts_longer_by_the_outage() -> None:
+    claimed = task(TaskType.DRAIN, TaskStatus.DISPATCHED, created_at=BEGAN, lease_until=BEGAN + MINUTE)
+    job = decommission(DecommissionStage.DRAIN_NODE, status_entered_at=BEGAN, stage_entered_at=BEGAN)
+    it = node(NodeStatus.DRAINING, workflow=job, tasks=(claimed,))
+    assert writes(decide(it)), "without an outage, the task is issued again"
+    waits = decide(replace(it, gaps=(Outage(BEGAN + 30 * SECOND, NOW - SECOND),)))
+    assert isinstance(waits, Wait) and not waits.writes
+    assert waits.requeue_after == 29 * SECOND
 
 
 def test_an_agent_has_the_time_until_force_after_also_if_farrier_was_away() -> None:

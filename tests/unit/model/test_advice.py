@@ -73,7 +73,7 @@ def test_a_deployment_above_its_limit_while_its_region_fails_leads_to_the_region
 
 def test_a_region_that_nobody_reads_any_more_is_told_as_that() -> None:
     said = why(**LATE, workflow=deployment(), region=region(state="unconfigured"))
-    assert "no controller has site demo-1 in its settings" in said.advice
+    assert "does not have the site in its settings" in said.advice
 
 
 def test_a_failing_region_is_nothing_to_a_node_that_has_nothing_to_do_with_maas() -> None:

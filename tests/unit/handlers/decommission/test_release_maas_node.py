@@ -361,7 +361,7 @@ async def test_a_site_that_this_process_does_not_know_is_waited_for(stand: Stand
     await given_deployed(stand, STAGE)
     stand.node = with_fields(stand.node, site="nowhere")
     settled = await stand.settle()
-    assert isinstance(settled, Waiting) and settled.timed and "nowhere" in settled.reason
+    assert isinstance(settled, Waiting) and not settled.timed and "nowhere" in settled.reason
 
 
 # --- lost responses

@@ -25,12 +25,13 @@ BEHIND_THE_FIRST = [
 
 
 @pytest.mark.parametrize("stage", BEHIND_THE_FIRST)
-async def test_a_stage_waits_for_the_file_of_its_site(stage: OnboardingStage) -> None:
+async def test_a_stage_waits_for_the_file_of_its_site_without_a_deadline(stage: OnboardingStage) -> None:
     async with open_stand() as at:
         at.onboards(stage)
         at.policy = type(at.policy)()
         settled = await at.settle()
-        assert isinstance(settled, Waiting) and settled.timed and "waits for its file" in settled.reason
+        assert isinstance(settled, Waiting) and "waits for its file" in settled.reason
+        assert not settled.timed, "only this replica may lack the file"
 
 
 async def test_the_first_stage_says_that_there_is_none() -> None:
