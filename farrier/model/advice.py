@@ -49,6 +49,9 @@ _ENDS_WITH_A_WORKFLOW = frozenset(
 )
 
 
+# The intent that, with force, ends the task that a node in this status waits for.
+_TASK_OF: Mapping[str, Action] = {NodeStatus.DRAINING: Action.DRAIN, NodeStatus.REMOVING: Action.REMOVE}
+
 # Quarantines whose advice in `failures` recommends a decommission.
 _ENDS_WITH_A_DECOMMISSION = frozenset(
     {
@@ -216,9 +219,12 @@ def _of_agent(case: Case) -> Iterator[str]:
             "its tasks"
         )
     elif diagnosis.is_silent(node, case.now, case.patience):
+        again = _TASK_OF.get(node.status)
+        forced = again is not None and is_accepted(again, node)
         yield (
             f"the node's agent has sent no heartbeat since {heard:%Y-%m-%d %H:%M:%S} UTC, "
             f"{duration.human(case.now - heard)} ago: check the node's power, network and agent"
+            f"{f'; if the agent is gone for good, submit {again} with force: true and a reason' if forced else ''}"
         )
 
 

@@ -127,6 +127,7 @@ def test_a_task_that_waits_for_a_silent_agent_leads_to_the_agent() -> None:
     heard = NOW - 10 * MINUTE
     said = why(**TASK | {"last_heartbeat_at": heard}, workflow=drain(5 * HOUR), bmc=INCOMPLETE, region=region())
     assert said.advice.startswith("the node's agent has sent no heartbeat since 2026-01-01 11:50:00 UTC, 10m ago")
+    assert said.advice.endswith("if the agent is gone for good, submit drain with force: true and a reason")
     assert said.last_heartbeat_at == heard
     patience = Patience(offline_after=15 * MINUTE)
     patient = why(patience, **TASK | {"last_heartbeat_at": heard}, workflow=drain())
