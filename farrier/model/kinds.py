@@ -34,6 +34,9 @@ _RELATION = re.compile(r"[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0,62}")
 _FILLED = frozenset(
     {"id", "name", "version", "state", "state_entered_at", "created_at", "ended_at", "last_error", "requests"}
 )
+RESERVED = _FILLED | {"site", "run"}
+"""Names that a layer, and a column that runs write, must not have. They are columns of `farrier.resources`; `run` is
+the key of a run in each element of a commit."""
 
 
 class KindEdge(msgspec.Struct, frozen=True):
@@ -247,10 +250,10 @@ def _faults(spec: KindSpec) -> Iterator[str]:
         yield f"its steady state {spec.steady} must be one of its states, and not a terminal one; {_known(spec.states)}"
     yield from _faults_of_edges(first)
     for layer in others:
-        if not _NAME.fullmatch(layer.name) or layer.name in {*_FILLED, "site"}:
+        if not _NAME.fullmatch(layer.name) or layer.name in RESERVED:
             yield (
-                f"a layer's name must match {_NAME.pattern}, and must not be the name of a column that the database "
-                "fills"
+                f"layer {layer.name}: its name must match {_NAME.pattern}, and must not be one of the reserved names "
+                f"{', '.join(sorted(RESERVED))}"
             )
         for fault in (*_faults_of_states(layer), *_faults_of_edges(layer)):
             yield f"layer {layer.name}: {fault}"

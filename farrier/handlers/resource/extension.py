@@ -14,7 +14,7 @@ import msgspec
 
 from farrier.errors import ConfigError
 from farrier.model import node_spec
-from farrier.model.kinds import KindSpec
+from farrier.model.kinds import RESERVED, KindSpec
 from farrier.model.outcome import Decision
 from farrier.model.resource import Answer, Resource
 from farrier.protocols import CredentialStore, StateHandler
@@ -25,8 +25,6 @@ V = TypeVar("V")
 
 TAKEN = frozenset(word for layer in node_spec.SPEC.every_layer for word in (layer.label, layer.key))
 """Names that no other kind may have, because metrics and limits of nodes use them."""
-KEPT = frozenset((*Resource.__struct_fields__, "ended_at", "run"))
-"""Names that must not be in `columns`, because the database or the elements of a commit use them."""
 
 Decided: TypeAlias = Decision[R, Answer, V]
 """The result of a `Handler` with snapshots `R` and services `V`."""
@@ -87,7 +85,7 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
                 f"kind {self.spec.name}: `columns` has {', '.join(sorted(missing))}, but its snapshot "
                 f"{self.snapshot.__name__} has no such fields"
             )
-        kept = (KEPT | layers) & set(self.columns)
+        kept = (RESERVED | layers) & set(self.columns)
         if kept:
             raise ConfigError(
                 f"kind {self.spec.name}: `columns` must not have {', '.join(sorted(kept))}: these columns are "

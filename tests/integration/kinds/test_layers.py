@@ -107,7 +107,8 @@ async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
     [
         ({"initial": "lost"}, "layer power: its initial state lost is not one of its states; expected one of off, on"),
         ({"edges": ()}, "layer power: on: not reachable by edges from off"),
-        ({"name": "site"}, "must not be the name of a column"),
+        ({"name": "site"}, "layer site: its name must match [a-z][a-z0-9_]{0,39}, and must not be one of the reserved"),
+        ({"name": "run"}, "and must not be one of the reserved names created_at, "),
     ],
 )
 def test_an_inconsistent_layer_is_refused(layer: dict[str, Any], told: str) -> None:
