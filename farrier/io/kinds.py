@@ -50,7 +50,7 @@ async def install(conn: Connection, kind: Installable, *, patience: LockPatience
         new = await _make(conn, kind)
         await _require_columns(conn, kind)
         await _require_patterns(conn, kind.spec)
-        await _require_states(conn, kind.spec, new=new)
+        await _require_states(conn, kind.spec)
         await catalog.sync_kinds(conn, [kind.spec])
         await conn.execute(_GRANT_RIGHTS)
         return new
@@ -147,23 +147,34 @@ async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
                 await conn.fetchval(_TRY_PATTERN, pattern)
 
 
-async def _require_states(conn: Connection, spec: KindSpec, *, new: bool) -> None:
-    """Refuse a change that would trap resources in a state that no longer exists or that became terminal. The table is
-    locked only if such resources may exist.
+async def _require_states(conn: Connection, spec: KindSpec) -> None:
+    """Refuse a change that would trap resources in a state that the kind does not have or that became terminal, or
+    without a state in a new layer. The table is locked only if such resources may exist.
     """
     for layer in spec.every_layer:
-        await _require_states_of(conn, spec, layer, new=new)
+        await _require_states_of(conn, spec, layer)
 
 
-async def _require_states_of(conn: Connection, spec: KindSpec, layer: KindLayer, *, new: bool) -> None:
+async def _require_states_of(conn: Connection, spec: KindSpec, layer: KindLayer) -> None:
     living = set(layer.states) - layer.terminal
-    if not new and not await conn.fetchval(_LOST, spec.name, layer.name, sorted(living)):
+    if not await conn.fetchval(_LOST, spec.name, layer.name, sorted(living)):
         return
     inhabited = {row["state"] for row in await conn.fetch(_INHABITED, spec.name, layer.name)}
+    if None in inhabited:
+        column, clock, first = layer.name, f"{layer.name}_entered_at", min(layer.first)
+        raise RefusedByModel(
+            f"resources of kind {spec.name} have NULL in column {column} or {clock}, so they have no state in layer "
+            f"{layer.name}",
+            hint=f"Write a state of the layer into each row, such as: UPDATE {spec.relation} SET {column} = "
+            f"coalesce({column}, '{first}'), {clock} = farrier.now(), version = version + 2 WHERE {column} IS NULL OR "
+            f"{clock} IS NULL",
+        )
     if lost := sorted(inhabited - set(layer.states)):
         raise RefusedByModel(
-            f"resources of kind {spec.name} are in states that the kind no longer has: {', '.join(lost)}",
-            hint="Keep each of these states, with an edge out of it, until no resource is in the state.",
+            f"resources of kind {spec.name} are in states that the kind does not have in layer {layer.name}: "
+            f"{', '.join(lost)}",
+            hint="Keep each of these states, with an edge out of it, until no resource is in the state. If the layer "
+            f"is new, write one of {', '.join(sorted(living))} into column {layer.name} of these rows.",
         )
     if stuck := sorted(inhabited - living):
         raise RefusedByModel(

@@ -165,7 +165,7 @@ async def test_a_state_that_a_resource_is_in_cannot_be_removed(conn: Connection)
     renamed = {("wrapping" if name == "packing" else name): state for name, state in SPEC.states.items()}
     edges = tuple(msgspec.structs.replace(e, source="wrapping") if e.source == "packing" else e for e in SPEC.edges)
     other = changed(states=renamed, edges=edges, initial="wrapping")
-    with pytest.raises(RefusedByModel, match="in states that the kind no longer has: packing"):
+    with pytest.raises(RefusedByModel, match="in states that the kind does not have in layer state: packing"):
         await install(conn, spec=other)
     for state in ("packed", "emptying/unpack", "gone"):
         await conn.execute("UPDATE farrier_crates.crates SET state = $1", state)

@@ -206,16 +206,27 @@ async def test_each_layer_has_limits_of_its_own_which_a_site_may_change(
     assert (named.resource_kind, named.name, named.kind, named.state) == ("rack", "r-1", "rack_power", "off")
 
 
+DOOR = KindLayer(
+    name="door",
+    states={"shut": KindState(why_none="x"), "open": KindState(why_none="x")},
+    edges=(KindEdge("shut", "open", "x"),),
+    initial="shut",
+)
+
+
+async def add_door(conn: Connection) -> bool:
+    """Install the kind with one more layer."""
+    columns = frozenset({"door", "door_entered_at"})
+    more = kinds.Installable(spec=msgspec.structs.replace(SPEC, layers=(POWER, DOOR)), sql="", columns=columns)
+    return await kinds.install(conn, more)
+
+
 async def test_a_layer_that_another_release_adds_is_guarded_from_then_on(conn: Connection) -> None:
-    await conn.execute("ALTER TABLE racks.racks ADD door text NOT NULL DEFAULT 'shut', ADD door_entered_at timestamptz")
-    door = KindLayer(
-        name="door",
-        states={"shut": KindState(why_none="x"), "open": KindState(why_none="x")},
-        edges=(KindEdge("shut", "open", "x"),),
-        initial="shut",
-    )
-    more = kinds.Installable(spec=msgspec.structs.replace(SPEC, layers=(POWER, door)), sql="", columns=frozenset())
-    assert not await kinds.install(conn, more)
+    await conn.execute("""
+        ALTER TABLE racks.racks ADD COLUMN door text NOT NULL DEFAULT 'shut',
+            ADD COLUMN door_entered_at timestamptz NOT NULL DEFAULT farrier.now()
+    """)
+    assert not await add_door(conn)
     await conn.execute("UPDATE racks.racks SET door = 'open'")
     with pytest.raises(pg.PostgresError, match="no edge open -> shut in layer door"):
         await conn.execute("UPDATE racks.racks SET door = 'shut'")
@@ -223,3 +234,31 @@ async def test_a_layer_that_another_release_adds_is_guarded_from_then_on(conn: C
     await conn.execute("UPDATE racks.racks SET state = 'gone'")
     await kinds.remove(conn, "rack")
     await conn.execute("UPDATE racks.racks SET door = 'shut'")
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("clock", ["timestamptz", "timestamptz DEFAULT farrier.now()"])
+async def test_a_new_layer_without_values_in_existing_rows_is_refused_with_the_statement_that_writes_them(
+    conn: Connection, clock: str, ended: bool
+) -> None:
+    if ended:
+        await conn.execute("UPDATE racks.racks SET state = 'filled'")
+        await conn.execute("UPDATE racks.racks SET state = 'gone'")
+    await conn.execute(f"ALTER TABLE racks.racks ADD COLUMN door text, ADD COLUMN door_entered_at {clock}")
+    with pytest.raises(RefusedByModel, match="have NULL in column door or door_entered_at") as refused:
+        await add_door(conn)
+    await conn.execute(refused.value.hint[refused.value.hint.index("UPDATE") :])
+    assert not await add_door(conn)
+    assert await conn.fetchval("SELECT door = 'shut' AND door_entered_at IS NOT NULL FROM racks.racks")
+
+
+async def test_a_new_layer_with_states_that_it_does_not_have_is_refused_with_those_that_it_has(
+    conn: Connection,
+) -> None:
+    await conn.execute("""
+        ALTER TABLE racks.racks ADD COLUMN door text NOT NULL DEFAULT 'ajar',
+            ADD COLUMN door_entered_at timestamptz NOT NULL DEFAULT farrier.now()
+    """)
+    told = "states that the kind does not have in layer door: ajar .* write one of open, shut into column door"
+    with pytest.raises(RefusedByModel, match=told):
+        await add_door(conn)

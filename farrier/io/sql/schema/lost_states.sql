@@ -1,2 +1,3 @@
--- Returns whether the recorded kind has states of a layer, not terminal, that are missing in this list.
-SELECT EXISTS (SELECT FROM farrier.kind_states s WHERE s.kind = $1 AND s.layer = $2 AND NOT s.terminal AND s.state <> ALL ($3::text[]))
+-- Returns whether resources may be in states that are missing in this list of states that are not terminal: the recorded kind has such a
+-- state of the layer, or has no states of the layer, because the layer is new.
+SELECT bool_and(s.terminal OR s.state = ANY ($3::text[])) IS NOT TRUE FROM farrier.kind_states s WHERE s.kind = $1 AND s.layer = $2
