@@ -3388,7 +3388,7 @@ BEGIN
 END $$;
 
 -- Sets each layer of a new row to its initial state, if the row has no value for the layer and the layer has exactly one initial
--- state. FR409 for a value that is not an initial state, and while the kind has no states. BEFORE INSERT trigger on the table of
+-- state. Sets the time of the layer, if the row has none. FR409 for a value that is not an initial state, and while the kind has no states. BEFORE INSERT trigger on the table of
 -- every kind; the argument is the kind. If the table stores one layer of the kind in a column of another name, a second
 -- argument names the layer and a third the column.
 CREATE OR REPLACE FUNCTION farrier.begin_resource() RETURNS trigger
@@ -3406,6 +3406,9 @@ BEGIN
         ELSIF (given ->> one.attribute = ANY (one.first)) IS NOT TRUE THEN
             RAISE EXCEPTION 'a new % cannot have the state % in layer %', replace(TG_ARGV[0], '_', ' '), given ->> one.attribute, one.layer
                 USING ERRCODE = 'FR409', HINT = format('It begins as %s.', array_to_string(one.first, ' or '));
+        END IF;
+        IF given ->> (one.attribute || '_entered_at') IS NULL THEN
+            NEW := jsonb_populate_record(NEW, jsonb_build_object(one.attribute || '_entered_at', farrier.now()));
         END IF;
     END LOOP;
     IF NOT FOUND THEN

@@ -65,7 +65,7 @@ SQL = """
     CREATE SCHEMA racks;
     CREATE TABLE racks.racks (
         LIKE farrier.resources INCLUDING ALL,
-        power text NOT NULL, power_entered_at timestamptz NOT NULL DEFAULT farrier.now());
+        power text NOT NULL, power_entered_at timestamptz NOT NULL);
 """
 
 
@@ -142,6 +142,7 @@ async def test_a_kind_with_limits_by_model_needs_a_column_for_the_model(every_db
 async def test_each_layer_begins_in_its_initial_state_and_is_recorded(conn: Connection) -> None:
     recorded = await conn.fetch("SELECT layer, to_value FROM farrier.history WHERE kind = 'rack' ORDER BY layer")
     assert [tuple(row) for row in recorded] == [("power", "off"), ("state", "empty")]
+    assert await conn.fetchval("SELECT power_entered_at = state_entered_at FROM racks.racks")
     with pytest.raises(pg.PostgresError, match="a new rack cannot have the state on in layer power"):
         await conn.execute("INSERT INTO racks.racks (name, power) VALUES ('r-2', 'on')")
 
