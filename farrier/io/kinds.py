@@ -72,6 +72,12 @@ async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIEN
     await patiently(conn, f"kind {name}", removed, patience)
 
 
+async def is_installed(conn: Connection, name: str) -> bool:
+    """Return whether a kind with this name is installed, with any spec."""
+    known = await conn.fetchrow(_FINGERPRINT, name)
+    return known is not None and known["fingerprint"] is not None
+
+
 async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> None:
     """Raise ConfigError unless all these kinds are installed with equal specs. Each kind is given with the name by
     which it can be installed."""

@@ -74,13 +74,14 @@ def installable(extension: AnyExtension) -> Installable:
 
 
 async def require_kinds(database: Database, extensions: Extensions) -> None:
-    """Make sure that these kinds are installed in the database. An embedded database gets them. Any other database
-    belongs to an operator, so a missing or different kind raises ConfigError. Raises DatabaseUnreachable. May be
-    repeated."""
+    """Make sure that these kinds are installed in the database. An embedded database gets those that it lacks. Any
+    other database belongs to an operator, so a missing kind raises ConfigError. A different kind always does, because
+    this program may be older than the kind. Raises DatabaseUnreachable. May be repeated."""
     if database.embedded and extensions:
         async with administrator(database) as conn:
             for each in extensions.values():
-                await installed.install(conn, installable(each))
+                if not await installed.is_installed(conn, each.spec.name):
+                    await installed.install(conn, installable(each))
     async with refusals.borrowed(database.pool) as conn:
         await installed.require(conn, [(name, each.spec) for name, each in extensions.items()])
 

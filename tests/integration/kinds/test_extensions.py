@@ -238,6 +238,17 @@ async def test_only_an_embedded_database_gets_kinds_without_a_command(db: pg.Dat
         assert await pool.fetchval(CRATES) is embedded
 
 
+async def test_an_embedded_database_keeps_a_kind_that_differs_from_the_program_s(db: pg.Database) -> None:
+    """The program may be the older one."""
+    async with db.pool(1) as pool, db.connect() as conn:
+        await install(conn)
+        database = wiring.Database(db.dsn, pool, True)
+        await wiring.require_kinds(database, {NAME: extension()})
+        with pytest.raises(ConfigError, match=f"differ from this program's; run: farrier kind install {NAME}"):
+            await wiring.require_kinds(database, {NAME: extension(spec=changed(actions={}))})
+        await kinds.require(conn, [(NAME, SPEC)])
+
+
 # --- run
 
 
