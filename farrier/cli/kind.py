@@ -63,7 +63,7 @@ def install(
     from farrier import wiring  # these imports take a second, and --help need not wait for them
     from farrier.io import catalog, kinds, migrate
 
-    found = wiring.installable(wiring.extension(name))
+    found = wiring.installable(wiring.extensions([name])[name])
 
     async def installed() -> bool:
         async with administrator(settings) as conn:

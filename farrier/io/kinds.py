@@ -23,6 +23,7 @@ _LOCK = statements.load("schema/lock_migrator")
 _KIND = statements.load("schema/kind")
 _MAKE = statements.load("schema/make_kind")
 _MISSING_COLUMNS = statements.load("schema/missing_columns")
+_TAKEN_LABEL = statements.load("schema/taken_label")
 _LOST = statements.load("schema/lost_states")
 _TABLE_EXISTS = statements.load("schema/table_exists")
 _TRY_PATTERN = statements.load("schema/try_pattern")
@@ -50,6 +51,7 @@ async def install(conn: Connection, kind: Installable, *, patience: LockPatience
         new = await _make(conn, kind)
         await _require_columns(conn, kind)
         await _require_patterns(conn, kind.spec)
+        await _require_labels(conn, kind.spec)
         await _require_states(conn, kind.spec)
         await catalog.sync_kinds(conn, [kind.spec])
         await conn.execute(_GRANT_RIGHTS)
@@ -151,6 +153,17 @@ async def _require_patterns(conn: Connection, spec: KindSpec) -> None:
             pattern = (field.items or field).pattern
             with _refusals(f"kind {spec.name}: {action} has a pattern for {name} that PostgreSQL rejects: "):
                 await conn.fetchval(_TRY_PATTERN, pattern)
+
+
+async def _require_labels(conn: Connection, spec: KindSpec) -> None:
+    """Refuse a label that a layer of another kind has, because metrics and limits could not tell the layers apart."""
+    taken = await conn.fetchrow(_TAKEN_LABEL, spec.name, [layer.label for layer in spec.every_layer])
+    if taken is not None:
+        raise RefusedByModel(
+            f"kind {spec.name} has a layer with the label {taken['label']}, which layer {taken['layer']} of kind "
+            f"{taken['kind']} already has",
+            hint="Rename the kind or its layer, or set KindLayer(label=…) to another label.",
+        )
 
 
 async def _require_states(conn: Connection, spec: KindSpec) -> None:

@@ -7,7 +7,7 @@ reverse order, even if a later step fails.
 
 from __future__ import annotations
 
-from farrier.wiring.kinds import Extensions, extension, extensions, installable, require_kinds, specs_of
+from farrier.wiring.kinds import Extensions, extensions, installable, require_kinds, specs_of
 from farrier.wiring.loops import Runtime, runtime
 from farrier.wiring.progress import Progress
 from farrier.wiring.settings import bmc_settings, credentials
@@ -37,7 +37,6 @@ __all__ = [
     "counter",
     "credentials",
     "database",
-    "extension",
     "extensions",
     "fleet_gauges",
     "fleet_words",

@@ -25,6 +25,7 @@ from farrier.io.kinds import Installable
 from farrier.io.network_segment import SegmentRows
 from farrier.io.resource import WRITER, ResourceRows
 from farrier.io.rows import Rows
+from farrier.model import node_spec
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import KindSpec
 from farrier.protocols import Fabrics, Kind, StateHandler
@@ -48,10 +49,16 @@ def extensions(names: Iterable[str]) -> Extensions:
     """Import the modules of these kinds of other packages, and return the kinds. Raises ConfigError."""
     found = {name: extension(name) for name in names}
     specs = [*BUILT_IN, *(each.spec for each in found.values())]
-    for what, values in (("name", [spec.name for spec in specs]), ("table", [spec.relation for spec in specs])):
+    layers = [layer for spec in (node_spec.SPEC, *specs) for layer in spec.every_layer]
+    for what, values in (
+        ("kinds have the same name", [spec.name for spec in specs]),
+        ("kinds have the same table", [spec.relation for spec in specs]),
+        ("layers have the same label in metrics", [layer.label for layer in layers]),
+        ("layers have the same key of limits", [layer.key for layer in layers]),
+    ):
         twice = [value for value, count in Counter(values).items() if count > 1]
         if twice:
-            raise ConfigError(f"two kinds have the same {what}, {twice[0]}; it must be unique")
+            raise ConfigError(f"two {what}, {twice[0]}; it must be unique")
     return found
 
 

@@ -20,7 +20,7 @@ from farrier.handlers.resource import Extension, Surroundings
 from farrier.io import kinds
 from farrier.io.pool import Connection
 from farrier.io.state import PostgresStateIO
-from farrier.model.kinds import KindEdge, KindState
+from farrier.model.kinds import KindEdge, KindLayer, KindState
 from farrier.model.params import Params
 from farrier.model.resource import Answer
 from farrier.model.runs import Due, Finished, Verdict
@@ -96,6 +96,34 @@ def test_two_packages_with_one_name_are_refused(monkeypatch: pytest.MonkeyPatch)
         wiring.extensions([NAME, "tests.support.crates:BOX"])
 
 
+def layer(name: str, **changes: Any) -> KindLayer:
+    return KindLayer(name=name, states={"off": KindState(why_none="x")}, edges=(), initial="off", **changes)
+
+
+class Layered(Crate, frozen=True, kw_only=True):
+    power: str
+    power_entered_at: datetime
+
+
+@pytest.mark.parametrize(
+    ("layers", "told"),
+    [
+        ([layer("power", label="box")], "two layers have the same label in metrics, box"),
+        ([layer("power", label="management")], "two layers have the same label in metrics, management"),
+        ([layer("power", key="box")], "two layers have the same key of limits, box"),
+        ([layer("power"), layer("power")], "two layers have the same label in metrics, crate_power"),
+    ],
+)
+def test_layers_that_metrics_or_limits_could_not_tell_apart_are_refused(
+    monkeypatch: pytest.MonkeyPatch, layers: list[KindLayer], told: str
+) -> None:
+    layered = extension(spec=changed(layers=tuple(layers)), snapshot=Layered)
+    monkeypatch.setattr(crates, "CRATE", layered, raising=False)
+    monkeypatch.setattr(crates, "BOX", extension(spec=changed(name="box", relation="boxes.boxes")), raising=False)
+    with pytest.raises(ConfigError, match=told):
+        wiring.extensions([NAME, "tests.support.crates:BOX"])
+
+
 class Other(msgspec.Struct):
     id: int
 
@@ -157,6 +185,17 @@ async def test_a_name_that_another_package_has_taken_is_refused(conn: Connection
     await install(conn)
     with pytest.raises(RefusedByModel, match=r"installed with table farrier_crates.crates, not boxes.boxes"):
         await install(conn, spec=changed(relation="boxes.boxes"))
+
+
+async def test_a_label_that_a_layer_of_an_installed_kind_has_is_refused(conn: Connection) -> None:
+    await install(conn)
+    box = changed(name="box", relation="boxes.boxes", layers=(layer("power", label="crate"),))
+    sql = """
+        CREATE SCHEMA boxes;
+        CREATE TABLE boxes.boxes (LIKE farrier_crates.crates INCLUDING ALL, power text, power_entered_at timestamptz);
+    """
+    with pytest.raises(RefusedByModel, match="has a layer with the label crate, which layer state of kind crate"):
+        await install(conn, spec=box, snapshot=Layered, sql=sql)
 
 
 async def test_a_state_that_a_resource_is_in_cannot_be_removed(conn: Connection) -> None:
