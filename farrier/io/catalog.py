@@ -114,7 +114,7 @@ def fingerprint(spec: KindSpec) -> str:
 def _edges_of(spec: KindSpec) -> list[tuple[str, ...]]:
     """Return rows (kind, layer, from, to)."""
     layers = spec.every_layer
-    return [(spec.name, layer.name, edge.source, edge.target) for layer in layers for edge in layer.edges or ()]
+    return [(spec.name, layer.name, *pair) for layer in layers for pair in sorted(layer.pairs)]
 
 
 def _layers_of(spec: KindSpec) -> list[tuple[str, ...]]:

@@ -84,7 +84,7 @@ class KindAction(msgspec.Struct, frozen=True, kw_only=True):
 class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
     """A set of states with a clock, independent of the other layers of the resource. The kind's table has the columns
     NAME and NAME_entered_at for the layer. `initial` lists the states in which a new row may begin; a single state is
-    the default of the column. If `edges` is None, any state may follow any other, unchecked by the database.
+    the default of the column. If `edges` is None, any state may follow any other.
 
     `label` is the value of the label `kind` in metrics, and `key` is the prefix of the names of the layer's limits. If
     they are empty, both derive from the kind's name. A layer with a `relation` is stored in this table, where a

@@ -155,6 +155,15 @@ async def test_each_layer_has_its_edges_and_its_own_clock(conn: Connection, ever
         await conn.execute("UPDATE racks.racks SET power = 'off'")
 
 
+async def test_in_a_layer_without_edges_any_state_may_follow_any_other(conn: Connection) -> None:
+    free = racks(spec=msgspec.structs.replace(SPEC, layers=(msgspec.structs.replace(POWER, edges=None),)))
+    assert not await kinds.install(conn, wiring.installable(free))
+    for power in ("on", "off"):
+        await conn.execute("UPDATE racks.racks SET power = $1", power)
+    with pytest.raises(pg.PostgresError, match="no edge off -> dim in layer power"):
+        await conn.execute("UPDATE racks.racks SET power = 'dim'")
+
+
 async def test_a_run_moves_a_layer_and_each_layer_is_counted_by_its_label(
     every_db: pg.Database, conn: Connection
 ) -> None:
