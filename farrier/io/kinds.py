@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+import asyncpg
 import msgspec
 
 from farrier.errors import ConfigError, RefusedByModel
@@ -23,6 +24,8 @@ _LOCK = statements.load("schema/lock_migrator")
 _KIND = statements.load("schema/kind")
 _MAKE = statements.load("schema/make_kind")
 _MISSING_COLUMNS = statements.load("schema/missing_columns")
+_HOLD_SQL = statements.load("schema/hold_kind_sql")
+_RUN_SQL = statements.load("schema/run_kind_sql")
 _TAKEN_LABEL = statements.load("schema/taken_label")
 _LOST = statements.load("schema/lost_states")
 _TABLE_EXISTS = statements.load("schema/table_exists")
@@ -31,6 +34,9 @@ _FORGET = statements.load("schema/forget_kind")
 _INHABITED = statements.load("schema/inhabited_states")
 _FINGERPRINT = statements.load("schema/kind_fingerprint")
 _GRANT_RIGHTS = statements.load("schema/grant_rights")
+
+# The errors of PL/pgSQL for a command that controls transactions: in the SQL itself, and in a DO block of the SQL.
+_CONTROLS_TRANSACTION = (asyncpg.FeatureNotSupportedError, asyncpg.InvalidTransactionTerminationError)
 
 
 class Installable(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,9 +126,19 @@ async def _make(conn: Connection, kind: Installable) -> bool:
 
 
 async def _run(conn: Connection, kind: Installable) -> None:
+    """Run the kind's SQL, which cannot end the transaction of the installation."""
+    if not kind.sql:
+        return
+    await conn.execute(_HOLD_SQL, kind.sql)
     with _refusals(f"the SQL of kind {kind.spec.name} fails: "):
-        if kind.sql:
-            await conn.execute(kind.sql)
+        try:
+            await conn.execute(_RUN_SQL)
+        except _CONTROLS_TRANSACTION as error:
+            raise RefusedByModel(
+                f"the SQL of kind {kind.spec.name} fails: {session.reason_of(error)}",
+                hint="An installation is one transaction. If the SQL has BEGIN, COMMIT, ROLLBACK or SAVEPOINT, remove "
+                "them.",
+            ) from error
 
 
 @contextmanager

@@ -51,7 +51,7 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
 
     `snapshot` has a field for each column of the kind; `columns` are the fields that a run may write, in addition to
     `state` and `last_error`. Each process enters the context `services` before its loop begins, and leaves it after the
-    loop ends. `sql` creates the kind's table; it runs only one time.
+    loop ends. `sql` creates the kind's table; it runs only one time, without COMMIT or ROLLBACK.
 
     `load` is for a snapshot with more data than the row. `load` is SQL that takes IDs as `$1` and returns (id, now,
     snapshot), and may call `farrier.load_resources(kind, ids)`. `writer` and `section` are for writes besides `Answer`.

@@ -167,6 +167,13 @@ async def test_a_kind_is_installed_once_and_brought_up_to_date_after_that(conn: 
     [
         ({"sql": "CREATE TABLE x (y nonsense)"}, "the SQL of kind crate fails: .*nonsense"),
         ({"sql": ""}, "farrier_crates"),
+        ({"sql": f"{crates.CREATE} COMMIT; SELECT 1 / 0"}, "If the SQL has BEGIN, COMMIT, ROLLBACK or SAVEPOINT"),
+        (
+            {"sql": f"{crates.CREATE} COMMIT; BEGIN; SELECT 1 / 0"},
+            "If the SQL has BEGIN, COMMIT, ROLLBACK or SAVEPOINT",
+        ),
+        ({"sql": f"BEGIN; {crates.CREATE} COMMIT"}, "If the SQL has BEGIN, COMMIT, ROLLBACK or SAVEPOINT"),
+        ({"sql": f"{crates.CREATE} DO 'BEGIN COMMIT; END'"}, "If the SQL has BEGIN, COMMIT, ROLLBACK or SAVEPOINT"),
         ({"spec": changed(relation="farrier_crates.boxes")}, "farrier_crates.boxes"),
         (
             {"sql": crates.CREATE.replace("labels text", "tags text").replace("NOT labels", "NOT tags")},
