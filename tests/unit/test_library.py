@@ -7,6 +7,7 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,6 +80,24 @@ PARAMETERS = {
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_what_is_given_goes_by_the_same_names(name: str) -> None:
     assert " ".join(sorted(inspect.signature(getattr(library, name)).parameters)) == PARAMETERS[name]
+
+
+class Down:
+    """A disk array that does not respond."""
+
+    async def put(self, name: str) -> None:
+        assert name
+        raise OSError("it is down")
+
+
+async def test_the_error_of_a_service_is_raised_as_the_tutorial_shows() -> None:
+    page = (ROOT / "docs" / "tutorial-your-own-kind.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"<!-- python: failure -->\n```python\n(.*?)```", page, re.DOTALL)
+    (stored,) = re.findall(r"is stored as `(.*?)`", page)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    with pytest.raises(library.ServiceError, match=f"^{stored}$"):
+        await names["put"](Down(), SimpleNamespace(name="scratch-1"))
 
 
 def test_the_types_are_shipped() -> None:
