@@ -59,7 +59,7 @@ async def _read(given: Config) -> Sites:
     from farrier.io.embedded import wheel_binaries
     from farrier.web.tls import Certificate
 
-    wiring.extensions(given.controller.kinds)
+    wiring.vocabulary(wiring.specs_of(wiring.extensions(given.controller.kinds)))
     await wiring.located(given.database)
     if given.database.embedded:
         wheel_binaries()

@@ -6,13 +6,17 @@ import importlib.util
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from farrier import cli, clock
+from farrier.handlers.resource import Extension
+from farrier.model.measures import KindMetric
 from farrier.sim.certificates import Authority
+from tests.support import crates
 
 
 def check(tmp_path: Path, text: str, *options: str) -> tuple[int, str, str]:
@@ -55,6 +59,20 @@ def test_what_the_daemon_would_refuse_is_refused_in_one_line(tmp_path: Path, tex
     (line,) = err.splitlines()
     assert (code, out) == (2, "")
     assert line.startswith("farrier: ") and reason in line
+
+
+def test_metrics_of_two_kinds_that_are_exposed_under_one_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, metric in (("box", "b_c"), ("box_b", "c")):
+        metrics = (KindMetric(name=metric, help="x.", type="counter"),)
+        spec = msgspec.structs.replace(crates.SPEC, name=name, relation=f"boxes.{name}", metrics=metrics)
+        made: Any = Extension(spec=spec, snapshot=crates.Crate, handler=crates.CrateHandler(), sql="")
+        monkeypatch.setattr(crates, name.upper(), made, raising=False)
+    kinds = "kinds = ['tests.support.crates:BOX', 'tests.support.crates:BOX_B']"
+    code, _, err = check(tmp_path, f"[controller]\n{kinds}\n")
+    assert code == 2
+    assert "kinds box and box_b have metrics that are both exposed as farrier_kind_box_b_c" in err
 
 
 def test_an_expired_certificate_is_a_warning(tmp_path: Path) -> None:
