@@ -244,6 +244,11 @@ def _faults(spec: KindSpec) -> Iterator[str]:
         yield "`what` is missing; expected a text such as 'a network segment'"
     first, *others = spec.every_layer
     yield from _faults_of_states(first)
+    if spec.create is not None and spec.from_template and len(first.first) > 1:
+        yield (
+            f"its initial states are {', '.join(sorted(first.first))}, and `create` cannot choose between them; set "
+            "`initial` to one state, or `create` to None"
+        )
     if not first.terminal:
         yield "no state is terminal; a resource must be able to end"
     if spec.steady and spec.steady not in spec.states.keys() - spec.terminal:

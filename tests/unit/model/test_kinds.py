@@ -46,6 +46,10 @@ class Worded(Params, frozen=True, kw_only=True):
         ),
         ({"initial": "raw"}, "its initial state raw is not one of its states; expected one of packing, packed"),
         ({"initial": "gone"}, "its initial state gone is terminal"),
+        (
+            {"initial": frozenset({"packing", "packed"})},
+            "its initial states are packed, packing, and `create` cannot choose between them",
+        ),
         ({"terminal": frozenset()}, "no state is terminal"),
         ({"steady": "gone"}, "its steady state gone must be one of its states, and not a terminal one"),
         ({"terminal": frozenset({"sold"})}, "its terminal state sold is not one of its states"),
