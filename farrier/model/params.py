@@ -205,7 +205,12 @@ def describe(params: type[Params]) -> Schema:
     a bug. Raises TypeError for a field for which the database has no rule."""
     info = msgspec.inspect.type_info(params)
     assert isinstance(info, msgspec.inspect.StructType)
-    fields = {field.encode_name: _field(field.type, field.required) for field in info.fields}
+    fields: dict[str, Field] = {}
+    for field in info.fields:
+        try:
+            fields[field.encode_name] = _field(field.type, field.required)
+        except TypeError as error:
+            raise TypeError(f"parameter {field.encode_name}: {error}") from None
     return Schema(fields, params.any_of, params.needs)
 
 
@@ -236,6 +241,6 @@ def _field(info: msgspec.inspect.Type, required: bool) -> Field:
             return _field(given, required)
         case _:
             raise TypeError(
-                "expected a text, a flag, a choice, a whole number (ge, le), a tuple of texts (max_length) or a "
-                f"dict; got {info}"
+                "expected a text, a flag, a choice (a StrEnum), a whole number (ge, le), a tuple of texts (max_length) "
+                f"or a dict; got {info}"
             )

@@ -68,11 +68,14 @@ class Worded(Params, frozen=True, kw_only=True):
             "action move: it is accepted in gone, which is terminal",
         ),
         ({"actions": {"move": KindAction(description="x", accepted_in=())}}, "action move: no state accepts it"),
-        ({"actions": {"move": KindAction(description="x", params=Share)}}, "action move: expected a text"),
+        (
+            {"actions": {"move": KindAction(description="x", params=Share)}},
+            "action move: parameter share: expected a text, a flag, a choice (a StrEnum), a whole number",
+        ),
         ({"create": Filled}, "create must not set version"),
         (
             {"create": Worded},
-            ("action create: the pattern ^\\bfoo\\b has \\b or \\B, which PostgreSQL interprets differently"),
+            "action create: parameter word: the pattern ^\\bfoo\\b has \\b or \\B, which PostgreSQL interprets",
         ),
     ],
 )
