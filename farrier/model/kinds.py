@@ -50,8 +50,8 @@ class KindEdge(msgspec.Struct, frozen=True):
 
 
 class KindState(msgspec.Struct, frozen=True, kw_only=True):
-    """The limit of a state, or the reason why the state has no limit; exactly one of these is set. `unless` names the
-    condition under which the clock of the limit does not run."""
+    """The limit of a state, or the reason why the state has no limit; exactly one of these is set. `unless` is only a
+    text that views show beside the limit, such as a condition under which its clock does not run; it stops no clock."""
 
     limit: timedelta | None = None
     why_none: str = ""
