@@ -94,7 +94,7 @@ class Committer(Generic[R, S, W]):
 
     async def _refused(self, run: Finished[S, W], error: Exception, controller: UUID) -> Result:
         """Store the database's error as the outcome of the run that caused it."""
-        refusal = RefusedByModel(f"the database rejected the commit of this run: {session.reason_of(error)}")
+        refusal = RefusedByModel(f"{_rejected(error)}: {session.reason_of(error)}")
         result = _COMMITTED
         try:
             result = (await self._call([_confession(run, refusal)], controller, patient=False))[run.id]
@@ -113,13 +113,19 @@ class Committer(Generic[R, S, W]):
             changes = _encode({"runs": runs, **self._rows.changes(read)} if read else {}).decode()
             records = _encode(_records(batch)).decode()
         except _UNENCODABLE as error:
-            raise session.Unsendable(f"{type(error).__name__} while encoding what the handler returned") from error
+            raise session.Unsendable(f"{type(error).__name__}: {error}") from error
         fence = {run.id % SHARDS: run.epoch for run in batch}
         to = self._rows.kind, controller, list(fence), list(fence.values()), patient
         async with session.borrowed(self._pool) as conn:
             rows = await session.commit_by(conn, self._statement, *to, [run.id for run in batch], changes, records)
         moved = {run.id for run in batch if run.moves}
         return {row["id"]: _result(row, moved) for row in rows}
+
+
+def _rejected(error: Exception) -> str:
+    if isinstance(error, session.Unsendable):
+        return "farrier cannot encode what the handler returned"
+    return "the database rejected the commit of this run"
 
 
 def _result(row: asyncpg.Record, moved: set[int]) -> Result:

@@ -403,6 +403,16 @@ async def test_writes_of_an_extension_are_committed_with_its_run_or_not_at_all(d
         assert [tuple(row) for row in await pool.fetch("SELECT * FROM farrier_crates.weights")] == [(fresh, 70)]
 
 
+async def test_a_run_with_a_write_that_no_section_takes_is_refused_with_the_reason(db: pg.Database) -> None:
+    async with crates.opened(db) as yard:
+        made, fence = await yard.create(), await fences.owned(yard.pool, "crate")
+        crate = (await yard.io().load([made])).resources[made]
+        run: Any = weighed(crate, fence.epoch(made))
+        results = await yard.io().commit([run], fence.controller)
+    told = "a run of a crate wrote a Weighed, for which its writer has no section"
+    assert str(results[made].error) == f"farrier cannot encode what the handler returned: TypeError: {told}"
+
+
 def weighed(crate: Crate, epoch: int) -> Finished[Crate, Any]:
     return Finished(
         id=crate.id,
