@@ -113,9 +113,7 @@ class PostgresRequests:
         return Answer(**record)
 
     async def _listen(self, ring: Ring) -> Single:
-        listener = await pool.connect(
-            self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=self._pgbouncer, timeouts=pool.BRIEF
-        )
+        listener = await pool.reconnect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=self._pgbouncer)
         with ExitStack() as unless_it_listens:
             unless_it_listens.callback(listener.terminate)
             try:

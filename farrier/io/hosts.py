@@ -19,15 +19,10 @@ import msgspec
 
 from farrier.io import dsn as dsns
 
-# The errors of a server that is absent, starting, stopping, full, or not (yet) writable.
-ELSEWHERE = (
-    OSError,
-    TimeoutError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.TargetServerAttributeNotMatched,
-)
+# The server knows neither the login nor the database; a retry or another host would have the same result.
+DEFINITE = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
+# Any other refusal of a new connection: the operator may allow connections again, whatever the SQLSTATE.
+ELSEWHERE = (OSError, asyncpg.PostgresError, asyncpg.InternalClientError)
 
 _DEFAULT_PORT = "5432"
 
@@ -63,8 +58,10 @@ class Hosts:
             try:
                 connection = await asyncpg.connect(self._dsn, host=host.name, port=host.port, **options)
             except ELSEWHERE as failure:
-                reasons.append(f"{host.name}:{host.port}: {str(failure) or type(failure).__name__}")
                 self._pass_over(place)
+                if isinstance(failure, DEFINITE):
+                    raise
+                reasons.append(f"{host.name}:{host.port}: {str(failure) or type(failure).__name__}")
             except BaseException:  # the caller gave up: its next attempt begins after this host
                 self._pass_over(place)
                 raise

@@ -65,7 +65,7 @@ class _Subscription:
         self._proofs.clear()
 
     async def _send(self, proof: str) -> None:
-        sender = await pool.connect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True, timeouts=self._timeouts)
+        sender = await pool.reconnect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True, timeouts=self._timeouts)
         try:
             await sender.execute(_PROBE, proof)
         except pool.CONNECTION_ERRORS as error:
@@ -105,7 +105,7 @@ class PostgresNotifications:
 
     @asynccontextmanager
     async def subscribe(self, wake: Callable[[str], None]) -> AsyncIterator[_Subscription]:
-        conn = await pool.connect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True, timeouts=self._timeouts)
+        conn = await pool.reconnect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True, timeouts=self._timeouts)
         try:
             subscription = _Subscription(self._dsn, conn, wake, patience=self._patience, timeouts=self._timeouts)
             try:

@@ -28,7 +28,7 @@ from typing_extensions import override
 
 from farrier import errors
 from farrier.io import dsn as dsns
-from farrier.io.hosts import ELSEWHERE, Hosts
+from farrier.io.hosts import DEFINITE, ELSEWHERE, Hosts
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -81,10 +81,6 @@ SESSION = {
     "idle_in_transaction_session_timeout": "30s",
 }
 APPLICATION = {"application_name": "farrier"}
-
-# The server runs but refuses the connection; a retry would have the same result.
-_DEFINITE = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
-
 
 # Hosts with ports. A text in the place of a port may be part of a password; more than five digits are never a port.
 _HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,]*)(:[0-9]{1,5})?"
@@ -148,6 +144,15 @@ async def connect(dsn: str, *, patience: timedelta, pgbouncer: bool = False, tim
         return connection
 
     return await _until_reachable(attempt, dsn, patience=patience)
+
+
+async def reconnect(dsn: str, *, patience: timedelta, pgbouncer: bool, timeouts: Timeouts = BRIEF) -> Single:
+    """Do the same as `connect`, in a process that has connected before. Its settings were valid then, so every failure
+    is raised as DatabaseUnreachable."""
+    try:
+        return await connect(dsn, patience=patience, pgbouncer=pgbouncer, timeouts=timeouts)
+    except errors.ConfigError as refused:
+        raise errors.DatabaseUnreachable(redacted(dsn), str(refused)) from refused
 
 
 async def open_pool(
@@ -245,7 +250,7 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
     while True:
         try:
             return await attempt()
-        except _DEFINITE as refusal:
+        except DEFINITE as refusal:
             raise errors.DatabaseUnreachable(where, str(refusal)) from refusal
         except ELSEWHERE as failure:
             _raise_if_settings_are_refused(failure, where)

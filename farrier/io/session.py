@@ -10,13 +10,16 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import asyncpg
 
 from farrier.errors import DatabaseUnreachable
 from farrier.io.pool import CONNECTION_ERRORS, STOP_SECONDS, Connection, Pool
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
 
 # How long to wait for a free or a new connection: the caller may act for a few seconds only. Longer than one host may
 # take (`database.connect_timeout`), so that each attempt gets past a host that vanished.
@@ -109,7 +112,7 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
     available, or if the connection or the server fails meanwhile. A `Refusal` because of data or of a transient
     conflict is raised unchanged."""
     try:
-        conn = await pool.acquire(timeout=_ACQUIRE_SECONDS)
+        conn = await _acquired(pool)
         try:
             yield conn
         except BaseException as error:
@@ -129,6 +132,15 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
         if classify(error) is Trouble.GONE:
             raise DatabaseUnreachable("the pool", reason_of(error)) from error
         raise
+
+
+async def _acquired(pool: Pool) -> PoolConnectionProxy[asyncpg.Record]:
+    """Raises `DatabaseUnreachable` for every failure to connect: no statement was sent, so no data caused it."""
+    try:
+        return await pool.acquire(timeout=_ACQUIRE_SECONDS)
+    except CONNECTION_ERRORS as failure:
+        reason = reason_of(failure) if isinstance(failure, asyncpg.PostgresError) else reason_of_break(failure)
+        raise DatabaseUnreachable("the pool", reason) from failure
 
 
 async def commit_by(conn: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:
