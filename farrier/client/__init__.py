@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from farrier.client.asynchronous import AsyncFarrier
 from farrier.client.calls import NewNode
-from farrier.client.errors import AccessDenied, ApiError, ApiUnreachable, NotAccepted
+from farrier.client.errors import AccessDenied, ApiError, ApiUnreachable, NotAccepted, ServerFault
 from farrier.client.synchronous import Farrier
 from farrier.model.api_answers import Change
 from farrier.model.intent_views import IntentView
@@ -26,4 +26,5 @@ __all__ = [
     "NodeDetail",
     "NodeView",
     "NotAccepted",
+    "ServerFault",
 ]

@@ -60,6 +60,13 @@ class Malformed(ApiError, MalformedRequest):
     label = "api_malformed"
 
 
+class ServerFault(ApiError):
+    """The server cannot handle requests, because of a bug, or because of faults in its settings or its database."""
+
+    label = "server_fault"
+    exit_code = ExitCode.FAILED
+
+
 class NotAccepted(ApiError):
     """A resource rejected an intent, or a newer intent superseded it. `intent` has the reason."""
 
@@ -75,6 +82,8 @@ def of(response: httpx.Response) -> ApiError | ApiUnreachable:
     problem = _problem(response)
     if response.status_code in UNAVAILABLE:
         return ApiUnreachable(str(response.url), problem.detail, hint=problem.hint)
+    if response.is_server_error:
+        return ServerFault(response.status_code, problem)
     if problem.intent is not None:
         return NotAccepted(response.status_code, problem, problem.intent)
     if response.status_code == HTTPStatus.BAD_REQUEST:

@@ -31,6 +31,7 @@ from farrier.web import forms, render
 from farrier.web.access import authorize
 from farrier.web.backend import backend_of
 from farrier.web.kind_path import of_a_kind
+from farrier.web.refusals import is_fault
 
 _KEY, _NAME = "form-key", "form-name"
 # A controller answers within milliseconds. If an answer takes longer, the page of the resource shows it.
@@ -197,6 +198,8 @@ async def _respond(request: Request, asked: Asked) -> Response:
     try:
         answer = await door.answer(asked.kind, await door.ask(intent), _PATIENCE)
     except RefusedByModel as error:
+        if is_fault(error):
+            raise
         wrong = HTTPStatus.BAD_REQUEST if isinstance(error, MalformedRequest) else HTTPStatus.CONFLICT
         return _page(request, asked, given, f"{error.text}. {error.hint}".rstrip(". "), wrong)
     if answer is not None and answer.status != IntentStatus.ACCEPTED:

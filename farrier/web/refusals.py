@@ -28,6 +28,13 @@ _BLANK = "about:blank"
 
 _NO_DATABASE = "/readyz reports what the daemon waits for"
 
+# The SQLSTATE classes of errors that a request can cause: a refusal by farrier, a value, a constraint, a conflict of
+# transactions, a size, and a refusal by a trigger of the operator. Other errors are faults of the server.
+_OF_CLIENTS = ("FR", "22", "23", "40", "54", "P0")
+_NO_RIGHT = "42501"
+# The class of an object that another transaction uses at the moment.
+_IN_USE = "55"
+
 _STATUS = {
     "FR403": HTTPStatus.FORBIDDEN,
     "FR404": HTTPStatus.NOT_FOUND,
@@ -66,12 +73,31 @@ class Refused(HTTPException):
         self.intent = intent
 
 
+def is_fault(error: RefusedByModel) -> bool:
+    """Return whether the database refused a statement for a reason that no client can cause."""
+    return bool(error.sqlstate) and not error.sqlstate.startswith(_OF_CLIENTS)
+
+
 async def refused(request: Request, error: Exception) -> Response:
     """Respond to a request that the database or the model refuses."""
     assert isinstance(error, RefusedByModel), "registered for this class"
+    if is_fault(error):
+        return _fault(request, error)
     fallback = HTTPStatus.BAD_REQUEST if isinstance(error, MalformedRequest) else HTTPStatus.CONFLICT
     status = _STATUS.get(error.sqlstate, fallback)
     return _answer(request, _problem(status, error.text, error.hint, sqlstate=error.sqlstate))
+
+
+def _fault(request: Request, error: RefusedByModel) -> Response:
+    """Respond if rights or objects are missing in the database, or if a table stays locked."""
+    _log.error("http.database_fault", path=request.scope["path"], sqlstate=error.sqlstate, error=error.text)
+    status, hint = HTTPStatus.INTERNAL_SERVER_ERROR, "run farrier db check; if it finds no fault, report this error"
+    if error.sqlstate == _NO_RIGHT:
+        hint = "grant the role farrier_controller to the login in database.dsn, and run farrier db check"
+    elif error.sqlstate.startswith(_IN_USE):
+        status, hint = HTTPStatus.SERVICE_UNAVAILABLE, "send the request again later"
+    detail = f"the database refused a statement of this server: {error.text}"
+    return _answer(request, _problem(status, detail, hint, sqlstate=error.sqlstate))
 
 
 async def unreachable(request: Request, error: Exception) -> Response:

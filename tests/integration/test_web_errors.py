@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from farrier import log
+from farrier.io import pool
 from farrier.io.api import PostgresRequests
 from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
@@ -106,6 +107,35 @@ async def test_a_state_that_cannot_be_read_is_named_and_logged_once(
     assert page.status_code == 500
     assert page.headers["content-type"].startswith("text/html")
     assert "cannot decode" in page.text
+
+
+@pytest.mark.parametrize(
+    ("role", "change", "told", "advice"),
+    [
+        ("farrier_reader", "SELECT 1", "permission denied", "grant the role farrier_controller"),
+        ("none", "ALTER TABLE farrier.intents RENAME params TO given", '"params"', "farrier db check"),
+    ],
+)
+async def test_a_fault_of_the_database_is_a_fault_of_the_server_and_logged_once(
+    db: pg.Database, said: io.StringIO, role: str, change: str, told: str, advice: str
+) -> None:
+    async with db.connect() as conn:
+        await register(conn, "gpu-1")
+        await conn.execute(change)
+    dsn = f"{db.dsn}{'&' if '?' in db.dsn else '?'}role={role}"
+    connections = await pool.open_pool(dsn, size=1, patience=pg.PATIENCE)
+    site = closed_site()
+    resources = PostgresResourceQueries(connections)
+    site.open(Backend(PostgresQueries(connections), PostgresRequests(connections, db.dsn), Limits(), token, resources))
+    async with client_of(site) as client:
+        body = {"node": "gpu-1", "action": "manage"}
+        answer = await client.post("/api/v1/intents", json=body, headers=WITH_TOKEN)
+    connections.terminate()
+    assert answer.status_code == 500
+    assert told in answer.json()["detail"]
+    assert advice in answer.json()["hint"]
+    (line,) = logged.lines(said)
+    assert (line["event"], line["level"], line["path"]) == ("http.database_fault", "error", "/api/v1/intents")
 
 
 async def test_an_unforeseen_error_has_the_format_of_its_path_and_is_logged_once(

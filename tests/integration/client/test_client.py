@@ -22,9 +22,10 @@ from farrier.client import (
     Farrier,
     NewNode,
     NotAccepted,
+    ServerFault,
 )
 from farrier.client.calls import Call, Nothing
-from farrier.errors import ConfigError, MalformedRequest
+from farrier.errors import ConfigError, ExitCode, MalformedRequest
 from farrier.web.backend import Backend
 from farrier.web.server import serving
 from tests.integration.test_web import TOKEN, backend, closed_site
@@ -176,6 +177,16 @@ async def test_a_server_that_is_unavailable_is_unreachable_and_no_refusal(status
     async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(down)) as farrier:
         with pytest.raises(ApiUnreachable, match=rf"elsewhere.*{status}"):
             await farrier.register(NewNode(name="gpu-1"))
+
+
+async def test_a_fault_of_the_server_is_no_refusal() -> None:
+    def broken(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(500)
+
+    async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(broken)) as farrier:
+        with pytest.raises(ServerFault) as fault:
+            await farrier.submit("gpu-1", "manage")
+    assert fault.value.exit_code is ExitCode.FAILED
 
 
 async def test_a_response_of_another_server_is_an_error_that_says_so() -> None:
