@@ -19,8 +19,18 @@ import msgspec
 
 from farrier.io import dsn as dsns
 
-# The server knows neither the login nor the database; a retry or another host would have the same result.
-DEFINITE = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
+# The server refuses a setting of the session: the driver sends every key of the DSN that it does not know as a setting.
+REFUSED_SETTINGS = (
+    asyncpg.UndefinedObjectError,
+    asyncpg.InvalidParameterValueError,
+    asyncpg.CantChangeRuntimeParamError,
+)
+# The server refuses a setting, the login or the database; a retry or another host would have the same result.
+DEFINITE = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    *REFUSED_SETTINGS,
+)
 # Any other refusal of a new connection: the operator may allow connections again, whatever the SQLSTATE.
 ELSEWHERE = (OSError, asyncpg.PostgresError, asyncpg.InternalClientError)
 

@@ -28,7 +28,7 @@ from typing_extensions import override
 
 from farrier import errors
 from farrier.io import dsn as dsns
-from farrier.io.hosts import DEFINITE, ELSEWHERE, Hosts
+from farrier.io.hosts import DEFINITE, ELSEWHERE, REFUSED_SETTINGS, Hosts
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -250,6 +250,11 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
     while True:
         try:
             return await attempt()
+        except REFUSED_SETTINGS as refusal:
+            raise errors.ConfigError(
+                f"{where} refused a setting of the session: {refusal}; correct this key of the DSN, or remove it. The "
+                "server gets every key that the driver does not know, such as connect_timeout and keepalives of libpq"
+            ) from refusal
         except DEFINITE as refusal:
             raise errors.DatabaseUnreachable(where, str(refusal)) from refusal
         except ELSEWHERE as failure:

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from farrier import errors
 from farrier.io import pool
 from farrier.io.notifications import PostgresNotifications
-from tests.support import pg, pgbouncer
+from tests.support import pg, pgbouncer, proxy
 from tests.support.sockets import free_port
 
 NOW = timedelta(0)
@@ -65,6 +65,28 @@ async def test_an_unreadable_dsn_is_an_error_of_the_settings_and_is_not_quoted(d
     chain = f"{caught.value!r} {caught.value.__cause__!r}"
     assert "hunter2" not in chain
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        ("connect_timeout=5", "connect_timeout"),
+        ("keepalives=1", "keepalives"),
+        ("channel_binding=prefer", "channel_binding"),
+        ("sslmod=require", "sslmod"),
+        ("statement_timeout=abc", "statement_timeout"),
+        ("max_connections=9", "max_connections"),
+    ],
+)
+@pytest.mark.parametrize("hosts", [1, 2])
+async def test_a_key_of_the_dsn_that_the_server_refuses_is_named_and_not_tried_again(
+    db: pg.Database, key: str, named: str, hosts: int
+) -> None:
+    async with proxy.before(db.dsn) as one, proxy.before(db.dsn) as other:
+        dsn = proxy.one_of(one, other) if hosts == 2 else one.dsn
+        dsn = f"{dsn}{'&' if '?' in dsn else '?'}{key}"
+        with anyio.fail_after(10), pytest.raises(errors.ConfigError, match=f'"{named}".*of the DSN'):
+            await pool.open_pool(dsn, size=1, patience=timedelta(hours=1))
 
 
 @pytest.mark.parametrize("mode", ["verify-full", "verify-ca"])
