@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 from typing_extensions import override
 
-from farrier.model.fleet import NodeGlance, PastMove
+from farrier.model.fleet import NodeGlance
+from farrier.model.history import HistoryEntry
 from farrier.model.management import Management
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
@@ -51,7 +52,7 @@ class Place(msgspec.Struct, frozen=True):
 class Board:
     """The display of the demo while the demo runs."""
 
-    def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[PastMove]) -> None:
+    def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[HistoryEntry]) -> None:
         """Show the fleet `seconds` after the start."""
 
 
@@ -63,7 +64,7 @@ class _Lines(Board):
         self._last = ""
 
     @override
-    def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[PastMove]) -> None:
+    def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[HistoryEntry]) -> None:
         statuses = _counts(node.status for node in nodes)
         line = f"{statuses} · BMC: {_counts(node.management for node in nodes)}"
         stages = _stages(nodes)
@@ -81,7 +82,7 @@ class _Redrawn(Board):
         self._place = place
 
     @override
-    def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[PastMove]) -> None:
+    def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[HistoryEntry]) -> None:
         head = Table.grid(padding=(0, 2))
         for what, where in (*self._place.rows, ("running", f"{seconds:.0f} s · Ctrl-C ends the demo")):
             head.add_row(Text(what, style="dim"), Text(where, overflow="fold"))
@@ -142,7 +143,7 @@ def _stages(nodes: Sequence[NodeGlance]) -> list[tuple[str, int]]:
     return [*running, *((status, count) for status, count in ended if count)]
 
 
-def _news(nodes: Sequence[NodeGlance], moves: Sequence[PastMove], lines: int) -> tuple[Table, Table]:
+def _news(nodes: Sequence[NodeGlance], moves: Sequence[HistoryEntry], lines: int) -> tuple[Table, Table]:
     """Return tables of workflows and of the newest transitions, with this number of lines in total. Transitions get the
     lines that workflows do not need."""
     workflows = _workflow_rows(nodes)
@@ -175,7 +176,7 @@ def _workflows(rows: Sequence[tuple[Text, Text, Text]], most: int) -> Table:
     return table
 
 
-def _newest(moves: Sequence[PastMove]) -> Table:
+def _newest(moves: Sequence[HistoryEntry]) -> Table:
     table = Table(title="newest moves", title_justify="left", box=None, show_header=False, padding=(0, 1))
     for least in (8, 10, 0, 0, 0):  # the time and the name are complete even on a narrow terminal
         table.add_column(no_wrap=True, overflow="ellipsis", min_width=least)
@@ -184,7 +185,7 @@ def _newest(moves: Sequence[PastMove]) -> Table:
             Text(f"{move.at:%H:%M:%S}", style="dim"),
             move.name,
             move.layer,
-            f"{move.source or '·'} → {move.target}",
+            f"{move.source_state or '·'} → {move.target_state}",
             Text(move.cause, style="dim"),
         )
     return table

@@ -168,7 +168,14 @@ async def running(options: Options) -> AsyncIterator[Scene]:
                 motion_every=_MOTION_EVERY,
             )
             nodes = planned(systems, bmc, after=after, site=site)
-            fleet = SimulatedFleet(nodes, api=outside.fleet, agents=agents, after=after)
+            fleet = SimulatedFleet(
+                nodes,
+                api=outside.fleet,
+                requests=outside.requests,
+                queries=outside.queries,
+                agents=agents,
+                after=after,
+            )
             stop = anyio.Event()
             async with anyio.create_task_group() as daemon:
                 serving = await daemon.start(Daemon(_config(options, bmc, files), stop).run)

@@ -1,11 +1,9 @@
-"""Views of nodes and their history for simulated fleets.
+"""The view of nodes for simulated fleets.
 
 Real external services use SQL instead. A `NodeGlance` is one line of a list; it is not a snapshot for decisions.
 """
 
 from __future__ import annotations
-
-from datetime import datetime
 
 import msgspec
 
@@ -32,14 +30,3 @@ class NodeGlance(msgspec.Struct, frozen=True):
         """Whether the node is in service, and its BMC is usable or missing."""
         usable = self.management in (Management.MANAGEABLE, Management.UNMANAGED)
         return self.status is NodeStatus.ACTIVE and usable
-
-
-class PastMove(msgspec.Struct, frozen=True):
-    """One transition of one layer, from the history."""
-
-    at: datetime
-    name: str
-    layer: str
-    source: str | None
-    target: str
-    cause: str

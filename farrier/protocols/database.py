@@ -7,12 +7,11 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from farrier.model.actions import Action
 from farrier.model.agent import AgentTask, Enrolled, Heartbeat
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
 from farrier.model.controller_views import Ownership
-from farrier.model.fleet import NodeGlance, PastMove
+from farrier.model.fleet import NodeGlance
 from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order, Retained
 from farrier.model.identity import Holder, Identity
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
@@ -96,20 +95,14 @@ class AgentApi(Protocol):
 
 
 class FleetApi(Protocol):
-    """Operations of an external service on nodes. All methods raise `RefusedByModel` if the database refuses the
-    operation, and `DatabaseUnreachable`."""
+    """The nodes of a simulated fleet. All methods raise `RefusedByModel` if the database refuses the operation, and
+    `DatabaseUnreachable`."""
 
     async def register(self, nodes: Sequence[Registration]) -> None:
         """Register all of these nodes, or none."""
 
-    async def ask(self, node: str, action: Action, params: Mapping[str, Any]) -> int:
-        """Insert an intent and return its ID. The handler responds to the intent later."""
-
     async def glance(self, after: int) -> tuple[NodeGlance, ...]:
         """Return the states of all nodes whose ID is higher than `after`."""
-
-    async def moves(self, newest: int) -> tuple[PastMove, ...]:
-        """Return the latest transitions, newest first, at most `newest` of them."""
 
     async def newest(self) -> int:
         """Return the highest ID of a node; 0 without nodes."""

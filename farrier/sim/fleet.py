@@ -17,12 +17,14 @@ import structlog
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.model import bootstrap
 from farrier.model.actions import Action
-from farrier.model.fleet import NodeGlance, PastMove
+from farrier.model.edges import NODE
+from farrier.model.fleet import NodeGlance
+from farrier.model.history import HistoryEntry, HistoryFilter
 from farrier.model.management import Management
-from farrier.model.requests import Registration
+from farrier.model.requests import Registration, Request
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import OnboardingMode, WorkflowStatus
-from farrier.protocols import FleetApi
+from farrier.protocols import FleetApi, Queries, Requests
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.bmc import SimulatedBmc, SimulatedSystem
 
@@ -70,9 +72,20 @@ def _planned(number: int, system: SimulatedSystem, bmc: SimulatedBmc | None, sit
 class SimulatedFleet:
     """The nodes of one simulation, whose IDs are greater than `after`."""
 
-    def __init__(self, nodes: Sequence[Registration], *, api: FleetApi, agents: SimulatedAgents, after: int) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Registration],
+        *,
+        api: FleetApi,
+        requests: Requests,
+        queries: Queries,
+        agents: SimulatedAgents,
+        after: int,
+    ) -> None:
         self._nodes = nodes
         self._api = api
+        self._requests = requests
+        self._queries = queries
         self._agents = agents
         self._after = after
         self._asked: set[int] = set()
@@ -144,7 +157,7 @@ class SimulatedFleet:
         database was unreachable.
         """
         try:
-            await self._api.ask(node.name, action, params)
+            await self._requests.ask(Request(resource=node.name, action=action, params=params))
         except DatabaseUnreachable as away:
             _log.warning("fleet.not_asked", node=node.name, action=action, error=str(away))
             return False
@@ -160,10 +173,12 @@ class SimulatedFleet:
             _log.warning("fleet.not_seen", error=str(away))
         return self.seen
 
-    async def moves(self, newest: int) -> tuple[PastMove, ...]:
-        """Return the `newest` transitions, newest first; none while the database is unreachable."""
+    async def moves(self, newest: int) -> tuple[HistoryEntry, ...]:
+        """Return the transitions of nodes among the `newest` transitions, newest first; none while the database is
+        unreachable."""
         try:
-            return await self._api.moves(newest)
+            page = await self._queries.history(HistoryFilter(), limit=newest)  # a page with a filter takes 100 ms
+            return tuple(change for change in page.changes if change.kind == NODE)
         except DatabaseUnreachable as away:
             _log.warning("fleet.moves_not_seen", error=str(away))
             return ()

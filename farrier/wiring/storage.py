@@ -24,7 +24,7 @@ from farrier.io.embedded import default_directory
 from farrier.io.fleet import PostgresFleet
 from farrier.io.queries import PostgresQueries
 from farrier.io.resource_queries import PostgresResourceQueries
-from farrier.protocols import AgentApi, FleetApi, ServerQueries, ServiceObserver
+from farrier.protocols import AgentApi, FleetApi, Queries, Requests, ServerQueries, ServiceObserver
 from farrier.services.credentials import Credentials
 from farrier.web.backend import Backend
 from farrier.wiring.settings import credentials
@@ -195,8 +195,15 @@ class Outside(msgspec.Struct, frozen=True):
 
     agents: AgentApi
     fleet: FleetApi
+    requests: Requests
+    queries: Queries
 
 
 def outside(database: Database, name: str) -> Outside:
     """Return the operations of agents and of an external service named `name`, on the connections of `database`."""
-    return Outside(PostgresAgents(database.pool), PostgresFleet(database.pool, name))
+    return Outside(
+        PostgresAgents(database.pool),
+        PostgresFleet(database.pool),
+        PostgresRequests(database.pool, database.dsn, requested_by=name),
+        PostgresQueries(database.pool),
+    )

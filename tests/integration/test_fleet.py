@@ -8,11 +8,15 @@ from datetime import timedelta
 import anyio
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from farrier.errors import RefusedByModel
 from farrier.io.agents import PostgresAgents
+from farrier.io.api import PostgresRequests
 from farrier.io.fleet import PostgresFleet
-from farrier.model.actions import Action
+from farrier.io.pool import Pool
+from farrier.io.queries import PostgresQueries
+from farrier.model.actions import API_MAX, Action
 from farrier.model.fleet import NodeGlance
 from farrier.model.management import Management
 from farrier.model.requests import Registration
@@ -38,7 +42,18 @@ FULL = Registration(
 @pytest.fixture
 async def api(db: pg.Database) -> AsyncIterator[PostgresFleet]:
     async with db.pool() as connections:
-        yield PostgresFleet(connections, "the test")
+        yield PostgresFleet(connections)
+
+
+def simulated(connections: Pool, dsn: str, agents: SimulatedAgents) -> SimulatedFleet:
+    return SimulatedFleet(
+        [BARE],
+        api=PostgresFleet(connections),
+        requests=PostgresRequests(connections, dsn, requested_by="the test"),
+        queries=PostgresQueries(connections),
+        agents=agents,
+        after=0,
+    )
 
 
 async def test_registered_nodes_wait_for_their_agents(api: PostgresFleet) -> None:
@@ -61,15 +76,19 @@ async def test_one_invalid_node_prevents_the_whole_registration(api: PostgresFle
     assert await api.newest() == 0
 
 
-async def test_an_intent_names_its_client_and_a_malformed_one_is_refused(api: PostgresFleet, db: pg.Database) -> None:
+async def test_a_fleet_submits_intents_as_its_client_and_logs_refusals(api: PostgresFleet, db: pg.Database) -> None:
     await api.register([BARE])
-    intent = await api.ask("gpu-1", Action.QUARANTINE, {"reason": "smoke"})
+    (node,) = await api.glance(0)
+    async with db.pool() as connections:
+        fleet = simulated(connections, db.dsn, SimulatedAgents(PostgresAgents(connections)))
+        assert await fleet.ask(node, Action.QUARANTINE, reason="smoke")
+        with capture_logs() as logs:
+            assert await fleet.ask(node, Action.QUARANTINE)
     async with db.connect() as conn:
-        asked = await conn.fetchrow("SELECT action, requested_by FROM farrier.intents WHERE id = $1", intent)
-    assert asked is not None
-    assert tuple(asked) == ("quarantine", "the test")
-    with pytest.raises(RefusedByModel, match="parameter reason is missing"):
-        await api.ask("gpu-1", Action.QUARANTINE, {})
+        asked = await conn.fetch("SELECT action, requested_by, api_version FROM farrier.intents")
+    assert [tuple(record) for record in asked] == [("quarantine", "the test", API_MAX)]
+    (line,) = logs
+    assert line["event"] == "fleet.refused" and "parameter reason is missing" in line["error"]
 
 
 @pytest.mark.parametrize("message", ["farrier.register_node", '"gpu-1"', "enroll_agent", "failure_class"])
@@ -77,7 +96,7 @@ async def test_a_fleet_arrives_although_its_connection_breaks(message: str, db: 
     """The connection breaks before a registration, after it (its result is lost), at an enrolment, and in a query."""
     async with proxy.before(db.dsn) as between, pg.Database(between.dsn).pool(2) as connections:
         agents = SimulatedAgents(PostgresAgents(connections))
-        fleet = SimulatedFleet([BARE], api=PostgresFleet(connections, "the test"), agents=agents, after=0)
+        fleet = simulated(connections, between.dsn, agents)
         between.cut_after(message.encode())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(fleet.arrive, timedelta(0))
@@ -88,12 +107,13 @@ async def test_a_fleet_arrives_although_its_connection_breaks(message: str, db: 
         assert between.cuts == 1
 
 
-async def test_moves_are_returned_newest_first(api: PostgresFleet) -> None:
+async def test_moves_of_nodes_are_returned_newest_first(api: PostgresFleet, db: pg.Database) -> None:
     await api.register([BARE])
     await api.register([FULL])
-    moves = await api.moves(3)
+    async with db.pool() as connections:
+        moves = await simulated(connections, db.dsn, SimulatedAgents(PostgresAgents(connections))).moves(3)
     assert [move.name for move in moves] == ["gpu-2", "gpu-2", "gpu-1"]
-    assert {(move.layer, move.source, move.target) for move in moves[:2]} == {
+    assert {(move.layer, move.source_state, move.target_state) for move in moves[:2]} == {
         ("status", None, "bootstrap_issued"),
         ("management", None, "enroll"),
     }

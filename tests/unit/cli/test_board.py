@@ -10,7 +10,8 @@ import msgspec
 from rich.console import Console
 
 from farrier.cli.board import Place, board
-from farrier.model.fleet import NodeGlance, PastMove
+from farrier.model.fleet import NodeGlance
+from farrier.model.history import HistoryEntry
 from farrier.model.management import Management
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
@@ -21,7 +22,24 @@ NODES = (
     NodeGlance(1, "gpu-1", NodeStatus.ACTIVE, Management.MANAGEABLE, ""),
     NodeGlance(2, "gpu-2", NodeStatus.ENROLLING, Management.UNMANAGED, ""),
 )
-MOVES = (PastMove(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "gpu-1", "status", None, "active", "agent: [healthy]"),)
+MOVES = (
+    HistoryEntry(
+        kind="node",
+        id=1,
+        version=1,
+        layer="status",
+        name="gpu-1",
+        source_state=None,
+        target_state="active",
+        at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        seconds_in_source=None,
+        cause="agent: [healthy]",
+        requested_by=None,
+        reason="",
+        source="",
+        controller="",
+    ),
+)
 
 
 def shown(*, terminal: bool) -> str:
@@ -75,7 +93,7 @@ def test_a_small_terminal_shows_workflows_and_the_newest_moves_of_a_busy_fleet()
     ]
     moves = [
         msgspec.structs.replace(
-            MOVES[0], name=f"moved-{number}", layer="onboarding_stage", target="wait_for_hardware_sync_healthy"
+            MOVES[0], name=f"moved-{number}", layer="onboarding_stage", target_state="wait_for_hardware_sync_healthy"
         )
         for number in range(12)
     ]
