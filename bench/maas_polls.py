@@ -31,7 +31,7 @@ from farrier.controller.ownership import Ownership
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
 from farrier.io import maas_region as regions_of
 from farrier.io.controllers import PostgresControllers
-from farrier.io.maas_region import RegionPace, RegionRows
+from farrier.io.maas_region import RegionRows
 from farrier.io.state import PostgresStateIO
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.credential import Credential
@@ -225,7 +225,6 @@ async def _polls_of(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
     async with _watched(ground, nodes) as watch, _client(watch.region, _Counted()) as regions:
         client = regions.client(_SITE.name)
         assert client is not None, "the site has a region"
-        pace = RegionPace(site=_SITE.name, url=_URL, motion_every=_PACE.motion_every, sweep_every=_PACE.sweep_every)
 
         async def measure() -> Readings:
             for machine in [*watch.region.machines.values()]:
@@ -236,7 +235,7 @@ async def _polls_of(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
             await ground.pool.execute(_FORGET)
             await ground.pool.execute(_NODES, [*watch.region.machines])
             await ground.pool.execute("VACUUM ANALYZE farrier.nodes, farrier.node_observations")
-            await regions_of.use(ground.pool, [pace])
+            await regions_of.use(ground.pool, {_SITE.name: _SITE})
             await watch.rest()
             idle = await watch.at_rest()
             return {"at rest": Reading(idle), "100 deploying": Reading(await watch.in_motion(moving, client))}

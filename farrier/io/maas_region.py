@@ -7,13 +7,13 @@ Implements `rows.Rows`, which the StateIO calls; `changes` returns the argument 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import ClassVar
 
 import anyio
 import msgspec
 
+from farrier.config.sites import Sites
 from farrier.errors import ConfigError, DatabaseUnreachable
 from farrier.io import session, statements
 from farrier.io.pool import Pool
@@ -27,28 +27,20 @@ _TRIES = 3
 _PATIENCE = timedelta(seconds=10)
 
 
-class RegionPace(msgspec.Struct, frozen=True, kw_only=True):
-    """A site's region, and how often farrier reads the region's machines."""
-
-    site: str
-    url: str
-    motion_every: timedelta
-    sweep_every: timedelta
-
-
-async def use(pool: Pool, regions: Iterable[RegionPace], *, patience: timedelta = _PATIENCE) -> None:
-    """Observe these regions, each at this pace. Idempotent; a region in its back-off is tried at once. Raises
-    `ConfigError` for rejected sites, and `DatabaseUnreachable` if the database fails or does not respond within
-    `patience`. After an error, nothing has changed, unless only the response was lost.
+async def use(pool: Pool, sites: Sites, *, patience: timedelta = _PATIENCE) -> None:
+    """Observe the regions of these sites. Idempotent; a region in its back-off is tried at once. Raises `ConfigError`
+    for rejected sites, and `DatabaseUnreachable` if the database fails or does not respond within `patience`. After an
+    error, nothing has changed, unless only the response was lost.
     """
     wanted = [
         {
-            "site": region.site,
-            "url": region.url,
-            "motion_seconds": region.motion_every.total_seconds(),
-            "sweep_seconds": region.sweep_every.total_seconds(),
+            "site": name,
+            "url": site.maas.url.rstrip("/"),
+            "motion_seconds": site.observe.motion_every.total_seconds(),
+            "sweep_seconds": site.observe.sweep_every.total_seconds(),
         }
-        for region in regions
+        for name, site in sites.items()
+        if site.maas is not None
     ]
     try:
         with anyio.fail_after(patience.total_seconds()):

@@ -11,44 +11,22 @@ from functools import partial
 from pathlib import Path
 
 import httpx
-import msgspec
 from typing_extensions import override
 
 from farrier import protocols
-from farrier.config.sites import Sites
+from farrier.config.sites import Sites, UfmSite
 from farrier.services.site_clients import SiteClients
 from farrier.services.times import Times
 from farrier.services.ufm import Ufm, open_ufm
 from farrier.services.ufm_service import UfmSettings, pass_of
 
 
-class FabricSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a UFM, and the reference to its credential."""
-
-    ufm: UfmSettings
-    reference: str
-
-
-def settings_of(sites: Sites) -> Mapping[str, FabricSettings]:
+def settings_of(sites: Sites) -> Mapping[str, UfmSite]:
     """Return the UFM settings of the sites that have a UFM."""
-    return {
-        name: FabricSettings(
-            ufm=UfmSettings(
-                url=site.ufm.url.rstrip("/"),
-                with_token=bool(site.ufm.token),
-                ca_file=Path(site.ufm.ca_file) if site.ufm.ca_file else None,
-                named=site.ufm.partition_names,
-                read_timeout=site.ufm.read_timeout,
-                change_timeout=site.ufm.change_timeout,
-            ),
-            reference=site.ufm.token or site.ufm.credential,
-        )
-        for name, site in sites.items()
-        if site.ufm is not None
-    }
+    return {name: site.ufm for name, site in sites.items() if site.ufm is not None}
 
 
-class Fabrics(SiteClients[FabricSettings, Ufm]):
+class Fabrics(SiteClients[UfmSite, Ufm]):
     """The implementation of `protocols.Fabrics`."""
 
     def client(self, site: str) -> protocols.UfmClient | None:
@@ -56,10 +34,19 @@ class Fabrics(SiteClients[FabricSettings, Ufm]):
         return None if kept is None else kept.client
 
     @override
-    async def _open(self, site: str, settings: FabricSettings) -> Ufm:
-        shown = partial(pass_of, self._credentials, settings.reference, with_token=settings.ufm.with_token)
+    async def _open(self, site: str, settings: UfmSite) -> Ufm:
+        ufm = UfmSettings(
+            url=settings.url.rstrip("/"),
+            with_token=bool(settings.token),
+            ca_file=Path(settings.ca_file) if settings.ca_file else None,
+            named=settings.partition_names,
+            read_timeout=settings.read_timeout,
+            change_timeout=settings.change_timeout,
+        )
+        reference = settings.token or settings.credential
+        shown = partial(pass_of, self._credentials, reference, with_token=ufm.with_token)
         return await self._stack.enter_async_context(
-            open_ufm(settings.ufm, shown=shown, times=self._times, observer=self._observer, transport=self._transport)
+            open_ufm(ufm, shown=shown, times=self._times, observer=self._observer, transport=self._transport)
         )
 
 

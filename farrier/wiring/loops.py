@@ -28,7 +28,7 @@ from farrier.handlers.node.moves import NodeServices
 from farrier.handlers.resource import Surroundings
 from farrier.io import maas_region as region_rows
 from farrier.io.identities import PostgresIdentities
-from farrier.io.maas_region import RegionPace, RegionRows
+from farrier.io.maas_region import RegionRows
 from farrier.io.node import NodeRows
 from farrier.io.notifications import PostgresNotifications
 from farrier.io.pool import Pool
@@ -76,25 +76,12 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
         to = self.deciders
         opened = await to.regions.opened(settings_of(sites))
         fabrics = await to.fabrics.opened(fabric_services.settings_of(sites))
-        await region_rows.use(to.pool, _paces(sites))
+        await region_rows.use(to.pool, sites)
         to.regions.take(opened)
         to.fabrics.take(fabrics)
         to.bindings.use_sites(sites)
         to.nodes.use_sites(sites)
         to.maas_regions.use_sites(sites)
-
-
-def _paces(sites: Sites) -> list[RegionPace]:
-    return [
-        RegionPace(
-            site=name,
-            url=site.maas.url.rstrip("/"),
-            motion_every=site.observe.motion_every,
-            sweep_every=site.observe.sweep_every,
-        )
-        for name, site in sites.items()
-        if site.maas is not None
-    ]
 
 
 def _keeper(history: settings.HistoryConfig, database: Database) -> Keeper | None:

@@ -16,15 +16,12 @@ from farrier.config.sites import MaasSite, Site
 from farrier.daemon import Daemon
 from farrier.errors import ConfigError, DatabaseUnreachable
 from farrier.io import pool
-from farrier.io.maas_region import RegionPace, use
+from farrier.io.maas_region import use
 from farrier.metrics.sink import PrometheusSink
 from farrier.wiring import Runtime
 from tests.support import pg, proxy
 
 MOMENT = timedelta(milliseconds=100)
-PACE = RegionPace(
-    site="north", url="http://127.0.0.1:1/MAAS", motion_every=timedelta(seconds=10), sweep_every=timedelta(minutes=1)
-)
 
 # Refuses the first {times} writes of sites.
 _MOMENTARY = """
@@ -88,7 +85,7 @@ async def test_a_write_of_sites_over_a_silent_connection_is_given_up(db: pg.Data
         connections = await pool.open_pool(between.dsn, size=1, patience=pg.PATIENCE)
         between.freeze()
         with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(DatabaseUnreachable, match="no response"):
-            await use(connections, [PACE], patience=MOMENT)
+            await use(connections, {"north": a_site("north")}, patience=MOMENT)
         connections.terminate()
 
 
@@ -97,9 +94,9 @@ async def test_a_write_of_sites_that_waits_too_long_for_a_lock_changes_nothing(d
         async with db.connect() as somebody, somebody.transaction():
             await somebody.execute("LOCK farrier.maas_regions IN SHARE ROW EXCLUSIVE MODE")
             with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(DatabaseUnreachable, match="no response"):
-                await use(connections, [PACE], patience=MOMENT)
+                await use(connections, {"north": a_site("north")}, patience=MOMENT)
         assert await regions(db) == []
-        await use(connections, [PACE])
+        await use(connections, {"north": a_site("north")})
     assert await regions(db) == ["north"]
 
 

@@ -17,7 +17,7 @@ from typing_extensions import override
 from farrier.config.sites import Site as SiteConfig
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
 from farrier.io import maas_region as region_rows
-from farrier.io.maas_region import RegionPace, RegionRows
+from farrier.io.maas_region import RegionRows
 from farrier.model.credential import Credential
 from farrier.protocols import CredentialStore
 from farrier.services.maas_service import MaasSettings
@@ -83,18 +83,7 @@ async def observatory(
         credentials=KeyOfMaas(), times=times, observer=observed, transport=wire or RegionTransport(region)
     ) as regions:
         await regions.use({config.name: RegionSettings(maas=settings, key=config.maas.key)})
-        pace = config.observe
-        await region_rows.use(
-            owner.pool,
-            [
-                RegionPace(
-                    site=config.name,
-                    url=config.maas.url,
-                    motion_every=pace.motion_every,
-                    sweep_every=pace.sweep_every,
-                )
-            ],
-        )
+        await region_rows.use(owner.pool, {config.name: config})
         seen = Observatory(region, regions, owner, config=config, observed=observed, clock=clock)
         seen.wire = wire
         yield seen

@@ -18,14 +18,14 @@ import httpx
 import msgspec
 from typing_extensions import override
 
+from farrier.config.sites import UfmSite
 from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
 from farrier.io.ib_partition import PartitionRows
 from farrier.io.pool import Connection, Pool
 from farrier.model.ib_partition import KIND
 from farrier.model.outcome import Step
-from farrier.services.fabrics import Fabrics, FabricSettings, open_fabrics
+from farrier.services.fabrics import Fabrics, open_fabrics
 from farrier.services.times import Times
-from farrier.services.ufm_service import UfmSettings
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import loop, pg
 from tests.support.owner import MovedClock, Owner
@@ -57,7 +57,7 @@ class Fabric:
         self.hosts = {"ufm.test": manager}
         self.ledger = loop.Ledger()
         self.owner = Owner(pool, config=loop.BRISK, idle=True)
-        self.settings = {SITE: FabricSettings(ufm=UfmSettings(url="http://ufm.test"), reference="env:UFM")}
+        self.settings = {SITE: UfmSite(url="http://ufm.test", credential="env:UFM")}
         self.fabrics: Fabrics
 
     # --- what clients do
@@ -104,15 +104,13 @@ class Fabric:
         """Set the timeout of requests to UFM; None: the usual one."""
         (site, settings), *_ = self.settings.items()
         if patience is not None:
-            ufm = msgspec.structs.replace(settings.ufm, read_timeout=patience, change_timeout=patience)
-            settings = msgspec.structs.replace(settings, ufm=ufm)
+            settings = msgspec.structs.replace(settings, read_timeout=patience, change_timeout=patience)
         await self.fabrics.use({site: settings})
 
     async def named(self) -> None:
         """From now on send our names of partitions to UFM."""
         (site, settings), *_ = self.settings.items()
-        ufm = msgspec.structs.replace(settings.ufm, named=True)
-        await self.fabrics.use({site: msgspec.structs.replace(settings, ufm=ufm)})
+        await self.fabrics.use({site: msgspec.structs.replace(settings, partition_names=True)})
 
     # --- what is stored
 

@@ -22,9 +22,8 @@ from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, Part
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.io.ib_partition import PartitionRows
 from farrier.io.network_segment import SegmentRows
-from farrier.services.fabrics import FabricSettings, open_fabrics
+from farrier.services.fabrics import open_fabrics
 from farrier.services.times import Times
-from farrier.services.ufm_service import UfmSettings
 from farrier.sim.maas import Region
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import onboarded, pg
@@ -237,7 +236,7 @@ async def opened(
             observer=Observed(),
             transport=UfmTransport(manager),
         ) as fabrics:
-            settings = FabricSettings(ufm=UfmSettings(url="http://ufm.test"), reference="env:UFM")
+            settings = UfmSite(url="http://ufm.test", credential="env:UFM")
             await fabrics.use({config.name: settings})
             owner, services = site.owner, PartitionServices(fabrics)
             segments, partitions = SEGMENT_KIND.guarded(SegmentHandler()), PARTITION_KIND.guarded(PartitionHandler())

@@ -15,9 +15,7 @@ URL = "http://ufm2.test"
 async def move(fabric: Fabric, other: Manager) -> None:
     """Reload the site's settings with another UFM."""
     fabric.hosts["ufm2.test"] = other
-    settings = fabric.settings[SITE]
-    ufm = msgspec.structs.replace(settings.ufm, url=URL)
-    await fabric.fabrics.use({SITE: msgspec.structs.replace(settings, ufm=ufm)})
+    await fabric.fabrics.use({SITE: msgspec.structs.replace(fabric.settings[SITE], url=URL)})
 
 
 async def test_a_foreign_partition_with_the_same_key_is_left_alone_and_reported(fabric: Fabric) -> None:

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from farrier.io import maas_region
-from farrier.io.maas_region import RegionPace
 from farrier.sim.maas import Region
 from tests.support import pg
 from tests.support import site as sites
@@ -37,11 +36,10 @@ async def told(site: Site, *, url: str | None = None) -> None:
     """Reload the sites, with another URL if one is given."""
     assert UNSYNCED.maas is not None
     maas = msgspec.structs.replace(UNSYNCED.maas, url=url or UNSYNCED.maas.url)
-    pace = UNSYNCED.observe
+    changed = {UNSYNCED.name: msgspec.structs.replace(UNSYNCED, maas=maas)}
     async with site.db.pool(1) as pool:
-        every = {"motion_every": pace.motion_every, "sweep_every": pace.sweep_every}
-        await maas_region.use(pool, [RegionPace(site=UNSYNCED.name, url=maas.url, **every)])
-    site.maas.handler.use_sites({UNSYNCED.name: msgspec.structs.replace(UNSYNCED, maas=maas)})
+        await maas_region.use(pool, changed)
+    site.maas.handler.use_sites(changed)
 
 
 async def region_is(site: Site, state: str) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from farrier.config.sites import MaasSite, ObserveSite, Site
 from farrier.io import maas_region
-from farrier.io.maas_region import RegionPace, RegionRows
+from farrier.io.maas_region import RegionRows
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
 from farrier.model.expected import CAUSES, Contradiction, contradictions
@@ -105,12 +106,15 @@ class Rows:
         return [one.system_id for one in (await self.region()).due]
 
 
+def a_site(name: str, url: str = "http://maas.test/MAAS") -> Site:
+    pace = ObserveSite(motion_every=30 * SECOND, sweep_every=30 * MINUTE)
+    return Site(name=name, maas=MaasSite(url=url, key="env:KEY"), observe=pace)
+
+
 @pytest.fixture
 async def rows(db: pg.Database) -> AsyncIterator[Rows]:
     async with db.pool(1) as pool:
-        pace = {"motion_every": 30 * SECOND, "sweep_every": 30 * MINUTE}
-        regions = [RegionPace(site=site, url="http://maas.test/MAAS", **pace) for site in ("north", "south")]
-        await maas_region.use(pool, regions)
+        await maas_region.use(pool, {site: a_site(site) for site in ("north", "south")})
         yield Rows(pool)
 
 
@@ -382,8 +386,7 @@ async def test_sites_may_be_written_again_and_other_sites_stay(rows: Rows) -> No
     await rows.change(
         "UPDATE farrier.maas_regions SET cursor = '{\"newest\": 7}', username = 'admin', next_try_at = farrier.now()"
     )
-    north = RegionPace(site="north", url="http://maas.test/MAAS", motion_every=MINUTE, sweep_every=MINUTE)
-    await maas_region.use(rows.pool, [north])
+    await maas_region.use(rows.pool, {"north": a_site("north")})
     region = await rows.region()
     assert (region.cursor.newest, region.username, region.next_try_at) == (7, "admin", None)
     assert await rows.pool.fetchval(_WOKEN) == 2
@@ -391,7 +394,6 @@ async def test_sites_may_be_written_again_and_other_sites_stay(rows: Rows) -> No
 
 async def test_a_site_with_another_region_begins_anew(rows: Rows) -> None:
     await rows.change("UPDATE farrier.maas_regions SET cursor = '{\"newest\": 7}', username = 'admin'")
-    other = RegionPace(site="north", url="http://other.test/MAAS", motion_every=MINUTE, sweep_every=MINUTE)
-    await maas_region.use(rows.pool, [other])
+    await maas_region.use(rows.pool, {"north": a_site("north", "http://other.test/MAAS")})
     region = await rows.region()
     assert (region.cursor.newest, region.username, region.complete_at) == (None, None, None)

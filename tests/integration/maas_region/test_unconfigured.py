@@ -9,7 +9,6 @@ import pytest
 
 from farrier.handlers.maas_region.handler import UNCONFIGURED_AFTER
 from farrier.io import maas_region as region_rows
-from farrier.io.maas_region import RegionPace
 from farrier.sim.maas import Fault
 from tests.support import pg
 from tests.support.maas_region import Caller, created
@@ -101,7 +100,6 @@ async def test_a_deleted_site_can_be_added_again(db: pg.Database, site: Site) ->
     await unconfigured(site)
     await delete(site)
     config = site.maas.config
-    pace = RegionPace(site=config.name, url="http://maas.test/MAAS", motion_every=POLL, sweep_every=POLL)
     async with db.pool() as connections:
-        await region_rows.use(connections, [pace])
+        await region_rows.use(connections, {config.name: config})
     assert await state(site) == "starting"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from farrier.config.sites import Site, UfmSite
 from farrier.errors import ConfigError
 from farrier.services.fabrics import Fabrics, open_fabrics, settings_of
 from farrier.services.times import Times
-from farrier.services.ufm_service import UfmSettings
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support.clock import HandClock
 from tests.support.ufm import Observed, OneCredential
@@ -33,20 +31,18 @@ async def fabrics() -> AsyncIterator[Fabrics]:
         yield opened
 
 
-def test_a_site_says_all_that_its_client_needs() -> None:
-    found = settings_of({"north": NORTH, "south": SOUTH, "west": Site(name="west")})
-    assert found["north"].ufm == UfmSettings(url="https://ufm.north")
-    assert found["north"].reference == "env:UFM"
-    assert found["south"].ufm == UfmSettings(url="https://ufm.south", with_token=True, ca_file=Path("/etc/ca.pem"))
-    assert found["south"].reference == "env:TOKEN"
-    assert "west" not in found
-
-
 async def test_a_site_has_the_client_of_its_own_ufm_or_none(fabrics: Fabrics) -> None:
     await fabrics.use(settings_of({"north": NORTH}))
     client = fabrics.client("north")
     assert client is not None and await client.read_anew(1) is None
     assert fabrics.client("south") is None
+    assert settings_of({"west": Site(name="west")}) == {}
+
+
+async def test_a_client_uses_the_token_of_its_site(fabrics: Fabrics) -> None:
+    await fabrics.use({"south": UfmSite(url="https://ufm.south", token="env:TOKEN")})
+    client = fabrics.client("south")
+    assert client is not None and await client.read_anew(1) is None
 
 
 async def test_a_client_stays_when_its_settings_do_and_goes_with_its_site(fabrics: Fabrics) -> None:
