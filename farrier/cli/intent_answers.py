@@ -1,31 +1,96 @@
-"""Defines, for commands that submit an intent, the option of the client's name and the output of the answer.
+"""Submits an intent, waits for the answer or for a state, and prints the answer. Defines options for this.
 
 The exit codes are the same as for `farrier intent submit`: 0 accepted, 3 rejected, 1 no answer in time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
+import anyio
+import msgspec
 import typer
 
-from farrier.cli import output
+from farrier.cli import arguments, output
+from farrier.cli.connection import Session
 from farrier.errors import ExitCode, RefusedByModel
-from farrier.model.requests import Answer
+from farrier.model.edges import NODE
+from farrier.model.kinds import CREATE
+from farrier.model.requests import Answer, Request
 
 BY_HELP = (
     "Client name that the history records. Default: this user's name; with --api, the name of the token. With --api, "
     "only a token with the scope admin may name another client."
 )
 By = Annotated[str | None, typer.Option("--requested-by", help=BY_HELP)]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the answer. Exit code 0: accepted, 3: rejected.")]
+Timeout = Annotated[str, typer.Option(help="Time limit for --wait and --until.")]
+Key = Annotated[
+    str | None,
+    typer.Option(help="Idempotency key: an intent that is submitted twice with the same key is stored once."),
+]
+
+# No notification reports a change of the state to clients, so the command polls.
+_LOOK_EVERY_SECONDS = 0.2
 
 
-def print_pending(intent: int, text: str, *, as_json: bool) -> None:
-    """Print that an intent was submitted, without waiting for its answer."""
-    if as_json:
-        output.json({"intent": intent, "status": "pending"})
-    else:
-        typer.echo(f"intent {intent}: {text} is submitted; use --wait to wait for the answer")
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """An intent to submit, and the answer or state for which to wait."""
+
+    request: Request
+    wait: bool
+    until: str | None
+    timeout: str
+    as_json: bool
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The progress of a resource to the state for which a command waits. `ended` says how the resource has ended."""
+
+    name: str
+    state: str
+    reached: bool
+    ended: str
+
+
+async def ask(session: Session, asked: Asking, see: Callable[[int], Awaitable[Seen]]) -> None:
+    """Submit the intent, and wait for the requested answer or state. `see` reads the resource with an ID."""
+    request, timeout = asked.request, asked.timeout
+    patience = arguments.patience("--timeout", timeout)
+    intent = await session.requests.ask(request)
+    answered = request.action == CREATE  # for `create`, the INSERT already contains the answer
+    if not (asked.wait or answered) and asked.until is None:
+        of = request.resource if request.kind == NODE else f"{request.kind} {request.resource}"
+        if asked.as_json:
+            output.json({"intent": intent, "status": "pending"})
+        else:
+            typer.echo(f"intent {intent}: {request.action} of {of} is submitted; use --wait to wait for the answer")
+        return
+    deadline = anyio.current_time() + patience.total_seconds()
+    found = await session.requests.answer(request.kind, intent, patience)
+    answer = judged(request.kind, intent, found, timeout, as_json=asked.as_json)
+    if asked.until is not None:
+        name = await _until(asked, see, answer.resource, deadline)
+        if not asked.as_json:
+            typer.echo(f"{name} is {asked.until}")
+
+
+async def _until(asked: Asking, see: Callable[[int], Awaitable[Seen]], id_: int, deadline: float) -> str:
+    """Wait until the resource has the state, and return the resource's name."""
+    found = "unknown"
+    with anyio.CancelScope(deadline=deadline):
+        while True:
+            seen = await see(id_)
+            found = seen.state
+            if seen.reached:
+                return seen.name
+            if seen.ended:
+                raise late(f"{seen.name} {seen.ended}, so it cannot become {asked.until}")
+            await anyio.sleep(_LOOK_EVERY_SECONDS)
+    subject, group = ("node", "node") if asked.request.kind == NODE else ("state", "resource")
+    why = f"to see the reason, run farrier {group} why"
+    raise late(f"the {subject} is {found}, not {asked.until}, after {asked.timeout}; {why}")
 
 
 def judged(kind: str, intent: int, answer: Answer | None, timeout: str, *, as_json: bool) -> Answer:

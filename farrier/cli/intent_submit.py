@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
-import anyio
 import typer
 
 from farrier.cli import arguments, completed_names, completion, intent_answers, output
 from farrier.cli.connection import Session
+from farrier.cli.intent_answers import Asking, Seen
 from farrier.model import actions, param_texts
 from farrier.model.actions import Action
 from farrier.model.requests import Request
 from farrier.model.status import NodeStatus
-
-# No notification reports a change of the status to clients, so the command polls.
-_LOOK_EVERY_SECONDS = 0.2
 
 
 async def submit(  # noqa: PLR0913 - one parameter is one option
@@ -28,15 +26,10 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
     params: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="A parameter of the action.")
     ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the answer. Exit code 0: accepted, 3: rejected.")
-    ] = False,
+    wait: intent_answers.Wait = False,
     until: Annotated[NodeStatus | None, typer.Option(help="Wait until the node has this status.")] = None,
-    timeout: Annotated[str, typer.Option(help="Time limit for --wait and --until.")] = "60s",
-    key: Annotated[
-        str | None,
-        typer.Option(help="Idempotency key: an intent that is submitted twice with the same key is stored once."),
-    ] = None,
+    timeout: intent_answers.Timeout = "60s",
+    key: intent_answers.Key = None,
     api_version: Annotated[int, typer.Option(help="Version of the intent API.")] = actions.API_MAX,
     requested_by: intent_answers.By = None,
     as_json: output.AsJson = False,
@@ -54,19 +47,8 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
         requested_by=requested_by,
         api_version=api_version,
     )
-    patience = arguments.patience("--timeout", timeout)
-    id_ = await session.requests.ask(request)
-    if not wait and until is None:
-        intent_answers.print_pending(id_, f"{action} of {node}", as_json=as_json)
-        return
-    started = anyio.current_time()
-    found = await session.requests.answer(request.kind, id_, patience)
-    answer = intent_answers.judged(request.kind, id_, found, timeout, as_json=as_json)
-    if until is not None:
-        left = patience.total_seconds() - (anyio.current_time() - started)
-        name = await _until(session, answer.resource, until, left, timeout)
-        if not as_json:
-            typer.echo(f"{name} is {until}")
+    asked = Asking(request=request, wait=wait, until=until, timeout=timeout, as_json=as_json)
+    await intent_answers.ask(session, asked, partial(_seen, session, until))
 
 
 def _values(action: str, given: dict[str, str]) -> dict[str, object]:
@@ -74,18 +56,7 @@ def _values(action: str, given: dict[str, str]) -> dict[str, object]:
     return param_texts.typed(actions.rules(Action(action)).fields if action in set(Action) else {}, given)
 
 
-async def _until(session: Session, node: int, status: NodeStatus, seconds: float, timeout: str) -> str:
-    """Wait until the node has the status, and return the node's name."""
-    found = ""
-    with anyio.move_on_after(seconds):
-        while True:
-            page = await session.queries.node(str(node))
-            found = page.rows[0].status
-            if found == status:
-                return page.rows[0].name
-            if found == NodeStatus.DELETED:
-                raise intent_answers.late(f"{page.rows[0].name} is deleted, so it cannot become {status}")
-            await anyio.sleep(_LOOK_EVERY_SECONDS)
-    raise intent_answers.late(
-        f"the node is {found or 'unknown'}, not {status}, after {timeout}; to see the reason, run farrier node why"
-    )
+async def _seen(session: Session, until: NodeStatus | None, id_: int) -> Seen:
+    (node,) = (await session.queries.node(str(id_))).rows
+    ended = "is deleted" if node.status == NodeStatus.DELETED else ""
+    return Seen(node.name, node.status, reached=node.status == until, ended=ended)

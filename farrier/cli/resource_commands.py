@@ -9,10 +9,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from copy import copy
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, Concatenate, ParamSpec, get_args
 
-import anyio
 import msgspec
 import typer
 
@@ -28,11 +27,12 @@ from farrier.cli import (
 )
 from farrier.cli.connection import Session
 from farrier.cli.form import Form, formed, formed_as_is
+from farrier.cli.intent_answers import Asking, Seen
 from farrier.cli.listing import Listing
 from farrier.cli.missing import Missing
 from farrier.model import filter_names, param_texts
 from farrier.model.history import HistoryFilter
-from farrier.model.kinds import CREATE, is_in
+from farrier.model.kinds import is_in
 from farrier.model.params import Field
 from farrier.model.requests import Request
 from farrier.model.resource_views import ResourceView, WantedResources
@@ -40,10 +40,6 @@ from farrier.model.resource_why import explain
 from farrier.model.views import Page
 
 P = ParamSpec("P")
-
-# No notification reports a change of the state to clients, so the command polls.
-_LOOK_EVERY_SECONDS = 0.2
-
 
 KindArgument = Annotated[
     str,
@@ -56,25 +52,9 @@ KindArgument = Annotated[
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name or ID.", autocompletion=completed_names.names_of())
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for the answer. Exit code 0: accepted, 3: rejected.")]
 Until = Annotated[
     str | None, typer.Option(metavar="STATE", help="Wait until the resource is in this state or one of its substates.")
 ]
-Timeout = Annotated[str, typer.Option(help="Time limit for --wait and --until.")]
-Key = Annotated[
-    str | None,
-    typer.Option(help="Idempotency key: an intent that is submitted twice with the same key is stored once."),
-]
-
-
-class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent to submit, and the answer or state for which to wait."""
-
-    request: Request
-    wait: bool
-    until: str | None
-    timeout: str
-    as_json: bool
 
 
 def of_kind(
@@ -232,10 +212,10 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
             metavar="[KEY=VALUE]...", help="A parameter of the action. Separate the items of a list with commas."
         ),
     ] = None,
-    wait: Wait = False,
+    wait: intent_answers.Wait = False,
     until: Until = None,
-    timeout: Timeout = "60s",
-    key: Key = None,
+    timeout: intent_answers.Timeout = "60s",
+    key: intent_answers.Key = None,
     requested_by: intent_answers.By = None,
     as_json: output.AsJson = False,
 ) -> None:
@@ -260,40 +240,12 @@ async def _fields(session: Session, kind: str, action: str) -> Mapping[str, Fiel
 
 async def ask(session: Session, asked: Asking) -> None:
     """Submit the intent, and wait for the requested answer or state. Raises the errors of `farrier intent submit`."""
-    request, timeout = asked.request, asked.timeout
-    patience = arguments.patience("--timeout", timeout)
-    await refuse_until(session, request.kind, asked.until)
-    intent = await session.requests.ask(request)
-    answered = request.action == CREATE  # for `create`, the INSERT already contains the answer
-    if not (asked.wait or answered) and asked.until is None:
-        intent_answers.print_pending(
-            intent, f"{request.action} of {request.kind} {request.resource}", as_json=asked.as_json
-        )
-        return
-    started = anyio.current_time()
-    found = await session.requests.answer(request.kind, intent, patience)
-    answer = intent_answers.judged(request.kind, intent, found, timeout, as_json=asked.as_json)
-    if asked.until is not None:
-        left = patience.total_seconds() - (anyio.current_time() - started)
-        name = await _until(session, request.kind, answer.resource, asked, left)
-        if not asked.as_json:
-            typer.echo(f"{name} is {asked.until}")
+    await refuse_until(session, asked.request.kind, asked.until)
+    await intent_answers.ask(session, asked, partial(_seen, session, asked))
 
 
-async def _until(session: Session, kind: str, id_: int, asked: Asking, seconds: float) -> str:
-    """Wait until the resource has the state, and return the resource's name."""
-    found = ""
-    with anyio.move_on_after(seconds):
-        while True:
-            page = await session.resources.resource(kind, str(id_))
-            resource = page.rows[0].resource
-            found = resource.state
-            if any(is_in(layer.state, asked.until or "") for layer in resource.layers):
-                return resource.name
-            if resource.ended_at is not None:
-                raise intent_answers.late(f"{resource.name} has ended as {found}, so it cannot become {asked.until}")
-            await anyio.sleep(_LOOK_EVERY_SECONDS)
-    raise intent_answers.late(
-        f"the state is {found or 'unknown'}, not {asked.until}, after {asked.timeout}; to see the reason, "
-        "run farrier resource why"
-    )
+async def _seen(session: Session, asked: Asking, id_: int) -> Seen:
+    resource = (await session.resources.resource(asked.request.kind, str(id_))).rows[0].resource
+    reached = any(is_in(layer.state, asked.until or "") for layer in resource.layers)
+    ended = f"has ended as {resource.state}" if resource.ended_at is not None else ""
+    return Seen(resource.name, resource.state, reached=reached, ended=ended)

@@ -16,7 +16,7 @@ import typer
 from farrier.cli import intent_answers, output, param_options
 from farrier.cli import resource_commands as commands
 from farrier.cli.connection import Session, with_database
-from farrier.cli.resource_commands import Asking
+from farrier.cli.intent_answers import Asking
 from farrier.model import params
 from farrier.model.kinds import CREATE, KindSpec
 from farrier.model.requests import Request
@@ -50,10 +50,10 @@ def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) ->
         session: Session,
         name: commands.NameArgument,
         *,
-        wait: commands.Wait = False,
+        wait: intent_answers.Wait = False,
         until: commands.Until = None,
-        timeout: commands.Timeout = "60s",
-        key: commands.Key = None,
+        timeout: intent_answers.Timeout = "60s",
+        key: intent_answers.Key = None,
         requested_by: intent_answers.By = None,
         as_json: output.AsJson = False,
         **given: Any,
