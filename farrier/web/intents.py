@@ -20,7 +20,7 @@ from farrier.model.actions import ACTIONS, API_MAX
 from farrier.model.api_answers import Intents
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
-from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
+from farrier.model.intent_views import IntentView, WantedIntents
 from farrier.web import operation
 from farrier.web.access import requester
 from farrier.web.operation import Answer, Call, Operation
@@ -104,12 +104,6 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     action: Annotated[tuple[str, ...], Meta(description="Only intents with one of these actions.")] = ()
     requested_by: Annotated[tuple[str, ...], Meta(description="Only intents of these clients.")] = ()
 
-    def wanted(self, resource: str | None) -> WantedIntents:
-        """Return the filter for the query."""
-        return WantedIntents(
-            resource=resource, statuses=self.status, actions=self.action, requested_by=self.requested_by
-        )
-
 
 class ListedOfNodes(Listed, frozen=True, kw_only=True):
     node: Annotated[str | None, Meta(description="Only intents of this node: its name or ID.")] = None
@@ -122,28 +116,21 @@ class ListedOfResources(Listed, frozen=True, kw_only=True):
 
 async def submit(call: Call[Submitting, Ask]) -> Response:
     """Submit an intent for a node. Without `wait`, farrier responds as soon as the intent is stored."""
-    body, backend = call.body, call.backend
-    intent = await backend.requests.ask(
-        asked.Request(
-            resource=body.node,
-            action=body.action,
-            params=body.params,
-            key=body.idempotency_key,
-            requested_by=await requester(call.request, body.requested_by),
-            api_version=call.given.api_version,
-        )
-    )
-    return answered(await awaited(call, NODE, intent))
+    return await _submit(call, NODE, call.body.node)
 
 
 async def submit_for_resource(call: Call[Submitting, AskResource]) -> Response:
     """Submit an intent for a resource of a registered kind. The action `create` creates the resource, and is answered
     at once."""
-    body, backend = call.body, call.backend
-    intent = await backend.requests.ask(
+    return await _submit(call, call.body.kind, call.body.resource)
+
+
+async def _submit(call: Call[Submitting, Any], kind: str, resource: str) -> Response:
+    body = call.body
+    intent = await call.backend.requests.ask(
         asked.Request(
-            kind=body.kind,
-            resource=body.resource,
+            kind=kind,
+            resource=resource,
             action=body.action,
             params=body.params,
             key=body.idempotency_key,
@@ -151,7 +138,7 @@ async def submit_for_resource(call: Call[Submitting, AskResource]) -> Response:
             api_version=call.given.api_version,
         )
     )
-    return answered(await awaited(call, body.kind, intent))
+    return answered(await awaited(call, kind, intent))
 
 
 async def show(call: Call[Waited, None]) -> Response:
@@ -166,18 +153,21 @@ async def show_of_resource(call: Call[Waited, None]) -> Response:
 
 async def list_of_nodes(call: Call[ListedOfNodes, None]) -> Response:
     """List intents of nodes, newest first."""
-    given = call.given
-    page = await call.backend.resources.intents(NODE, given.wanted(given.node), before=given.before, limit=given.limit)
-    return _listed(page)
+    return await _list(call, NODE, call.given.node)
 
 
 async def list_of_resources(call: Call[ListedOfResources, None]) -> Response:
     """List intents of resources of registered kinds, newest first."""
-    given = call.given
-    page = await call.backend.resources.intents(
-        given.kind, given.wanted(given.resource), before=given.before, limit=given.limit
+    return await _list(call, call.given.kind, call.given.resource)
+
+
+async def _list(call: Call[Any, None], kind: str | None, resource: str | None) -> Response:
+    given: Listed = call.given
+    wanted = WantedIntents(
+        resource=resource, statuses=given.status, actions=given.action, requested_by=given.requested_by
     )
-    return _listed(page)
+    page = await call.backend.resources.intents(kind, wanted, before=given.before, limit=given.limit)
+    return operation.json(Intents(now=page.now, intents=page.rows, next=page.following))
 
 
 async def awaited(call: Call[Any, Any], kind: str | None, intent: int) -> IntentView:
@@ -213,10 +203,6 @@ def not_accepted(intent: IntentView) -> Refused:
         hint = "a newer intent replaced this intent; no action is required"
     detail = f"intent {intent.id} ({what}) was {intent.status}: {intent.reason or 'no reason is recorded'}"
     return Refused(HTTPStatus.CONFLICT, detail, hint=hint, intent=intent)
-
-
-def _listed(page: IntentPage) -> Response:
-    return operation.json(Intents(now=page.now, intents=page.rows, next=page.following))
 
 
 _LOCATION = {"Location": "Path of the intent."}
