@@ -23,35 +23,35 @@ _NAMESAKES = statements.load("schema/namesakes")
 _RENAME = "Rename or drop the object, then migrate."
 
 
-class Namesake(msgspec.Struct, frozen=True):
-    """An object that has the name of `object` in the set, but does not belong to farrier or has another type. `unless`
-    is the condition under which the migration has no conflict with it; if the conflict is certain, `unless` is
-    empty."""
+class Obstacle(msgspec.Struct, frozen=True):
+    """An object outside the set that blocks a migration, and the conflict. `unless` is the condition under which the
+    migration has no conflict with it; if the conflict is certain, `unless` is empty."""
 
     description: str
-    object: str
+    conflict: str
     unless: str = ""
 
     @override
     def __str__(self) -> str:
         unless = f", unless {self.unless}" if self.unless else ""
-        return f"{self.description} has the same name as {self.object} of farrier{unless}"
+        return f"{self.description} {self.conflict}{unless}"
 
 
 async def namesakes(
     conn: Connection, wanted: Sequence[SchemaObject], recorded: Collection[tuple[str, str]], *, unless: str = ""
-) -> list[Namesake]:
-    """Return the objects that have the name of an object that a migration would create. Writes nothing."""
+) -> list[Obstacle]:
+    """Return the objects that have the name of an object that a migration would create, but do not belong to farrier
+    or have another type. Writes nothing."""
     rows = await conn.fetch(
         _NAMESAKES,
         [each.kind for each in wanted],
         [each.name for each in wanted],
         [(each.kind, each.name) in recorded for each in wanted],
     )
-    return [Namesake(row["description"], row["object"], unless) for row in rows]
+    return [Obstacle(row["description"], f"has the same name as {row['object']} of farrier", unless) for row in rows]
 
 
-def refuse(found: Iterable[Namesake]) -> None:
+def refuse(found: Iterable[Obstacle], *, hint: str = _RENAME) -> None:
     """Raise RefusedByModel if the conflict with one of these objects is certain."""
     if certain := [str(each) for each in found if not each.unless]:
-        raise errors.RefusedByModel("; ".join(certain), hint=_RENAME)
+        raise errors.RefusedByModel("; ".join(certain), hint=hint)

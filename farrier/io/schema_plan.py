@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, assert_never
 
 import asyncpg
 import msgspec
-from typing_extensions import override
 
-from farrier import errors
 from farrier.io import migrate, schema_callers, schema_names, schema_set, statements
 from farrier.io.migrate import Migrated, Pending
 from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Step
-from farrier.io.schema_names import Namesake
+from farrier.io.schema_names import Obstacle
 from farrier.io.schema_set import FREE_THE_WAY, MAKER_OF_TRIGGERS, Key, State
 
 if TYPE_CHECKING:
@@ -34,20 +32,6 @@ _TRIGGERS_OF_KINDS = statements.load("schema/triggers_of_kinds")
 _VIEW_COLUMNS = statements.load("schema/view_columns")
 
 
-class Obstacle(msgspec.Struct, frozen=True):
-    """An object outside the set that depends on an object which the migration drops. `unless` is the condition under
-    which the object is not dropped; it is empty if the drop is certain."""
-
-    dependent: str
-    object: str
-    unless: str = ""
-
-    @override
-    def __str__(self) -> str:
-        unless = f", unless {self.unless}" if self.unless else ""
-        return f"{self.dependent} depends on {self.object}, which must be dropped and created again{unless}"
-
-
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The changes that a migration would make. `release` is the release of the program that migrated last; `stops`
     lists the reasons why replicas of this release cannot run meanwhile. A new database has neither a release nor
@@ -55,7 +39,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     would: Migrated
     steps: tuple[Step, ...] = ()
-    namesakes: tuple[Namesake, ...] = ()
+    namesakes: tuple[Obstacle, ...] = ()
     in_the_way: tuple[Obstacle, ...] = ()
     stops: tuple[str, ...] = ()
     release: str | None = None
@@ -63,8 +47,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def require_free_way(self) -> None:
         """Raise RefusedByModel if the migration would raise it."""
         schema_names.refuse(self.namesakes)
-        if certain := [str(each) for each in self.in_the_way if not each.unless]:
-            raise errors.RefusedByModel("; ".join(certain), hint=FREE_THE_WAY)
+        schema_names.refuse(self.in_the_way, hint=FREE_THE_WAY)
 
 
 class _Effect(msgspec.Struct, frozen=True):
@@ -221,9 +204,9 @@ class _Planning:
         for each, effect in effects:
             for key in await self._with_dependents((each.kind, each.name)) if effect.made_anew else ():
                 found |= dict.fromkeys(await self._foreign(key, effect.unless))
-        return [each for each in found if each.dependent not in gone]
+        return [each for each in found if each.description not in gone]
 
-    async def _namesakes(self) -> list[Namesake]:
+    async def _namesakes(self) -> list[Obstacle]:
         gone = await self._detached()
         found = await schema_names.namesakes(
             self._conn, self._changed, self._now.sources.keys(), unless=self._changed_by_a_step()
@@ -248,7 +231,7 @@ class _Planning:
     def _obstacles(self, dependents: Sequence[asyncpg.Record], dropped: str, unless: str = "") -> list[Obstacle]:
         unless = unless or self._changed_by_a_step()
         return [
-            Obstacle(row["description"], dropped, unless)
+            Obstacle(row["description"], f"depends on {dropped}, which must be dropped and created again", unless)
             for row in dependents
             if not self._is_ours((row["kind"], row["name"]))
         ]

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from farrier.model import actions, duration, edges, expected, failures, mapping, sla, stages
+from farrier.model import actions, duration, edges, expected, failures, kind_diagram, mapping, sla, stages
 from farrier.model.edges import Layer
 from farrier.model.markdown import table
 from farrier.model.workflow import DecommissionMode, Mode, OnboardingMode
@@ -134,7 +134,7 @@ def _action_table() -> str:
     rows = [
         (
             str(action),
-            _params(action),
+            kind_diagram.params(spec.params),
             str(spec.since),
             _some(edges.STATES[Layer.STATUS], spec.accepted_in),
             _some(edges.STATES[Layer.MANAGEMENT], spec.managements),
@@ -144,11 +144,6 @@ def _action_table() -> str:
         for action, spec in actions.ACTIONS.items()
     ]
     return table(("action", "parameters", "since", "status", "management", "accepted", "what it does"), rows)
-
-
-def _params(action: actions.Action) -> str:
-    fields = actions.rules(action).fields
-    return ", ".join(f"{name}{'' if field.required else '?'}" for name, field in fields.items())
 
 
 def _some(kind: type[StrEnum], members: frozenset[str]) -> str:

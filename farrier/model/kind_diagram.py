@@ -22,7 +22,7 @@ def markdown(spec: KindSpec) -> str:
     actions = [
         (
             name,
-            _params(action.params),
+            params(action.params),
             ", ".join(f"`{state}`" for state in spec.states_accepting(name)),
             action.description,
         )
@@ -57,6 +57,7 @@ def _limit(rule: KindState) -> str:
     return "none" if rule.limit is None else duration.human(rule.limit)
 
 
-def _params(params: type[Params]) -> str:
-    fields = describe(params).fields
+def params(of: type[Params]) -> str:
+    """Return the names of an action's parameters; a question mark follows an optional parameter."""
+    fields = describe(of).fields
     return ", ".join(f"{name}{'' if field.required else '?'}" for name, field in fields.items())

@@ -164,7 +164,7 @@ async def test_foreign_objects_that_block_the_migration_are_in_its_plan(
     await migrate.migrate(conn, schema=USED)
     await conn.execute(THEIRS)
     plan = await schema_plan.plan(conn, schema=wanted)
-    assert {each.dependent for each in plan.in_the_way} == dependents
+    assert {each.description for each in plan.in_the_way} == dependents
     with pytest.raises(errors.RefusedByModel) as planned:
         plan.require_free_way()
     with pytest.raises(errors.RefusedByModel) as done:
