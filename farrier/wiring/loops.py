@@ -21,6 +21,7 @@ from farrier.controller.loop import Loop as ResourceLoop
 from farrier.controller.ownership import Ownership
 from farrier.controller.retention import Keeper
 from farrier.enqueuer.listener import Listener
+from farrier.errors import ConfigError, FarrierError
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
@@ -161,7 +162,14 @@ def _loop(of: Loop, database: Database, host: Host, traces: Traces | None) -> Re
 async def _of_others(extensions: Extensions, store: CredentialStore) -> AsyncIterator[list[Loop]]:
     """Return the loops of kinds of other packages, with their services."""
     async with AsyncExitStack() as stack:
-        yield [
-            loop_of(extension, await stack.enter_async_context(extension.services(Surroundings(store))))
-            for extension in extensions.values()
-        ]
+        loops = []
+        for extension in extensions.values():
+            try:
+                services = await stack.enter_async_context(extension.services(Surroundings(store)))
+            except FarrierError:
+                raise
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+                raise ConfigError(f"kind {extension.spec.name}: its services failed: {reason}") from error
+            loops.append(loop_of(extension, services))
+        yield loops

@@ -21,6 +21,7 @@ CATCHES_EVERYTHING = {
     "farrier/handlers/node/probing.py",  # any exception of the BMC client is a failure of the BMC, with a back-off
     "farrier/services/bmc.py",  # every exception of a call becomes a failure class
     "farrier/daemon.py",
+    "farrier/wiring/loops.py",  # the services of another package may raise anything; the error names their kind
     "farrier/metrics/fleet.py",  # a failed count must not hide other metrics
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -357,6 +358,25 @@ async def test_a_daemon_does_not_start_with_a_kind_that_its_database_lacks(
     known = foreseen(failed.value)
     assert isinstance(known, ConfigError)
     assert "kind crate is not installed in this database" in str(known)
+
+
+@asynccontextmanager
+async def of_an_unset_variable(_surroundings: Surroundings) -> AsyncIterator[Hand]:
+    assert os.environ["UNSET_OF_CRATES"]
+    yield Hand()
+
+
+async def test_a_daemon_whose_services_fail_at_the_start_names_their_kind(
+    db: pg.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crates, "CRATE", extension(services=of_an_unset_variable), raising=False)
+    async with db.connect() as conn:
+        await install(conn)
+    with pytest.raises(ExceptionGroup) as failed:
+        await Daemon(config(db.dsn), anyio.Event()).run()
+    known = foreseen(failed.value)
+    assert isinstance(known, ConfigError)
+    assert str(known) == "kind crate: its services failed: KeyError: 'UNSET_OF_CRATES'"
 
 
 # --- writes of its own
