@@ -63,3 +63,4 @@ async def test_a_kind_is_removed_by_its_name_and_only_without_resources(farrier:
     said = await farrier("kind", "remove", "crate")
     assert said.out == "kind crate: removed; its table, history and intents are kept\n"
     assert "crate" not in (await farrier("kind", "list")).out
+    assert "packing" in (await farrier("history", "list", "--kind", "crate")).out
