@@ -225,6 +225,13 @@ async def test_a_plain_insert_with_a_used_key_is_refused_and_names_the_first_int
     assert no.value.sqlstate == "23505"
 
 
+async def test_a_parameter_that_a_create_omits_gets_the_default_of_its_column(yard: Yard) -> None:
+    await yard.pool.execute("ALTER TABLE farrier_crates.crates ALTER labels SET DEFAULT '{loose}'")
+    made = await yard.create()
+    assert crates.Pack(size=3).labels == ()
+    assert (await yard.crate(made))["labels"] == ["loose"]
+
+
 async def test_a_create_of_a_taken_name_is_refused_under_another_key_or_none(yard: Yard) -> None:
     await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
     for key in ("k-2", None):
