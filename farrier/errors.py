@@ -14,6 +14,7 @@
     ├── HandlerError                one run of one resource failed; the next run may succeed
     │   ├── UndecodableState        a stored state that this program cannot read
     │   ├── IllegalEdge             a transition that the model does not have
+    │   ├── RowsLocked              another transaction has locked the rows that the run writes
     │   ├── HandlerTimeout          the run took longer than `max_handling_time`
     │   └── HandlerGarbage          the handler returned something that is not an outcome
     ├── LeaseLost                   the controller lost the right to act; the run committed nothing

@@ -27,6 +27,7 @@ LABELS = {
     "handler",
     "undecodable_state",
     "illegal_edge",
+    "locked",
     "timeout",
     "garbage",
     "lease_lost",

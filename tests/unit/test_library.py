@@ -87,7 +87,7 @@ class Down:
 
     async def put(self, name: str) -> None:
         assert name
-        raise OSError("it is down")
+        raise OSError("connection refused")
 
 
 async def test_the_error_of_a_service_is_raised_as_the_tutorial_shows() -> None:
