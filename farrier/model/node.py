@@ -389,6 +389,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """`bmc.power_at` in the database, if later reads have confirmed the power. The database has no such field."""
 
     @property
+    def live(self) -> Workflow:
+        """The live workflow. Callers use this only while a workflow is live, such as in a stage."""
+        assert self.workflow is not None, "no workflow of the node is live"
+        return self.workflow
+
+    @property
     def has_bmc(self) -> bool:
         """Whether both BMC details (address and credential) are set."""
         return self.bmc_address is not None and self.bmc_credential is not None

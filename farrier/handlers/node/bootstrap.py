@@ -22,11 +22,10 @@ async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> 
     """Return the token for this deployment of the node's live workflow. If the API key changes, the token also changes,
     so the caller compares the token's digest with the issued digest. Raises CredentialError."""
     assert site.maas is not None, "a site without a region cannot deploy"
-    assert node.workflow is not None, "only called while a workflow is live"
     key = await services.credentials.token(site.maas.key)
     # `mark` distinguishes databases: a new database starts its IDs again, and the user data of a machine may still
     # contain a token from an earlier database.
-    said = f"{_LABEL}\n{node.id}\n{node.workflow.id}\n{node.workflow.mark}\n{deploy}"
+    said = f"{_LABEL}\n{node.id}\n{node.live.id}\n{node.live.mark}\n{deploy}"
     return bootstrap.token(hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest())
 
 

@@ -98,7 +98,7 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     result = _undo(node, now, policy)
     if not isinstance(result, Call):
         return _settled(node, result, now, policy)
-    cuts = _own(node).upstream.cuts
+    cuts = node.live.upstream.cuts
     if cuts and _is_late(node, now, policy):
         cut = f"the undo did not finish in time: calls to MAAS were interrupted {counted(cuts, 'time')}"
         return _gave_up(with_note(node, cuts=0), cut)
@@ -108,13 +108,13 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
 def _without_a_site(node: Node, now: datetime, policy: Policy) -> Outcome:
     """Wait until the site is configured again. If the undo has already failed, a further cancel ends the workflow."""
     waits = region.elsewhere(node)
-    if _own(node).failure_class is FailureClass.UNDO_FAILED:
+    if node.live.failure_class is FailureClass.UNDO_FAILED:
         return _gave_up(node, waits.reason)
     return _waiting(node, waits, now, policy)
 
 
 def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
-    workflow = _own(node)
+    workflow = node.live
     if node.maas_id is None:
         if workflow.upstream.candidate is not None:
             return Done(reason="farrier found a machine in MAAS, but had not used it")
@@ -135,11 +135,11 @@ def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:
     """Wait while the last observation shows an operation of MAAS that ends by itself; return None if the undo must read
     the machine. Sends no request to the region."""
     seen = node.maas
-    if seen is None or not seen.tells_of(_own(node).status_entered_at):
+    if seen is None or not seen.tells_of(node.live.status_entered_at):
         return None
     if seen.status in _GOING:
         return Waiting(reason=_going(seen.system_id))
-    asked_at = _own(node).upstream.asked_at
+    asked_at = node.live.upstream.asked_at
     if seen.status in _ABORTABLE and _abort_is_asked(node, now) and asked_at is not None and seen.tells_of(asked_at):
         return Waiting(reason=_ending(seen.system_id))
     return None
@@ -182,7 +182,7 @@ def _abort(node: Node, machine: Machine, now: datetime) -> Settled | Send:
 
 
 def _abort_is_asked(node: Node, now: datetime) -> bool:
-    workflow = _own(node)
+    workflow = node.live
     known = workflow.upstream
     if known.asked != _ABORT or known.asked_at is None:
         return False
@@ -242,7 +242,7 @@ def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outc
 def _is_late(node: Node, now: datetime, policy: Policy) -> bool:
     """Return whether the undo is past its deadline. If an operator cancelled an undo that had failed before, time
     without access to MAAS counts too, so that the undo always ends."""
-    workflow = _own(node)
+    workflow = node.live
     since, limit = waits_since(workflow), sla.undo_deadline(Layer(workflow.kind), overrides=policy.sla)
     return (attended if _is_to_end(workflow) else waited)(node, since, now) > limit
 
@@ -254,14 +254,14 @@ def _is_to_end(workflow: Workflow) -> bool:
 
 def _gave_up(node: Node, detail: str) -> Outcome:
     """Stop and wait for an operator. If an operator cancels after that, the workflow ends."""
-    workflow = _own(node)
+    workflow = node.live
     if _is_to_end(workflow):
         return _ended(node, f"cancelled; farrier leaves MAAS unchanged: {detail}", _worthless(workflow))
     return freeze(node, FailureClass.UNDO_FAILED, detail, stop=StopRequest.FAILED, cause=CAUSE)
 
 
 def _undone(node: Node, done: Done) -> Outcome:
-    workflow = _own(node)
+    workflow = node.live
     writes = _worthless(workflow)
     if node.networks is not None:
         writes = (*writes, UseNetworks())  # no system runs any more that could use the networks
@@ -320,8 +320,3 @@ def _going(system_id: str) -> str:
 
 def _ending(system_id: str) -> str:
     return f"waits for MAAS to finish its work on machine {system_id}"
-
-
-def _own(node: Node) -> Workflow:
-    assert node.workflow is not None, "only a live workflow compensates"
-    return node.workflow

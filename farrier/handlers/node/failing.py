@@ -52,8 +52,7 @@ def fail(
 ) -> Change:
     """Fail this attempt of the stage. Another attempt follows after the back-off, or the workflow waits for an
     operator."""
-    workflow = node.workflow
-    assert workflow is not None, "only a live workflow fails"
+    workflow = node.live
     node = unclean.failed(node, failure, detail)
     cause = f"stage: {workflow.stage}"
     failed_with = {"failure_class": failure, "failure_detail": detail}
@@ -143,8 +142,8 @@ def adoption_stopped(node: Node, failure: FailureClass, detail: str) -> Node:
 
 def settle_stop(node: Node) -> Change:
     """Make the next transition of a stop that was requested earlier."""
-    assert node.workflow is not None and node.workflow.stop_requested is not None, "only for a requested stop"
-    stop = node.workflow.stop_requested
+    stop = node.live.stop_requested
+    assert stop is not None, "only for a requested stop"
     return transition(
         node,
         _stopped(node, stop),
@@ -175,8 +174,7 @@ def _stopped(node: Node, stop: StopRequest) -> Node:
         case N.DRAINING:
             return with_fields(node, status=N.OFFLINE)
         case N.ACTIVE | N.OFFLINE:
-            detail = node.workflow.failure_detail if node.workflow is not None else None
-            why = Quarantine(_STOP_CAUSE[stop], detail or str(stop))
+            why = Quarantine(_STOP_CAUSE[stop], node.live.failure_detail or str(stop))
             return with_fields(node, status=N.QUARANTINED, quarantine=why, workflow=stopped)
         case N.REMOVING:
             return with_fields(node, status=N.RETIRED, workflow=stopped)

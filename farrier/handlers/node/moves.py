@@ -115,8 +115,7 @@ def step_of(node: Node, call: Call, settle: Callable[[Settled], Outcome]) -> out
     """Return the step that awaits the call; `settle` turns the call's result into an outcome. If the call raises or
     misses its deadline, it has no result. Such a call is counted, because otherwise its stage would repeat it without
     end."""
-    workflow = node.workflow
-    assert workflow is not None, "only a live workflow calls"
+    workflow = node.live
 
     async def act(services: NodeServices) -> Outcome:
         return settle(await call.act(services))
@@ -153,9 +152,8 @@ def with_fields(node: Node, **fields: Any) -> Node:
 
 
 def with_workflow(node: Node, **fields: Any) -> Workflow:
-    """Return the node with some fields of its live workflow changed."""
-    assert node.workflow is not None, "only called while a workflow is live"
-    return msgspec.structs.replace(node.workflow, **fields)
+    """Return the live workflow with some fields changed."""
+    return msgspec.structs.replace(node.live, **fields)
 
 
 def attempt_began_at(workflow: Workflow) -> datetime:
@@ -171,8 +169,8 @@ def waits_since(workflow: Workflow) -> datetime:
 
 def is_late(node: Node, now: datetime, policy: Policy) -> bool:
     """Return whether the running attempt has waited longer than the deadline of its stage."""
-    workflow = node.workflow
-    assert workflow is not None and workflow.stage is not None, "only a stage has a deadline"
+    workflow = node.live
+    assert workflow.stage is not None, "only a stage has a deadline"
     deadline = sla.stage_deadline(Layer(workflow.kind), workflow.stage, overrides=policy.sla)
     return waited(node, waits_since(workflow), now) > deadline
 
@@ -204,9 +202,8 @@ def is_unread(node: Node) -> bool:
 
 def with_note(node: Node, **fields: Any) -> Node:
     """Return the node with some fields of its live workflow's `upstream` changed."""
-    workflow, replace = node.workflow, msgspec.structs.replace
-    assert workflow is not None, "only called while a workflow is live"
-    return replace(node, workflow=replace(workflow, upstream=replace(workflow.upstream, **fields)))
+    upstream = msgspec.structs.replace(node.live.upstream, **fields)
+    return msgspec.structs.replace(node, workflow=with_workflow(node, upstream=upstream))
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:

@@ -162,9 +162,8 @@ def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
 def latest(node: Node) -> MaasObservation | None:
     """Return the last reading of the machine if it is newer than the beginning of this attempt of the stage; otherwise
     None."""
-    assert node.workflow is not None, "a stage runs in a workflow"
     seen = node.maas
-    return seen if seen is not None and seen.tells_of(attempt_began_at(node.workflow)) else None
+    return seen if seen is not None and seen.tells_of(attempt_began_at(node.live)) else None
 
 
 def is_foreign(seen: MaasObservation) -> bool:

@@ -45,8 +45,7 @@ def _used(node: Node, named: tuple[str, ...]) -> str | None:
     """Return which workflow uses a value, so that the value cannot change; None if no workflow uses it."""
     for name in named:
         if not DETAILS[name].free_when.fits(node.workflow):
-            assert node.workflow is not None, "without a workflow every field may change"
-            live = node.workflow
+            live = node.live
             return (
                 f"{name} is used by {live.kind} {live.id} ({live.mode}, {live.status}) of this node; cancel it, or "
                 f"change {name} after it has ended"

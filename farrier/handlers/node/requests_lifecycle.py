@@ -41,8 +41,7 @@ def _stands(workflow: Workflow) -> bool:
 
 
 def _held(node: Node, reason: str) -> Workflow:
-    assert node.workflow is not None, "only a live workflow is held"
-    if node.workflow.status is W.PENDING:
+    if node.live.status is W.PENDING:
         return with_workflow(node, mode=None, mode_given_at=None)
     return with_workflow(
         node,

@@ -42,8 +42,7 @@ _AFTER_DEPLOYING = frozenset(_PATH[_PATH.index(O.WAIT_FOR_DEPLOYED) :]) | DETOUR
 def adopt_observed_state(request: Request) -> Reply:
     """Continue from the observed state, or complete the workflow if this state is the goal."""
     node, now, policy = request.node, request.now, request.config
-    workflow = node.workflow
-    assert workflow is not None, "the table of actions requires a live workflow"
+    workflow = node.live
     match workflow:
         case Onboarding(mode=OnboardingMode.DEPLOY):
             return _of_deployment(node, now, policy)
@@ -83,8 +82,7 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
 def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
     """Return the node at `stage`. The workflow records the state in MAAS as if the workflow had requested it, but will
     not undo it."""
-    workflow = node.workflow
-    assert workflow is not None, "the caller has checked this"
+    workflow = node.live
     known = workflow.upstream
     if state in (M.COMMISSIONING, M.READY):  # the earlier deployment is gone
         known = replace(known, disowned=known.deploys)

@@ -18,7 +18,7 @@ from farrier.handlers.node.stages import again, counted_anew, start
 from farrier.model import params as p
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management
-from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Options, StopRequest, Workflow
+from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Options, StopRequest
 from farrier.model.runs import cause_of_intent
 from farrier.model.stages import PATHS, REMOVE_STARTS_AT, DecommissionStage
 from farrier.model.status import NodeStatus as N
@@ -65,7 +65,7 @@ def decommission(request: Request) -> Reply:
 
 def retry_stage(request: Request) -> Reply:
     """Retry the failed stage now, and count its attempts from the beginning."""
-    workflow = _live(request)
+    workflow = request.node.live
     return Accept(reason=f"stage {workflow.stage} is retried", to=_running(request))
 
 
@@ -96,7 +96,7 @@ def resume(request: Request) -> Reply:
 def rerun(request: Request) -> Reply:
     """Run all stages again, and skip work that is done. The workflow still records that its work in MAAS may have to be
     undone."""
-    node, workflow = request.node, _live(request)
+    node, workflow = request.node, request.node.live
     known = replace(
         counted_anew(workflow),
         touched=compensating.has_work(node),
@@ -148,7 +148,7 @@ def mark_manual_intervention_required(request: Request) -> Reply:
     """Freeze the workflow until an operator resolves it."""
     assert isinstance(request.params, p.MaybeBecause), "the table of actions declares this type"
     # A cancel of a workflow with class `undo_failed` ends it, even if its work cannot be undone.
-    undoes = _live(request).status is W.COMPENSATING and compensating.has_work(request.node)
+    undoes = request.node.live.status is W.COMPENSATING and compensating.has_work(request.node)
     frozen = freeze(
         request.node,
         FailureClass.UNDO_FAILED if undoes else FailureClass.OPERATOR_REQUEST,
@@ -178,17 +178,11 @@ def _owner(request: Request) -> Reply:
 
 
 def _running(request: Request) -> Node:
-    return with_fields(request.node, workflow=with_workflow(request.node, **again(_live(request))))
+    return with_fields(request.node, workflow=with_workflow(request.node, **again(request.node.live)))
 
 
 def _undoing(node: Node, after: AfterUndo) -> Node:
     return with_fields(node, workflow=compensating.undoing(node, after))
-
-
-def _live(request: Request) -> Onboarding | Decommission:
-    workflow: Workflow | None = request.node.workflow
-    assert workflow is not None, "the table of actions requires a live workflow"
-    return workflow
 
 
 def _decommission(request: Request, mode: DecommissionMode, options: Options, what: str) -> Reply:

@@ -14,7 +14,7 @@ from typing import assert_never
 from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, attended, with_fields
 from farrier.model.counted import counted
 from farrier.model.failures import FailureClass
-from farrier.model.node import NO_TIME, Node, Task, TaskType, Workflow
+from farrier.model.node import NO_TIME, Node, Task, TaskType
 from farrier.model.node import TaskStatus as T
 from farrier.model.status import NodeStatus
 from farrier.model.writes import CreateTask, EndTask, Write
@@ -65,7 +65,7 @@ def first(node: Node, type_: TaskType) -> CreateTask:
 
 def pointless(node: Node) -> str | None:
     """Return why no task is issued: the workflow needs no task, or the machine was released together with its agent."""
-    workflow = _workflow(node)
+    workflow = node.live
     if workflow.options.untouched is not None:
         return workflow.options.untouched
     return MACHINE_RELEASED if workflow.upstream.released or node.is_bare else None
@@ -124,7 +124,7 @@ def _by(task: Task) -> str:
 
 
 def _by_force(node: Node, task: Task) -> StageResult:
-    options = _workflow(node).options
+    options = node.live.options
     why = f"forced by {options.asked_by or 'an operator'}: {options.reason}"
     return Done(
         reason=f"task {task.id} ({task.type}) was cancelled: {why}",
@@ -157,7 +157,7 @@ def _current(node: Node, type_: TaskType) -> Task | None:
     """Return the newest task of a type; None if the stage must issue the first task. A task that ended without success
     counts only in the attempt of the stage that issued it, so a new attempt counts failures from 0. After
     `restart_clean`, tasks that had succeeded run again."""
-    task, workflow = node.task(type_), _workflow(node)
+    task, workflow = node.task(type_), node.live
     if task is None or task.is_live:
         return task
     restarted_at = workflow.upstream.restarted_at
@@ -169,11 +169,6 @@ def _current(node: Node, type_: TaskType) -> Task | None:
 def _force_is_due(node: Node, now: datetime, config: Policy) -> bool:
     """Return whether `force` may cancel the task now. The agent first has `force_after` to finish the task, from the
     start of the stage or the end of the last pause."""
-    workflow = _workflow(node)
+    workflow = node.live
     began_at = max(workflow.stage_entered_at, workflow.upstream.unpaused_at or NO_TIME)
     return workflow.options.force and attended(node, began_at, now) >= config.force_after
-
-
-def _workflow(node: Node) -> Workflow:
-    assert node.workflow is not None, "tasks belong to a live workflow"
-    return node.workflow

@@ -51,22 +51,20 @@ MOST_CUTS = 5
 
 def stop(node: Node, now: datetime, config: Policy) -> Decision | None:
     """Make the next transition of a requested stop, one transition in each run; return None if no stop is requested."""
-    assert node.workflow is not None, "this rule runs only with a live workflow"
-    return None if node.workflow.stop_requested is None else settle_stop(node)
+    return None if node.live.stop_requested is None else settle_stop(node)
 
 
 def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
     """Advance the live workflow by one step."""
-    assert node.workflow is not None, "this rule runs only with a live workflow"
-    if node.paused is not None and not node.deleting and not _is_being_cancelled(node.workflow):
+    if node.paused is not None and not node.deleting and not _is_being_cancelled(node.live):
         return Wait(reason=f"paused: {node.paused.reason}", rests=True)
-    match node.workflow.status:
+    match node.live.status:
         case W.PENDING:
-            return _pending(node, node.workflow)
+            return _pending(node, node.live)
         case W.RUNNING:
-            return _running(node, node.workflow, now, config)
+            return _running(node, node.live, now, config)
         case W.FAILED_RETRYABLE:
-            return _failed_retryable(node, node.workflow, now)
+            return _failed_retryable(node, node.live, now)
         case W.FAILED_MANUAL_INTERVENTION:
             return Wait(reason=f"waits for an operator: {_advice(node)}", rests=True)
         case W.COMPENSATING:
@@ -214,8 +212,7 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
 
 def _through(node: Node, done: Done, now: datetime) -> Outcome:
     """Return the transition after a finished stage: to the next stage, or to the end of the workflow."""
-    workflow = node.workflow
-    assert workflow is not None, "only a live workflow can complete"
+    workflow = node.live
     to = advanced(node, done)
     is_live = to.workflow is not None and to.workflow.status in LIVE
     reason = done.reason if is_live else f"{workflow.kind} completed: {done.reason}"
@@ -223,8 +220,7 @@ def _through(node: Node, done: Done, now: datetime) -> Outcome:
 
 
 def _advice(node: Node) -> str:
-    workflow = node.workflow
-    assert workflow is not None, "only a live workflow waits"
+    workflow = node.live
     if node.deleting:
         return f"{workflow.failure_class}: fix the cause, then resume or cancel the deletion"
     if workflow.failure_class is None:

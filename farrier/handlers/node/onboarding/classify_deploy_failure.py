@@ -34,10 +34,9 @@ _TO_JUDGE = (
 
 def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Begin another deployment, or fail with the cause. The result is never `Done`."""
-    assert node.workflow is not None, "a stage runs in a workflow"
-    if detour.is_another_attempt(node.workflow):
+    if detour.is_another_attempt(node.live):
         # The first attempt after an intent has number one; automatic attempts continue the count.
-        base = detour.afresh(node) if node.workflow.attempt == 1 else node
+        base = detour.afresh(node) if node.live.attempt == 1 else node
         return Step(
             to=at_stage(base, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
             reason="the machine is being deployed again",
@@ -51,7 +50,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
             return detour.disagrees(machine.system_id, machine.status_name, "after its deployment failed")
         events = await client.events(system_id=machine.system_id, limit=detour.MOST_EVENTS)
         scripts = await client.results(machine.system_id, "installation")
-        number = detour.upstream(node).deploys
+        number = node.live.upstream.deploys
         failure = classify(machine, events, scripts, comment=detour.comment(node, number))
         return _judged(node, policy, machine, failure)
 
@@ -69,7 +68,7 @@ def _judged(node: Node, policy: Policy, machine: Machine, failure: DeployFailure
 
 
 def _without_datasource(node: Node, policy: Policy, failure: DeployFailure) -> Settled:
-    retries = detour.upstream(node).datasource_retries
+    retries = node.live.upstream.datasource_retries
     if retries >= region.site_of(node, policy).deploy.max_datasource_retries:
         return Failed(failure=FailureClass.DATASOURCE_FAILED_REPEATEDLY, detail=str(failure))
     again = with_note(node, datasource_retries=retries + 1)

@@ -13,7 +13,6 @@ from datetime import datetime
 from farrier.config.sites import CommissionSite
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Step, Waiting, at_stage, with_note
-from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, quoted
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
@@ -66,7 +65,7 @@ def _disks(machine: Machine) -> list[BlockDevice]:
 def _to_find_disks(node: Node, machine: Machine) -> bool:
     """Return whether to commission the machine again to find its disks. MAAS records disks only if the commissioning
     includes the storage. A workflow does this only one time."""
-    return not _disks(machine) and detour.upstream(node).commissions == 0
+    return not _disks(machine) and node.live.upstream.commissions == 0
 
 
 def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commission:
@@ -95,13 +94,12 @@ def marked_broken(machine: Machine) -> Failed:
 
 def _is_requested(node: Node) -> bool:
     """Return whether an operator requested another attempt of this stage. Automatic attempts do not reset the count."""
-    workflow = node.workflow
-    assert workflow is not None, "a stage runs in a workflow"
+    workflow = node.live
     return workflow.attempt == 1 and workflow.status_entered_at > workflow.stage_entered_at
 
 
 def _ready(node: Node) -> Done:
-    if detour.upstream(node).commissions > 0:
+    if node.live.upstream.commissions > 0:
         return Done(reason="the machine is commissioned and ready")
     return Done(
         reason="the machine is ready, and was commissioned before", skipped="the machine was already commissioned"
@@ -111,7 +109,7 @@ def _ready(node: Node) -> Done:
 def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
     """Return the result for a machine that is past commissioning, either because of this onboarding or because of
     another user."""
-    if detour.upstream(node).has_deployed and machine.owner:
+    if node.live.upstream.has_deployed and machine.owner:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
             return Done(reason=f"this onboarding already deploys the machine: {stands}")
         if machine.status in _LEFT_BEHIND:
@@ -129,4 +127,4 @@ def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
 def _counted(node: Node) -> Node:
     """Return the node with one more counted commissioning, even if no request was recorded, because a response may have
     been lost."""
-    return with_note(node, commissions=detour.upstream(node).commissions + 1)
+    return with_note(node, commissions=node.live.upstream.commissions + 1)

@@ -65,7 +65,7 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
 def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
     """Handle a machine that has a deployment. The deployment belongs to this workflow if the machine's last deployment
     request has the workflow's comment."""
-    number, disowned = detour.upstream(node).deploys, detour.upstream(node).disowned
+    number, disowned = node.live.upstream.deploys, node.live.upstream.disowned
     lost = newest is not None and newest.carries(detour.comment(node, number + 1))
     known = number > disowned and newest is not None and newest.carries(detour.comment(node, number))
     if not lost and not known:
@@ -84,7 +84,7 @@ def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
 
 
 async def _deployment(services: NodeServices, node: Node, now: datetime, site: Site) -> Settled | Send:
-    known = detour.upstream(node)
+    known = node.live.upstream
     number = known.deploys + 1
     token = ""
     if _needs_token(site, node):
@@ -125,13 +125,12 @@ def _rendered(node: Node, reason: str) -> Step:
 
 def _asked(node: Node, at: datetime) -> Node:
     """Return the node after another deployment was requested, without the facts about the previous deployment."""
-    number = detour.upstream(node).deploys + 1
+    number = node.live.upstream.deploys + 1
     return with_note(node, deploys=number, asked_at=at, asked=None, deployed_at=None, synced_at=None)
 
 
 def _earliest(node: Node, start: Event | None) -> datetime:
     """Return the earliest possible time of a deployment request that only MAAS has recorded. If an agent has enrolled
     since this time, it belongs to the new installation."""
-    assert node.workflow is not None, "a stage runs in a workflow"
-    entered = node.workflow.stage_entered_at
+    entered = node.live.stage_entered_at
     return entered if start is None or start.at is None else min(entered, start.at)

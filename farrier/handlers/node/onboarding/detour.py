@@ -17,7 +17,7 @@ from farrier.model import sla
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Event, MaasStatus
-from farrier.model.node import Node, Upstream, Workflow
+from farrier.model.node import Node, Workflow
 from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
@@ -29,15 +29,9 @@ deployments."""
 _MOST_PAGES = 10
 
 
-def upstream(node: Node) -> Upstream:
-    """Return the live workflow's record of its work in MAAS."""
-    assert node.workflow is not None, "a stage runs in a workflow"
-    return node.workflow.upstream
-
-
 def to_judgement(node: Node) -> Node:
     """Return the node with one more failed deployment, at the stage that classifies the failure."""
-    failed = upstream(node).failed_deploys + 1
+    failed = node.live.upstream.failed_deploys + 1
     return at_stage(with_note(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
 
 
@@ -72,7 +66,7 @@ async def last_start(client: MaasClient, system_id: str) -> Event | None:
 async def is_ours(client: MaasClient, node: Node, system_id: str) -> bool:
     """Return whether the machine's last deployment is known to belong to this workflow. If the response to a deployment
     request was lost, the deployment has the next number, and only the region has recorded it."""
-    known = upstream(node)
+    known = node.live.upstream
     start = await last_start(client, system_id)
     numbers = range(known.disowned + 1, known.deploys + 2)
     return start is not None and any(start.carries(comment(node, number)) for number in numbers)
@@ -88,8 +82,7 @@ def deadline(node: Node, policy: Policy) -> timedelta:
 
 def is_overdue(node: Node, now: datetime, policy: Policy) -> bool:
     """Return whether the last requested deployment takes too long."""
-    assert node.workflow is not None, "a stage runs in a workflow"
-    return waited(node, upstream(node).asked_at or node.workflow.stage_entered_at, now) > deadline(node, policy)
+    return waited(node, node.live.upstream.asked_at or node.live.stage_entered_at, now) > deadline(node, policy)
 
 
 def disagrees(system_id: str, status_name: str | None, why: str) -> Failed:

@@ -44,9 +44,8 @@ def quoted(said: str | None) -> str:
 
 def unready(node: Node, machine: Machine) -> Settled:
     """Return the result of the stage for a machine that is not ready."""
-    assert node.workflow is not None, "a stage runs in a workflow"
     stands = machine.status_name or machine.state
-    if node.workflow.upstream.has_deployed and machine.owner:
+    if node.live.upstream.has_deployed and machine.owner:
         if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
             return Done(reason=f"this onboarding already deploys the machine: {stands}")
         if machine.status in _GIVEN_BACK:
@@ -64,8 +63,7 @@ def unready(node: Node, machine: Machine) -> Settled:
 
 def was_asked(node: Node, wanted: Change) -> bool:
     """Return whether MAAS has already accepted this change in this attempt of the stage."""
-    workflow = node.workflow
-    assert workflow is not None, "a stage runs in a workflow"
+    workflow = node.live
     asked_at = workflow.upstream.asked_at
     if workflow.upstream.asked != repr(wanted) or asked_at is None:
         return False

@@ -54,16 +54,15 @@ async def _may_undo(client: MaasClient, node: Node, machine: Machine) -> bool:
     """Return whether the deployment of the machine may be undone. Another client may have deployed the machine with
     farrier's key. So only deployments of this workflow may be undone, and deployments that the workflow adopted at an
     operator's request."""
-    known = detour.upstream(node)
+    known = node.live.upstream
     return not known.has_deployed or await detour.is_ours(client, node, machine.system_id)
 
 
 def _waits(node: Node) -> bool:
     """Return whether a change that this attempt requested is still in progress, according to the readings since the
     request."""
-    assert node.workflow is not None, "a stage runs in a workflow"
-    known = detour.upstream(node)
-    if known.asked_at is None or known.asked_at < attempt_began_at(node.workflow):
+    known = node.live.upstream
+    if known.asked_at is None or known.asked_at < attempt_began_at(node.live):
         return False
     seen = region.latest(node)
     # If a reading has the same time as the request, the reading may be older than the request.
@@ -74,7 +73,7 @@ def _waits(node: Node) -> bool:
 
 
 def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
-    number = detour.upstream(node).deploys
+    number = node.live.upstream.deploys
     if machine.status == S.READY:
         return Step(to=at_stage(node, OnboardingStage.DEPLOY_VIA_MAAS), reason="the machine is ready again")
     if machine.status == S.NEW:

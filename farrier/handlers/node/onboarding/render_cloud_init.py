@@ -34,11 +34,10 @@ _STORE_AGAIN = timedelta(seconds=15)
 def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Check the user data. The stage is done when the deployment's user data is known to be valid, or if the deployment
     already runs."""
-    assert node.workflow is not None, "a stage runs in a workflow"
     site = policy.site_of(node)
     if site is None or site.maas is None:
         return region.not_configured(node)
-    if node.workflow.upstream.has_deployed:
+    if node.live.upstream.has_deployed:
         seen = region.latest(node)
         if seen is None:
             return Waiting(reason="waits until farrier has read the machine in MAAS")
@@ -74,9 +73,8 @@ def _without_token(node: Node, site: Site) -> Settled:
 
 
 async def _with_token(services: NodeServices, node: Node, site: Site, now: datetime) -> Settled:
-    assert node.workflow is not None, "a stage runs in a workflow"
     try:
-        token = await bootstrap.token(services, site, node, node.workflow.upstream.deploys + 1)
+        token = await bootstrap.token(services, site, node, node.live.upstream.deploys + 1)
         cloud_init.render(site, node, token=token)
     except CredentialError as error:
         if error.temporary:

@@ -92,7 +92,6 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
 
 def _waiting(node: Node, now: datetime, config: Policy, reason: str) -> Waiting | Failed:
     """Wait for the BMC. After the deadline, the attempt fails with a class whose advice concerns the BMC."""
-    assert node.workflow is not None, "a stage runs in a workflow"
     if is_late(node, now, config):
         return Failed(failure=FailureClass.NOT_MANAGEABLE, detail=reason)
     return Waiting(reason=reason)

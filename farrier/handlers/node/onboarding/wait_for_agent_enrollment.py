@@ -79,8 +79,7 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
     """Return whether the agent sent its last heartbeat after the workflow's status last changed, for example to begin
     another attempt. An older heartbeat does not show a repair."""
-    assert node.workflow is not None, "a stage runs in a workflow"
-    return agent.last_heartbeat_at is not None and agent.last_heartbeat_at >= node.workflow.status_entered_at
+    return agent.last_heartbeat_at is not None and agent.last_heartbeat_at >= node.live.status_entered_at
 
 
 def _deployed_it(node: Node) -> bool:
@@ -92,11 +91,10 @@ def _deployed_it(node: Node) -> bool:
 def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
     """Return whether the agent enrolled before the last installation of the node, or before an installation that this
     workflow has not requested yet."""
-    assert node.workflow is not None, "a stage runs in a workflow"
-    asked_at = node.workflow.upstream.asked_at if _deployed_it(node) else None
+    asked_at = node.live.upstream.asked_at if _deployed_it(node) else None
     if asked_at is not None:
         return enrolled_at < asked_at
-    begun = node.workflow.mode_given_at
+    begun = node.live.mode_given_at
     return node.status is N.RETIRED and begun is not None and enrolled_at < begun
 
 
@@ -104,7 +102,7 @@ def _cannot_enrol(node: Node, site: Site, now: datetime) -> bool:
     """Return whether the token with which the agent has to enrol has expired."""
     if node.agentless or (node.agent is not None and not _of_an_earlier_installation(node, node.agent.enrolled_at)):
         return False
-    known = detour.upstream(node)
+    known = node.live.upstream
     issued = known.token_at if known.token is not None else None
     return issued is not None and now > issued + site.deploy.bootstrap_ttl
 
@@ -121,7 +119,7 @@ def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult
                 events = await client.events(system_id=node.maas_id, limit=detour.MOST_EVENTS)
         except MaasError:
             pass  # the stage fails even without the events
-        said = post_install(events, comment=detour.comment(node, detour.upstream(node).deploys))
+        said = post_install(events, comment=detour.comment(node, node.live.upstream.deploys))
         detail = waited.reason if said is None else f"{waited.reason}; events in MAAS since its first boot: {said}"
         if dead:
             detail += (

@@ -60,7 +60,7 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
 def _noted(node: Node, seen: MaasObservation) -> Node:
     """Record when MAAS first reported this deployment as complete. Also record the last hardware sync that MAAS
     reported then, so that a later stage recognises a newer sync."""
-    known = detour.upstream(node)
+    known = node.live.upstream
     if known.deployed_at is not None:
         return node
     is_of_this = known.asked_at is not None and seen.since >= known.asked_at

@@ -47,7 +47,7 @@ def wait_for_hardware_sync_healthy(node: Node, now: datetime, policy: Policy) ->
 
 def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
     """Return why the machine is not proven to be in sync; None if it is proven to be in sync."""
-    known = detour.upstream(node)
+    known = node.live.upstream
     interval = timedelta(seconds=seen.sync_interval) if seen.sync_interval else _INTERVAL
     first = known.synced_at or known.deployed_at
     if not seen.enable_hw_sync:
@@ -63,5 +63,4 @@ def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
 
 def _is_last(node: Node, now: datetime, policy: Policy) -> bool:
     """Return whether the last attempt has passed its deadline."""
-    assert node.workflow is not None, "a stage runs in a workflow"
-    return node.workflow.attempt >= MAX_ATTEMPTS and is_late(node, now, policy)
+    return node.live.attempt >= MAX_ATTEMPTS and is_late(node, now, policy)

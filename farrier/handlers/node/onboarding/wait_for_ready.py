@@ -21,8 +21,7 @@ from farrier.model.stages import OnboardingStage
 
 def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Wait for the commissioning. The stage is done when the machine is ready and its commissioning passed."""
-    workflow = node.workflow
-    assert workflow is not None, "a stage runs in a workflow"
+    workflow = node.live
     seen = region.latest(node)
     if seen is None:
         return Waiting(reason="waits until farrier has read the machine in MAAS")
