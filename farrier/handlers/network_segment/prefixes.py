@@ -30,16 +30,9 @@ def parse_prefix(text: str) -> Network:
         network = ip_network(text, strict=False)
     except ValueError:
         raise ValueError(f"prefix {text} is not a network address such as 10.0.0.0/24 or 2001:db8::/64") from None
-    if network != _exactly(text):
+    if network.network_address != ip_address(text.partition("/")[0]):
         raise ValueError(f"prefix {text} has host bits; the network is {network}")
     return network
-
-
-def _exactly(text: str) -> Network | None:
-    try:
-        return ip_network(text)
-    except ValueError:
-        return None
 
 
 def parse_address(text: str) -> IpAddress:

@@ -83,9 +83,7 @@ def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
         return None
     if node.bmc.switching is not None:
         return switching.doubt(node)
-    if has_try(node.bmc):
-        return _unseen(node, now)
-    if step != READ or counted(node.bmc, now).trying is None:
+    if not has_try(node.bmc) and (step != READ or counted(node.bmc, now).trying is None):
         return None
     return _unseen(node, now)
 

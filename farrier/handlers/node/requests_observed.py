@@ -69,14 +69,15 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
         return seen
     stage = _GOES_ON_AT.get(seen.state)
     if stage is None:
-        return _no(f"MAAS reports {seen.state}; farrier can continue only from: {_names(_GOES_ON_AT)}")
+        return _no(f"MAAS reports {seen.state}; farrier can continue only from: {', '.join(_GOES_ON_AT)}")
     if seen.state in (M.DEPLOYING, M.DEPLOYED) and not seen.ours:
         known = "it is not known whether it is" if region.is_undecided(seen) else "not"
         return _no(f"machine {seen.system_id} is {seen.state}, and {known} owned by farrier")
     to = _adopted(node, stage, seen.state, now)
     if stage is O.WAIT_FOR_AGENT_ENROLLMENT and isinstance(wait_for_agent_enrollment(to, now, policy), Done):
         return Accept(reason="the observed state is the target state", to=complete(to, ending=W.RECONCILED))
-    return _accepted(node, to, f"MAAS reports {seen.state}; the workflow continues at stage {stage}")
+    reason = f"MAAS reports {seen.state}; the workflow continues at stage {stage}"
+    return Accept(reason=reason, to=None if to == node else to)
 
 
 def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
@@ -91,7 +92,7 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
         begun = now if state is M.DEPLOYING else None
         known = replace(known, deploys=known.deploys + 1, disowned=known.deploys + 1, asked_at=begun, deployed_at=None)
     kept = with_fields(node, workflow=with_workflow(node, upstream=known))
-    return with_fields(kept, workflow=with_workflow(kept, **again(with_workflow(kept)) | {"stage": stage}))
+    return with_fields(kept, workflow=with_workflow(kept, **again(kept.live) | {"stage": stage}))
 
 
 def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
@@ -125,14 +126,5 @@ def _fresh(node: Node, now: datetime, policy: Policy) -> MaasObservation | Rejec
     return seen
 
 
-def _accepted(node: Node, to: Node, reason: str) -> Accept:
-    return Accept(reason=reason, to=None if to == node else to)
-
-
 def _no(why: str) -> Reject:
     return Reject(reason=f"{_ACTION}: {why}")
-
-
-def _names(states: object) -> str:
-    assert isinstance(states, dict | tuple), "a table or a row of states"
-    return ", ".join(states)

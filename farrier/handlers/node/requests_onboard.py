@@ -6,9 +6,13 @@ Intent `adopt` adopts a running machine: it requires a verified BMC, and begins 
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from msgspec.structs import replace
+
 from farrier.handlers.node import onboarding_adopt, unclean
 from farrier.handlers.node.logins import missing_detail
-from farrier.handlers.node.moves import with_fields, with_workflow
+from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.probing import recorded
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.handlers.node.stages import start
@@ -25,7 +29,7 @@ _PROVEN_ONCE = (M.MANAGEABLE, M.ADOPT_FAILED)
 
 def onboard(request: Request) -> Reply:
     """Set the mode of the onboarding, or begin an onboarding."""
-    node, params, now = request.node, request.params, request.now
+    node, params = request.node, request.params
     assert isinstance(params, Onboard), "the table of actions declares this type"
     if params.mode is OnboardingMode.DEPLOY and (why := _cannot_deploy(request)) is not None:
         return Reject(reason=f"onboard: {why}")
@@ -40,17 +44,8 @@ def onboard(request: Request) -> Reply:
         )
     if params.mode is OnboardingMode.ADOPT:
         return _onboard_found(request)
-    if isinstance(node.workflow, Onboarding):
-        given = with_workflow(node, mode=params.mode, mode_given_at=now)
-        begun = with_fields(node, workflow=given)
-        return Accept(
-            reason=f"onboarding ({params.mode}) begins",
-            to=with_fields(begun, workflow=with_workflow(begun, **start(given))),
-        )
-    fresh = with_fields(node, workflow=Onboarding(mode=params.mode, mode_given_at=now), redeploying=False)
-    if node.status is N.BOOTSTRAP_ISSUED:
-        fresh = with_fields(fresh, status=N.ENROLLING)
-    return Accept(reason=f"onboarding ({params.mode}) accepted", to=fresh)
+    begins = "begins" if isinstance(node.workflow, Onboarding) else "accepted"
+    return Accept(reason=f"onboarding ({params.mode}) {begins}", to=_begun(node, params.mode, request.now))
 
 
 def _cannot_deploy(request: Request) -> str | None:
@@ -83,7 +78,7 @@ def _onboard_found(request: Request) -> Reply:
         return Reject(reason=f"onboard: mode adopt needs a BMC: {missing}; set it with set_bmc")
     if node.management in _PROVEN_ONCE:
         return adopt(request)
-    return Accept(reason="onboarding (adopt) begins", to=_with_onboarding(request))
+    return Accept(reason="onboarding (adopt) begins", to=_adopted(request))
 
 
 def adopt(request: Request) -> Reply:
@@ -97,20 +92,24 @@ def adopt(request: Request) -> Reply:
             reason="adopt: the machine cannot be identified: its BMC reported neither serial nor UUID nor MAC address; "
             "set the MAC addresses of the node, then submit adopt again"
         )
-    to = _with_onboarding(request)
+    to = _adopted(request)
     begun = onboarding_adopt.begin(to, now, cause=cause_of_intent(request.intent.id))
     if isinstance(begun, Wait):
         return Accept(reason=f"the probe begins later: {begun.reason}", to=to)
     return Accept(reason="adopting", to=begun.to)
 
 
-def _with_onboarding(request: Request) -> Node:
-    """Return the node with an adoption at its first stage. The adoption is a new onboarding, an onboarding that gets
-    its mode now, or a stopped adoption that starts again."""
-    node, now = request.node, request.now
+def _adopted(request: Request) -> Node:
+    """Return the node with an adoption at its first stage. If a stopped adoption starts again, its clock continues."""
+    live = request.node.workflow
+    given_at = live.mode_given_at if isinstance(live, Onboarding) else None
+    return _begun(request.node, OnboardingMode.ADOPT, given_at or request.now)
+
+
+def _begun(node: Node, mode: OnboardingMode, given_at: datetime) -> Node:
+    """Return the node with its onboarding at the first stage of this mode, or with a new onboarding."""
     if isinstance(node.workflow, Onboarding):
-        given = with_workflow(node, mode=OnboardingMode.ADOPT, mode_given_at=node.workflow.mode_given_at or now)
-        begun = with_fields(node, workflow=given)
-        return with_fields(begun, workflow=with_workflow(begun, **start(given)))
-    fresh = with_fields(node, workflow=Onboarding(mode=OnboardingMode.ADOPT, mode_given_at=now))
+        given = replace(node.workflow, mode=mode, mode_given_at=given_at)
+        return with_fields(node, workflow=replace(given, **start(given)))
+    fresh = with_fields(node, workflow=Onboarding(mode=mode, mode_given_at=given_at), redeploying=False)
     return with_fields(fresh, status=N.ENROLLING) if node.status is N.BOOTSTRAP_ISSUED else fresh

@@ -124,32 +124,26 @@ def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> 
     return run(node, now, config)
 
 
+_BEGUN: dict[str, object] = {
+    "status": W.RUNNING,
+    "attempt": 1,
+    "next_attempt_at": None,
+    "failure_class": None,
+    "failure_detail": None,
+    "stop_requested": None,
+}
+"""The fields of a workflow at the first attempt of a stage."""
+
+
 def start(workflow: Workflow) -> dict[str, object]:
     """Return the fields of `workflow` at its first stage."""
     assert workflow.mode is not None, "a workflow begins only after its mode is set"
-    stage = first_stage(workflow.mode, skip=left_out(workflow))
-    return {
-        "status": W.RUNNING,
-        "stage": stage,
-        "attempt": 1,
-        "next_attempt_at": None,
-        "failure_class": None,
-        "failure_detail": None,
-        "stop_requested": None,
-    }
+    return _BEGUN | {"stage": first_stage(workflow.mode, skip=left_out(workflow))}
 
 
 def again(workflow: Workflow) -> dict[str, object]:
     """Return the fields of `workflow` after an operator continued it, with its counters reset."""
-    return {
-        "status": W.RUNNING,
-        "attempt": 1,
-        "next_attempt_at": None,
-        "failure_class": None,
-        "failure_detail": None,
-        "stop_requested": None,
-        "upstream": counted_anew(workflow),
-    }
+    return _BEGUN | {"upstream": counted_anew(workflow)}
 
 
 def counted_anew(workflow: Workflow) -> Upstream:
