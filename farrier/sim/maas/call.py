@@ -96,10 +96,8 @@ class Call(msgspec.Struct, kw_only=True):
     later: list[Callable[[], None]] = msgspec.field(default_factory=list)
 
     def named(self, path: list[str]) -> Call:
-        """Set the operation by `path`, so that its fields can be read. Every second part of the path names an object.
-        Returns this call."""
-        place = "/".join(part if number % 2 == 0 else "*" for number, part in enumerate(path))
-        self.operation = f"{self.method} {place}" + (f"?op={self.op}" if self.op else "")
+        """Set the operation by `path`, so that its fields can be read. Returns this call."""
+        self.operation = f"{self.method} {kind_of(path)}" + (f"?op={self.op}" if self.op else "")
         return self
 
     def one(self, name: str) -> str | None:
@@ -165,6 +163,11 @@ class Call(msgspec.Struct, kw_only=True):
         if self.json is not None:
             return Data.of_json(self.json) if origin is Origin.DATA else Data(())
         return Data(self.form)
+
+
+def kind_of(path: list[str]) -> str:
+    """Return the kind of a path, with `*` for each object. Every second part of a path names an object."""
+    return "/".join(part if number % 2 == 0 else "*" for number, part in enumerate(path))
 
 
 def form_of(content_type: str, body: bytes) -> list[tuple[str, str]]:

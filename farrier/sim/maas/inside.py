@@ -21,7 +21,8 @@ def look(region: Region, machine: Machine) -> None:
     machine.cpu_count, machine.memory = hardware.cpu_count, hardware.memory
     machine.hardware_info = dict(hardware.info)
     if not machine.skip_networking:
-        _drop_links(region, machine)
+        for interface in machine.interfaces:
+            region.clear_links(interface)
         machine.interfaces = [kept for kept in machine.interfaces if kept.type == "physical"]
     for number, nic in enumerate(hardware.nics):
         _see_nic(region, machine, number, nic)
@@ -31,14 +32,6 @@ def look(region: Region, machine: Machine) -> None:
     known = {disk.serial: disk for disk in machine.disks if not disk.is_virtual}
     machine.disks = [known.get(model.serial) or _new_disk(region, model) for model in hardware.disks]
     lay_out(region, machine)
-
-
-def _drop_links(region: Region, machine: Machine) -> None:
-    for interface in machine.interfaces:
-        for link in interface.links:
-            if link.ip_address is not None:
-                region.claimed.discard(link.ip_address)
-        interface.links.clear()
 
 
 def _see_nic(region: Region, machine: Machine, number: int, nic: Nic) -> None:

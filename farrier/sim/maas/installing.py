@@ -12,28 +12,15 @@ from datetime import timedelta
 
 from farrier.sim.maas.events import Level
 from farrier.sim.maas.hardware import DeployFate
-from farrier.sim.maas.records import Machine, ScriptSet, ScriptStatus, SetType
+from farrier.sim.maas.records import Machine, ScriptStatus, SetType
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.statuses import Status
 
 Fail = Callable[[str], None]
-_LOG = "/tmp/install.log"
+LOG = "/tmp/install.log"
+"""The name of the scripts that a deployment has from its beginning."""
 _FAILED = "Installation failed (refer to the installation log for more information)."
 _TIMED_OUT = "time-out during deployment"
-
-
-def open_log(region: Region, machine: Machine) -> None:
-    """Create the set of scripts that a deployment has from its beginning."""
-    machine.script_sets.append(
-        ScriptSet(
-            id=region.next_id("script set"),
-            result_id=region.next_id("script result"),
-            type=SetType.INSTALLATION,
-            name=_LOG,
-            status=ScriptStatus.PENDING,
-            created=region.now,
-        )
-    )
 
 
 def start(region: Region, machine: Machine, fail: Fail) -> None:
@@ -92,7 +79,7 @@ class _Steps:
 
     def begin_curtin(self) -> None:
         self._debug("Node installation", "'curtin' curtin command install")
-        self._log(ScriptStatus.RUNNING, was="Pending", name=_LOG)
+        self._log(ScriptStatus.RUNNING, was="Pending", name=LOG)
 
     def tell(self, message: str, stage: str, action: str) -> None:
         self._region.note(self._machine, message, action=action)

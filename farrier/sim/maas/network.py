@@ -73,7 +73,7 @@ def _set_params(call: Call, params: dict[str, object]) -> None:
 def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
     """Move an interface to another VLAN. The interface loses its links, and the ports of a bond move with the bond."""
     if interface.vlan is not vlan:
-        _clear(region, interface)
+        region.clear_links(interface)
     interface.vlan = vlan
     if interface.type == "bond":
         for parent in interface.parents:
@@ -96,7 +96,7 @@ def _fit(machine: Machine, interface: Interface) -> None:
 
 def delete(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
     _check(machine, "delete interface")
-    _clear(region, interface)
+    region.clear_links(interface)
     if interface.type == "physical":
         region.macs.pop(interface.mac_address, None)
     machine.interfaces = [
@@ -118,7 +118,7 @@ def link_subnet(region: Region, call: Call, machine: Machine, interface: Interfa
         raise Refused(400, {"default_gateway": [f"Cannot use in mode '{mode}'."]})
     link = _link(region, call, interface, mode=mode, force=force)
     if force:
-        _clear(region, interface)
+        region.clear_links(interface)
     elif mode == "link_up" and any(kept.mode != "link_up" for kept in interface.links):
         raise Refused(400, {"mode": [_OTHER_LINKS]})
     if link.ip_address is not None:
@@ -149,12 +149,6 @@ def _link(region: Region, call: Call, interface: Interface, *, mode: str, force:
     return Link(id=region.next_id("link"), mode=mode, subnet=subnet, ip_address=address if mode == "static" else None)
 
 
-def _clear(region: Region, interface: Interface) -> None:
-    for link in interface.links:
-        region.claimed.discard(link.ip_address or "")
-    interface.links = []
-
-
 def unlink_subnet(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
     _check(machine, "unlink subnet")
     call.check()
@@ -170,7 +164,7 @@ def unlink_subnet(region: Region, call: Call, machine: Machine, interface: Inter
 
 def disconnect(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
     _check(machine, "disconnect")
-    _clear(region, interface)
+    region.clear_links(interface)
     return show_network.interface(machine, interface)
 
 
@@ -196,7 +190,7 @@ def create_bond(region: Region, call: Call, machine: Machine) -> object:
     if len({parent.vlan.id if parent.vlan else None for parent in parents}) > 1:
         raise Refused(400, {"parents": ["All parents must belong to the same VLAN."]})
     for parent in parents:
-        _clear(region, parent)
+        region.clear_links(parent)
     params: dict[str, object] = {
         "bond_mode": call.one("bond_mode") or "balance-rr",
         "bond_lacp_rate": call.one("bond_lacp_rate") or "fast",

@@ -107,11 +107,11 @@ def fabrics(region: Region, call: Call) -> object:
 
 
 def zones(region: Region, call: Call) -> object:
-    return [region.zone(name) for name in region.site.zones]
+    return [region.site.zone(name) for name in region.site.zones]
 
 
 def pools(region: Region, call: Call) -> object:
-    return [region.pool(name) for name in region.site.pools]
+    return [region.site.pool(name) for name in region.site.pools]
 
 
 def power_parameters(region: Region, call: Call, machine: Machine) -> object:

@@ -18,7 +18,7 @@ from farrier.sim.maas.auth import Keys
 from farrier.sim.maas.call import Exchange, Refused, User
 from farrier.sim.maas.events import Event, EventLog, Level
 from farrier.sim.maas.hardware import Durations, Nature
-from farrier.sim.maas.records import Interface, Machine, Subnet
+from farrier.sim.maas.records import Interface, Machine, ScriptSet, ScriptStatus, SetType, Subnet
 from farrier.sim.maas.statuses import RESCUE, Status
 from farrier.sim.maas.timeline import Timeline
 
@@ -80,6 +80,19 @@ class Region:
             number, rest = divmod(number, len(_ALPHABET))
             text = _ALPHABET[rest] + text
         return "x" + text
+
+    def open_scripts(self, machine: Machine, type_: SetType, name: str) -> None:
+        """Add a set of scripts that are about to run on the machine."""
+        machine.script_sets.append(
+            ScriptSet(
+                id=self.next_id("script set"),
+                result_id=self.next_id("script result"),
+                type=type_,
+                name=name,
+                status=ScriptStatus.PENDING,
+                created=self.now,
+            )
+        )
 
     def keep(self, machine: Machine) -> None:
         """Add `machine` to the region."""
@@ -172,6 +185,12 @@ class Region:
                 return address
         raise Refused(503, f"No more IPs available in subnet: {subnet.cidr}.")
 
+    def clear_links(self, interface: Interface) -> None:
+        """Remove all links of the interface, and release their addresses."""
+        for link in interface.links:
+            self.claimed.discard(link.ip_address or "")
+        interface.links = []
+
     def release_addresses(self, machine: Machine) -> None:
         """Release the addresses of AUTO links. STATIC links keep their addresses."""
         for interface in machine.interfaces:
@@ -179,12 +198,3 @@ class Region:
                 if link.mode == "auto" and link.ip_address is not None:
                     self.claimed.discard(link.ip_address)
                     link.ip_address = None
-
-    def domain(self, name: str) -> dict[str, object]:
-        return surroundings.domain(name)
-
-    def zone(self, name: str) -> dict[str, object]:
-        return self.site.zone(name)
-
-    def pool(self, name: str) -> dict[str, object]:
-        return self.site.pool(name)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from farrier.sim.maas import fleet, network, reading, show_machine, show_network, show_storage, site, states, storage
-from farrier.sim.maas.call import HTML, Call, Refused
+from farrier.sim.maas.call import HTML, Call, Refused, kind_of
 from farrier.sim.maas.records import Disk, Interface, Machine
 from farrier.sim.maas.region import Region
 
@@ -75,7 +75,7 @@ _ON_MACHINE: dict[_Named, _OnMachine] = {
 }
 
 
-# The methods in the region's Allow header for each kind of path. Every second part of a path names an object.
+# The methods in the region's Allow header for each kind of path.
 _METHODS: dict[str, str] = {
     "version": "GET",
     "events": "GET",
@@ -91,20 +91,16 @@ _METHODS: dict[str, str] = {
 }
 
 
-def _kind(path: list[str]) -> str:
-    return "/".join(part if number % 2 == 0 else "*" for number, part in enumerate(path))
-
-
 def check_known(path: list[str]) -> None:
     """Refuse a path that does not exist, for every client."""
-    if _kind(path) not in _METHODS:
+    if kind_of(path) not in _METHODS:
         raise unknown("/".join(["", "MAAS", "api", "2.0", *path, ""]))
 
 
 def answer(region: Region, call: Call, path: list[str]) -> object:
     """Run the operation and return its result. Raises Refused, checked in this order: 405 for a wrong method, 400 for
     an unknown operation, 404 for a missing object."""
-    methods = _METHODS[_kind(path)]
+    methods = _METHODS[kind_of(path)]
     if call.method not in methods.split(", "):
         raise Refused(405, headers={"Allow": methods}, kind=HTML)
     match path:

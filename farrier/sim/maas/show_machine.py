@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from farrier.sim.maas import show_network, show_storage
+from farrier.sim.maas import show_network, show_storage, site
 from farrier.sim.maas.events import Level
 from farrier.sim.maas.records import Machine, ScriptStatus, SetType
 
@@ -115,9 +115,9 @@ def _scripts(shown: Machine) -> dict[str, object]:
 
 def _place(region: Region, shown: Machine) -> dict[str, object]:
     return {
-        "domain": region.domain(shown.domain),
-        "zone": region.zone(shown.zone),
-        "pool": region.pool(shown.pool),
+        "domain": site.domain(shown.domain),
+        "zone": region.site.zone(shown.zone),
+        "pool": region.site.pool(shown.pool),
     }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from farrier.sim.maas import installing, work
 from farrier.sim.maas.call import Call, Refused
 from farrier.sim.maas.events import Level
-from farrier.sim.maas.records import Machine, ScriptSet, ScriptStatus, SetType
+from farrier.sim.maas.records import Machine, ScriptStatus, SetType
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.statuses import COMMISSIONABLE, RELEASABLE, RESCUABLE, RESCUE, Status
 
@@ -29,16 +29,7 @@ def commission(region: Region, call: Call, machine: Machine) -> None:
     machine.skip_storage = bool(call.flag("skip_storage"))
     machine.skip_networking = bool(call.flag("skip_networking"))
     region.requested(machine, "User starting node commissioning", call.user, None)
-    machine.script_sets.append(
-        ScriptSet(
-            id=region.next_id("script set"),
-            result_id=region.next_id("script result"),
-            type=SetType.COMMISSIONING,
-            name="maas-lshw",
-            status=ScriptStatus.PENDING,
-            created=region.now,
-        )
-    )
+    region.open_scripts(machine, SetType.COMMISSIONING, "maas-lshw")
     region.note(machine, "Commissioning")
     region.move(machine, Status.COMMISSIONING)
 
@@ -114,7 +105,7 @@ def _check_deployable(machine: Machine) -> None:
 
 def _begin_deployment(region: Region, call: Call, machine: Machine) -> None:
     region.requested(machine, "User starting deployment", call.user, call.one("comment"))
-    installing.open_log(region, machine)
+    region.open_scripts(machine, SetType.INSTALLATION, installing.LOG)
     machine.netboot = True
     region.move(machine, Status.DEPLOYING)
     region.note(machine, "Deploying")
