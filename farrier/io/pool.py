@@ -1,11 +1,11 @@
 """Connections to PostgreSQL, pooled and single, with the session settings of farrier.
 
 `wiring` opens the pool and passes it to the StateIOs; the CLI's database commands also use this module. An embedded
-server and any other server get the same settings; PgBouncer gets only the application name. If a DSN has several hosts,
-`hosts` finds the writable server. Every statement has a time limit in this process. An unreachable server is retried,
-and then reported without the password in the DSN. A pooled connection is given back without a round trip, so code must
-leave no session state on the connection: no SET without LOCAL, no LISTEN, no session advisory lock. Code that needs
-such state uses `connect`.
+server and any other server get the same settings; PgBouncer gets only those that it tracks. If a DSN has several
+hosts, `hosts` finds the writable server. Every statement has a time limit in this process. An unreachable server is
+retried, and then reported without the password in the DSN. A pooled connection is given back without a round trip, so
+code must leave no session state on the connection: no SET without LOCAL, no LISTEN, no session advisory lock. Code that
+needs such state uses `connect`.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ log = structlog.stdlib.get_logger(__name__)
 FIRST_PAUSE = timedelta(milliseconds=100)
 LONGEST_PAUSE = timedelta(seconds=5)
 
-# Sent at connect. PgBouncer refuses start-up parameters that it does not track, so it gets only `APPLICATION`.
+# Sent at connect. PgBouncer refuses start-up parameters that it does not track, so it gets only `TRACKED`.
 SESSION = {
     "search_path": "farrier,pg_temp",
-    "timezone": "UTC",
     # These settings determine how the server prints definitions. With other defaults of the database or the login, all
     # definitions would differ from the recorded ones, as if they had been edited by hand.
     "datestyle": "ISO, MDY",
@@ -80,7 +79,7 @@ SESSION = {
     # A transaction of farrier waits only for the database; if a transaction idles, its process has ended.
     "idle_in_transaction_session_timeout": "30s",
 }
-APPLICATION = {"application_name": "farrier"}
+TRACKED = {"application_name": "farrier", "timezone": "UTC"}
 
 # Hosts with ports. A text in the place of a port may be part of a password; more than five digits are never a port.
 _HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,]*)(:[0-9]{1,5})?"
@@ -221,7 +220,7 @@ def _options(timeouts: Timeouts, *, pgbouncer: bool) -> dict[str, Any]:
         "timeout": timeouts.connect.total_seconds(),
         "command_timeout": None if timeouts.statement is None else timeouts.statement.total_seconds(),
         "statement_cache_size": 0 if pgbouncer else 100,
-        "server_settings": APPLICATION if pgbouncer else SESSION | APPLICATION,
+        "server_settings": TRACKED if pgbouncer else SESSION | TRACKED,
     }
 
 

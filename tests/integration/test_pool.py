@@ -188,6 +188,17 @@ async def test_through_pgbouncer_statements_need_no_session(bouncer: str) -> Non
     await opened.close()
 
 
+async def test_through_pgbouncer_a_session_has_utc_whatever_the_default_of_its_database(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        name = await conn.fetchval("SELECT quote_ident(current_database())")
+        await conn.execute(f"ALTER DATABASE {name} SET timezone = 'Asia/Tokyo'")
+    db.leave()  # it is the default of later sessions
+    with pgbouncer.before(db.dsn) as dsn:
+        opened = await pool.open_pool(dsn, size=1, patience=pg.PATIENCE, pgbouncer=True)
+        assert await opened.fetchval("SHOW timezone") == "UTC"
+        opened.terminate()
+
+
 async def test_a_pgbouncer_that_is_not_in_the_settings_is_recognised(bouncer: str) -> None:
     with pytest.raises(errors.ConfigError, match=r"PgBouncer.*database\.pgbouncer"):
         await pool.connect(bouncer, patience=pg.PATIENCE)
