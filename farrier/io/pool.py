@@ -92,6 +92,12 @@ _VERIFYING = frozenset({"verify-ca", "verify-full"})
 _USUAL_ROOT = "~/.postgresql/root.crt"
 
 
+# The advice if PgBouncer refuses a setting of a session: for a pool, for a separate connection, and if only keys of the
+# DSN are left as the cause.
+_FOR_A_POOL = "if it is PgBouncer, set database.pgbouncer = true"
+_FOR_A_SESSION = "this requires a direct connection; if it is PgBouncer, use --dsn with the address of PostgreSQL"
+_FOR_KEYS = "correct this key of the DSN, or remove it"
+
 # How long to wait for the server to cancel a statement. A running server needs milliseconds. Waiting longer for a
 # server that vanished would only keep other tasks from a connection.
 STOP_SECONDS = 1.0
@@ -142,7 +148,7 @@ async def connect(dsn: str, *, patience: timedelta, pgbouncer: bool = False, tim
         connection: Single = await hosts.connect(**_options(timeouts, pgbouncer=pgbouncer))
         return connection
 
-    return await _until_reachable(attempt, dsn, patience=patience)
+    return await _until_reachable(attempt, dsn, patience=patience, advice=_FOR_KEYS if pgbouncer else _FOR_A_SESSION)
 
 
 async def reconnect(dsn: str, *, patience: timedelta, pgbouncer: bool, timeouts: Timeouts = BRIEF) -> Single:
@@ -178,7 +184,7 @@ async def open_pool(
             **_options(timeouts, pgbouncer=pgbouncer),
         )
 
-    return await _until_reachable(attempt, dsn, patience=patience)
+    return await _until_reachable(attempt, dsn, patience=patience, advice=_FOR_KEYS if pgbouncer else _FOR_A_POOL)
 
 
 def redacted(dsn: str) -> str:
@@ -241,7 +247,7 @@ def _check_ports(dsn: str, where: str) -> None:
         )
 
 
-async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, patience: timedelta) -> T:
+async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, patience: timedelta, advice: str) -> T:
     where = redacted(dsn)
     _check_ports(dsn, where)
     deadline = anyio.current_time() + patience.total_seconds()
@@ -257,7 +263,7 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
         except DEFINITE as refusal:
             raise errors.DatabaseUnreachable(where, str(refusal)) from refusal
         except ELSEWHERE as failure:
-            _raise_if_settings_are_refused(failure, where)
+            _raise_if_settings_are_refused(failure, where, advice)
             reason = _without_root(dsn) or str(failure) or type(failure).__name__
             if anyio.current_time() + pause > deadline:
                 raise errors.DatabaseUnreachable(where, reason) from failure
@@ -276,10 +282,8 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
         pause = min(pause * 2, LONGEST_PAUSE.total_seconds())
 
 
-def _raise_if_settings_are_refused(failure: Exception, where: str) -> None:
+def _raise_if_settings_are_refused(failure: Exception, where: str, advice: str) -> None:
     """Raise ConfigError for refused session settings. PgBouncer has one error for every refused connection. If
     PgBouncer refuses because it is full or shuts down, the refusal is temporary, and this function raises nothing."""
     if isinstance(failure, asyncpg.ProtocolViolationError) and "startup parameter" in str(failure):
-        raise errors.ConfigError(
-            f"{where} refused the session settings ({failure}); if it is PgBouncer, set database.pgbouncer = true"
-        ) from failure
+        raise errors.ConfigError(f"{where} refused the session settings ({failure}); {advice}") from failure

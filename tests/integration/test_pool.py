@@ -12,7 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from farrier import errors
-from farrier.io import pool
+from farrier.config import DatabaseConfig
+from farrier.io import client, pool
 from farrier.io.notifications import PostgresNotifications
 from tests.support import pg, pgbouncer, proxy
 from tests.support.sockets import free_port
@@ -201,7 +202,19 @@ async def test_through_pgbouncer_a_session_has_utc_whatever_the_default_of_its_d
 
 async def test_a_pgbouncer_that_is_not_in_the_settings_is_recognised(bouncer: str) -> None:
     with pytest.raises(errors.ConfigError, match=r"PgBouncer.*database\.pgbouncer"):
-        await pool.connect(bouncer, patience=pg.PATIENCE)
+        await pool.open_pool(bouncer, size=1, patience=pg.PATIENCE)
+
+
+async def test_administration_through_pgbouncer_is_refused_with_the_advice_to_connect_directly(bouncer: str) -> None:
+    with pytest.raises(errors.ConfigError, match=r"direct connection.*PgBouncer.*--dsn") as refused:
+        async with client.administrator(DatabaseConfig(dsn=bouncer, pgbouncer=True)):
+            pass
+    assert "database.pgbouncer" not in str(refused.value)
+
+
+async def test_a_key_of_the_dsn_that_pgbouncer_refuses_is_named(bouncer: str) -> None:
+    with pytest.raises(errors.ConfigError, match=r"keepalives.*key of the DSN"):
+        await pool.open_pool(f"{bouncer}&keepalives=1", size=1, patience=pg.PATIENCE, pgbouncer=True)
 
 
 async def test_a_full_pgbouncer_is_tried_again_until_a_client_leaves(db: pg.Database) -> None:
