@@ -123,8 +123,8 @@ async def migrate(
 
     `after` runs last, in the same transaction, even if nothing was missing; it makes the tables that mirror the model
     equal to this program's model. Raises SchemaTooNew, SchemaUnrecorded or SchemaChanged before anything is changed.
-    Raises RefusedByModel if a table stays locked for longer than `patience`, if an object that does not belong to
-    farrier is in the way, or if a step fails.
+    Raises RefusedByModel if roles are missing and cannot be created, if a table stays locked for longer than
+    `patience`, if an object that does not belong to farrier is in the way, or if a step fails.
     """
     wanted = carried() if schema is None else schema
     await _applied(conn)
@@ -137,8 +137,8 @@ async def migrate(
             await after(conn)
         return done
 
+    await create_roles(conn)  # before the first commit: without the roles, a migration leaves nothing behind
     async with _alone(conn):
-        await create_roles(conn)
         return await patiently(conn, "the migration", migrated, patience)
 
 

@@ -1,8 +1,8 @@
 """Reports what a migration would do, which objects block it, and whether replicas can run meanwhile.
 
-The command `farrier db migrate --plan` uses this module. The module writes nothing; it reads the catalogs and compares
-texts. If the plan cannot show that replicas can run meanwhile, it gives the reason, and replicas have to stop. The plan
-reads only the header of a step, not its statements.
+The command `farrier db migrate --plan` uses this module. The module writes nothing that lasts; it reads the catalogs
+and compares texts. If the plan cannot show that replicas can run meanwhile, it gives the reason, and replicas have to
+stop. The plan reads only the header of a step, not its statements.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class _Effect(msgspec.Struct, frozen=True):
 
 async def plan(conn: Connection, *, schema: Schema | None = None) -> Plan:
     """Plan the changes that `migrate` would make now. Raises the same errors: SchemaTooNew, SchemaUnrecorded or
-    SchemaChanged."""
+    SchemaChanged, or RefusedByModel for missing roles."""
     wanted = migrate.carried() if schema is None else schema
+    await _require_roles(conn)
     async with conn.transaction(isolation="repeatable_read", readonly=True):
         lacks = await migrate.pending(conn, wanted)
         if lacks.new:
@@ -69,6 +70,17 @@ async def plan(conn: Connection, *, schema: Schema | None = None) -> Plan:
             found = await schema_names.namesakes(conn, wanted.objects, ())
             return Plan(would=Migrated(lacks.versions, changed=everything, made=everything), namesakes=tuple(found))
         return await _Planning(conn, wanted, lacks, await schema_set.state(conn)).plan()
+
+
+async def _require_roles(conn: Connection) -> None:
+    """Raise RefusedByModel if the migration could not create the missing roles. Creates them only in a transaction that
+    is rolled back."""
+    attempt = conn.transaction()
+    await attempt.start()
+    try:
+        await migrate.create_roles(conn)
+    finally:
+        await attempt.rollback()
 
 
 class _Planning:

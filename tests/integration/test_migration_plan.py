@@ -31,6 +31,36 @@ async def test_a_plan_for_an_empty_database_leaves_it_empty(conn: Connection) ->
     assert await conn.fetchval("SELECT to_regnamespace('farrier') IS NULL")
 
 
+async def test_an_owner_who_cannot_create_a_missing_role_is_refused_by_plan_and_migration_which_leave_nothing(
+    conn: Connection,
+) -> None:
+    await migrate.create_roles(conn)
+    name = await conn.fetchval("SELECT current_database()")
+    owner = f"owner_of_{name}"
+    await conn.execute(f"CREATE ROLE {owner}; GRANT CREATE ON DATABASE {name} TO {owner}")
+    await conn.execute(f"ALTER ROLE farrier_worker RENAME TO worker_of_{name}")
+    await conn.execute(f"SET ROLE {owner}")
+    try:
+        for work in (schema_plan.plan, migrate.migrate):
+            with pytest.raises(errors.RefusedByModel, match="farrier db roles"):
+                await work(conn)
+            assert await conn.fetchval("SELECT to_regnamespace('farrier') IS NULL")
+    finally:
+        await conn.execute(f"RESET ROLE; ALTER ROLE worker_of_{name} RENAME TO farrier_worker")
+        await conn.execute(f"DROP OWNED BY {owner}; DROP ROLE {owner}")
+
+
+async def test_a_plan_creates_no_role(conn: Connection) -> None:
+    await migrate.create_roles(conn)
+    name = await conn.fetchval("SELECT current_database()")
+    await conn.execute(f"ALTER ROLE farrier_worker RENAME TO worker_of_{name}")
+    try:
+        await schema_plan.plan(conn)
+        assert await conn.fetchval("SELECT to_regrole('farrier_worker') IS NULL")
+    finally:
+        await conn.execute(f"ALTER ROLE worker_of_{name} RENAME TO farrier_worker")
+
+
 @pytest.mark.parametrize("steps", [(), (GO_ON,)], ids=["baseline", "baseline that contains a step"])
 async def test_a_new_database_is_made_as_planned(conn: Connection, steps: tuple[str, ...]) -> None:
     wanted = schema({"one": "SELECT 1"}, {"seen": SEEN}, steps=steps)
