@@ -204,21 +204,20 @@ def redacted(dsn: str) -> str:
     return urlunsplit((parts.scheme, f"{user}{at}{hosts}", parts.path, urlencode(shown, safe="/,:"), ""))
 
 
-def _without_root(dsn: str) -> str | None:
-    """Return the error text if the server's certificate must be verified and the file for this is missing. The driver
-    would report a missing default file as a malformed DSN, and a missing named file as an unreachable server."""
-    if redacted(dsn) == _UNREADABLE:
-        return None
+def _require_root(dsn: str, where: str) -> None:
+    """Raise ConfigError if the server's certificate must be verified and the file for this is missing. The driver would
+    report a missing default file as a malformed DSN, and a missing named file as an unreachable server."""
+    if where == _UNREADABLE:
+        return
     query = dict(parse_qsl(dsns.split(dsn).query))
     mode = query.get("sslmode") or os.environ.get("PGSSLMODE", "")
     named = query.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")
     file = named or os.path.expanduser(_USUAL_ROOT)
-    if mode.replace("_", "-") not in _VERIFYING or os.access(file, os.R_OK):
-        return None
-    return (
-        f"the root certificate {file}, which sslmode={mode} requires, cannot be read; set sslrootcert=FILE in the "
-        "DSN to the certificate of the authority that signed the server's"
-    )
+    if mode.replace("_", "-") in _VERIFYING and not os.access(file, os.R_OK):
+        raise errors.ConfigError(
+            f"cannot connect to {where}: the root certificate {file}, which sslmode={mode} requires, cannot be read; "
+            "set sslrootcert=FILE in the DSN to the certificate of the authority that signed the server's"
+        ) from None
 
 
 def _options(timeouts: Timeouts, *, pgbouncer: bool) -> dict[str, Any]:
@@ -264,13 +263,13 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
             raise errors.DatabaseUnreachable(where, str(refusal)) from refusal
         except ELSEWHERE as failure:
             _raise_if_settings_are_refused(failure, where, advice)
-            reason = _without_root(dsn) or str(failure) or type(failure).__name__
+            _require_root(dsn, where)
+            reason = str(failure) or type(failure).__name__
             if anyio.current_time() + pause > deadline:
                 raise errors.DatabaseUnreachable(where, reason) from failure
             log.warning("database.unreachable", where=where, reason=reason, next_try_in=round(pause, 2))
         except (ValueError, asyncpg.InterfaceError):
-            if without_root := _without_root(dsn):
-                raise errors.ConfigError(f"cannot connect to {where}: {without_root}") from None
+            _require_root(dsn, where)
             # The driver quotes the part it could not read, which may be the password: the new error has neither its
             # text nor its chain.
             raise errors.ConfigError(

@@ -94,12 +94,11 @@ async def test_a_key_of_the_dsn_that_the_server_refuses_is_named_and_not_tried_a
 async def test_a_missing_file_of_authorities_is_named(
     mode: str, closed_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing default file is an error of the settings; a file that the DSN names may still be written, so retry."""
     monkeypatch.setenv("HOME", str(tmp_path))
     dsn = f"postgresql://me:hunter2@127.0.0.1:{closed_port}/farrier?sslmode={mode}"
     with pytest.raises(errors.ConfigError, match=f"{tmp_path}/.postgresql/root.crt.* cannot be read") as usual:
         await pool.connect(dsn, patience=NOW)
-    with pytest.raises(errors.DatabaseUnreachable, match=f"{tmp_path}/db-ca.pem.* cannot be read") as named:
+    with pytest.raises(errors.ConfigError, match=f"{tmp_path}/db-ca.pem.* cannot be read") as named:
         await pool.connect(f"{dsn}&sslrootcert={tmp_path}/db-ca.pem", patience=NOW)
     assert "hunter2" not in f"{usual.value} {named.value}"
     assert "sslrootcert=FILE" in str(usual.value)
