@@ -56,11 +56,14 @@ def check(given: Config, as_json: output.AsJson = False) -> None:
 async def _read(given: Config) -> Sites:
     """Read everything that the daemon reads before it connects to the database. Raises ConfigError."""
     from farrier import wiring  # these imports take a second, and --help need not wait for them
+    from farrier.io import pool
     from farrier.io.embedded import wheel_binaries
     from farrier.web.tls import Certificate
 
     wiring.vocabulary(wiring.specs_of(wiring.extensions(given.controller.kinds)))
-    await wiring.located(given.database)
+    database = await wiring.located(given.database)
+    if database.dsn:
+        await pool.require_valid(database.dsn)
     if given.database.embedded:
         wheel_binaries()
     token_file.load(given.http.tokens_file)

@@ -85,6 +85,8 @@ TRACKED = {"application_name": "farrier", "timezone": "UTC"}
 _HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,]*)(:[0-9]{1,5})?"
 _HOSTS = re.compile(f"{_HOST}(,{_HOST})*")
 _PORTS = range(1, 65536)
+# No directory of sockets, so that a connection to it fails after the driver has parsed the rest of a DSN.
+_NOWHERE = os.devnull
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 _UNREADABLE = "(unreadable DSN)"
 # These SSL modes verify the certificate's issuer, and read this file unless another file is configured.
@@ -158,6 +160,18 @@ async def reconnect(dsn: str, *, patience: timedelta, pgbouncer: bool, timeouts:
         return await connect(dsn, patience=patience, pgbouncer=pgbouncer, timeouts=timeouts)
     except errors.ConfigError as refused:
         raise errors.DatabaseUnreachable(redacted(dsn), str(refused)) from refused
+
+
+async def require_valid(dsn: str) -> None:
+    """Raise ConfigError for a DSN that `connect` would refuse before it reaches a server. Connects to no server."""
+
+    async def attempt() -> None:
+        if not _HOSTS.fullmatch(dsns.split(dsn).netloc.rpartition("@")[2]):
+            raise ValueError
+        await asyncpg.connect(dsns.for_driver(dsn), host=_NOWHERE, port=min(_PORTS))
+
+    with suppress(errors.DatabaseUnreachable):
+        await _until_reachable(attempt, dsn, patience=timedelta(0), advice=_FOR_KEYS)
 
 
 async def open_pool(
