@@ -10,16 +10,13 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import asyncpg
 
 from farrier.errors import DatabaseUnreachable
 from farrier.io.pool import CONNECTION_ERRORS, STOP_SECONDS, Connection, Pool
-
-if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
 
 # How long to wait for a free or a new connection: the caller may act for a few seconds only. Longer than one host may
 # take (`database.connect_timeout`), so that each attempt gets past a host that vanished.
@@ -111,8 +108,9 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
     """Borrow a connection for one round trip or one transaction. Raises `DatabaseUnreachable` if no connection is
     available, or if the connection or the server fails meanwhile. A `Refusal` because of data or of a transient
     conflict is raised unchanged."""
+    conn = None
     try:
-        conn = await _acquired(pool)
+        conn = await pool.acquire(timeout=_ACQUIRE_SECONDS)
         try:
             yield conn
         except BaseException as error:
@@ -125,22 +123,16 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
             with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
                 await pool.release(conn, timeout=STOP_SECONDS)
     except BROKEN as broken:
-        if isinstance(broken, ValueError):  # the driver's error for a value that it cannot encode; it quotes the value
+        if conn is not None and isinstance(
+            broken, ValueError
+        ):  # the driver's error for a value that it cannot encode; it quotes the value
             raise Unsendable("a value that PostgreSQL cannot store") from None
         raise DatabaseUnreachable("the pool", reason_of_break(broken)) from broken
     except asyncpg.PostgresError as error:
-        if classify(error) is Trouble.GONE:
+        # Without a connection no statement was sent, so no data caused the refusal.
+        if conn is None or classify(error) is Trouble.GONE:
             raise DatabaseUnreachable("the pool", reason_of(error)) from error
         raise
-
-
-async def _acquired(pool: Pool) -> PoolConnectionProxy[asyncpg.Record]:
-    """Raises `DatabaseUnreachable` for every failure to connect: no statement was sent, so no data caused it."""
-    try:
-        return await pool.acquire(timeout=_ACQUIRE_SECONDS)
-    except CONNECTION_ERRORS as failure:
-        reason = reason_of(failure) if isinstance(failure, asyncpg.PostgresError) else reason_of_break(failure)
-        raise DatabaseUnreachable("the pool", reason) from failure
 
 
 async def commit_by(conn: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:

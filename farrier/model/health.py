@@ -24,10 +24,10 @@ class SshSeed(StrEnum):
 
 
 SSH_SEED_LIMIT = 3
+"""Number of consecutive failed SSH seeds after which the stage needs an operator."""
 # The time after which farrier tries again to take a node out of service that a brake holds. The brake counts the node
 # for three times as long, so that a recovered node soon stops counting.
 BRAKE_RETRY = timedelta(minutes=1)
-"""Number of consecutive failed SSH seeds after which the stage needs an operator."""
 
 
 class Alert(msgspec.Struct, frozen=True):
