@@ -23,6 +23,7 @@ import msgspec
 
 from farrier import errors
 from farrier.config import kinds
+from farrier.config.credentials import CredentialsConfig
 from farrier.config.groups import Config
 from farrier.model import duration, limits
 from farrier.model.built_in import BUILT_IN
@@ -32,6 +33,9 @@ from farrier.model.limits import Limits
 ENV_PREFIX = "FARRIER_"
 
 _ENVIRONMENT = "the environment"
+# Variables that are no settings: of the command line, of the hooks, of development, and those with which Kubernetes
+# describes a service named farrier to every container of its namespace.
+_NO_SETTINGS = re.compile(r"FARRIER_(CONFIG|CONTEXT|TOKEN|PORT|(PORT|SERVICE|TEST|MUTANTS)_.*)")
 _DIGITS = re.compile(r"\d+(\.\d+)?")
 # Some editors write this byte order mark at the beginning of a file. It has no meaning.
 _BYTE_ORDER_MARK = "\ufeff"
@@ -71,6 +75,7 @@ def load(
             merged[section].pop(_ALTERNATIVES.get((section, key), ""), None)
         for section, key, value in known:
             merged[section][key] = _Given(value, source)
+    _refuse_unknown(environment, merged["credentials"].get("env_prefix"), mistakes)
     built: dict[str, Any] = {}
     for section, pairs in merged.items():
         if pairs and section != _SLA:
@@ -167,13 +172,30 @@ def _flat(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, o
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, object]]:
-    """Read the variables FARRIER_<SECTION>_<KEY>. Other FARRIER_ variables, such as credentials, are not settings."""
+    """Read the variables FARRIER_<SECTION>_<KEY>."""
     found: dict[str, dict[str, object]] = {}
     for name, value in environment.items():
         section, _, key = name.removeprefix(ENV_PREFIX).lower().partition("_")
         if name.startswith(ENV_PREFIX) and section in SECTIONS and section != _SLA:
             found.setdefault(section, {})[key] = value
     return found
+
+
+def _refuse_unknown(environment: Mapping[str, str], prefix: _Given | None, mistakes: _Mistakes) -> None:
+    """Refuse variables FARRIER_* that belong to no section. `prefix` is the setting credentials.env_prefix."""
+    secrets = str(CredentialsConfig().env_prefix if prefix is None else prefix.value)
+    settings = [
+        f"{ENV_PREFIX}{section}_{key}".upper() for section in SECTIONS if section != _SLA for key in fields(section)
+    ]
+    for name in environment:
+        section = name.removeprefix(ENV_PREFIX).lower().partition("_")[0]
+        if not name.startswith(ENV_PREFIX) or name.startswith(secrets) or _NO_SETTINGS.fullmatch(name):
+            continue
+        with mistakes.collected():
+            if section == _SLA:
+                raise errors.ConfigError(f"{name}: the environment cannot set limits; write them to [sla] of a file")
+            if section not in SECTIONS:
+                check_name(name, settings, what="variable", where=_ENVIRONMENT)
 
 
 def _from_flags(flags: Mapping[str, object]) -> dict[str, dict[str, object]]:

@@ -102,8 +102,28 @@ def test_a_key_like_no_other_lists_what_there_is(file: Path) -> None:
 def test_a_misspelt_variable_of_a_section_is_refused_and_others_are_left_alone() -> None:
     message = refusal(FARRIER_HTTP_PROT="80")
     assert message == "unknown key 'prot' in [http] of the environment; did you mean 'port'?"
-    other = {"FARRIER_SECRET_BMC": "x", "FARRIER_TEST_PG15_BIN": "/x", "PATH": "/bin"}
+    other = {"FARRIER_SECRET_BMC": "x", "FARRIER_TEST_PG15_BIN": "/x", "FARRIER_TOKEN": "x", "PATH": "/bin"}
+    other |= {"FARRIER_PORT": "tcp://10.0.0.1:80", "FARRIER_SERVICE_HOST": "10.0.0.1", "FARRIER_PORT_80_TCP": "x"}
     assert config.load(environment=other) == config.Config()
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("FARRIER_DATABSE_DSN", "did you mean 'FARRIER_DATABASE_DSN'?"),
+        ("FARRIER_DSN", "did you mean 'FARRIER_DATABASE_DSN'?"),
+        ("FARRIER_SLA_STATUS_OFFLINE", "[sla] of a file"),
+    ],
+)
+def test_a_variable_of_no_section_is_refused_with_the_nearest(name: str, advice: str) -> None:
+    message = refusal(None, **{name: "hunter2"})
+    assert name in message and advice in message
+    assert "hunter2" not in message
+
+
+def test_variables_of_credentials_may_have_another_prefix() -> None:
+    other = {"FARRIER_CREDENTIALS_ENV_PREFIX": "FARRIER_KEYS_", "FARRIER_KEYS_BMC": "x"}
+    assert config.load(environment=other).credentials.env_prefix == "FARRIER_KEYS_"
 
 
 def test_the_environment_spells_numbers_switches_lists_and_labels() -> None:
