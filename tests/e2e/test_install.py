@@ -57,7 +57,8 @@ class Machine(msgspec.Struct, frozen=True):
 
     async def runs(self, *blocks: str) -> None:
         """Type the lines of these blocks into one shell. An error in any of them ends the test."""
-        await self.types("".join(map(BLOCKS.__getitem__, blocks)), PGPASSWORD=OWNERS)
+        # The shell's option -e ignores an error inside of a chain of &&, but not this exit with the code of the chain.
+        await self.types("".join(f"{BLOCKS[block]}(exit $?)\n" for block in blocks), PGPASSWORD=OWNERS)
 
     async def types(self, script: str, **environment: str) -> str:
         """Run these lines in a shell, and return the output. An error in any of them ends the test."""
@@ -147,6 +148,17 @@ async def test_the_lines_of_the_page_install_a_service_that_becomes_ready(machin
         await systemd.hears("READY=1")
         assert password not in systemd.daemon.logged
     assert await in_use(machine, password) == "farrier_controller"
+
+
+@pytest.mark.full
+async def test_lines_that_are_repeated_keep_the_password_that_works(machine: Machine, tmp_path: Path) -> None:
+    await machine.runs("install")
+    secret = tmp_path / "etc/farrier/secrets/dsn"
+    before = secret.read_text()
+    with pytest.raises(AssertionError, match="already exists"):
+        await machine.runs("install")
+    assert secret.read_text() == before
+    assert await in_use(machine, before.split("@")[0].rpartition(":")[2]) == "farrier_controller"
 
 
 @pytest.mark.full
