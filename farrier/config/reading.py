@@ -43,6 +43,12 @@ _BYTE_ORDER_MARK = "\ufeff"
 _DEEPEST = 20
 _TOO_DEEP = f"it is nested too deeply; at most {_DEEPEST} levels of tables and arrays are allowed"
 
+# Errors of msgspec about a text in the environment, and what an operator can write.
+_MEANT = {
+    "Expected `bool`, got `str`": "expected true or false",
+    "Expected `int`, got `str`": "expected a whole number",
+}
+
 SECTIONS: Mapping[str, type[Any]] = get_type_hints(Config)
 _SLA = "sla"  # this section is no struct: the model defines its keys, and operators name some of its tables
 
@@ -335,8 +341,9 @@ def _value(section: str, key: str, given: _Given, wanted: Any) -> object:
             return _from_text(given.value, wanted)
         return msgspec.convert(given.value, wanted)
     except ValueError as failure:
-        text = one_of(get_args(wanted)[0]) or failure
-        raise errors.ConfigError(f"{key!r} in [{section}] of {given.source}: {text}") from failure
+        text = one_of(get_args(wanted)[0]) or _MEANT.get(str(failure)) or failure
+        variable = f" ({ENV_PREFIX}{section}_{key})".upper() if given.source == _ENVIRONMENT else ""
+        raise errors.ConfigError(f"{key!r} in [{section}] of {given.source}{variable}: {text}") from failure
 
 
 def one_of(type_: Any) -> str:

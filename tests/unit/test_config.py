@@ -121,6 +121,20 @@ def test_a_variable_of_no_section_is_refused_with_the_nearest(name: str, advice:
     assert "hunter2" not in message
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("FARRIER_DATABASE_PGBOUNCER", "yes", "expected true or false"),
+        ("FARRIER_HTTP_PORT", "abc", "expected a whole number"),
+    ],
+)
+def test_a_value_of_another_type_in_the_environment_is_refused_with_its_variable(
+    name: str, value: str, expected: str
+) -> None:
+    message = refusal(None, **{name: value})
+    assert f"({name}): {expected}" in message
+
+
 def test_variables_of_credentials_may_have_another_prefix() -> None:
     other = {"FARRIER_CREDENTIALS_ENV_PREFIX": "FARRIER_KEYS_", "FARRIER_KEYS_BMC": "x"}
     assert config.load(environment=other).credentials.env_prefix == "FARRIER_KEYS_"
