@@ -667,7 +667,8 @@ CREATE TABLE farrier.intents (
     api_version     integer,                                        -- version of the API that the client uses; null: the lowest
                                                                     -- supported one
     idempotency_key text,                                           -- unique for a node: a repeated request is the same intent
-    requested_by    text,                                           -- name of the client, as submitted; recorded, not verified
+    requested_by    text        DEFAULT session_user,               -- name of the client, as submitted, or else its login; recorded,
+                                                                    -- not verified
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
                                                                     -- set by the node's handler; accepted: begun or done in that
                                                                     -- commit; superseded: replaced by a newer intent
@@ -879,7 +880,7 @@ CREATE TABLE farrier.resource_intents (
     action          text        NOT NULL,               -- `create`, or another action of farrier.kind_actions
     params          jsonb       NOT NULL DEFAULT '{}',  -- must obey the rules in farrier.kind_actions
     idempotency_key text,                               -- unique for a resource: a repeated request is the same intent
-    requested_by    text,                               -- name of the client, as submitted; recorded, not verified
+    requested_by    text        DEFAULT session_user,   -- name of the client, as submitted, or else its login; recorded, not verified
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
                                                         -- `create` is accepted at once; the handler of the kind responds to any other
                                                         -- action
@@ -3226,7 +3227,8 @@ DECLARE
     violated text;
 BEGIN
     INSERT INTO intents (node, action, params, idempotency_key, requested_by, api_version)
-    VALUES (intent.node, intent.action, intent.params, intent.idempotency_key, intent.requested_by, intent.api_version)
+    VALUES (intent.node, intent.action, intent.params, intent.idempotency_key, coalesce(intent.requested_by, session_user),
+            intent.api_version)
     RETURNING id INTO new_id;
     RETURN new_id;
 EXCEPTION WHEN OTHERS THEN
@@ -4230,7 +4232,7 @@ BEGIN
     BEGIN
         INSERT INTO resource_intents (kind, resource, action, params, idempotency_key, requested_by)
         VALUES (resource_intent.kind, resource_intent.resource, resource_intent.action, resource_intent.params,
-                resource_intent.idempotency_key, resource_intent.requested_by)
+                resource_intent.idempotency_key, coalesce(resource_intent.requested_by, session_user))
         RETURNING id INTO new_id;
     EXCEPTION WHEN OTHERS THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;

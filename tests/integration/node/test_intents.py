@@ -25,6 +25,37 @@ async def insert(
     return await conn.fetchval(INSERT, node, action, params, version)
 
 
+LAN = """'{"site": "ams", "mtu_limit": 4, "rate_limit": "200"}'"""
+AUTHORS = f"""
+    INSERT INTO farrier.intents (node, action) VALUES ('gpu-1', 'drain');
+    INSERT INTO farrier.intents (node, action, requested_by) VALUES ('gpu-1', 'drain', 'ann');
+    SELECT farrier.intent('gpu-1', 'drain');
+    SELECT farrier.intent('gpu-1', 'drain', requested_by => 'ann');
+    INSERT INTO farrier.resource_intents (kind, resource, action, params)
+    VALUES ('ib_partition', 'one', 'create', {LAN});
+    INSERT INTO farrier.resource_intents (kind, resource, action, params, requested_by)
+    VALUES ('ib_partition', 'two', 'create', {LAN}, 'ann');
+    SELECT farrier.resource_intent('ib_partition', 'three', 'create', {LAN});
+    SELECT farrier.resource_intent('ib_partition', 'four', 'create', {LAN}, requested_by => 'ann');
+"""
+
+
+async def test_the_author_of_an_intent_without_a_name_is_the_login_that_inserts_it(site: Site) -> None:
+    await site.register("gpu-1")
+    await site.conn.execute("SELECT farrier.set_pool('pkey:ams', 1, 100)")
+    login = f"portal_{await site.conn.fetchval('SELECT current_database()')}"
+    await site.conn.execute(f"CREATE ROLE {login} LOGIN IN ROLE farrier_intents")
+    try:
+        async with site.db.connect() as conn:
+            await conn.execute(f"SET SESSION AUTHORIZATION {login}")
+            await conn.execute(AUTHORS)
+        for table in ("intents", "resource_intents"):
+            rows = await site.conn.fetch(f"SELECT requested_by FROM farrier.{table} ORDER BY id")
+            assert [row["requested_by"] for row in rows] == [login, "ann"] * 2
+    finally:
+        await site.conn.execute(f"DROP ROLE {login}")
+
+
 # --- refused by the INSERT
 
 

@@ -10,7 +10,8 @@ CREATE TABLE farrier.intents (
     api_version     integer,                                        -- version of the API that the client uses; null: the lowest
                                                                     -- supported one
     idempotency_key text,                                           -- unique for a node: a repeated request is the same intent
-    requested_by    text,                                           -- name of the client, as submitted; recorded, not verified
+    requested_by    text        DEFAULT session_user,               -- name of the client, as submitted, or else its login; recorded,
+                                                                    -- not verified
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
                                                                     -- set by the node's handler; accepted: begun or done in that
                                                                     -- commit; superseded: replaced by a newer intent

@@ -10,7 +10,7 @@ CREATE TABLE farrier.resource_intents (
     action          text        NOT NULL,               -- `create`, or another action of farrier.kind_actions
     params          jsonb       NOT NULL DEFAULT '{}',  -- must obey the rules in farrier.kind_actions
     idempotency_key text,                               -- unique for a resource: a repeated request is the same intent
-    requested_by    text,                               -- name of the client, as submitted; recorded, not verified
+    requested_by    text        DEFAULT session_user,   -- name of the client, as submitted, or else its login; recorded, not verified
     status          text        NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'accepted', 'rejected', 'superseded')),
                                                         -- `create` is accepted at once; the handler of the kind responds to any other
                                                         -- action

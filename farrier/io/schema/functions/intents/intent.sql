@@ -9,7 +9,8 @@ DECLARE
     violated text;
 BEGIN
     INSERT INTO intents (node, action, params, idempotency_key, requested_by, api_version)
-    VALUES (intent.node, intent.action, intent.params, intent.idempotency_key, intent.requested_by, intent.api_version)
+    VALUES (intent.node, intent.action, intent.params, intent.idempotency_key, coalesce(intent.requested_by, session_user),
+            intent.api_version)
     RETURNING id INTO new_id;
     RETURN new_id;
 EXCEPTION WHEN OTHERS THEN

@@ -18,7 +18,7 @@ BEGIN
     BEGIN
         INSERT INTO resource_intents (kind, resource, action, params, idempotency_key, requested_by)
         VALUES (resource_intent.kind, resource_intent.resource, resource_intent.action, resource_intent.params,
-                resource_intent.idempotency_key, resource_intent.requested_by)
+                resource_intent.idempotency_key, coalesce(resource_intent.requested_by, session_user))
         RETURNING id INTO new_id;
     EXCEPTION WHEN OTHERS THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
