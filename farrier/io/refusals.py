@@ -66,7 +66,7 @@ def as_refusal(refusal: Exception, *, no_right: str = _NO_RIGHT_HINT) -> Refused
     """Return the refusal as farrier's error."""
     sqlstate = getattr(refusal, "sqlstate", None) or ""
     text = str(getattr(refusal, "message", None) or refusal)
-    hint = str(getattr(refusal, "hint", None) or "")
+    hint = session.hint_of(refusal)
     if isinstance(refusal, asyncpg.InsufficientPrivilegeError):
         return RefusedByModel(text, hint=no_right, sqlstate=sqlstate)
     if isinstance(refusal, asyncpg.DeadlockDetectedError):

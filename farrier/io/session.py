@@ -35,6 +35,11 @@ class ReplyLost(Exception):
     """The connection broke during the COMMIT, so the commit may or may not have happened."""
 
 
+_CANCELLED = (
+    "if the statement_timeout of the login or the database is the cause, run ALTER ROLE … SET statement_timeout = 0; "
+    "farrier has its own time limits"
+)
+
 # Refusals by the database, or by the driver before it sends.
 Refusal = (asyncpg.PostgresError, Unsendable)
 
@@ -82,9 +87,16 @@ def classify(error: Exception) -> Trouble:
 
 def reason_of(error: Exception) -> str:
     """Return the error's message and hint. Its `detail` is omitted, because it contains the row's data."""
-    hint = getattr(error, "hint", None)
+    hint = hint_of(error)
     message = getattr(error, "message", None) or str(error)
     return f"{message} ({hint})" if hint else str(message)
+
+
+def hint_of(error: Exception) -> str:
+    """Return the server's hint, or farrier's hint for a cancelled statement: farrier's own time limits cancel none."""
+    if isinstance(error, asyncpg.QueryCanceledError):
+        return _CANCELLED
+    return str(getattr(error, "hint", None) or "")
 
 
 def reason_of_break(broken: BaseException) -> str:

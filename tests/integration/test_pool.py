@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from farrier import errors
 from farrier.config import DatabaseConfig
-from farrier.io import client, pool
+from farrier.io import client, pool, refusals
 from farrier.io.notifications import PostgresNotifications
 from tests.support import pg, pgbouncer, proxy
 from tests.support.sockets import free_port
@@ -88,6 +88,18 @@ async def test_a_key_of_the_dsn_that_the_server_refuses_is_named_and_not_tried_a
         dsn = f"{dsn}{'&' if '?' in dsn else '?'}{key}"
         with anyio.fail_after(10), pytest.raises(errors.ConfigError, match=f'"{named}".*of the DSN'):
             await pool.open_pool(dsn, size=1, patience=timedelta(hours=1))
+
+
+async def test_a_statement_timeout_of_the_database_is_named_as_the_cause(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        name = await conn.fetchval("SELECT quote_ident(current_database())")
+        await conn.execute(f"ALTER DATABASE {name} SET statement_timeout = '1ms'")
+    db.leave()  # it is the default of later sessions
+    opened = await pool.open_pool(db.dsn, size=1, patience=pg.PATIENCE)
+    with pytest.raises(errors.DatabaseUnreachable, match="statement_timeout of the login or the database"):
+        async with refusals.borrowed(opened) as conn:
+            await conn.execute("SELECT pg_sleep(60)")
+    opened.terminate()
 
 
 @pytest.mark.parametrize("mode", ["verify-full", "verify-ca"])
