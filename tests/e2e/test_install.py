@@ -44,10 +44,12 @@ OWNERS = "owner-s-passw0rd"
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """The machine on which the page's lines are run: a directory, and the address of its database."""
+    """The machine on which the page's lines are run: a directory, the address of its database, and the DSN of the
+    administrator of the server."""
 
     directory: Path
     database: str
+    administrator: str
 
     def here(self, text: str) -> str:
         """The page's text with the paths and the database address of this test."""
@@ -89,8 +91,9 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def server_with_tls(binaries: Path, authority: Authority, *, port: int) -> AsyncIterator[str]:
-    """A PostgreSQL on which the page's lines for its administrator were run; gives the address on which it listens."""
+async def server_with_tls(binaries: Path, authority: Authority, *, port: int) -> AsyncIterator[tuple[str, str]]:
+    """A PostgreSQL on which the page's lines for its administrator were run; gives the address on which it listens, and
+    the administrator's DSN."""
     directory = Path(tempfile.mkdtemp(prefix="farrier-test-tls-"))
     files = authority.issue(directory, hosts=("127.0.0.1",))
     hba = directory / "hba.conf"
@@ -104,11 +107,12 @@ async def server_with_tls(binaries: Path, authority: Authority, *, port: int) ->
     server = EmbeddedServer(directory / "server", binaries=binaries, settings=pg.FAST | secured | listening)
     try:
         server.start()
-        async with pg.Database(f"{server.dsn_of('postgres')}&port={port}").connect() as administrator:
+        dsn = f"{server.dsn_of('postgres')}&port={port}"
+        async with pg.Database(dsn).connect() as administrator:
             await administrator.execute("DROP DATABASE farrier")  # the page makes it
             for statement in BLOCKS["administrator"].splitlines():  # CREATE DATABASE requires a call of its own
                 await administrator.execute(statement.replace("…", OWNERS))
-        yield f"127.0.0.1:{port}"
+        yield f"127.0.0.1:{port}", dsn
     finally:
         server.stop()
         shutil.rmtree(directory)
@@ -132,8 +136,8 @@ async def machine(tmp_path: Path, pg15_binaries: Path) -> AsyncIterator[Machine]
     authority = Authority("database", now=datetime.now(UTC))
     authority.write(tmp_path / "db-ca.pem")
     with free_port() as port:
-        async with server_with_tls(pg15_binaries, authority, port=port) as database:
-            yield Machine(tmp_path, database)
+        async with server_with_tls(pg15_binaries, authority, port=port) as (database, administrator):
+            yield Machine(tmp_path, database, administrator)
 
 
 @pytest.mark.full
@@ -192,6 +196,18 @@ async def test_an_operator_s_shell_reaches_the_database_without_files_in_the_hom
     )
     said = await machine.types(asked, HOME=str(home), USER="ada", PGPASSWORD="adas")
     assert said.split() == ["[]", "ada|0"]
+
+
+@pytest.mark.full
+async def test_after_the_removal_no_file_database_or_role_of_farrier_is_left(machine: Machine) -> None:
+    await machine.runs("install", "remove")
+    async with pg.Database(machine.administrator).connect() as conn:
+        for statement in BLOCKS["forget"].splitlines():  # DROP DATABASE requires a call of its own
+            await conn.execute(statement)
+        assert await conn.fetchval("SELECT count(*) FROM pg_roles WHERE rolname ~ '^(farrier|fleet)'") == 0
+        assert await conn.fetchval("SELECT count(*) FROM pg_database WHERE datname = 'farrier'") == 0
+    assert [path.name for room in ("etc", "opt") for path in (machine.directory / room).rglob("*farrier*")] == []
+    assert machine.told()[2:] == ["disable --now farrier", "daemon-reload"]
 
 
 @asynccontextmanager
