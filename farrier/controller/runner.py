@@ -98,15 +98,12 @@ class Runner(Generic[R, S, W, V]):
         max_handling_time: timedelta,
     ) -> None:
         self._kind = kind
+        self.name_of = kind.display_name  # for the log
         self._handler = handler
         self._validator = validator
         self._services = services
         self._limit = max_handling_time
         self._idle: dict[str, Resting] = {}  # by source line
-
-    def name_of(self, resource: R) -> str:
-        """Return the name of the resource for the log."""
-        return self._kind.display_name(resource)
 
     def remembered(self, resource: R, now: datetime, before: Resting | None) -> Resting | None:
         """Decide over a snapshot in memory, after the decision `before`. Returns None if this decision does not rest or

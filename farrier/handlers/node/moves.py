@@ -202,8 +202,8 @@ def is_unread(node: Node) -> bool:
 
 def with_note(node: Node, **fields: Any) -> Node:
     """Return the node with some fields of its live workflow's `upstream` changed."""
-    upstream = msgspec.structs.replace(node.live.upstream, **fields)
-    return msgspec.structs.replace(node, workflow=with_workflow(node, upstream=upstream))
+    workflow, replace = node.live, msgspec.structs.replace
+    return replace(node, workflow=replace(workflow, upstream=replace(workflow.upstream, **fields)))
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
