@@ -1577,7 +1577,8 @@ BEGIN
         INSERT INTO farrier.outcomes AS o (kind, id, at, outcome, key)
         SELECT of_kind, r.run, farrier.now(), r.outcome, r.key
           FROM jsonb_to_recordset(records -> 'outcomes') r (run bigint, outcome jsonb, key integer)
-            ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key;
+            ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key
+         WHERE (o.outcome, o.key) IS DISTINCT FROM (excluded.outcome, excluded.key);
     END IF;
     IF records ? 'wakes' THEN
         -- Finds each wake by its key: a join planned while the table was empty would read all wakes of the kind. Wakes
@@ -3390,9 +3391,9 @@ BEGIN
 END $$;
 
 -- Sets each layer of a new row to its initial state, if the row has no value for the layer and the layer has exactly one initial
--- state. Sets the time of the layer, if the row has none. FR409 for a value that is not an initial state, and while the kind has no states. BEFORE INSERT trigger on the table of
--- every kind; the argument is the kind. If the table stores one layer of the kind in a column of another name, a second
--- argument names the layer and a third the column.
+-- state. Sets the time of the layer, if the row has none. Raises FR409 for a value that is not an initial state, and if the kind
+-- has no states. BEFORE INSERT trigger on the table of every kind; the argument is the kind. If the table stores one layer of
+-- the kind in a column of another name, a second argument names the layer and a third the column.
 CREATE OR REPLACE FUNCTION farrier.begin_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

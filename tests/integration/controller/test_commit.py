@@ -308,6 +308,18 @@ async def test_a_run_that_waits_for_a_lock_longer_than_a_second_writes_nothing(s
     assert "error" not in await shop.outcome(1)
 
 
+async def test_an_error_of_each_run_is_recorded_once_with_its_first_time(shop: Shop) -> None:
+    recorded = "SELECT at, xmin::text FROM farrier.outcomes WHERE id = $1"
+    held = await hold(shop, 1)
+    async with shop.db.connect() as client, client.transaction():
+        await client.execute("SELECT FROM farrier_toy.widgets WHERE id = 1 FOR UPDATE")
+        await held.commit(held.finish(1, MADE), patient=True)
+        first = await shop.pool.fetchrow(recorded, 1)
+        await shop.db.advance(timedelta(minutes=3))
+        await held.commit(held.finish(1, MADE), patient=True)
+    assert await shop.pool.fetchrow(recorded, 1) == first
+
+
 async def test_one_locked_run_of_hundreds_delays_the_others_less_than_their_time_limit(
     shop: Shop,
 ) -> None:

@@ -1,7 +1,7 @@
 -- Sets each layer of a new row to its initial state, if the row has no value for the layer and the layer has exactly one initial
--- state. Sets the time of the layer, if the row has none. FR409 for a value that is not an initial state, and while the kind has no states. BEFORE INSERT trigger on the table of
--- every kind; the argument is the kind. If the table stores one layer of the kind in a column of another name, a second
--- argument names the layer and a third the column.
+-- state. Sets the time of the layer, if the row has none. Raises FR409 for a value that is not an initial state, and if the kind
+-- has no states. BEFORE INSERT trigger on the table of every kind; the argument is the kind. If the table stores one layer of
+-- the kind in a column of another name, a second argument names the layer and a third the column.
 CREATE OR REPLACE FUNCTION farrier.begin_resource() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -22,7 +22,8 @@ BEGIN
         INSERT INTO farrier.outcomes AS o (kind, id, at, outcome, key)
         SELECT of_kind, r.run, farrier.now(), r.outcome, r.key
           FROM jsonb_to_recordset(records -> 'outcomes') r (run bigint, outcome jsonb, key integer)
-            ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key;
+            ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key
+         WHERE (o.outcome, o.key) IS DISTINCT FROM (excluded.outcome, excluded.key);
     END IF;
     IF records ? 'wakes' THEN
         -- Finds each wake by its key: a join planned while the table was empty would read all wakes of the kind. Wakes
