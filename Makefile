@@ -69,7 +69,7 @@ docs-check: install
 architecture: install
 	@$(PYTEST) -q tests/architecture
 
-docs: install ## generate the parts of the documentation that come from the code, docs/schema.sql and the dashboards
+docs: install ## generate the parts of the documentation that come from the code, and the dashboards
 	@$(BIN)/python -m tools.generate_docs
 	@$(BIN)/python -m tools.dashboards
 

@@ -22,7 +22,6 @@ from typing import TypeVar
 
 from farrier import config, errors
 from farrier.config import templates
-from farrier.io import migrate, schema_text
 from farrier.metrics import definitions, gauges
 from farrier.metrics.families import Definition, Gauge
 from farrier.model import details, diagram, kind_diagram
@@ -73,7 +72,6 @@ def files() -> Mapping[str, str]:
     """Return the files that are generated as a whole, by path."""
     manual = {f"docs/man/{name}": text for name, text in man_pages.pages().items()}
     return {
-        "docs/schema.sql": schema_text.whole(migrate.carried()),
         "docs/commands.md": command_reference.page(),
         **manual,
     }

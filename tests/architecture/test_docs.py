@@ -64,12 +64,12 @@ def test_a_generated_file_that_is_out_of_date_is_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text("")
     generate_docs.rewrite(tmp_path)
-    schema = tmp_path / "docs" / "schema.sql"
-    written = schema.read_text()
-    schema.write_text(f"-- edited\n{written}")
-    assert any(line.startswith("--- edited") for line in generate_docs.differences(tmp_path))
-    assert generate_docs.rewrite(tmp_path) == [schema]
-    assert schema.read_text() == written
+    commands = tmp_path / "docs" / "commands.md"
+    written = commands.read_text()
+    commands.write_text(f"edited\n{written}")
+    assert any(line.startswith("-edited") for line in generate_docs.differences(tmp_path))
+    assert generate_docs.rewrite(tmp_path) == [commands]
+    assert commands.read_text() == written
 
 
 def test_a_marker_that_nothing_stands_for_is_refused() -> None:
