@@ -35,7 +35,6 @@ from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
 from farrier.io.notifications import PostgresNotifications
 from farrier.io.state import PostgresStateIO
-from farrier.metrics.definitions import KindWords, Vocabulary
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
 from farrier.model.maas import MaasError, MaasFailure
@@ -46,6 +45,7 @@ from farrier.protocols import BmcClient, MaasClient, Regions
 from farrier.services.bindings import Bindings
 from farrier.services.credentials import Credentials
 from farrier.services.ways import BoundCredentials, Ways
+from farrier.wiring import vocabulary
 
 NodeIO: TypeAlias = PostgresStateIO[Node, Node, Write]
 NodeLoop: TypeAlias = Loop[Node, Node, Write, NodeServices]
@@ -62,7 +62,7 @@ class Tally(PrometheusSink):
     """The daemon's metrics, and the number of runs."""
 
     def __init__(self) -> None:
-        super().__init__(Vocabulary(kinds={NODE_KIND.name: KindWords(layers={}, errors=())}, services={}))
+        super().__init__(vocabulary())
         self.runs = 0
         self.transitions = 0
         self._changed = anyio.Event()

@@ -12,6 +12,7 @@ from datetime import timedelta
 import msgspec
 
 from farrier.metrics.families import Definition, Labels
+from farrier.model.kinds import KindSpec
 
 # From an idle decision, some ten microseconds, to the longest step that is allowed.
 _RUN_SECONDS = (0.00005, 0.0002, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 30.0, 60.0, 180.0)
@@ -115,30 +116,11 @@ class OwnMetric(msgspec.Struct, frozen=True, kw_only=True):
     series: tuple[Labels, ...]
 
 
-class LayerWords(msgspec.Struct, frozen=True, kw_only=True):
-    """The label values of one layer of a kind: the value of the label `kind`, and the states that runs enter and
-    leave."""
-
-    label: str
-    entered: tuple[str, ...]
-    left: tuple[str, ...]
-
-
-class SteadyWords(msgspec.Struct, frozen=True, kw_only=True):
-    """The normal state of a kind, in `layer`. Only an operator takes a resource from this state to a state in
-    `on_request`."""
-
-    layer: str
-    state: str
-    on_request: frozenset[str]
-
-
 class KindWords(msgspec.Struct, frozen=True, kw_only=True):
-    """The label values of one kind: its layers by name, its normal state, and the errors that may end a run."""
+    """The label values of one kind: its states, the errors that may end a run, and its own metrics."""
 
-    layers: Mapping[str, LayerWords]
+    spec: KindSpec
     errors: tuple[str, ...]
-    steady: SteadyWords | None = None
     metrics: tuple[OwnMetric, ...] = ()
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 import anyio
-import msgspec
 import structlog
 from anyio.abc import TaskStatus
 from prometheus_client.core import GaugeMetricFamily
@@ -23,7 +22,9 @@ from typing_extensions import override
 from farrier.errors import FarrierError
 from farrier.metrics import gauges
 from farrier.metrics.families import Gauge, Labels
-from farrier.model.census import Census, Rules
+from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.census import Census, Condition, Rules, Source
+from farrier.model.failures import FailureClass
 from farrier.model.kinds import label
 from farrier.model.limits import PLACES, STATES, Limits, Place, kind_rules, rules
 from farrier.protocols import Clock, ServerQueries
@@ -46,29 +47,17 @@ _PATIENCE_SECONDS = 3.0
 _GIVEN_UP_AFTER_SECONDS = 45.0
 
 
-class FleetWords(msgspec.Struct, frozen=True, kw_only=True):
-    """The label values besides states. Each value has a series, even if its count is zero."""
-
-    failures: tuple[str, ...]
-    health: tuple[str, ...]
-    power: tuple[str, ...]
-    sources: tuple[str, ...]
-    bmc_failures: tuple[str, ...]
-
-
 class FleetGauges(Collector):
     """Exposes the newest figures. Before the first count, it exposes no figures of the fleet."""
 
     def __init__(
         self,
-        words: FleetWords,
         rules: Rules,
         clock: Clock,
         *,
         patience: float = _PATIENCE_SECONDS,
         give_up_after: float = _GIVEN_UP_AFTER_SECONDS,
     ) -> None:
-        self._words = words
         self._rules = rules
         self._clock = clock
         self._patience = patience
@@ -137,25 +126,8 @@ class FleetGauges(Collector):
         yield gauges.COLLECTED.family({(): 0.0 if census is None else census.now.timestamp()})
         if census is not None:
             yield from _of_states(census, self._rules.limits)
-            yield from self._of_words(census)
-
-    def _of_words(self, census: Census) -> Iterator[GaugeMetricFamily]:
-        words = self._words
-        yield from _of_shards(census)
-        yield gauges.WAKES_PENDING.family({(): census.wakes})
-        yield gauges.RESOURCES_FAILING.family({(each.kind, each.error): each.count for each in census.failing})
-        yield gauges.INTENTS_PENDING.family({(): census.intents_pending})
-        yield gauges.INTENTS_OLDEST_PENDING.family({(): census.oldest_intent})
-        yield _by_word(gauges.MANUAL_INTERVENTION, words.failures, census.manual)
-        yield _by_word(gauges.NODES_BY_HEALTH, words.health, census.health)
-        yield gauges.NODES_BY_ALERT.family({(alert,): count for alert, count in census.alerts.items()})
-        yield _by_word(gauges.NODES_BY_POWER, words.power, census.power)
-        yield gauges.NODES_SAME_MACHINE.family({(): census.same_machine})
-        yield gauges.BRAKES_HOLDING.family({(): census.brakes_holding})
-        yield gauges.NODES_PAUSED.family({(): census.paused})
-        yield gauges.HEARTBEATS_STALE.family({(): census.heartbeats_stale})
-        yield _by_word(gauges.OBSERVATIONS_STALE, words.sources, census.observations_stale)
-        yield _by_word(gauges.POWER_SYNC_FAILING, words.bmc_failures, census.unread_power)
+            yield from _of_shards(census)
+            yield from _of_counts(census)
 
 
 def _rest(took: float) -> float:
@@ -207,7 +179,26 @@ def _of_shards(census: Census) -> Iterator[GaugeMetricFamily]:
     yield gauges.OLDEST_SWEEP.family(oldest)
 
 
+def _of_counts(census: Census) -> Iterator[GaugeMetricFamily]:
+    yield gauges.WAKES_PENDING.family({(): census.wakes})
+    yield gauges.RESOURCES_FAILING.family({(each.kind, each.error): each.count for each in census.failing})
+    yield gauges.INTENTS_PENDING.family({(): census.intents_pending})
+    yield gauges.INTENTS_OLDEST_PENDING.family({(): census.oldest_intent})
+    yield _by_word(gauges.MANUAL_INTERVENTION, FailureClass, census.manual)
+    yield _by_word(gauges.NODES_BY_HEALTH, Condition, census.health)
+    yield gauges.NODES_BY_ALERT.family({(alert,): count for alert, count in census.alerts.items()})
+    yield _by_word(gauges.NODES_BY_POWER, PowerState, census.power)
+    yield gauges.NODES_SAME_MACHINE.family({(): census.same_machine})
+    yield gauges.BRAKES_HOLDING.family({(): census.brakes_holding})
+    yield gauges.NODES_PAUSED.family({(): census.paused})
+    yield gauges.HEARTBEATS_STALE.family({(): census.heartbeats_stale})
+    yield _by_word(gauges.OBSERVATIONS_STALE, Source, census.observations_stale)
+    yield _by_word(gauges.POWER_SYNC_FAILING, BmcFailure, census.unread_power)
+
+
 def _by_word(gauge: Gauge, known: Iterable[str], found: Mapping[str, int]) -> GaugeMetricFamily:
+    """Return a figure for each known word, even if its count is zero, and for each word that only a newer release
+    knows."""
     return gauge.family({(word,): found.get(word, 0) for word in dict.fromkeys((*known, *found))})
 
 

@@ -10,7 +10,7 @@ the node.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 from prometheus_client.core import GaugeMetricFamily
@@ -20,8 +20,9 @@ from typing_extensions import override
 import farrier
 from farrier import protocols
 from farrier.metrics import definitions, gauges
-from farrier.metrics.definitions import OwnMetric, SteadyWords, Vocabulary
-from farrier.metrics.families import Counter, Definition, Gauge, Histogram, Labels
+from farrier.metrics.definitions import OwnMetric, Vocabulary
+from farrier.metrics.families import Counter, Definition, Gauge, Histogram
+from farrier.model.kinds import KindSpec
 from farrier.model.measures import Sample
 from farrier.model.runs import Failure, Move, Verdict, is_requested
 
@@ -40,6 +41,9 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
     def __init__(self, vocabulary: Vocabulary, *, named: bool = True) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._words = vocabulary
+        self._layers = {
+            (kind, layer.name): layer for kind, words in vocabulary.kinds.items() for layer in words.spec.every_layer
+        }
         self._named = named
         self._entered = self._counter(definitions.STATE_ENTERED)
         self._exited = self._counter(definitions.STATE_EXITED)
@@ -78,9 +82,8 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
 
     @override
     def moved(self, kind: str, name: str | None, move: Move, seconds: float | None, cause: str) -> None:
-        words = self._words.kinds.get(kind)
-        known = words is not None and words.layers.get(move.layer)
-        label = known.label if known else move.layer
+        layer = self._layers.get((kind, move.layer))
+        label = layer.label if layer is not None else move.layer
         self._entered.add((label, move.target))
         if move.source is None:
             return
@@ -88,8 +91,8 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         if seconds is None:
             return
         self._time_in_state.observe_of(self._shown(name), (label, move.source), seconds)
-        steady = None if words is None else words.steady
-        if steady is not None and seconds < definitions.SHORT_STAY.total_seconds() and _left(steady, move, cause):
+        words, short = self._words.kinds.get(kind), seconds < definitions.SHORT_STAY.total_seconds()
+        if words is not None and short and _left_normal_state(words.spec, move, cause):
             self._short_stays.add((label, move.source), name=self._shown(name))
 
     @override
@@ -155,11 +158,11 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
 
     def _make_zeros(self) -> None:
         kinds = tuple(self._words.kinds)
-        layers = [layer for words in self._words.kinds.values() for layer in words.layers.values()]
+        layers, specs = self._layers.values(), [words.spec for words in self._words.kinds.values()]
         self._entered.exist((layer.label, state) for layer in layers for state in layer.entered)
         for left in (self._exited, self._time_in_state):
             left.exist((layer.label, state) for layer in layers for state in layer.left)
-        self._short_stays.exist(self._steady_states())
+        self._short_stays.exist((spec.name, str(spec.steady)) for spec in specs if spec.steady)
         self._runs.exist((kind, outcome) for kind in kinds for outcome in OUTCOMES)
         self._errors.exist((kind, error) for kind, words in self._words.kinds.items() for error in words.errors)
         lost = [verdict for verdict in Verdict if verdict not in (Verdict.COMMITTED, Verdict.LOCKED)]
@@ -168,16 +171,15 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
             per_kind.exist((kind,) for kind in kinds)
         self._wakeups.exist((source,) for source in WAKE_SOURCES)
 
-    def _steady_states(self) -> Iterator[Labels]:
-        for words in self._words.kinds.values():
-            if words.steady is not None:
-                yield words.layers[words.steady.layer].label, words.steady.state
 
-
-def _left(steady: SteadyWords, move: Move, cause: str) -> bool:
-    """Return whether the resource left its normal state, although no intent requested this."""
-    left = (move.layer, move.source) == (steady.layer, steady.state)
-    return left and move.target not in steady.on_request and not is_requested(cause)
+def _left_normal_state(spec: KindSpec, move: Move, cause: str) -> bool:
+    """Return whether the resource left its normal state, although no intent requested this. Only intents take a
+    resource along an edge of an operator, such as to `draining`."""
+    if (move.layer, move.source) != (spec.layer, spec.steady) or is_requested(cause):
+        return False
+    return (move.source, move.target) not in {
+        (edge.source, edge.target) for edge in spec.edges if edge.owner == "operator"
+    }
 
 
 class Constant(Collector):

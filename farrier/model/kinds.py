@@ -114,6 +114,19 @@ class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
         """The states in which a new row may begin."""
         return frozenset({self.initial}) if isinstance(self.initial, str) else self.initial
 
+    @property
+    def entered(self) -> tuple[str, ...]:
+        """The states that a run may enter. If the layer has its own table, a run enters the first state; in any other
+        layer, an INSERT sets the first state."""
+        targets = (self.first if self.relation else frozenset()) | {target for _, target in self.pairs}
+        return tuple(str(state) for state in self.states if state in targets)
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The states that a run may leave."""
+        sources = {source for source, _ in self.pairs}
+        return tuple(str(state) for state in self.states if state in sources)
+
     def sla_key(self, state: str) -> str:
         """Return the name of the state's limit in the configuration, such as `network_segment.deleting.db_delete`."""
         return f"{self.key}.{state.replace('/', '.')}"

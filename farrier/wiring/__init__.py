@@ -23,7 +23,7 @@ from farrier.wiring.storage import (
     prepare,
 )
 from farrier.wiring.traces import tracing
-from farrier.wiring.vocabulary import census_rules, fleet_gauges, fleet_words, trust_gauge, vocabulary
+from farrier.wiring.vocabulary import census_rules, fleet_gauges, trust_gauge, vocabulary
 
 __all__ = [
     "Database",
@@ -39,7 +39,6 @@ __all__ = [
     "database",
     "extensions",
     "fleet_gauges",
-    "fleet_words",
     "installable",
     "located",
     "outside",

@@ -18,16 +18,15 @@ from farrier.clock import MonotonicClock
 from farrier.errors import ConfigError, FarrierError
 from farrier.handlers.node.kind import FAILURES
 from farrier.metrics import definitions, gauges
-from farrier.metrics.definitions import KindWords, LayerWords, OwnMetric, SteadyWords, Vocabulary
+from farrier.metrics.definitions import KindWords, OwnMetric, Vocabulary
 from farrier.metrics.families import Definition
-from farrier.metrics.fleet import FleetGauges, FleetWords
+from farrier.metrics.fleet import FleetGauges
 from farrier.metrics.sink import Constant
 from farrier.model import ib_partition, maas_region, network_segment, node_spec, stage_failures
-from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.bmc import BmcError
 from farrier.model.built_in import BUILT_IN
-from farrier.model.census import Condition, Rules, Source
-from farrier.model.failures import FailureClass
-from farrier.model.kinds import KindLayer, KindSpec
+from farrier.model.census import Rules
+from farrier.model.kinds import KindSpec
 from farrier.model.maas import MaasError
 from farrier.model.measures import KindMetric
 from farrier.model.ufm import UfmError
@@ -60,7 +59,7 @@ _OF_ANY_CALL = (errors.ServiceError, errors.CredentialError)
 
 def fleet_gauges(config: settings.Config) -> FleetGauges:
     """Return the gauges of the fleet, without values."""
-    return FleetGauges(fleet_words(), census_rules(config), MonotonicClock())
+    return FleetGauges(census_rules(config), MonotonicClock())
 
 
 def census_rules(config: settings.Config) -> Rules:
@@ -116,32 +115,13 @@ def _check_names(words: Mapping[str, KindWords]) -> None:
 
 
 def _kind_words(spec: KindSpec) -> KindWords:
-    """Return the label values of a kind. A state with a substate counts as one state."""
+    """Return the label values of a kind."""
     calls = _OF_CALLS.get(spec.name, _OF_ANY_CALL)
     return KindWords(
-        layers={layer.name: _layer_words(layer) for layer in spec.every_layer},
+        spec=spec,
         errors=tuple(error.label for error in (*_OF_ANY_RUN, *calls)),
-        steady=_steady(spec) if spec.steady else None,
         metrics=tuple(_own_metric(spec, metric) for metric in spec.metrics),
     )
-
-
-def _layer_words(layer: KindLayer) -> LayerWords:
-    """Return the label values of a layer. If the layer has its own table, a run enters the first state; in any other
-    layer, an INSERT sets the first state, so no run enters it."""
-    begun = layer.first if layer.relation else frozenset()
-    entered = begun | {target for _, target in layer.pairs}
-    left = {source for source, _ in layer.pairs}
-    return LayerWords(
-        label=layer.label,
-        entered=tuple(str(state) for state in layer.states if state in entered),
-        left=tuple(str(state) for state in layer.states if state in left),
-    )
-
-
-def _steady(spec: KindSpec) -> SteadyWords:
-    only_asked = {edge.target for edge in spec.edges if edge.source == spec.steady and edge.owner == "operator"}
-    return SteadyWords(layer=spec.layer, state=str(spec.steady), on_request=frozenset(only_asked))
 
 
 def _own_metric(spec: KindSpec, metric: KindMetric) -> OwnMetric:
@@ -160,14 +140,3 @@ def _failures() -> OwnMetric:
         for failure in sorted(failures)
     )
     return OwnMetric(sample=FAILURES, definition=definitions.WORKFLOW_FAILURES, series=series)
-
-
-def fleet_words() -> FleetWords:
-    """Return the label values of the fleet's figures, except for states."""
-    return FleetWords(
-        failures=tuple(map(str, FailureClass)),
-        health=tuple(map(str, Condition)),
-        power=tuple(map(str, PowerState)),
-        sources=tuple(map(str, Source)),
-        bmc_failures=tuple(map(str, BmcFailure)),
-    )

@@ -66,7 +66,7 @@ class Watch:
 
 def process(*, patience: float = 60, give_up_after: float = 60) -> FleetGauges:
     """The gauges of a process that has just started."""
-    return FleetGauges(wiring.fleet_words(), RULES, Watch(), patience=patience, give_up_after=give_up_after)
+    return FleetGauges(RULES, Watch(), patience=patience, give_up_after=give_up_after)
 
 
 def samples(gauges: FleetGauges) -> Samples:
@@ -254,7 +254,7 @@ async def test_a_count_is_kept_the_longer_the_more_time_it_took(db: pg.Database,
     async with db.pool(size=1) as connections:
         taking = Taking(PostgresQueries(connections))
         taking.seconds = seconds
-        gauges = FleetGauges(wiring.fleet_words(), RULES, taking)
+        gauges = FleetGauges(RULES, taking)
         async with figures.counted(gauges, cast(Queries, taking)):
             await scraped(gauges)
             taking.now += kept - 0.01

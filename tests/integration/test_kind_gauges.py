@@ -45,7 +45,7 @@ async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
 async def scraped(yard: Yard, limits: Limits | None = None) -> Samples:
     """The samples of a process that has just started and does not run crates."""
     rules = Rules(limits=limits or Limits(), offline_after=MINUTE, observation_ttl=MINUTE, name_at_most=10)
-    gauges = FleetGauges(wiring.fleet_words(), rules, MonotonicClock(), patience=60)
+    gauges = FleetGauges(rules, MonotonicClock(), patience=60)
     async with figures.counted(gauges, PostgresQueries(yard.pool)):
         await gauges.refresh()
     return {

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 from prometheus_client import CollectorRegistry
 
-from farrier import wiring
 from farrier.io.pool import Connection
 from farrier.metrics.fleet import FleetGauges
 from farrier.model.bmc import BmcFailure
@@ -43,7 +42,7 @@ async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
     backend: Backend, conn: Connection
 ) -> None:
     clock = MovedClock()
-    gauges = FleetGauges(wiring.fleet_words(), RULES, clock)
+    gauges = FleetGauges(RULES, clock)
     await gauges.refresh()
     assert sampled(gauges)["farrier_fleet_collected_timestamp_seconds", ""] == 0
     assert ("farrier_resources", "enrolling") not in sampled(gauges), "no samples are better than wrong ones"
@@ -63,7 +62,7 @@ async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
 
 async def test_a_scrape_counts_the_current_fleet(backend: Backend, conn: Connection) -> None:
     registry = CollectorRegistry()
-    gauges = FleetGauges(wiring.fleet_words(), RULES, MovedClock())
+    gauges = FleetGauges(RULES, MovedClock())
     registry.register(gauges)
     site = Site(registry, unready_because=lambda: None, refresh=gauges.refresh)
     await register(conn, "gpu-1")

@@ -22,10 +22,10 @@ from tests.support.clock import HandClock
 
 @pytest.mark.parametrize("kind", [NODE_KIND, REGION_KIND])
 def test_every_state_that_a_resource_may_enter_is_a_label_from_the_start(kind: NodeKind | ResourceKind[Any]) -> None:
-    words = wiring.vocabulary().kinds[kind.name]
-    for layer, edges in kind.edges.items():
-        assert {target for _, target in edges} <= set(words.layers[layer].entered)
-        assert {source for source, _ in edges} <= set(words.layers[layer].left)
+    layers = {layer.name: layer for layer in wiring.vocabulary().kinds[kind.name].spec.every_layer}
+    for name, edges in kind.edges.items():
+        assert {target for _, target in edges} <= set(layers[name].entered)
+        assert {source for source, _ in edges} <= set(layers[name].left)
 
 
 def test_an_exposition_of_a_fresh_process_stays_small() -> None:

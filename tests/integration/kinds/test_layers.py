@@ -31,7 +31,6 @@ from farrier.library import (
     Transition,
     Wait,
 )
-from farrier.metrics.definitions import LayerWords
 from farrier.model.census import Rules
 from farrier.model.limits import Limits, keys_of, places_of
 from farrier.model.resource_views import WantedResources, clocks_of
@@ -179,11 +178,10 @@ async def test_a_run_moves_a_layer_and_each_layer_is_counted_by_its_label(
                     await anyio.lowlevel.checkpoint()
     moved = "SELECT cause FROM farrier.history WHERE kind = 'rack' AND layer = 'power' AND from_value = 'off'"
     assert await conn.fetchval(moved) == "feed"
-    words = wiring.vocabulary([SPEC]).kinds["rack"]
-    assert words.layers == {
-        "state": LayerWords(label="rack", entered=("filled", "gone"), left=("empty", "filled")),
-        "power": LayerWords(label="rack_power", entered=("on",), left=("off",)),
-    }
+    assert [(layer.label, layer.entered, layer.left) for layer in SPEC.every_layer] == [
+        ("rack", ("filled", "gone"), ("empty", "filled")),
+        ("rack_power", ("on",), ("off",)),
+    ]
 
 
 async def test_each_layer_has_limits_of_its_own_which_a_site_may_change(

@@ -157,7 +157,7 @@ def test_a_query_picks_one_fleet_and_counts_no_replica_twice() -> None:
 
 def test_every_label_value_that_is_asked_for_is_one_that_is_exported() -> None:
     words = vocabulary()
-    layers = [layer for kind in words.kinds.values() for layer in kind.layers.values()]
+    layers = [layer for kind in words.kinds.values() for layer in kind.spec.every_layer]
     known = {
         "kind": {layer.label for layer in layers},
         "state": {state for layer in layers for state in (*layer.entered, *layer.left)},

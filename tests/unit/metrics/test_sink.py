@@ -14,9 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from farrier.metrics import definitions
-from farrier.metrics.definitions import KindWords, LayerWords, OwnMetric, SteadyWords, Vocabulary
+from farrier.metrics.definitions import KindWords, OwnMetric, Vocabulary
 from farrier.metrics.families import Definition, Histogram
 from farrier.metrics.sink import PrometheusSink
+from farrier.model.kinds import KindEdge, KindSpec, KindState
 from farrier.model.measures import Sample
 from farrier.model.runs import Failure, Move
 
@@ -30,15 +31,22 @@ HEIGHT = OwnMetric(
     definition=Definition("farrier_kind_widget_height", "Metres.", (), (1.0, 2.0)),
     series=((),),
 )
+WIDGET = KindSpec(
+    name="widget",
+    what="a widget",
+    relation="shop.widgets",
+    states={state: KindState(why_none="a test") for state in ("new", "used", "worn", "sold")},
+    edges=(
+        KindEdge("new", "used", "begin"),
+        KindEdge("used", "worn", "wear"),
+        KindEdge("used", "sold", "a sale", "operator"),
+    ),
+    initial="new",
+    terminal=frozenset({"worn", "sold"}),
+    steady="used",
+)
 WORDS = Vocabulary(
-    kinds={
-        "widget": KindWords(
-            layers={"state": LayerWords(label="widget", entered=("used", "worn"), left=("new", "used"))},
-            errors=("timeout", "internal"),
-            steady=SteadyWords(layer="state", state="used", on_request=frozenset({"sold"})),
-            metrics=(PAINT, HEIGHT),
-        )
-    },
+    kinds={"widget": KindWords(spec=WIDGET, errors=("timeout", "internal"), metrics=(PAINT, HEIGHT))},
     services={"press": {"stamp": ("ok", "timeout"), "fold": ("ok",)}},
 )
 

@@ -9,6 +9,7 @@ import pytest
 from farrier.metrics.sink import PrometheusSink
 from farrier.model import node_spec
 from farrier.model.built_in import BUILT_IN
+from farrier.model.runs import Move
 from farrier.wiring.vocabulary import vocabulary
 from tests.support import crates
 
@@ -61,13 +62,13 @@ def test_a_kind_of_another_package_may_call_any_service() -> None:
 
 def test_only_the_normal_states_of_kinds_have_short_stays(there: dict[str, set[tuple[str, ...]]]) -> None:
     assert there["farrier_short_stays_total"] == {("node", "active"), ("maas_region", "observing")}
-    assert vocabulary([crates.SPEC]).kinds["crate"].steady is not None
 
 
 def test_a_drain_of_a_node_is_always_on_request() -> None:
-    steady = vocabulary().kinds["node"].steady
-    assert steady is not None
-    assert steady.on_request == {"draining"}
+    sink = PrometheusSink(vocabulary())
+    for target in ("draining", "quarantined"):
+        sink.moved("node", "gpu-1", Move("status", "active", target, None), 5.0, "rule: any")
+    assert sink.registry.get_sample_value("farrier_short_stays_total", {"kind": "node", "state": "active"}) == 1
 
 
 def test_no_operation_has_a_series_before_its_first_request(there: dict[str, set[tuple[str, ...]]]) -> None:
