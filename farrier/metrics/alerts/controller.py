@@ -8,8 +8,6 @@ from farrier import errors
 from farrier.config import Config
 from farrier.metrics import definitions, gauges
 from farrier.metrics.alerts.rules import (
-    FLEET_HOLD,
-    FLEET_HOLD_BECAUSE,
     STALE_AFTER,
     Alert,
     Severity,
@@ -112,7 +110,6 @@ def _replica_without_database() -> Alert:
         name="FarrierReplicaWithoutDatabase",
         severity=Severity.TICKET,
         expr=f"max by (job, instance) ({age}) > {stale} and on () ({newest} <= {stale})",
-        hold=FLEET_HOLD,
         because="a fail-over of the database takes less time",
         summary="A replica of farrier no longer counts the fleet: {{ $labels.instance }}",
         description="The figures of this replica are {{ $value | humanizeDuration }} old; the figures of other "
@@ -126,8 +123,6 @@ def _sweep_late(config: Config) -> Alert:
         name="FarrierSweepLate",
         severity=Severity.PAGE,
         expr=f"{fleet(latest(gauges.OLDEST_SWEEP), 'kind')} > {limit.total_seconds():.0f}",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary="The loop of {{ $labels.kind }} is overloaded or hangs",
         description=f"A controller last ran every resource of one shard {{{{ $value | humanizeDuration }}}} ago. The "
         f"limit is {duration.human(limit)}: two periods, and at least a minute.",
@@ -141,8 +136,6 @@ def _shards_unowned() -> Alert:
         name="FarrierShardsUnowned",
         severity=Severity.PAGE,
         expr=f"{unowned} > 0 and on (kind) sum by (kind) ({there}) > 0",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary="No controller runs {{ $value }} of the shards of {{ $labels.kind }}",
         description="Nothing happens to the resources in these shards. Live controllers take the shards of a dead "
         "controller within 13 seconds. So either no live controller runs this kind, or no controller can "

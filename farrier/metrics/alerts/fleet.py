@@ -11,8 +11,6 @@ from datetime import timedelta
 from farrier.config import Config, kinds
 from farrier.metrics import definitions, gauges
 from farrier.metrics.alerts.rules import (
-    FLEET_HOLD,
-    FLEET_HOLD_BECAUSE,
     Alert,
     Severity,
     equals,
@@ -105,8 +103,6 @@ def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
         name="FarrierStuck",
         severity=severity,
         expr=fleet(selected, *_PLACE) + " > 0",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary=f"{{{{ $value }}}} resource(s) above the limit of {_WHERE}",
         description="To list them, run farrier sla breaches." + (_FURTHEST if named else ""),
     )
@@ -131,8 +127,6 @@ def _resource_stuck() -> Alert:
         name="FarrierResourceStuck",
         severity=Severity.TICKET,
         expr=fleet(late, "name", "resource_kind", *_PLACE) + " > 0",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary=f"{{{{ $labels.name }}}} is stuck in {_WHERE}",
         description="{{ $labels.name }} is {{ $value | humanizeDuration }} above its limit. "
         "Run: farrier resource why {{ $labels.resource_kind }} {{ $labels.name }}",
@@ -149,8 +143,6 @@ def _end_to_end(config: Config, *, named: bool) -> Alert:
         name="FarrierEndToEndBreach",
         severity=Severity.TICKET,
         expr=fleet(latest(gauges.ABOVE_SLA, equals("state", END_TO_END)), *_PLACE) + " > 0",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} {{ $labels.kind }} workflow(s) take longer than the limit for the whole workflow",
         description="To list the {{ $value }} node(s), run farrier sla breaches: their clock is "
         f"{{{{ $labels.kind }}}} {END_TO_END}. A change of the stage does not reset this clock. General limits, which "
@@ -164,8 +156,6 @@ def _manual_intervention(failure: FailureClass) -> Alert:
         name="FarrierManualInterventionRequired",
         severity=Severity.PAGE if unsafe else Severity.TICKET,
         expr=fleet(latest(gauges.MANUAL_INTERVENTION, equals("failure_class", failure)), "failure_class") + " > 0",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary=f"{{{{ $value }}}} node(s) wait for an operator: {failure}",
         description=f"To do: {FAILURES[failure].action}."
         + (" farrier may be working on the wrong machine." if unsafe else "")
@@ -183,8 +173,6 @@ def _manual_intervention_unknown() -> Alert:
         name="FarrierManualInterventionRequired",
         severity=Severity.PAGE,  # the class may be unsafe
         expr=fleet(unknown, "failure_class") + " > 0",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} node(s) wait for an operator: {{ $labels.failure_class }}",
         description="The alert rules are older than the replicas and do not know this failure class. Run farrier "
         "node why for each node, and generate the rules again with farrier alerts.",
@@ -196,8 +184,6 @@ def _region_failing(*, named: bool) -> Alert:
         name="FarrierRegionFailing",
         severity=Severity.PAGE,
         expr=fleet(latest(gauges.ABOVE_SLA, equals("kind", maas_region.KIND)), *_PLACE) + " > 0",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} MAAS region(s) cannot be read ({{ $labels.state }})",
         description="farrier does not act on outdated observations of the machines of these regions. To see the "
         "error, run farrier site list." + (_FURTHEST if named else ""),
@@ -210,8 +196,6 @@ def _region_unconfigured() -> Alert:
         name="FarrierRegionUnconfigured",
         severity=Severity.TICKET,
         expr=fleet(latest(gauges.RESOURCES, equals("kind", maas_region.KIND), state)) + " > 0",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} known MAAS region(s) are in the settings of no controller",
         description="No controller reads these regions, and work that needs MAAS has stopped at their sites. farrier "
         "site list names the sites. Restore the file of a site, or run farrier resource intent "
@@ -316,8 +300,6 @@ def _same_machine() -> Alert:
         name="FarrierSameMachine",
         severity=Severity.TICKET,
         expr=f"{fleet(latest(gauges.NODES_SAME_MACHINE))} > 0",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary="{{ $value }} nodes have recorded the same machine as another node",
         description="An action on one of these nodes also affects the other node, so farrier refuses set_power for "
         "both. To list them, run farrier db check.",
@@ -329,8 +311,6 @@ def _brake() -> Alert:
         name="FarrierBrakeHolds",
         severity=Severity.PAGE,
         expr=f"{fleet(latest(gauges.BRAKES_HOLDING))} > 0",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary="The brake holds failing nodes in service at {{ $value }} site(s)",
         description="More nodes fail than may leave service at once. The failing nodes stay active until the "
         "failures end or an operator lifts the brake. To list the sites: SELECT site, since, held, "
@@ -344,8 +324,6 @@ def _intents_unanswered() -> Alert:
         name="FarrierIntentsUnanswered",
         severity=Severity.TICKET,
         expr=f"{oldest} > {_ANSWERED_WITHIN.total_seconds():.0f}",
-        hold=FLEET_HOLD,
-        because=FLEET_HOLD_BECAUSE,
         summary="An intent has had no answer for {{ $value | humanizeDuration }}",
         description=f"farrier should answer an intent within {duration.human(_ANSWERED_WITHIN)}. The alert does not "
         "count intents that a pause delays.",

@@ -26,10 +26,6 @@ FLEET_HOLD = timedelta(minutes=5)
 fire no alert, and longer than a fail-over of the database.
 """
 
-FLEET_HOLD_BECAUSE = (
-    f"figures of the fleet can be {duration.human(STALE_AFTER)} old, and one outdated figure should not fire the alert"
-)
-
 
 class Severity(StrEnum):
     """The urgency of an alert."""
@@ -41,14 +37,18 @@ class Severity(StrEnum):
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """One rule. `hold` is how long `expr` must be true before the alert fires, and `because` is the reason for this
-    time. `runbook` is a page below docs/operating/ with its anchor; if it is empty, the alert has a separate page. If
-    several alerts have the same name, their `labels` differ, because Prometheus would otherwise merge them."""
+    time; their defaults are for figures of the fleet. `runbook` is a page below docs/operating/ with its anchor; if it
+    is empty, the alert has a separate page. If several alerts have the same name, their `labels` differ, because
+    Prometheus would otherwise merge them."""
 
     name: str
     severity: Severity
     expr: str
-    hold: timedelta
-    because: str
+    hold: timedelta = FLEET_HOLD
+    because: str = (
+        f"figures of the fleet can be {duration.human(STALE_AFTER)} old, and one outdated figure should not fire the "
+        "alert"
+    )
     summary: str
     description: str
     runbook: str = ""
