@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.maas_region import RegionState
 from farrier.model.management import Management
-from farrier.model.outcome import Record
+from farrier.model.resource_views import ResourceView
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeDetail
 from farrier.model.workflow import FAILED, OnboardingMode, WorkflowKind, WorkflowStatus
@@ -71,21 +71,14 @@ class Advice(msgspec.Struct, frozen=True):
     action: Action | None = None
 
 
-class Run(sweeps.Run, Protocol):
-    """The runs of a resource, and the outcome of the last run."""
-
-    @property
-    def outcome(self) -> Record | None: ...
-
-
-def filter_runs(run: Run, now: datetime, period: timedelta) -> Iterator[str]:
+def filter_runs(shown: NodeDetail | ResourceView, now: datetime, period: timedelta) -> Iterator[str]:
     """Return advice about the runs of a resource of any kind."""
-    if sweeps.is_neglected(run, now, period):
+    if sweeps.is_neglected(shown, now, period):
         yield (
             "no controller runs its handler: check that farrier run is up and uses this database; farrier "
             "controllers lists the controllers"
         )
-    outcome = run.outcome
+    outcome = shown.outcome
     if outcome is not None and outcome.error and outcome.outcome == "wait":
         yield "fix the cause that the reason names; farrier then continues by itself"
     elif outcome is not None and outcome.error:

@@ -8,9 +8,10 @@ shard had run, and a step that may be changing an outside service.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from farrier.model import duration
+from farrier.model.resource_views import ResourceView
+from farrier.model.views import NodeDetail
 
 PERIOD = timedelta(seconds=30)
 """The default interval of the runs of a resource."""
@@ -21,37 +22,21 @@ _PERIODS = 2
 _AT_LEAST = timedelta(minutes=1)
 
 
-class Run(Protocol):
-    """The runs of a resource, as views show them. `controller` is None while the resource's shard has no owner."""
-
-    @property
-    def controller(self) -> str | None: ...
-
-    @property
-    def swept_at(self) -> datetime | None: ...
-
-    @property
-    def step(self) -> str | None: ...
-
-    @property
-    def step_begun_at(self) -> datetime | None: ...
-
-
 def late_after(period: timedelta) -> timedelta:
     """Return the age of the last sweep after which a shard counts as neglected: two periods, but at least a minute."""
     return max(_AT_LEAST, _PERIODS * period)
 
 
-def is_neglected(run: Run, now: datetime, period: timedelta) -> bool:
+def is_neglected(shown: NodeDetail | ResourceView, now: datetime, period: timedelta) -> bool:
     """Return whether the resource has no controller, or its controller does not sweep the resource's shard in time."""
-    return run.controller is None or run.swept_at is None or now - run.swept_at > late_after(period)
+    return shown.controller is None or shown.swept_at is None or now - shown.swept_at > late_after(period)
 
 
-def in_words(run: Run, now: datetime) -> str:
+def in_words(shown: NodeDetail | ResourceView, now: datetime) -> str:
     """Describe the controller and its last sweep (`rack-1, shard swept 2s ago`), or the step that runs."""
     step = ""
-    if run.step is not None and run.step_begun_at is not None:
-        step = f", step {run.step} started {duration.human(now - run.step_begun_at)} ago"
-    if run.controller is None or run.swept_at is None:
+    if shown.step is not None and shown.step_begun_at is not None:
+        step = f", step {shown.step} started {duration.human(now - shown.step_begun_at)} ago"
+    if shown.controller is None or shown.swept_at is None:
         return f"no controller{step and f'{step}, without a recorded end'}"
-    return f"{run.controller}{step or f', shard swept {duration.human(now - run.swept_at)} ago'}"
+    return f"{shown.controller}{step or f', shard swept {duration.human(now - shown.swept_at)} ago'}"
