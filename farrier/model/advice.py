@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
 
 import msgspec
 
@@ -26,9 +25,6 @@ from farrier.model.resource_views import ResourceView
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeDetail
 from farrier.model.workflow import FAILED, OnboardingMode, WorkflowKind, WorkflowStatus
-
-K = TypeVar("K", bound=str)
-T = TypeVar("T")
 
 # Of these actions, only the first continues a failed stage. The other two actions undo the workflow's work. After the
 # undo, restart_clean starts the workflow again.
@@ -149,7 +145,8 @@ def _of_failure(case: Case) -> Iterator[Advice]:
     held = workflow.kind == WorkflowKind.ONBOARDING and case.node.status == NodeStatus.QUARANTINED
     ends = held and workflow.failure_class == FailureClass.OPERATOR_REQUEST
     then = "; when the onboarding completes, the node's quarantine ends" if ends else ""
-    for known in _looked_up(failures.FAILURES, workflow.failure_class):
+    known = failures.FAILURES.get(workflow.failure_class or "")
+    if known is not None:  # a newer release may have further classes
         yield Advice(f"{known.action}{then}", known.intent)
 
 
@@ -166,14 +163,11 @@ def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
         yield Advice(f"{why}fix the cause of the node's quarantine, then {_out_of_service(node)}")
     # Without an agent, only force ends a decommission.
     forced = node.agentless and node.quarantine_cause in _ENDS_WITH_A_DECOMMISSION
-    for text in _of_cause(node):
-        yield Advice(f"{text}; with force: true, because this node is agentless" if forced else text)
-
-
-def _of_cause(node: NodeDetail) -> Iterator[str]:
+    text = failures.QUARANTINE_ADVICE.get(node.quarantine_cause or "")
     if node.not_scrubbed and node.quarantine_cause == QuarantineCause.CLEANUP_VALIDATION_FAILED:
-        yield failures.CLEAN_AGAIN  # an operator cannot release a node that is not scrubbed
-    yield from _looked_up(failures.QUARANTINE_ADVICE, node.quarantine_cause)
+        text = failures.CLEAN_AGAIN  # an operator cannot release a node that is not scrubbed
+    if text is not None:
+        yield Advice(f"{text}; with force: true, because this node is agentless" if forced else text)
 
 
 def _out_of_service(node: NodeDetail) -> str:
@@ -296,11 +290,6 @@ def _by_state(node: NodeDetail) -> Iterator[str]:
     if node.management == Management.ADOPT_FAILED:
         again = "adopt again, or " if is_accepted(Action.ADOPT, node) else ""
         yield f"{again}submit manage to end the adoption"
-
-
-def _looked_up(table: Mapping[K, T], failure: str | None) -> Iterator[T]:
-    """Return the advice for this failure; None if this program has no advice for it."""
-    return (advice for known, advice in table.items() if known == failure)
 
 
 def is_accepted(action: Action, node: NodeDetail) -> bool:

@@ -118,7 +118,7 @@ def _then_retry_at_once(fix: str) -> Advice:
     return Advice(True, f"{fix}, then {Action.RETRY_STAGE} to retry at once", Action.RETRY_STAGE)
 
 
-FAILURES: Mapping[FailureClass, Advice] = {
+FAILURES: Mapping[str, Advice] = {
     FailureClass.DISCOVERY_CONFLICT: _then_retry(
         "in MAAS, correct the machines that the detail names, until only one of them matches the node"
     ),
@@ -192,7 +192,7 @@ FAILURES: Mapping[FailureClass, Advice] = {
 CLEAN_AGAIN = "the cleanup left data on the node: decommission it with a cleanup that validates"
 """The advice for a quarantine because of a cleanup, if no operator may release the node."""
 
-QUARANTINE_ADVICE: Mapping[QuarantineCause, str] = {
+QUARANTINE_ADVICE: Mapping[str, str] = {
     QuarantineCause.OPERATOR: "read the operator's reason, then release or decommission",
     QuarantineCause.HEALTH: (
         "fix the causes of the alerts; when the alerts end, farrier returns the node to service by itself"
