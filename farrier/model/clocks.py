@@ -35,6 +35,20 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     above: timedelta | None
     note: str = ""
 
+    @classmethod
+    def of(
+        cls, layer: str, state: str, since: datetime, now: datetime, *, limit: timedelta | None, note: str = ""
+    ) -> Clock:
+        """Return the clock of a layer that entered this state at `since`. `note` is the reason if there is no limit."""
+        return cls(
+            layer=str(layer),
+            state=str(state),
+            since=since,
+            limit=limit,
+            above=sla.breach(limit, since, now),
+            note=note if limit is None else "",
+        )
+
 
 class Overdue(msgspec.Struct, frozen=True):
     """A node with at least one clock above its limit, and all its clocks that are above their limits, the worst
@@ -90,7 +104,7 @@ def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]
         places.append((Layer.MANAGEMENT, facts.management, node.management_entered_at))
     for layer, state, since in places:
         limit = sla.limit(layer, state, facts=facts, overrides=limits)
-        yield _clock(layer, state, since, now, limit=limit, note=_why_none(layer, state))
+        yield Clock.of(layer, state, since, now, limit=limit, note=_why_none(layer, state))
     if node.workflow is not None:
         yield from _workflow_clocks(node.workflow, facts, now, limits)
 
@@ -101,10 +115,10 @@ def _workflow_clocks(workflow: WorkflowView, facts: SlaFacts, now: datetime, lim
     limit = sla.limit(layer, status, stage=stage, facts=facts, overrides=limits)
     since = workflow.status_entered_at if stage is None else workflow.stage_entered_at
     state = status if stage is None else f"{status}/{stage}"
-    yield _clock(layer, state, since, now, limit=limit, note=_why_none(layer, status))
+    yield Clock.of(layer, state, since, now, limit=limit, note=_why_none(layer, status))
     if workflow.mode_given_at is not None:
         whole = sla.end_to_end(layer, overrides=limits)
-        yield _clock(layer, END_TO_END, workflow.mode_given_at, now, limit=whole)
+        yield Clock.of(layer, END_TO_END, workflow.mode_given_at, now, limit=whole)
 
 
 def _stage(workflow: WorkflowView) -> Stage | None:
@@ -117,14 +131,3 @@ def _stage(workflow: WorkflowView) -> Stage | None:
 def _why_none(layer: Layer, state: str) -> str:
     default = sla.DEFAULTS[layer][state]
     return default.why_none or default.unless
-
-
-def _clock(layer: str, state: str, since: datetime, now: datetime, *, limit: timedelta | None, note: str = "") -> Clock:
-    return Clock(
-        layer=str(layer),
-        state=str(state),
-        since=since,
-        limit=limit,
-        above=sla.breach(limit, since, now),
-        note=note if limit is None else "",
-    )

@@ -120,12 +120,6 @@ def resource_key(kind: str, state: str) -> str:
     return f"{kind}.{state.replace(SUBSTATE, '.')}"
 
 
-def resource_limit(limits: Overrides, kind: str, state: str, default: timedelta | None) -> timedelta | None:
-    """Return the limit of a resource of a registered kind. `limits` are the configured limits of the resource, and
-    `default` is the limit of its kind."""
-    return limits.get(resource_key(kind, state), default)
-
-
 class KindRule(msgspec.Struct, frozen=True):
     """A configured limit of a registered kind. `scope` has the same meaning as in `Rule`."""
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from farrier.model import limits as limits_of
 from farrier.model import sla
 from farrier.model.clocks import Clock
-from farrier.model.limits import Limits, Overrides
+from farrier.model.limits import Limits, Overrides, resource_key
 from farrier.model.outcome import Record
 from farrier.model.params import Schema
 from farrier.model.views import RequestView
@@ -171,15 +170,8 @@ def clocks_of(resource: ResourceView, now: datetime, limits: Limits) -> tuple[Cl
 
 def _clock(at: LayerView, now: datetime, overrides: Overrides) -> Clock:
     default = None if at.default_limit is None else timedelta(seconds=at.default_limit)
-    limit = limits_of.resource_limit(overrides, at.label, at.state, default)
-    return Clock(
-        layer=at.layer,
-        state=at.state,
-        since=at.since,
-        limit=limit,
-        above=sla.breach(limit, at.since, now),
-        note=at.why_none if limit is None else "",
-    )
+    limit = overrides.get(resource_key(at.label, at.state), default)
+    return Clock.of(at.layer, at.state, at.since, now, limit=limit, note=at.why_none)
 
 
 def late_clock(late: LateResource, now: datetime) -> Clock:

@@ -72,11 +72,10 @@ def test_limits_of_nodes_alone_need_no_package_of_others(tmp_path: Path) -> None
     assert held.everywhere == {"status.offline": timedelta(hours=1)}
 
 
-def test_a_site_s_limit_of_a_state_comes_before_that_of_all_and_before_the_kind_s_own() -> None:
+def test_a_site_s_limit_of_a_state_comes_before_that_of_all() -> None:
     held = Limits(
         {"crate.emptying.unpack": timedelta(hours=2)}, sites={"north": {"crate.emptying.unpack": timedelta(1)}}
     )
-    own = timedelta(minutes=15)
-    assert limits.resource_limit(held.of("north", None), "crate", "emptying/unpack", own) == timedelta(1)
-    assert limits.resource_limit(held.of(None, None), "crate", "emptying/unpack", own) == timedelta(hours=2)
-    assert limits.resource_limit({}, "crate", "emptying/unpack", own) == own
+    key = limits.resource_key("crate", "emptying/unpack")
+    assert held.of("north", None)[key] == timedelta(1)
+    assert held.of(None, None)[key] == timedelta(hours=2)
