@@ -1,6 +1,6 @@
 """Two pure functions of the same facts: whether a node is healthy, and whether it is silent.
 
-`healthy` decides every transition to `active`; `silent` decides the transition from `active` to `offline`. A node can
+`unproven` decides every transition to `active`; `silent` decides the transition from `active` to `offline`. A node can
 be neither healthy nor silent, because stale facts prove nothing and cause no transition. Agents report with
 `farrier.heartbeat`. For a node that was registered as agentless, the facts are fresh reads of its BMC and of MAAS.
 """
@@ -58,38 +58,28 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     deployed: bool | None = None  # as MAAS reports it; None without a fresh read
 
 
-class Healthy(msgspec.Struct, frozen=True):
-    """Fresh facts prove that the node is healthy."""
-
-
-class Unhealthy(msgspec.Struct, frozen=True):
-    """Fresh facts do not prove that the node is healthy. `reason` contains no ages, so its text does not change from
-    run to run."""
-
-    reason: str
-
-
-def healthy(vitals: Vitals) -> Healthy | Unhealthy:
-    """Return whether the node may be `active`."""
+def unproven(vitals: Vitals) -> str | None:
+    """Return why fresh facts do not prove that the node is healthy, or None. Only a healthy node may be `active`. The
+    reason contains no ages, so its text does not change from run to run."""
     if vitals.agentless:
-        return _healthy_by_reads(vitals)
+        return _unproven_by_reads(vitals)
     if not vitals.heard:
-        return Unhealthy("no heartbeat within offline_after")
+        return "no heartbeat within offline_after"
     if vitals.blocking:
-        return Unhealthy(f"alerts block scheduling: {', '.join(alert.id for alert in vitals.blocking)}")
-    return Healthy()
+        return f"alerts block scheduling: {', '.join(alert.id for alert in vitals.blocking)}"
+    return None
 
 
-def _healthy_by_reads(vitals: Vitals) -> Healthy | Unhealthy:
+def _unproven_by_reads(vitals: Vitals) -> str | None:
     if not vitals.has_bmc:
-        return Unhealthy("the node has neither an agent nor a BMC, so its health cannot be proven")
+        return "the node has neither an agent nor a BMC, so its health cannot be proven"
     if vitals.power is None:
-        return Unhealthy("no fresh read of the BMC's power state")
+        return "no fresh read of the BMC's power state"
     if vitals.power is not PowerState.ON:
-        return Unhealthy(f"power is {vitals.power}")
+        return f"power is {vitals.power}"
     if vitals.has_maas and not vitals.deployed:
-        return Unhealthy("no fresh read of MAAS reports the machine as deployed")
-    return Healthy()
+        return "no fresh read of MAAS reports the machine as deployed"
+    return None
 
 
 def silent(vitals: Vitals) -> str | None:

@@ -232,9 +232,9 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
     )
 
 
-def proven_healthy(node: Node, now: datetime, config: Policy) -> health.Healthy | health.Unhealthy:
-    """Return whether fresh facts prove that the node is healthy."""
-    return health.healthy(vitals(node, now, config))
+def unproven_health(node: Node, now: datetime, config: Policy) -> str | None:
+    """Return why fresh facts do not prove that the node is healthy, or None."""
+    return health.unproven(vitals(node, now, config))
 
 
 def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from farrier.handlers.node import compensating, region, unclean
-from farrier.handlers.node.moves import proven_healthy, with_fields, with_workflow
+from farrier.handlers.node.moves import unproven_health, with_fields, with_workflow
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.model import expected
 from farrier.model import params as p
 from farrier.model.failures import FailureClass, QuarantineCause
-from farrier.model.health import Unhealthy
 from farrier.model.maas import MaasStatus
 from farrier.model.node import AfterUndo, Node, Onboarding, Quarantine, Workflow
 from farrier.model.status import NodeStatus as N
@@ -67,9 +66,9 @@ def release(request: Request) -> Reply:
             reason="release: the cleanup of this node was not validated; give a reason, or decommission the node "
             "with a cleanup that validates"
         )
-    proof = proven_healthy(node, request.now, request.config)
-    if isinstance(proof, Unhealthy):
-        return Reject(reason=f"release: the node is not healthy: {proof.reason}")
+    unproven = unproven_health(node, request.now, request.config)
+    if unproven is not None:
+        return Reject(reason=f"release: the node is not healthy: {unproven}")
     said = f": {params.reason}" if params.reason else ""
     released = with_fields(unclean.cleared(node), status=N.ACTIVE, ever_active=True)
     return Accept(reason=f"the node is released and healthy{said}", to=released)

@@ -13,12 +13,11 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt, region
 from farrier.handlers.node.decommission import adopted
-from farrier.handlers.node.moves import Done, Policy, proven_healthy, with_fields, with_note, with_workflow
+from farrier.handlers.node.moves import Done, Policy, unproven_health, with_fields, with_note, with_workflow
 from farrier.handlers.node.onboarding.completion import complete
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_agent_enrollment
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.handlers.node.stages import again
-from farrier.model.health import Unhealthy
 from farrier.model.maas import MaasStatus as M
 from farrier.model.node import Decommission, Node, Onboarding
 from farrier.model.observation import MaasObservation
@@ -57,9 +56,9 @@ def adopt_observed_state(request: Request) -> Reply:
 def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:
     if onboarding_adopt.adopts(node) and not onboarding_adopt.is_proven(node):
         return _no("no read has confirmed the recorded machine yet; submit adopt")
-    proof = proven_healthy(node, now, policy)
-    if isinstance(proof, Unhealthy):
-        return _no(f"the target is a healthy node: {proof.reason}")
+    unproven = unproven_health(node, now, policy)
+    if unproven is not None:
+        return _no(f"the target is a healthy node: {unproven}")
     return Accept(reason="the observed state is the target state", to=complete(node, ending=W.RECONCILED))
 
 

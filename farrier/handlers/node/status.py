@@ -7,15 +7,13 @@ observation.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import assert_never
 
 from msgspec.structs import replace
 
 from farrier.handlers.node import drift
-from farrier.handlers.node.moves import Decision, Policy, proven_healthy, transition, vitals, with_fields
+from farrier.handlers.node.moves import Decision, Policy, transition, unproven_health, vitals, with_fields
 from farrier.model import expected, health
 from farrier.model.failures import QuarantineCause
-from farrier.model.health import Healthy, Unhealthy
 from farrier.model.node import Decommission, Node, Onboarding, Quarantine
 from farrier.model.outcome import Transition, Wait
 from farrier.model.status import NodeStatus as N
@@ -85,23 +83,19 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
     if why is not None:
         return _drifted(node, why, config)
     facts = vitals(node, now, config)
-    proof = health.healthy(facts)
-    match proof:
-        case Healthy() if isinstance(node.workflow, Decommission):
+    unproven = health.unproven(facts)
+    if unproven is None:
+        if isinstance(node.workflow, Decommission):
             return None  # healthy again, but being decommissioned
-        case Healthy():
-            return transition(
-                node,
-                with_fields(node, status=N.ACTIVE, ever_active=True),
-                reason="the node is healthy again",
-                cause="signal: health",
-            )
-        case Unhealthy():
-            if facts.heard and facts.blocking:
-                return _blocked(node, facts)
-            return Wait(reason=f"offline: {proof.reason}", rests=True)
-        case _ as never:
-            assert_never(never)
+        return transition(
+            node,
+            with_fields(node, status=N.ACTIVE, ever_active=True),
+            reason="the node is healthy again",
+            cause="signal: health",
+        )
+    if facts.heard and facts.blocking:
+        return _blocked(node, facts)
+    return Wait(reason=f"offline: {unproven}", rests=True)
 
 
 def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
@@ -111,15 +105,14 @@ def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
     if cause is None:
         return Wait(reason="quarantined; waits for intent release or decommission", rests=True)
     gone = _what_is_gone(node, cause, now, config)
-    if gone is not None and node.ever_onboarded and not node.not_scrubbed:
-        proof = proven_healthy(node, now, config)
-        if isinstance(proof, Healthy):
-            return transition(
-                node,
-                with_fields(node, status=N.ACTIVE, quarantine=None, ever_active=True),
-                reason=gone,
-                cause="signal: health",
-            )
+    usable = node.ever_onboarded and not node.not_scrubbed
+    if gone is not None and usable and unproven_health(node, now, config) is None:
+        return transition(
+            node,
+            with_fields(node, status=N.ACTIVE, quarantine=None, ever_active=True),
+            reason=gone,
+            cause="signal: health",
+        )
     return Wait(reason=f"quarantined ({cause.cause}): {cause.reason}", rests=True)
 
 

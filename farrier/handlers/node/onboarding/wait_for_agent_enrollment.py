@@ -21,13 +21,13 @@ from farrier.handlers.node.moves import (
     StageResult,
     Waiting,
     is_late,
-    proven_healthy,
+    unproven_health,
 )
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.deploy_failure import post_install
 from farrier.model.counted import counted
 from farrier.model.failures import FailureClass
-from farrier.model.health import SSH_SEED_LIMIT, Healthy
+from farrier.model.health import SSH_SEED_LIMIT
 from farrier.model.maas import Event, MaasError
 from farrier.model.node import Agent, Node, StopRequest
 from farrier.model.status import NodeStatus as N
@@ -68,12 +68,10 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
                 failure=FailureClass.SSH_SEED_FAILED_REPEATEDLY,
                 detail=f"the agent reported a failed SSH seed {counted(agent.ssh_seed_failures, 'time')} in a row",
             )
-    proof = proven_healthy(node, now, config)
-    if isinstance(proof, Healthy):
+    unproven = unproven_health(node, now, config)
+    if unproven is None:
         return Done(reason="the agent has enrolled, and the node is healthy")
-    return Waiting(
-        reason=f"the agent has enrolled, but the node is not healthy yet: {proof.reason}" if agent else proof.reason
-    )
+    return Waiting(reason=f"the agent has enrolled, but the node is not healthy yet: {unproven}" if agent else unproven)
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
