@@ -135,11 +135,6 @@ class LinkSubnet(msgspec.Struct, frozen=True, kw_only=True):
     ip_address: str | None = None
 
 
-class UnlinkSubnet(msgspec.Struct, frozen=True, kw_only=True):
-    interface: int
-    link: int
-
-
 class Deploy(msgspec.Struct, frozen=True, kw_only=True):
     """Deploys the machine. MAAS allows this in status ready, where the request also acquires the machine, and in status
     allocated. The region does not keep user data, so each request contains the user data."""
@@ -168,15 +163,7 @@ class PowerOff(msgspec.Struct, frozen=True, kw_only=True):
     comment: str
 
 
-class Lock(msgspec.Struct, frozen=True, kw_only=True):
-    comment: str
-
-
 class Unlock(msgspec.Struct, frozen=True, kw_only=True):
-    comment: str
-
-
-class MarkFixed(msgspec.Struct, frozen=True, kw_only=True):
     comment: str
 
 
@@ -195,12 +182,9 @@ Change: TypeAlias = (
     | CreateVlan
     | UpdateInterface
     | LinkSubnet
-    | UnlinkSubnet
     | Deploy
     | Release
     | PowerOff
-    | Lock
     | Unlock
-    | MarkFixed
     | Delete
 )

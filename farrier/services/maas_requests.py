@@ -47,13 +47,10 @@ class Operation(StrEnum):
     CREATE_VLAN = "create_vlan"
     UPDATE_INTERFACE = "update_interface"
     LINK_SUBNET = "link_subnet"
-    UNLINK_SUBNET = "unlink_subnet"
     DEPLOY = "deploy"
     RELEASE = "release"
     POWER_OFF = "power_off"
-    LOCK = "lock"
     UNLOCK = "unlock"
-    MARK_FIXED = "mark_fixed"
     DELETE = "delete"
 
 
@@ -112,12 +109,8 @@ def of_change(system_id: str, change: Change, *, agent_name: str) -> Request:  #
             return _on_machine(Operation.ABORT, system_id, comment=change.comment)
         case changes.PowerOff():
             return _on_machine(Operation.POWER_OFF, system_id, comment=change.comment)
-        case changes.Lock():
-            return _on_machine(Operation.LOCK, system_id, comment=change.comment)
         case changes.Unlock():
             return _on_machine(Operation.UNLOCK, system_id, comment=change.comment)
-        case changes.MarkFixed():
-            return _on_machine(Operation.MARK_FIXED, system_id, comment=change.comment)
         case changes.Delete():
             return Request(operation=Operation.DELETE, method="DELETE", path=path("machines", system_id))
         case changes.SetBootDisk():
@@ -129,13 +122,7 @@ def of_change(system_id: str, change: Change, *, agent_name: str) -> Request:  #
                 storage_layout=change.layout,
                 root_size=change.root_size,
             )
-        case (
-            changes.CreateBond()
-            | changes.CreateVlan()
-            | changes.UpdateInterface()
-            | changes.LinkSubnet()
-            | changes.UnlinkSubnet()
-        ):
+        case changes.CreateBond() | changes.CreateVlan() | changes.UpdateInterface() | changes.LinkSubnet():
             return _network(system_id, change)
         case _ as never:
             assert_never(never)
@@ -143,11 +130,7 @@ def of_change(system_id: str, change: Change, *, agent_name: str) -> Request:  #
 
 def _network(
     system_id: str,
-    change: changes.CreateBond
-    | changes.CreateVlan
-    | changes.UpdateInterface
-    | changes.LinkSubnet
-    | changes.UnlinkSubnet,
+    change: changes.CreateBond | changes.CreateVlan | changes.UpdateInterface | changes.LinkSubnet,
 ) -> Request:
     interfaces = path("nodes", system_id, "interfaces")
     match change:
@@ -180,9 +163,6 @@ def _network(
                 force=True,  # otherwise each repetition adds a link
             )
             return _operation(Operation.LINK_SUBNET, path("nodes", system_id, "interfaces", change.interface), *form)
-        case changes.UnlinkSubnet():
-            link = ("id", str(change.link))
-            return _operation(Operation.UNLINK_SUBNET, path("nodes", system_id, "interfaces", change.interface), link)
         case _ as never:
             assert_never(never)
 

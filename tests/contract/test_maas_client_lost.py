@@ -15,7 +15,7 @@ import pytest
 from farrier.model import maas_changes as changes
 from farrier.model.maas import Interface, MaasError, MaasFailure, MaasStatus, Machine
 from farrier.model.maas_changes import Change, LinkMode, LookUp
-from farrier.sim.maas import Broken, Fault, Region, Status
+from farrier.sim.maas import Broken, Fault, Region
 from tests.support.maas import COMMISSION, DEPLOY, NEW, World, commissioned, deployed, world_with
 
 COMMENT = "workflow 7/9"
@@ -23,9 +23,7 @@ LEAVES_ITS_COMMENT = (
     changes.Abort,
     changes.Deploy,
     changes.Release,
-    changes.Lock,
     changes.Unlock,
-    changes.MarkFixed,
 )
 ROCE_VLAN = 5002
 
@@ -54,13 +52,7 @@ async def deploying(world: World, region: Region) -> Machine:
 
 async def locked(world: World, region: Region) -> Machine:
     machine = await deployed(world, region)
-    await world.client.do(machine, changes.Lock(comment="c"))
-    return await world.client.machine(machine.system_id)
-
-
-async def broken(world: World, region: Region) -> Machine:
-    machine = await commissioned(world, region)
-    region.move(region.machines[machine.system_id], Status.BROKEN)
+    region.machines[machine.system_id].locked = True
     return await world.client.machine(machine.system_id)
 
 
@@ -119,11 +111,6 @@ CASES: dict[str, Case] = {
         relinked,
         lambda m, _: [link.mode for link in boot(m).links] == ["dhcp"],
     ),
-    "UnlinkSubnet": Case(
-        commissioned,
-        lambda m: changes.UnlinkSubnet(interface=boot(m).id, link=boot(m).links[0].id),
-        lambda m, _: "auto" not in [link.mode for link in boot(m).links],
-    ),
     "Deploy": Case(
         commissioned,
         lambda _: msgspec.structs.replace(DEPLOY, comment=COMMENT),
@@ -133,9 +120,7 @@ CASES: dict[str, Case] = {
         deployed, lambda _: changes.Release(comment=COMMENT), lambda m, _: m.state is not MaasStatus.DEPLOYED
     ),
     "PowerOff": Case(deployed, lambda _: changes.PowerOff(comment=COMMENT), lambda m, _: m.power_state == "off"),
-    "Lock": Case(deployed, lambda _: changes.Lock(comment=COMMENT), lambda m, _: m.locked),
     "Unlock": Case(locked, lambda _: changes.Unlock(comment=COMMENT), lambda m, _: not m.locked),
-    "MarkFixed": Case(broken, lambda _: changes.MarkFixed(comment=COMMENT), lambda m, _: m.state is MaasStatus.READY),
 }
 
 
@@ -204,7 +189,7 @@ async def test_a_machine_whose_deletion_got_no_response_is_absent() -> None:
         assert second.value.failure is MaasFailure.ABSENT
 
 
-@pytest.mark.parametrize("name", ["Deploy", "Abort", "CreateBond", "UnlinkSubnet", "MarkFixed"])
+@pytest.mark.parametrize("name", ["Deploy", "Abort", "CreateBond"])
 async def test_a_repeated_change_that_would_do_harm_is_refused(name: str) -> None:
     """A client that repeats the change without a read is refused, and then reads."""
     case, region = CASES[name], Region()

@@ -36,7 +36,7 @@ async def refusal(world: World, system_id: str, change: Change) -> MaasError:
 
 async def test_a_machine_is_deployed_locked_unlocked_and_released(world: World, region: Region) -> None:
     machine = await deployed(world, region)
-    await world.client.do(machine, changes.Lock(comment="c"))
+    region.machines[machine.system_id].locked = True
     locked = await refusal(world, machine.system_id, RELEASE)
     assert locked.failure is MaasFailure.FORBIDDEN
     await world.client.do(machine, changes.Unlock(comment="c"))

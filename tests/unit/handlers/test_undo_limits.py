@@ -9,7 +9,7 @@ import pytest
 
 from farrier.handlers.node import region
 from farrier.model.actions import Action
-from farrier.model.maas_changes import Deploy, Lock
+from farrier.model.maas_changes import Deploy
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
@@ -89,7 +89,7 @@ async def test_a_persons_rescue_is_not_ended(at: Stand, status: Status) -> None:
 async def test_a_lock_on_what_we_deployed_stops_the_undo(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, upstream=ASKED)
     assert at.node.maas_id is not None
-    await at.world.client.do(await at.world.client.machine(at.node.maas_id), Lock(comment="x"))
+    at.region.machines[at.node.maas_id].locked = True
     forget(at)
     await it.ask(Action.CANCEL)
     refused(it, "unlock it in MAAS")

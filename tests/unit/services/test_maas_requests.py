@@ -24,13 +24,10 @@ EVERY_CHANGE: tuple[Change, ...] = (
     changes.CreateVlan(parent=3, vlan=5002),
     changes.UpdateInterface(interface=4, name="roce0", vlan=5003, mtu=9000),
     changes.LinkSubnet(interface=4, mode=LinkMode.AUTO, subnet=2),
-    changes.UnlinkSubnet(interface=4, link=9),
     changes.Deploy(user_data="#cloud-config é\n", comment="c", distro_series="noble"),
     changes.Release(comment="c", erase=True),
     changes.PowerOff(comment="c"),
-    changes.Lock(comment="c"),
     changes.Unlock(comment="c"),
-    changes.MarkFixed(comment="c"),
     changes.Delete(),
 )
 EXPECTED = {
@@ -52,16 +49,13 @@ EXPECTED = {
     "CreateVlan": "POST nodes/abc123/interfaces/?op=create_vlan parent=3 vlan=5002",
     "UpdateInterface": "PUT nodes/abc123/interfaces/4/ name=roce0 vlan=5003 mtu=9000",
     "LinkSubnet": "POST nodes/abc123/interfaces/4/?op=link_subnet mode=auto subnet=2 force=true",
-    "UnlinkSubnet": "POST nodes/abc123/interfaces/4/?op=unlink_subnet id=9",
     "Deploy": (
         "POST machines/abc123/?op=deploy user_data=I2Nsb3VkLWNvbmZpZyDDqQo= comment=c agent_name=ours "
         "distro_series=noble enable_hw_sync=true"
     ),
     "Release": "POST machines/abc123/?op=release comment=c erase=true quick_erase=false secure_erase=false",
     "PowerOff": "POST machines/abc123/?op=power_off comment=c",
-    "Lock": "POST machines/abc123/?op=lock comment=c",
     "Unlock": "POST machines/abc123/?op=unlock comment=c",
-    "MarkFixed": "POST machines/abc123/?op=mark_fixed comment=c",
     "Delete": "DELETE machines/abc123/",
 }
 
