@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from farrier.model import actions, duration, edges, expected, failures, kind_diagram, mapping, sla, stages
+from farrier.model import actions, edges, expected, failures, kind_diagram, mapping, node_spec, sla, stages
 from farrier.model.edges import Layer
 from farrier.model.markdown import table
 from farrier.model.workflow import DecommissionMode, Mode, OnboardingMode
@@ -23,17 +23,13 @@ _SECTIONS = {
     Layer.MANAGEMENT: "Management",
     Layer.ONBOARDING: "Workflow, onboarding and decommission alike",
 }
+_LAYERS = {layer.name: layer for layer in node_spec.SPEC.every_layer}
 
 
 def mermaid(layer: Layer) -> str:
     """Return a state diagram of one layer. The label of each edge names the edge's owner; the tables show the trigger
     of the edge."""
-    states = [str(state) for state in edges.STATES[layer]]
-    lines = ["stateDiagram-v2"]
-    lines += [f"    [*] --> {state}" for state in states if state in edges.INITIAL[layer]]
-    lines += [f"    {e.source} --> {e.target} : {e.owner}" for e in edges.EDGES[layer]]
-    lines += [f"    {state} --> [*]" for state in states if state in edges.TERMINAL[layer]]
-    return "\n".join(lines) + "\n"
+    return kind_diagram.picture(_LAYERS[layer], label=lambda edge: edge.owner)
 
 
 def markdown() -> str:
@@ -110,19 +106,19 @@ def _sla_table() -> str:
         (
             str(layer),
             str(state),
-            _human(default.limit),
+            kind_diagram.limit(default.limit),
             default.note,
         )
         for layer, states in sla.DEFAULTS.items()
         for state, default in states.items()
     ]
-    ends = [(str(layer), "end to end", _human(limit), "") for layer, limit in sla.END_TO_END.items()]
+    ends = [(str(layer), "end to end", kind_diagram.limit(limit), "") for layer, limit in sla.END_TO_END.items()]
     return table(("layer", "state", "limit", "note"), [*rows, *ends])
 
 
 def _stage_limit_table() -> str:
     rows = [
-        (str(layer), str(stage), _human(limit))
+        (str(layer), str(stage), kind_diagram.limit(limit))
         for layer, limits in sla.STAGES.items()
         for stage, limit in limits.items()
     ]
@@ -196,10 +192,6 @@ def _action_as_json(action: actions.Action) -> dict[str, object]:
         "management": [str(state) for state in edges.STATES[Layer.MANAGEMENT] if state in spec.managements],
         "accepted": spec.situation.text + _regardless(spec),
     }
-
-
-def _human(limit: timedelta | None) -> str:
-    return "none" if limit is None else duration.human(limit)
 
 
 def _seconds(limit: timedelta | None) -> float | None:

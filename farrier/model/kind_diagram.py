@@ -5,20 +5,23 @@ Module `diagram` does the same for nodes. The same spec always gives the same ou
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
+
 from farrier.model import duration
-from farrier.model.kinds import KindLayer, KindSpec, KindState
+from farrier.model.kinds import KindEdge, KindLayer, KindSpec
 from farrier.model.markdown import table
 from farrier.model.params import Params, describe
 
 
 def mermaid(spec: KindSpec) -> str:
     """Return a diagram of the states and edges of each layer of a kind. Each edge is labelled with its trigger."""
-    return "\n".join(map(_picture, spec.every_layer))
+    return "\n".join(map(picture, spec.every_layer))
 
 
 def markdown(spec: KindSpec) -> str:
     """Return the diagram and limits of each layer, and the actions of the kind."""
-    layers = [f"```mermaid\n{_picture(layer)}```\n\n{_limits(layer)}\n" for layer in spec.every_layer]
+    layers = [f"```mermaid\n{picture(layer)}```\n\n{_limits(layer)}\n" for layer in spec.every_layer]
     actions = [
         (
             name,
@@ -31,16 +34,17 @@ def markdown(spec: KindSpec) -> str:
     return f"{''.join(layers)}{table(('action', 'parameters', 'accepted in', 'effect'), actions)}"
 
 
-def _picture(layer: KindLayer) -> str:
+def picture(layer: KindLayer, *, label: Callable[[KindEdge], str] = lambda edge: edge.trigger) -> str:
+    """Return a diagram of the states and edges of one layer, with a label for each edge."""
     names = [f"    {_id(state)} : {state}" for state in layer.states if _id(state) != state]
-    begins = [f"    [*] --> {_id(state)}" for state in sorted(layer.first)]
-    edges = [f"    {_id(edge.source)} --> {_id(edge.target)} : {_plain(edge.trigger)}" for edge in layer.edges or ()]
+    begins = [f"    [*] --> {_id(state)}" for state in layer.states if state in layer.first]
+    edges = [f"    {_id(edge.source)} --> {_id(edge.target)} : {_plain(label(edge))}" for edge in layer.edges or ()]
     ends = [f"    {_id(state)} --> [*]" for state in layer.states if state in layer.terminal]
     return "\n".join(("stateDiagram-v2", *names, *begins, *edges, *ends)) + "\n"
 
 
 def _limits(layer: KindLayer) -> str:
-    states = [(f"`{state}`", _limit(rule), rule.why_none) for state, rule in layer.states.items()]
+    states = [(f"`{state}`", limit(rule.limit), rule.why_none) for state, rule in layer.states.items()]
     return table(("state", "limit", "note"), states)
 
 
@@ -53,8 +57,9 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-def _limit(rule: KindState) -> str:
-    return "none" if rule.limit is None else duration.human(rule.limit)
+def limit(of: timedelta | None) -> str:
+    """Return a limit as tables show it."""
+    return "none" if of is None else duration.human(of)
 
 
 def params(of: type[Params]) -> str:
