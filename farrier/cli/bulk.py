@@ -13,7 +13,7 @@ import msgspec
 
 from farrier.errors import MalformedRequest, RefusedByModel
 from farrier.model.intent_views import IntentView
-from farrier.model.writes import Verdict
+from farrier.model.requests import IntentStatus
 
 # No notification reports a change of a state to clients, so the command polls.
 _LOOK_EVERY_SECONDS = 0.2
@@ -49,7 +49,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_well(self) -> bool:
         """Whether the action was accepted and, if the user waits for a state, the resource reached this state."""
-        return self.status in (Verdict.ACCEPTED, "pending")
+        return self.status in (IntentStatus.ACCEPTED, IntentStatus.PENDING)
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -158,7 +158,7 @@ class Bulk:
         for flight in [flight for flight in self._flights.values() if not flight.accepted][:_LOOKED]:
             found = await self._door.intent(flight.intent)
             self._flights[flight.target.id] = self._flights.pop(flight.target.id)
-            if found.status == Verdict.ACCEPTED and self._pace.until is not None:
+            if found.status == IntentStatus.ACCEPTED and self._pace.until is not None:
                 flight.accepted, flight.reason = True, found.reason
             elif found.answered_at is not None:
                 self._land(flight, found.status, found.reason)
@@ -172,7 +172,7 @@ class Bulk:
                 seen = reached[flight.target.id]
                 flight.state = seen.state
                 if seen.is_there:
-                    self._land(flight, Verdict.ACCEPTED, flight.reason)
+                    self._land(flight, IntentStatus.ACCEPTED, flight.reason)
                 elif seen.failure:
                     self._give_up(flight, "failed", seen.failure)
 

@@ -14,10 +14,10 @@ from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentView, WantedIntents
+from farrier.model.requests import IntentStatus
 from farrier.model.views import Page
-from farrier.model.writes import Verdict
 
-_STATUSES = ("pending", *Verdict)
+_STATUSES = tuple(IntentStatus)
 
 
 @formed

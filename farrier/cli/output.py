@@ -20,9 +20,9 @@ from farrier.cli import layout
 from farrier.model import duration
 from farrier.model.clocks import Clock
 from farrier.model.management import Management
+from farrier.model.requests import IntentStatus
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus
-from farrier.model.writes import Verdict
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -45,7 +45,7 @@ _COLOURS = {
     WorkflowStatus.FAILED_MANUAL_INTERVENTION: "red",
 }
 
-_VERDICT_COLOURS = {Verdict.ACCEPTED: "green", Verdict.REJECTED: "red", Verdict.SUPERSEDED: "yellow"}
+_VERDICT_COLOURS = {IntentStatus.ACCEPTED: "green", IntentStatus.REJECTED: "red", IntentStatus.SUPERSEDED: "yellow"}
 
 Cell = str | Text | None
 

@@ -106,7 +106,7 @@ def _write_row(write: Write) -> tuple[str, dict[str, Any]]:
     """Return the section for one write of a run, and the row for this section."""
     match write:
         case AnswerIntent():
-            return "answers", {"intent": write.intent, "status": write.verdict, "reason": write.reason}
+            return "answers", {"intent": write.intent, "status": write.status, "reason": write.reason}
         case CreateTask():
             return "tasks", msgspec.structs.asdict(write)
         case EndTask():

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any, TypeAlias
 
 import msgspec
 
 from farrier.model.node import TaskStatus, TaskType
-
-
-class Verdict(StrEnum):
-    """The answers to an intent."""
-
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    SUPERSEDED = "superseded"
+from farrier.model.requests import IntentStatus
 
 
 class AnswerIntent(msgspec.Struct, frozen=True):
-    """Answers a pending intent. Verdict `accepted` means that the action begins or is completed in this commit."""
+    """Answers a pending intent. Status `accepted` means that the action begins or is completed in this commit."""
 
     intent: int
-    verdict: Verdict
+    status: IntentStatus
     reason: str = ""
 
 

@@ -22,11 +22,11 @@ from farrier.model import (
     network_segment,
     node,
     observation,
+    requests,
     sla,
     stages,
     ufm,
     workflow,
-    writes,
 )
 from farrier.model.limits import Limits
 from tests.architecture import sources
@@ -101,13 +101,13 @@ ENUMERATIONS: Mapping[str, set[str]] = {
     "ib_members_membership_check": set(ufm.Membership),
     "ib_members_state_check": set(ib_partition.MemberState),
     "ib_partitions_rate_limit_check": set(ufm.RateLimit),
-    "intents_status_check": {"pending", *writes.Verdict},
+    "intents_status_check": set(requests.IntentStatus),
     "limits_scope_check": {rule.scope for rule in limits.rules(EVERY_SCOPE)},
     "node_identities_kind_check": set(get_args(get_type_hints(identity.Holder)["kind"])),
     "node_tasks_status_check": set(node.TaskStatus),
     "node_uses_kind_check": {network_segment.KIND, ib_partition.KIND},
     "nodes_live_workflow_kind_check": set(workflow.WorkflowKind),
-    "resource_intents_status_check": {"pending", *writes.Verdict},
+    "resource_intents_status_check": set(requests.IntentStatus),
     "schema_objects_kind_check": set(ObjectKind),
 }
 

@@ -176,7 +176,7 @@ def moved(decision: Decision) -> Node:
 
 def answers(decision: Decision) -> list[tuple[str, str]]:
     """(verdict, reason) of each answer that a decision commits."""
-    return [(w.verdict.value, w.reason) for w in writes(decision) if isinstance(w, AnswerIntent)]
+    return [(w.status.value, w.reason) for w in writes(decision) if isinstance(w, AnswerIntent)]
 
 
 def writes(decision: Decision) -> tuple[Write, ...]:

@@ -24,9 +24,10 @@ from farrier.model.actions import Action
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.node import Intent, Node
 from farrier.model.outcome import Wait
+from farrier.model.requests import IntentStatus
 from farrier.model.runs import cause_of_intent
 from farrier.model.status import NodeStatus
-from farrier.model.writes import AnswerIntent, Verdict, Write
+from farrier.model.writes import AnswerIntent, Write
 
 ANSWERED = "answers an intent"
 """The reason of a run that only answers intents."""
@@ -51,21 +52,21 @@ def answer(
     for position, intent in enumerate(node.intents):
         newer = _superseded_by(node, position) if intent.action in _LAST_COUNTS else None
         if newer is not None:
-            writes.append(AnswerIntent(intent.id, Verdict.SUPERSEDED, f"by intent {newer}"))
+            writes.append(AnswerIntent(intent.id, IntentStatus.SUPERSEDED, f"by intent {newer}"))
             continue
         reply = _reply(node, intent, now, config, responses)
         match reply:
             case None:
                 continue
             case Reject():
-                writes.append(AnswerIntent(intent.id, Verdict.REJECTED, reply.reason))
+                writes.append(AnswerIntent(intent.id, IntentStatus.REJECTED, reply.reason))
                 continue
             case Hold(to=None):
                 break
             case Hold():
                 pass
             case Accept():
-                writes += [AnswerIntent(intent.id, Verdict.ACCEPTED, reply.reason), *reply.writes]
+                writes += [AnswerIntent(intent.id, IntentStatus.ACCEPTED, reply.reason), *reply.writes]
             case _ as never:
                 assert_never(never)
         if reply.to is not None:

@@ -47,7 +47,7 @@ class NodeKind(LayeredKind[Node]):
             Answered(
                 request=write.intent,
                 action=asked[write.intent].action if write.intent in asked else "",
-                verdict=write.verdict,
+                verdict=write.status,
                 reason=write.reason,
                 by=asked[write.intent].requested_by if write.intent in asked else None,
             )

@@ -20,8 +20,9 @@ from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from farrier.model.node import Bmc, Node, Switching
 from farrier.model.outcome import Step, Update, Wait
 from farrier.model.params import PowerRequest
+from farrier.model.requests import IntentStatus
 from farrier.model.workflow_condition import POWER_IS_FREE
-from farrier.model.writes import AnswerIntent, Verdict, Write
+from farrier.model.writes import AnswerIntent, Write
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -148,7 +149,7 @@ async def _switched(node: Node, now: datetime, wanted: Switching, services: Node
         enforce_error=None,
     )
     done = f"power {wanted.power} done: power is {reading.power}"
-    return _answered(node, bmc, Verdict.ACCEPTED, done)
+    return _answered(node, bmc, IntentStatus.ACCEPTED, done)
 
 
 def _failed(node: Node, error: BmcError) -> Outcome:
@@ -172,13 +173,13 @@ def _not_done(
         if wanted.unsure
         else ""
     )
-    return _answered(node, bmc, Verdict.REJECTED, f"set_power {wanted.power}: {unknown}{why}")
+    return _answered(node, bmc, IntentStatus.REJECTED, f"set_power {wanted.power}: {unknown}{why}")
 
 
-def _answered(node: Node, bmc: Bmc, verdict: Verdict, reason: str) -> Change:
+def _answered(node: Node, bmc: Bmc, status: IntentStatus, reason: str) -> Change:
     wanted = node.bmc.switching
     assert wanted is not None, "the caller has checked this"
-    writes = () if wanted.intent is None else (AnswerIntent(wanted.intent, verdict, reason),)
+    writes = () if wanted.intent is None else (AnswerIntent(wanted.intent, status, reason),)
     return transition(node, with_fields(node, bmc=bmc), reason=reason, cause="step: set power", writes=writes)
 
 

@@ -57,7 +57,7 @@ def adopt(it: Handled) -> tuple[str, str]:
         at.node = with_fields(decision.to, intents=())
     it.written += getattr(decision, "writes", ())
     (told,) = (w for w in getattr(decision, "writes", ()) if isinstance(w, AnswerIntent))
-    return told.verdict.value, told.reason
+    return told.status.value, told.reason
 
 
 # --- onboarding

@@ -85,7 +85,7 @@ def asked(it: Node, action: Action) -> tuple[Node, Change | Wait[Write] | Answer
 
 def verdict(answered: Change | Wait[Write] | Answers) -> str:
     (answer,) = (write for write in answered.writes if isinstance(write, AnswerIntent))
-    return answer.verdict.value
+    return answer.status.value
 
 
 def test_there_are_seven() -> None:
