@@ -270,7 +270,7 @@ def _of_bmc(node: NodeDetail) -> Iterator[str]:
 
 
 def _by_state(node: NodeDetail) -> Iterator[str]:
-    if diagnosis.is_braked(node):
+    if node.braked_at is not None:
         site = node.site or "''"
         yield (
             "find the common cause at the site: the network, the MAAS region or the path of heartbeats; if the "

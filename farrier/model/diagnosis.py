@@ -73,11 +73,6 @@ def is_unvalidated(node: NodeDetail) -> bool:
     )
 
 
-def is_braked(node: NodeDetail) -> bool:
-    """Return whether the brake of its site keeps the node in service despite silence or drift."""
-    return node.braked_at is not None
-
-
 def is_unread(node: NodeDetail) -> bool:
     """Return whether farrier should read the node's power but cannot read it."""
     return node.management == Management.MANAGEABLE and node.bmc.sync_failure is not None

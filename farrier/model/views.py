@@ -199,7 +199,8 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     node's site. `held_here` is set if the last successful onboarding used MAAS, so that farrier's user owned the
     machine. `paused_by` and `quarantined_by` are the operators who paused and quarantined the node; each is None if no
     operator did so or the intent names no operator. `alerts` are the alerts of the agent's last heartbeat.
-    `enrolled_at` is when the agent last enrolled, or None without an agent.
+    `enrolled_at` is when the agent last enrolled, or None without an agent. `braked_at` is set while the brake of the
+    site keeps the node in service despite silence or drift.
     """
 
     version: int

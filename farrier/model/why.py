@@ -120,7 +120,7 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
     yield from _in_maas(node, now, patience)
     if node.bmc.last_error is not None:
         yield f"BMC: {node.bmc.failure}: {node.bmc.last_error}" if node.bmc.failure else f"BMC: {node.bmc.last_error}"
-    if diagnosis.is_braked(node):
+    if node.braked_at is not None:
         yield (
             "the brake of the site keeps the node in service, because too many nodes of the site would leave "
             "service together"
