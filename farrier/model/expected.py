@@ -8,13 +8,14 @@ nodes out of service by this table. If a node is not in service, farrier only re
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
 
 import msgspec
 
 from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus as S
+from farrier.model.observation import MaasObservation
 from farrier.model.status import NodeStatus as N
+from farrier.model.views import MaasView
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,23 +94,6 @@ def contradictions() -> Iterator[Contradiction]:
             yield Contradiction(state, statuses, causes)
 
 
-class Seen(Protocol):
-    """The machine as MAAS shows it, in a snapshot or a view."""
-
-    @property
-    def system_id(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def status_name(self) -> str | None: ...
-    @property
-    def owner(self) -> str | None: ...
-    @property
-    def owner_by_rescue(self) -> bool: ...
-    @property
-    def power_state(self) -> str | None: ...
-
-
 BY_RESCUE = (
     ": MAAS made this user the owner when the user entered rescue mode, and MAAS does not restore the former owner; "
     "enter and leave rescue mode with farrier's key, or release the machine"
@@ -117,7 +101,7 @@ BY_RESCUE = (
 """Why a user owns a machine that rescue mode gave to the user."""
 
 
-def disagreement(status: N, seen: Seen, *, foreign: bool) -> str | None:
+def disagreement(status: N, seen: MaasObservation | MaasView, *, foreign: bool) -> str | None:
     """Return the difference between MAAS and the node's status; None if they agree. If `foreign` is set, another user
     owns the machine."""
     if foreign:
