@@ -65,7 +65,7 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
             for kind, words in vocabulary.kinds.items()
             for own in words.metrics
         }
-        self.registry.register(_Build())
+        self.registry.register(Constant(gauges.BUILD_INFO, 1, farrier.__version__, platform.python_version()))
         self._make_zeros()
 
     @override
@@ -183,19 +183,11 @@ def _left_normal_state(spec: KindSpec, move: Move, cause: str) -> bool:
 
 
 class Constant(Collector):
-    """A gauge that is set only at the start of the process."""
+    """A gauge with one series that is set only at the start of the process."""
 
-    def __init__(self, gauge: Gauge, value: float) -> None:
-        self._family = gauge.family({(): value})
+    def __init__(self, gauge: Gauge, value: float, *labels: str) -> None:
+        self._family = gauge.family({labels: value})
 
     @override
     def collect(self) -> list[GaugeMetricFamily]:
         return [self._family]
-
-
-class _Build(Collector):
-    """The metric `farrier_build_info`: a constant whose labels are the versions of farrier and Python."""
-
-    @override
-    def collect(self) -> list[GaugeMetricFamily]:
-        return [gauges.BUILD_INFO.family({(farrier.__version__, platform.python_version()): 1})]
