@@ -16,6 +16,7 @@ import anyio
 import structlog
 
 from farrier.errors import DatabaseUnreachable
+from farrier.model.selection import LARGEST_ID
 from farrier.protocols import Notifications
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -23,7 +24,6 @@ _log = structlog.stdlib.get_logger(__name__)
 _FIRST_PAUSE = timedelta(milliseconds=100)
 # After an outage, the listener reconnects within this time. The poll finds wakes meanwhile.
 _LONGEST_PAUSE = timedelta(seconds=10)
-_LARGEST_ID = (1 << 63) - 1  # the largest bigint
 
 
 class Listener:
@@ -87,6 +87,6 @@ def _id(text: str) -> int:
     """Parse an ID. Raises ValueError for a text that is not an ID. An ID larger than a bigint is refused, because every
     load that contains it would fail."""
     id_ = int(text)
-    if not 0 < id_ <= _LARGEST_ID:
+    if not 0 < id_ <= LARGEST_ID:
         raise ValueError(text)
     return id_

@@ -12,6 +12,7 @@ from farrier.io import reading, statements
 from farrier.io.pool import Connection
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
+from farrier.model.selection import LARGEST_ID
 from farrier.model.views import Page
 
 _PAGE = statements.load("queries/intents")
@@ -22,7 +23,6 @@ _PAGE_OF_NODES = _PAGE.replace(
 
 # How many intents a filtered page examines at most, which takes some 10 ms.
 _LOOKED = 5000
-_LARGEST = (1 << 63) - 1  # the largest bigint
 
 
 class _Walked(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ async def page(
     walk = "of one" if resource is not None else "pending" if wanted.is_pending_only else "all"
     most = max(limit, _LOOKED)
     narrowed = list(wanted.statuses), list(wanted.actions), list(wanted.requested_by)
-    below = _LARGEST if before is None else before
+    below = LARGEST_ID if before is None else before
     walked = await _walk(conn, kind, walk, resource, below, most, limit, *narrowed)
     if len(walked.rows) == limit:
         return IntentPage(walked.now, walked.rows, walked.rows[-1].id)

@@ -12,10 +12,10 @@ from enum import StrEnum
 import msgspec
 
 from farrier.model import duration
+from farrier.model.selection import LARGEST_ID
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_LARGEST = (1 << 63) - 1  # the largest bigint of PostgreSQL
 
 
 class Order(StrEnum):
@@ -46,7 +46,7 @@ def parse_key(text: str) -> HistoryKey:
     """Parse a text that `HistoryKey.text` returned. Raises ValueError."""
     micros, id_, version, kind, layer = [*text.split(".", 4), *[""] * 4][:5]
     numbers = (micros, id_, version)
-    if not (all(n.isascii() and n.isdecimal() and int(n) <= _LARGEST for n in numbers) and kind and layer):
+    if not (all(n.isascii() and n.isdecimal() and int(n) <= LARGEST_ID for n in numbers) and kind and layer):
         raise ValueError(f"expected the key of a history entry, as printed by an earlier command, not {text!r}")
     try:
         at = _EPOCH + int(micros) * _MICROSECOND
