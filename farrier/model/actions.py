@@ -1,6 +1,6 @@
 """The table of all actions that an intent can request for a node, with the states that accept each action.
 
-The node handler calls `check` before it acts. `schema` and `since` produce the rows of the table that the database's
+The node handler calls `check` before it acts. `rules` and `since` produce the rows of the table that the database's
 INSERT trigger reads. `check` depends on the layers and the live workflow only. The handler checks all other conditions,
 such as the node's health.
 """
@@ -265,12 +265,6 @@ def decode(action: Action, given: object) -> params.Params:
 def rules(action: Action) -> params.Schema:
     """Return the rules of an action's parameters."""
     return params.describe(ACTIONS[action].params)
-
-
-def schema(action: Action) -> dict[str, Any]:
-    """Return the rules as plain JSON for the database. At least one of the fields in `any_of` is required. `needs`
-    names, for each flag, the field that is required if the flag is true."""
-    return msgspec.json.decode(msgspec.json.encode(rules(action)), type=dict[str, Any])
 
 
 def _names(kind: type[StrEnum], members: frozenset[Any]) -> str:

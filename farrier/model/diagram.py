@@ -187,7 +187,7 @@ def _action_as_json(action: actions.Action) -> dict[str, object]:
         "description": spec.description,
         "since": spec.since,
         "interrupts": spec.interrupts,
-        "params": actions.schema(action),
+        "params": msgspec.json.decode(msgspec.json.encode(actions.rules(action))),
         "statuses": [str(state) for state in edges.STATES[Layer.STATUS] if state in spec.accepted_in],
         "management": [str(state) for state in edges.STATES[Layer.MANAGEMENT] if state in spec.managements],
         "accepted": spec.situation.text + _regardless(spec),

@@ -1,7 +1,7 @@
 """The parameters of each action. Each set of parameters is one struct.
 
 `farrier.model.actions.decode` decodes them from an intent's JSON, after the database's INSERT trigger has checked the
-same rules from `farrier.model.actions.schema`. Unknown fields, nulls and blank texts are refused, because other
+same rules from `describe`. Unknown fields, nulls and blank texts are refused, because other
 programs send intents, and a typing error must not become a default.
 """
 
@@ -193,7 +193,8 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """The database's rules for a set of parameters: its fields, and the rules between them."""
+    """The database's rules for a set of parameters. At least one of the fields in `any_of` is required. `needs` names,
+    for each flag, the field that is required if the flag is true."""
 
     fields: Mapping[str, Field]
     any_of: tuple[str, ...]
