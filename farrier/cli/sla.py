@@ -170,7 +170,7 @@ def _of_others(held: Limits, registered: Iterable[KindView]) -> Iterator[Limit]:
     for kind in registered:
         for state in kind.states:
             if not state.terminal:
-                yield _limit(held, limits.resource_key(state.label, state.state), state.lasts, state.why_none)
+                yield _limit(held, limits.limit_key(state.label, state.state), state.lasts, state.why_none)
 
 
 def _limit(held: Limits, key: str, default: timedelta | None, note: str = "") -> Limit:

@@ -127,10 +127,6 @@ class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
         sources = {source for source, _ in self.pairs}
         return tuple(str(state) for state in self.states if state in sources)
 
-    def sla_key(self, state: str) -> str:
-        """Return the name of the state's limit in the configuration, such as `network_segment.deleting.db_delete`."""
-        return f"{self.key}.{state.replace('/', '.')}"
-
 
 class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
     """All facts about a kind that do not need running code. Raises ConfigError if they are inconsistent.

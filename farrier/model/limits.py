@@ -57,6 +57,11 @@ class Place(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+def limit_key(prefix: str, state: str) -> str:
+    """Return the name of a limit in the configuration, such as `network_segment.deleting.db_delete`."""
+    return f"{prefix}.{state.replace(SUBSTATE, '.')}"
+
+
 def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
     """Yield every state of resources of these kinds, by kind and layer. Terminal states are omitted, because they have
     no limit."""
@@ -66,10 +71,12 @@ def places_of(specs: Iterable[KindSpec]) -> Iterator[Place]:
             for state, default in layer.states.items() if layer.inside is None else ():
                 if inner := substates.get((layer.name, state)):
                     for substate, own in inner.states.items():
-                        key = inner.sla_key(substate)
+                        key = limit_key(inner.key, substate)
                         yield Place(layer.label, str(state), str(substate), key, own.limit, own.note)
                 elif state not in layer.terminal:
-                    yield Place(layer.label, *label(str(state)), layer.sla_key(state), default.limit, default.note)
+                    yield Place(
+                        layer.label, *label(str(state)), limit_key(layer.key, state), default.limit, default.note
+                    )
 
 
 STATES: tuple[Place, ...] = tuple(places_of((node_spec.SPEC,)))
@@ -113,11 +120,6 @@ def rules(limits: Limits, places: Iterable[Place] = PLACES) -> Iterator[Rule]:
 def keys_of(specs: Iterable[KindSpec]) -> frozenset[str]:
     """Return the keys of all limits of these kinds."""
     return frozenset(place.key for place in places_of(specs))
-
-
-def resource_key(kind: str, state: str) -> str:
-    """Return the key of a limit. This process may have no spec of the kind."""
-    return f"{kind}.{state.replace(SUBSTATE, '.')}"
 
 
 class KindRule(msgspec.Struct, frozen=True):

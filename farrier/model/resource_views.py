@@ -15,7 +15,7 @@ import msgspec
 
 from farrier.model import sla
 from farrier.model.clocks import Clock
-from farrier.model.limits import Limits, Overrides, resource_key
+from farrier.model.limits import Limits, Overrides, limit_key
 from farrier.model.outcome import Record
 from farrier.model.params import Schema
 from farrier.model.views import RequestView
@@ -170,7 +170,7 @@ def clocks_of(resource: ResourceView, now: datetime, limits: Limits) -> tuple[Cl
 
 def _clock(at: LayerView, now: datetime, overrides: Overrides) -> Clock:
     default = None if at.default_limit is None else timedelta(seconds=at.default_limit)
-    limit = overrides.get(resource_key(at.label, at.state), default)
+    limit = overrides.get(limit_key(at.label, at.state), default)
     return Clock.of(at.layer, at.state, at.since, now, limit=limit, note=at.why_none)
 
 

@@ -76,6 +76,6 @@ def test_a_site_s_limit_of_a_state_comes_before_that_of_all() -> None:
     held = Limits(
         {"crate.emptying.unpack": timedelta(hours=2)}, sites={"north": {"crate.emptying.unpack": timedelta(1)}}
     )
-    key = limits.resource_key("crate", "emptying/unpack")
+    key = limits.limit_key("crate", "emptying/unpack")
     assert held.of("north", None)[key] == timedelta(1)
     assert held.of(None, None)[key] == timedelta(hours=2)

@@ -12,6 +12,7 @@ from farrier.errors import ConfigError
 from farrier.model import params
 from farrier.model.built_in import BUILT_IN
 from farrier.model.kinds import KindAction, KindEdge, KindState, label
+from farrier.model.limits import limit_key
 from farrier.model.params import Params
 from tests.support.crates import SPEC
 
@@ -94,7 +95,7 @@ def test_a_state_has_a_limit_or_a_reason_for_none(state: dict[str, Any]) -> None
 def test_a_substate_is_a_label_and_a_part_of_the_limits_name() -> None:
     assert label("emptying/unpack") == ("emptying", "unpack")
     assert label("packed") == ("packed", "")
-    assert SPEC.every_layer[0].sla_key("emptying/unpack") == "crate.emptying.unpack"
+    assert limit_key(SPEC.every_layer[0].key, "emptying/unpack") == "crate.emptying.unpack"
 
 
 def test_no_two_kinds_share_a_name_or_a_table() -> None:
