@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import typer
 
-from farrier.cli import import_file, regions
+from farrier.cli import import_file, pages, regions
 from farrier.cli.connection import Session
 from farrier.cli.import_file import Fault, Row
 from farrier.config.reading import nearest
@@ -54,12 +54,8 @@ async def _machines(session: Session, site: str) -> Sequence[Machine]:
 async def _names(session: Session, site: str) -> dict[str, str]:
     """Return the names of the site's nodes, by the IDs of their machines."""
     found: dict[str, str] = {}
-    after, full = "", True
-    while full:
-        page = await session.queries.inventory(Wanted(details={"site": (site,)}), after=after, limit=_PAGE)
+    async for page in pages.of_nodes(session, Wanted(details={"site": (site,)})):
         found |= {node.maas_id: node.name for node in page.rows if node.maas_id is not None}
-        full = len(page.rows) == _PAGE
-        after = page.rows[-1].name if full else after
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import typer
 
-from farrier.cli import arguments
+from farrier.cli import arguments, pages
 from farrier.cli.bulk import Reached, Target
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
@@ -22,8 +22,6 @@ from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, Wanted
 from farrier.model.workflow import WorkflowStatus
 
-_PAGE = 1000
-
 
 async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tuple[NodeView, ...]:
     """Return the selected nodes in the order of their names. Raises a usage error if no name and no option selects
@@ -33,13 +31,9 @@ async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tupl
         raise typer.BadParameter("name the nodes, or select them with -l, --status, --site, …; '*' selects all nodes")
     missing = Missing(NODE, wanted.names if wanted == Wanted(names=wanted.names) else ())
     found: list[NodeView] = []
-    after, full = "", True
-    while full:
-        page = await session.queries.inventory(wanted, after=after, limit=_PAGE)
+    async for page in pages.of_nodes(session, wanted):
         missing.seen(page.rows)
         found += page.rows
-        full = len(page.rows) == _PAGE
-        after = page.rows[-1].name if full else after
     missing.refuse()
     return tuple(found)
 

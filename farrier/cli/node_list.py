@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from farrier.cli import arguments, completed_names, detail_options, listing, output
+from farrier.cli import arguments, completed_names, detail_options, listing, output, pages
 from farrier.cli.connection import Session, with_database
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
@@ -60,13 +60,11 @@ async def _pages(session: Session, wanted: Wanted, missing: Missing) -> AsyncIte
     above = await session.queries.overdue(wanted, session.settings.sla)
     missing.seen(overdue.node for overdue in above.rows)
     without = {overdue.node.id for overdue in above.rows}
-    first, after, full = above.rows, "", True
-    while full:
-        page = await session.queries.inventory(wanted, after=after, limit=listing.PAGE)
+    first = above.rows
+    async for page in pages.of_nodes(session, wanted):
         missing.seen(page.rows)
         yield Page(page.now, (*first, *(Overdue(node, ()) for node in page.rows if node.id not in without)))
-        first, full = (), len(page.rows) == listing.PAGE
-        after = page.rows[-1].name if full else after
+        first = ()
 
 
 _ABOVE = "above_sla"

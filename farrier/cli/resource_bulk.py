@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from farrier.cli import added_options, arguments, bulk_options, completed_names, intent_kind, output
+from farrier.cli import added_options, arguments, bulk_options, completed_names, intent_kind, output, pages
 from farrier.cli import resource_commands as commands
 from farrier.cli.bulk import Reached, Target
 from farrier.cli.connection import Session
@@ -19,8 +19,6 @@ from farrier.model.intent_views import IntentView
 from farrier.model.kinds import CREATE, is_in
 from farrier.model.requests import Request
 from farrier.model.resource_views import ActionView, ResourceView, WantedResources
-
-_PAGE = 1000
 
 
 class ResourceDoor(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,12 +127,8 @@ async def _select(session: Session, wanted: WantedResources) -> tuple[ResourceVi
         wanted.kind, wanted.names if wanted == WantedResources(kind=wanted.kind, names=wanted.names) else ()
     )
     found: list[ResourceView] = []
-    after, full = ("", 0), True
-    while full:
-        page = await session.resources.resources(wanted, after=after, limit=_PAGE)
+    async for page in pages.of_resources(session, wanted):
         missing.seen(page.rows)
         found += page.rows
-        full = len(page.rows) == _PAGE
-        after = (page.rows[-1].name, page.rows[-1].id) if full else after
     missing.refuse()
     return tuple(found)

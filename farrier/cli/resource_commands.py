@@ -23,6 +23,7 @@ from farrier.cli import (
     intent_answers,
     listing,
     output,
+    pages,
     resource_view,
 )
 from farrier.cli.connection import Session
@@ -134,13 +135,9 @@ async def refuse_until(session: Session, kind: str, until: str | None) -> None:
 
 
 async def _pages(session: Session, wanted: WantedResources, missing: Missing) -> AsyncIterator[Page[ResourceView]]:
-    after, full = ("", 0), True
-    while full:
-        page = await session.resources.resources(wanted, after=after, limit=listing.PAGE)
+    async for page in pages.of_resources(session, wanted):
         missing.seen(page.rows)
         yield page
-        full = len(page.rows) == listing.PAGE
-        after = (page.rows[-1].name, page.rows[-1].id) if full else after
 
 
 async def show(session: Session, kind: KindArgument, name: NameArgument, as_json: output.AsJson = False) -> None:
