@@ -4,16 +4,17 @@ reaches the state that the user waits for. The user may limit how many resources
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Any
 
 import anyio
 import msgspec
 
+from farrier.cli.connection import Session
 from farrier.errors import MalformedRequest, RefusedByModel
 from farrier.model.intent_views import IntentView
-from farrier.model.requests import IntentStatus
+from farrier.model.requests import IntentStatus, Request
 
 # No notification reports a change of a state to clients, so the command polls.
 _LOOK_EVERY_SECONDS = 0.2
@@ -61,17 +62,25 @@ class Reached(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
-class Door(Protocol):
-    """The database operations on the resources of one kind."""
+class Door(msgspec.Struct, frozen=True, kw_only=True):
+    """The database operations on the resources of one kind. `request` is the intent without resource and parameters.
+    `params` returns the parameters for the resource with an ID. `reached` returns the present state of each of these
+    resources, and whether it is the awaited state."""
+
+    session: Session
+    request: Request
+    params: Callable[[int], Mapping[str, Any]]
+    reached: Callable[[Sequence[int]], Awaitable[Mapping[int, Reached]]]
 
     async def ask(self, target: Target) -> int:
-        """Submit the intent. Raises RefusedByModel."""
+        """Submit the intent by the ID of the resource, because another resource may get its name in the meantime.
+        Raises RefusedByModel."""
+        request = msgspec.structs.replace(self.request, resource=str(target.id), params=self.params(target.id))
+        return await self.session.requests.ask(request)
 
     async def intent(self, intent: int) -> IntentView:
         """Return the intent with its answer."""
-
-    async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
-        """Return the present state of each of these resources, and whether it is the awaited state."""
+        return (await self.session.resources.intent(self.request.kind, intent)).rows[0]
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,12 +137,9 @@ class Bulk:
     async def _begin(self, target: Target) -> None:
         try:
             intent = await self._door.ask(target)
-        except MalformedRequest as refusal:
-            if not self.results and not self._flights:  # the error would be the same for every resource
-                raise
-            self._end(Result(id=target.id, name=target.name, intent=None, status="refused", reason=refusal.text))
-            return
         except RefusedByModel as refusal:
+            if isinstance(refusal, MalformedRequest) and not self.results and not self._flights:
+                raise  # the error would be the same for every resource
             self._end(Result(id=target.id, name=target.name, intent=None, status="refused", reason=refusal.text))
             return
         deadline = anyio.current_time() + self._pace.patience.total_seconds()

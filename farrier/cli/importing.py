@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from farrier.cli import (
@@ -23,7 +24,6 @@ from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session, with_database
 from farrier.cli.import_file import Fault, Row
 from farrier.cli.import_plan import Step
-from farrier.cli.node_bulk import NodeDoor
 from farrier.errors import ExitCode
 from farrier.model.actions import Action
 from farrier.model.counted import counted
@@ -130,20 +130,10 @@ async def _apply(session: Session, steps: Sequence[Step], how: Orders) -> None:
 
 
 async def _submit(session: Session, action: Action, steps: Sequence[Step], how: Orders) -> None:
-    nodes = {
-        step.node.id: (step.node, given)
-        for step in steps
-        if step.node is not None and (given := step.bmc if action is Action.SET_BMC else step.details)
+    given = {
+        step.node.id: step.bmc if action is Action.SET_BMC else step.details for step in steps if step.node is not None
     }
-    if not nodes:
-        return
-    door = NodeDoor(
-        session=session,
-        action=action,
-        params=lambda node: nodes[node][1],
-        until=None,
-        key=f"{how.key}-{action}",
-        requested_by=how.requested_by,
-    )
-    targets = [node_bulk.target(action, node) for node, _ in nodes.values()]
-    await bulk_options.run(action, NODE, targets, door, how)
+    nodes = [step.node for step in steps if step.node is not None and given[step.node.id]]
+    if nodes:
+        how = msgspec.structs.replace(how, key=f"{how.key}-{action}")
+        await node_bulk.submit(session, action, nodes, given.__getitem__, how)

@@ -3,19 +3,16 @@ the action are the options of the command. The table of actions alone defines th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import typer
 
 from farrier.cli import added_options, bulk_options, completed_names, detail_options, node_bulk, param_options
-from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session, with_database
-from farrier.cli.node_bulk import NodeDoor
 from farrier.config.reading import nearest
 from farrier.model import actions, param_faults
 from farrier.model.actions import ACTIONS, Action
-from farrier.model.edges import NODE
 from farrier.model.status import NodeStatus
 from farrier.model.views import Wanted
 
@@ -33,12 +30,7 @@ def add_to(group: typer.Typer) -> None:
     """Add a command for each action except `set`, which has a separate module."""
     for action in Action:
         if action is not Action.SET:
-            group.command(command_of(action), rich_help_panel="Actions")(with_database(_submits(action)))
-
-
-def command_of(action: Action) -> str:
-    """Return the name of the command for an action."""
-    return action.replace("_", "-")
+            group.command(action.replace("_", "-"), rich_help_panel="Actions")(with_database(_submits(action)))
 
 
 def _submits(action: Action) -> Callable[..., Awaitable[None]]:
@@ -49,30 +41,15 @@ def _submits(action: Action) -> Callable[..., Awaitable[None]]:
         params = param_options.values(fields, given)
         for field, fault in param_faults.faults(actions.rules(action), params):
             raise typer.BadParameter(f"--{field.replace('_', '-')} {fault}" if field else fault)
-        await submit(session, action, wanted, names or (), params, how)
+        until = how.pace.until
+        if until is not None and until not in set(NodeStatus):
+            raise typer.BadParameter(f"--until: no status is named {until!r}; {nearest(until, NodeStatus)}")
+        nodes = await node_bulk.select(session, wanted, names or ())
+        if not nodes:
+            typer.echo("no node matches", err=True)
+            return
+        await node_bulk.submit(session, action, nodes, lambda _: params, how)
 
     options = [*param_options.options(fields), *bulk_options.PARAMETERS]
     text = ACTIONS[action].description
     return detail_options.narrowed(added_options.as_given(command, options, f"{text[0].upper()}{text[1:]}."))
-
-
-async def submit(
-    session: Session, action: Action, wanted: Wanted, names: Sequence[str], params: dict[str, object], how: Orders
-) -> None:
-    """Submit the action with these parameters for the selected nodes."""
-    until = how.pace.until
-    if until is not None and until not in set(NodeStatus):
-        raise typer.BadParameter(f"--until: no status is named {until!r}; {nearest(until, NodeStatus)}")
-    nodes = await node_bulk.select(session, wanted, names)
-    if not nodes:
-        typer.echo("no node matches", err=True)
-        return
-    door = NodeDoor(
-        session=session,
-        action=action,
-        params=lambda _: params,
-        until=until,
-        key=how.key,
-        requested_by=how.requested_by,
-    )
-    await bulk_options.run(command_of(action), NODE, [node_bulk.target(action, node) for node in nodes], door, how)

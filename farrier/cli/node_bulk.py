@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 import typer
 
-from farrier.cli import arguments, pages
-from farrier.cli.bulk import Reached, Target
+from farrier.cli import arguments, bulk_options, pages
+from farrier.cli.bulk import Door, Reached, Target
+from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
 from farrier.model import foreseen
 from farrier.model.acceptance import Later, Refused
 from farrier.model.actions import Action
 from farrier.model.edges import NODE
-from farrier.model.intent_views import IntentView
 from farrier.model.requests import Request
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, Wanted
@@ -38,7 +39,17 @@ async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tupl
     return tuple(found)
 
 
-def target(action: Action, node: NodeView) -> Target:
+async def submit(
+    session: Session, action: Action, nodes: Iterable[NodeView], params: Callable[[int], Mapping[str, Any]], how: Orders
+) -> None:
+    """Submit the action for these nodes. `params` returns the parameters for the node with an ID."""
+    request = Request(resource="", action=action, key=how.key, requested_by=how.requested_by)
+    reached = partial(_reached, session, how.pace.until)
+    door = Door(session=session, request=request, params=params, reached=reached)
+    await bulk_options.run(action.replace("_", "-"), NODE, [_target(action, node) for node in nodes], door, how)
+
+
+def _target(action: Action, node: NodeView) -> Target:
     """Return the node as a target, with the answer that an intent would get now."""
     answer = foreseen.of_node(action, node)
     return Target(
@@ -50,43 +61,16 @@ def target(action: Action, node: NodeView) -> Target:
     )
 
 
-class NodeDoor(msgspec.Struct, frozen=True, kw_only=True):
-    """The `Door` of nodes. `params` returns the parameters of the action for a node with this ID."""
+async def _reached(session: Session, until: str | None, ids: Sequence[int]) -> Mapping[int, Reached]:
+    """Return the progress of these nodes. A node that is no longer listed counts as deleted."""
+    page = await session.queries.inventory(Wanted(names=tuple(map(str, ids))), limit=len(ids))
+    there = until == NodeStatus.DELETED
+    deleted = Reached(NodeStatus.DELETED, there, "" if there else f"is deleted, so it cannot become {until}")
+    return dict.fromkeys(ids, deleted) | {node.id: _progress(node, until) for node in page.rows}
 
-    session: Session
-    action: Action
-    params: Callable[[int], Mapping[str, Any]]
-    until: str | None
-    key: str
-    requested_by: str | None
 
-    async def ask(self, target: Target) -> int:
-        """Submit the intent by the node's ID, because another node may get its name in the meantime."""
-        request = Request(
-            resource=str(target.id),
-            action=self.action,
-            params=self.params(target.id),
-            key=self.key,
-            requested_by=self.requested_by,
-        )
-        return await self.session.requests.ask(request)
-
-    async def intent(self, intent: int) -> IntentView:
-        """Return the intent with its answer."""
-        return (await self.session.resources.intent(NODE, intent)).rows[0]
-
-    async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
-        """Return the progress of these nodes. A node that is no longer listed counts as deleted."""
-        page = await self.session.queries.inventory(Wanted(names=tuple(map(str, ids))), limit=len(ids))
-        listed = {node.id: self._seen(node) for node in page.rows}
-        return {id_: listed.get(id_, self._deleted()) for id_ in ids}
-
-    def _seen(self, node: NodeView) -> Reached:
-        workflow = node.workflow
-        failed = workflow is not None and workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION
-        why = f"is {node.status} and waits for an operator: {workflow.failure_class}" if failed and workflow else ""
-        return Reached(node.status, node.status == self.until, why)
-
-    def _deleted(self) -> Reached:
-        there = self.until == NodeStatus.DELETED
-        return Reached(NodeStatus.DELETED, there, "" if there else f"is deleted, so it cannot become {self.until}")
+def _progress(node: NodeView, until: str | None) -> Reached:
+    workflow = node.workflow
+    failed = workflow is not None and workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION
+    why = f"is {node.status} and waits for an operator: {workflow.failure_class}" if failed and workflow else ""
+    return Reached(node.status, node.status == until, why)

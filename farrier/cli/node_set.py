@@ -10,7 +10,6 @@ import typer
 from farrier.cli import added_options, bulk_options, completed_names, detail_options, node_bulk
 from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session, with_database
-from farrier.cli.node_bulk import NodeDoor
 from farrier.config.reading import nearest
 from farrier.model import detail_changes
 from farrier.model.actions import Action
@@ -70,13 +69,5 @@ async def _set(session: Session, nodes: tuple[NodeView, ...], changes: detail_ch
         typer.echo(f"{counted(same, NODE)} already had these values" if nodes else "no node matches", err=True)
     if not params:
         return
-    door = NodeDoor(
-        session=session,
-        action=Action.SET,
-        params=params.__getitem__,
-        until=None,
-        key=how.key,
-        requested_by=how.requested_by,
-    )
-    targets = [node_bulk.target(Action.SET, node) for node in nodes if node.id in params]
-    await bulk_options.run(Action.SET, NODE, targets, door, how)
+    changed = [node for node in nodes if node.id in params]
+    await node_bulk.submit(session, Action.SET, changed, params.__getitem__, how)

@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from farrier.cli import added_options, arguments, bulk_options, completed_names, intent_kind, output, pages
 from farrier.cli import resource_commands as commands
-from farrier.cli.bulk import Reached, Target
+from farrier.cli.bulk import Door, Reached, Target
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
 from farrier.model import foreseen, param_faults, param_texts
 from farrier.model.acceptance import Refused
-from farrier.model.intent_views import IntentView
 from farrier.model.kinds import CREATE, is_in
 from farrier.model.requests import Request
 from farrier.model.resource_views import ActionView, ResourceView, WantedResources
-
-
-class ResourceDoor(msgspec.Struct, frozen=True, kw_only=True):
-    """The `Door` of a kind. `request` is the intent without the resource."""
-
-    session: Session
-    request: Request
-    until: str | None
-
-    async def ask(self, target: Target) -> int:
-        """Submit the intent by the ID of the resource, because another resource may get its name in the meantime."""
-        return await self.session.requests.ask(msgspec.structs.replace(self.request, resource=str(target.id)))
-
-    async def intent(self, intent: int) -> IntentView:
-        """Return the intent with its answer."""
-        return (await self.session.resources.intent(self.request.kind, intent)).rows[0]
-
-    async def reached(self, ids: Sequence[int]) -> Mapping[int, Reached]:
-        """Return the progress of these resources."""
-        wanted = WantedResources(kind=self.request.kind, names=tuple(map(str, ids)), ended=True)
-        page = await self.session.resources.resources(wanted, limit=len(ids))
-        return {each.id: self._seen(each) for each in page.rows}
-
-    def _seen(self, resource: ResourceView) -> Reached:
-        there = any(is_in(layer.state, self.until or "") for layer in resource.layers)
-        ended = resource.ended_at is not None and not there
-        return Reached(
-            resource.state, there, f"has ended as {resource.state}, so it cannot become {self.until}" if ended else ""
-        )
 
 
 async def _act(
@@ -88,10 +58,10 @@ async def _act(
     if not found:
         typer.echo(f"no {output.words(kind)} matches", err=True)
         return
-    request = Request(kind=kind, resource="", action=action, params=params, key=how.key, requested_by=how.requested_by)
-    targets = [_target(spec, each) for each in found]
-    door = ResourceDoor(session=session, request=request, until=how.pace.until)
-    await bulk_options.run(action, kind, targets, door, how)
+    request = Request(kind=kind, resource="", action=action, key=how.key, requested_by=how.requested_by)
+    reached = partial(_reached, session, kind, how.pace.until)
+    door = Door(session=session, request=request, params=lambda _: params, reached=reached)
+    await bulk_options.run(action, kind, [_target(spec, each) for each in found], door, how)
 
 
 def command() -> Any:
@@ -116,6 +86,19 @@ def _target(action: ActionView, resource: ResourceView) -> Target:
     answer = foreseen.of_resource(action, resource)
     refusal = answer.reason if isinstance(answer, Refused) else ""
     return Target(id=resource.id, name=resource.name, state=resource.state, refusal=refusal)
+
+
+async def _reached(session: Session, kind: str, until: str | None, ids: Sequence[int]) -> Mapping[int, Reached]:
+    """Return the progress of these resources."""
+    wanted = WantedResources(kind=kind, names=tuple(map(str, ids)), ended=True)
+    page = await session.resources.resources(wanted, limit=len(ids))
+    return {each.id: _progress(each, until) for each in page.rows}
+
+
+def _progress(resource: ResourceView, until: str | None) -> Reached:
+    there = any(is_in(layer.state, until or "") for layer in resource.layers)
+    ended = f"has ended as {resource.state}, so it cannot become {until}"
+    return Reached(resource.state, there, ended if resource.ended_at is not None and not there else "")
 
 
 async def _select(session: Session, wanted: WantedResources) -> tuple[ResourceView, ...]:
