@@ -6,8 +6,8 @@ from __future__ import annotations
 import secrets
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Annotated, Concatenate, ParamSpec
 
 import anyio
 import msgspec
@@ -17,8 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from farrier.cli import added_options, arguments, intent_answers, output
 from farrier.cli.bulk import Bulk, Door, Pace, Result, Target
+from farrier.cli.connection import Session
 from farrier.errors import ExitCode
 from farrier.model.counted import counted
+
+P = ParamSpec("P")
 
 _PANEL = "How"
 
@@ -95,12 +98,13 @@ def orders(  # noqa: PLR0913 - one parameter is one option
 
 
 _PREFIX = "cli-"
-PARAMETERS = added_options.parameters(orders)
 
 
-def taken(given: dict[str, Any]) -> Orders:
-    """Remove the values of these options from `given`, and return them as `Orders`."""
-    return orders(**{parameter.name: given.pop(parameter.name) for parameter in PARAMETERS})
+def ordered(
+    command: Callable[Concatenate[Session, Orders, P], Awaitable[None]],
+) -> Callable[Concatenate[Session, P], Awaitable[None]]:
+    """Add these options to a command, and pass their values as its second parameter, after the session."""
+    return added_options.instead(command, added_options.parameters(orders), orders)
 
 
 async def run(action: str, kind: str, targets: Sequence[Target], door: Door, given: Orders) -> None:

@@ -134,7 +134,7 @@ def narrowed(
     command: Callable[Concatenate[Session, HistoryFilter, P], Awaitable[None]],
 ) -> Callable[Concatenate[Session, P], Awaitable[None]]:
     """Add the options that select changes to a command."""
-    return added_options.instead(command, added_options.parameters(_wanted), lambda given: _wanted(**given))
+    return added_options.instead(command, added_options.parameters(_wanted), _wanted)
 
 
 def _option(help_: str, *names: str, **more: Any) -> Any:

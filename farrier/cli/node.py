@@ -16,6 +16,7 @@ from farrier.cli.node_list import list_
 from farrier.cli.resource_commands import history, of_kind
 from farrier.model import bootstrap as bootstraps
 from farrier.model import duration
+from farrier.model.actions import Action
 from farrier.model.node_spec import SPEC
 from farrier.model.requests import Registration
 
@@ -83,5 +84,5 @@ def _print_token(token: str, ttl: str) -> None:
     typer.echo(f"it is shown only once, and the agent can use it once, within {ttl}", err=True)
 
 
-node_set.add_to(node)
+node.command(Action.SET, rich_help_panel="Actions")(node_set.set_)
 node_actions.add_to(node)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from farrier.cli import added_options, bulk_options, completed_names, detail_options, node_bulk, param_options
+from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session, with_database
 from farrier.config.reading import nearest
 from farrier.model import actions, param_faults
@@ -36,8 +37,7 @@ def add_to(group: typer.Typer) -> None:
 def _submits(action: Action) -> Callable[..., Awaitable[None]]:
     fields = actions.rules(action).fields
 
-    async def command(session: Session, wanted: Wanted, /, names: Names = None, **given: Any) -> None:
-        how = bulk_options.taken(given)
+    async def command(session: Session, how: Orders, wanted: Wanted, /, names: Names = None, **given: Any) -> None:
         params = param_options.values(fields, given)
         for field, fault in param_faults.faults(actions.rules(action), params):
             raise typer.BadParameter(f"--{field.replace('_', '-')} {fault}" if field else fault)
@@ -50,6 +50,6 @@ def _submits(action: Action) -> Callable[..., Awaitable[None]]:
             return
         await node_bulk.submit(session, action, nodes, lambda _: params, how)
 
-    options = [*param_options.options(fields), *bulk_options.PARAMETERS]
     text = ACTIONS[action].description
-    return detail_options.narrowed(added_options.as_given(command, options, f"{text[0].upper()}{text[1:]}."))
+    named = added_options.as_given(command, param_options.options(fields), f"{text[0].upper()}{text[1:]}.")
+    return detail_options.narrowed(bulk_options.ordered(named))

@@ -3,11 +3,11 @@ label=row=b`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from farrier.cli import added_options, bulk_options, completed_names, detail_options, node_bulk
+from farrier.cli import bulk_options, completed_names, detail_options, node_bulk
 from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session, with_database
 from farrier.config.reading import nearest
@@ -15,7 +15,7 @@ from farrier.model import detail_changes
 from farrier.model.actions import Action
 from farrier.model.counted import counted
 from farrier.model.edges import NODE
-from farrier.model.views import NodeView, Wanted
+from farrier.model.views import Wanted
 
 _HELP = (
     "Names, IDs and globs of the nodes, and changes: "
@@ -27,25 +27,24 @@ Words = Annotated[
 ]
 
 
-def add_to(group: typer.Typer) -> None:
-    """Add the command `set`."""
-    group.command(Action.SET, rich_help_panel="Actions")(with_database(_command()))
-
-
-def _command() -> Any:
-    async def command(session: Session, wanted: Wanted, /, words: Words = None, **given: Any) -> None:
-        how = bulk_options.taken(given)
-        if how.pace.until is not None:
-            raise typer.BadParameter("--until: set does not change the status of a node")
-        texts = [text for text in words or () if "=" in text]
-        names = [text for text in words or () if "=" not in text]
-        await _set(session, await node_bulk.select(session, wanted, names), _changes(texts), how)
-
-    text = (
-        "Change details of nodes. New labels are merged with the labels of a node. mac=… "
-        "replaces all addresses. An empty value removes a detail."
-    )
-    return detail_options.narrowed(added_options.as_given(command, bulk_options.PARAMETERS, text))
+@with_database
+@detail_options.narrowed
+@bulk_options.ordered
+async def set_(session: Session, how: Orders, wanted: Wanted, words: Words = None) -> None:
+    """Change details of nodes. New labels are merged with the labels of a node. mac=… replaces all addresses. An empty
+    value removes a detail."""
+    if how.pace.until is not None:
+        raise typer.BadParameter("--until: set does not change the status of a node")
+    texts = [text for text in words or () if "=" in text]
+    names = [text for text in words or () if "=" not in text]
+    nodes, changes = await node_bulk.select(session, wanted, names), _changes(texts)
+    params = {node.id: found for node in nodes if (found := detail_changes.params(changes, node))}
+    same = len(nodes) - len(params)
+    if same or not nodes:
+        typer.echo(f"{counted(same, NODE)} already had these values" if nodes else "no node matches", err=True)
+    if params:
+        changed = [node for node in nodes if node.id in params]
+        await node_bulk.submit(session, Action.SET, changed, params.__getitem__, how)
 
 
 def _changes(texts: list[str]) -> detail_changes.Changes:
@@ -59,15 +58,3 @@ def _changes(texts: list[str]) -> detail_changes.Changes:
         return detail_changes.read(texts)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-
-
-async def _set(session: Session, nodes: tuple[NodeView, ...], changes: detail_changes.Changes, how: Orders) -> None:
-    """Submit an intent for each node whose values differ from these values."""
-    params = {node.id: found for node in nodes if (found := detail_changes.params(changes, node))}
-    same = len(nodes) - len(params)
-    if same or not nodes:
-        typer.echo(f"{counted(same, NODE)} already had these values" if nodes else "no node matches", err=True)
-    if not params:
-        return
-    changed = [node for node in nodes if node.id in params]
-    await node_bulk.submit(session, Action.SET, changed, params.__getitem__, how)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from farrier.cli import added_options, arguments, bulk_options, completed_names, intent_kind, output, pages
+from farrier.cli import arguments, bulk_options, completed_names, intent_kind, output, pages
 from farrier.cli import resource_commands as commands
 from farrier.cli.bulk import Door, Reached, Target
+from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
 from farrier.model import foreseen, param_faults, param_texts
@@ -20,9 +21,10 @@ from farrier.model.requests import Request
 from farrier.model.resource_views import ActionView, ResourceView, WantedResources
 
 
-async def _act(
+@bulk_options.ordered
+async def act(  # noqa: PLR0913 - one parameter is one option
     session: Session,
-    /,
+    how: Orders,
     kind: commands.KindArgument,
     action: Annotated[
         str,
@@ -42,10 +44,8 @@ async def _act(
     site: Annotated[
         list[str] | None, typer.Option(help="Only this site. Repeatable.", autocompletion=completed_names.sites)
     ] = None,
-    **given: Any,
 ) -> None:
     """Submit an action for one resource or for many."""
-    how = bulk_options.taken(given)
     spec = await _action(session, kind, action)
     texts = [text for text in words or () if "=" in text]
     names = arguments.names([text for text in words or () if "=" not in text])
@@ -62,11 +62,6 @@ async def _act(
     reached = partial(_reached, session, kind, how.pace.until)
     door = Door(session=session, request=request, params=lambda _: params, reached=reached)
     await bulk_options.run(action, kind, [_target(spec, each) for each in found], door, how)
-
-
-def command() -> Any:
-    """Return the command, with the options of commands that act on many resources."""
-    return added_options.as_given(_act, bulk_options.PARAMETERS)
 
 
 async def _action(session: Session, kind: str, action: str) -> ActionView:

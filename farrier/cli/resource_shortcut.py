@@ -7,13 +7,12 @@ spec.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 import typer
 
-from farrier.cli import intent_answers, output, param_options
+from farrier.cli import added_options, intent_answers, output, param_options
 from farrier.cli import resource_commands as commands
 from farrier.cli.connection import Session, with_database
 from farrier.cli.intent_answers import Asking
@@ -68,11 +67,6 @@ def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) ->
         )
         await commands.ask(session, Asking(request=request, wait=wait, until=until, timeout=timeout, as_json=as_json))
 
-    signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
     if action == CREATE:
-        own[1] = own[1].replace(annotation=_NEW)
-    # typer derives the options from this signature, and the help from this docstring.
-    vars(command)["__signature__"] = signature.replace(parameters=[*own, *param_options.options(fields)])
-    command.__doc__ = text
-    return command
+        command.__annotations__["name"] = _NEW
+    return added_options.as_given(command, param_options.options(fields), text)
