@@ -12,7 +12,7 @@ import getpass
 import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, ParamSpec
@@ -96,13 +96,13 @@ async def located(settings: config.Config) -> config.DatabaseConfig:
 async def opened(settings: config.Config) -> AsyncIterator[Session]:
     """Open a session with the database of these settings. If they name an API, use the API instead."""
     if settings.client.api:
-        from farrier.client.remote import Remote, remote  # this import takes 50 ms, and most commands use a database
+        from farrier.client.remote import remote  # this import takes 50 ms, and most commands use a database
 
-        reach: AbstractAsyncContextManager[clients.Client | Remote] = remote(settings.client)
+        async with remote(settings.client) as server:
+            yield Session(settings, server, server, server)
     else:
-        reach = client(settings)
-    async with reach as reached:
-        yield Session(settings, reached.queries, reached.resources, reached.requests)
+        async with client(settings) as database:
+            yield Session(settings, database.queries, database.resources, database.requests)
 
 
 def chosen_settings(given: Mapping[str, Any]) -> config.Config:

@@ -70,9 +70,9 @@ def quoted(name: str) -> str:
     return quote(name, safe="")
 
 
-def nodes(filters: Mapping[str, Filter], after: str) -> Call[NodeList]:
+def nodes(filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> Call[NodeList]:
     """Return the request of a page of nodes. `filters` are parameters of the API: status, management, site, model, …"""
-    return Call(path="/nodes", type=NodeList, query=_page(filters, after))
+    return Call(path="/nodes", type=NodeList, query=_page(filters, after, limit))
 
 
 def node(name: str) -> Call[ShownNode]:
@@ -177,7 +177,7 @@ def _wait(seconds: float) -> Query:
     return (("wait", f"{seconds:g}"),) if seconds > 0 else ()
 
 
-def _page(filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> Query:
+def _page(filters: Mapping[str, Filter], after: str, limit: int) -> Query:
     query = query_of({**filters, "limit": limit})
     return (*query, ("after", after)) if after else query
 

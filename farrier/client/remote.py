@@ -12,13 +12,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
-
-import msgspec
 
 from farrier.client import calls
 from farrier.client.asynchronous import AsyncFarrier
-from farrier.client.calls import Call, Filter, Nothing, Query
+from farrier.client.calls import Call, Filter, Nothing
 from farrier.client.errors import NotAccepted
 from farrier.config import ClientConfig
 from farrier.errors import ConfigError
@@ -30,7 +27,6 @@ from farrier.model.api_answers import (
     Enqueued,
     Kinds,
     Members,
-    NodeList,
     ShownResource,
     Tasks,
 )
@@ -65,16 +61,6 @@ from farrier.model.resource_views import (
 )
 from farrier.model.views import NodeDetail, NodeView, Page, TaskView, Wanted
 
-T = TypeVar("T")
-
-
-class Remote(msgspec.Struct, frozen=True):
-    """The implementations of the three protocols for one server."""
-
-    queries: RemoteQueries
-    resources: RemoteResourceQueries
-    requests: RemoteRequests
-
 
 @asynccontextmanager
 async def remote(config: ClientConfig) -> AsyncIterator[Remote]:
@@ -82,7 +68,7 @@ async def remote(config: ClientConfig) -> AsyncIterator[Remote]:
     used."""
     verify = _trust(config.ca_file) if config.ca_file else True
     async with AsyncFarrier(config.api, token=_token(config.token_file), verify=verify) as api:
-        yield Remote(RemoteQueries(api), RemoteResourceQueries(api), RemoteRequests(api))
+        yield Remote(api)
 
 
 def _token(file: str) -> str | None:
@@ -104,19 +90,20 @@ def _trust(file: str) -> ssl.SSLContext:
         raise ConfigError(f"client.ca_file: expected certificates in PEM in {file}: {error}") from error
 
 
-class RemoteQueries:
-    """Implements `protocols.Queries`."""
+class Remote:
+    """Implements the three protocols for one server."""
 
     def __init__(self, api: AsyncFarrier) -> None:
         self._api = api
 
+    # --- Queries
+
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
-        query = (*_of_nodes(wanted), ("limit", str(limit)), *([("after", after)] if after else []))
-        page = await self._api.call(Call(path="/nodes", type=NodeList, query=query))
+        page = await self._api.call(calls.nodes(_of_nodes(wanted), after, limit))
         return Page(page.now, page.nodes)
 
     async def overdue(self, wanted: Wanted, _limits: Limits, *, limit: int | None = None) -> OverduePage:
-        late = await self._api.call(Call(path="/breaches", type=Breaches, query=_of_nodes(wanted)))
+        late = await self._api.call(Call(path="/breaches", type=Breaches, query=calls.query_of(_of_nodes(wanted))))
         rows = tuple(Overdue(each.node, tuple(clock.clock() for clock in each.clocks)) for each in late.nodes)
         return OverduePage(late.now, rows[:limit], more=late.more_nodes + len(rows[limit:] if limit else ()))
 
@@ -132,34 +119,24 @@ class RemoteQueries:
         after: HistoryKey | None = None,
         limit: int = 1000,
     ) -> HistoryPage:
-        query = (*_of_history(wanted), ("order", order.value), ("limit", str(limit)))
-        query = query if after is None else (*query, ("after", after.text))
+        key = None if after is None else after.text
+        query = calls.query_of(_of_history(wanted) | _given({"order": order.value, "limit": limit, "after": key}))
         page = await self._api.call(Call(path="/history", type=Changes, query=query))
         return HistoryPage(page.changes, None if page.next is None else parse_key(page.next))
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
-        query = (
-            *(("status", each) for each in statuses),
-            *([] if node is None else [("node", node)]),
-            ("limit", str(limit)),
-        )
+        query = calls.query_of(_given({"status": statuses, "node": node, "limit": limit}))
         page = await self._api.call(Call(path="/tasks", type=Tasks, query=query))
         return Page(page.now, page.tasks)
 
     async def controllers(self) -> Ownership:
         return await self._api.controllers()
 
-
-class RemoteResourceQueries:
-    """Implements `protocols.ResourceQueries`."""
-
-    def __init__(self, api: AsyncFarrier) -> None:
-        self._api = api
+    # --- ResourceQueries
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
-        query = _query({"kind": kind, "counted": counted})
-        call = Call(path="/resources", type=Kinds, query=query)
-        return (await self._api.call(call)).kinds
+        query = calls.query_of(_given({"kind": kind, "counted": counted}))
+        return (await self._api.call(Call(path="/resources", type=Kinds, query=query))).kinds
 
     async def resources(
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
@@ -210,12 +187,7 @@ class RemoteResourceQueries:
         page = await self._api.call(Call(path=path, type=Members))
         return Page(page.now, page.members)
 
-
-class RemoteRequests:
-    """Implements `protocols.Requests`."""
-
-    def __init__(self, api: AsyncFarrier) -> None:
-        self._api = api
+    # --- Requests
 
     async def ask(self, request: Request) -> int:
         """Submit the intent. The response may already contain the intent's answer, which `answer` then returns."""
@@ -271,12 +243,8 @@ def _given(filters: Mapping[str, Filter | None]) -> dict[str, Filter]:
     return {name: value for name, value in filters.items() if value not in (None, ())}
 
 
-def _query(filters: Mapping[str, Filter | None]) -> Query:
-    return calls.query_of(_given(filters))
-
-
-def _of_nodes(wanted: Wanted) -> Query:
-    return _query(
+def _of_nodes(wanted: Wanted) -> dict[str, Filter]:
+    return _given(
         {
             "name": wanted.names,
             "label": tuple(map(str, wanted.labels)),
@@ -288,8 +256,8 @@ def _of_nodes(wanted: Wanted) -> Query:
     )
 
 
-def _of_history(wanted: HistoryFilter) -> Query:
-    return _query(
+def _of_history(wanted: HistoryFilter) -> dict[str, Filter]:
+    return _given(
         {
             "kind": wanted.kinds,
             "layer": wanted.layers,
