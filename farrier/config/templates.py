@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import jinja2
@@ -59,7 +59,6 @@ SEGMENT: Mapping[str, str] = {
 
 TOKEN = "bootstrap_token"
 
-_SEGMENTS = "segments"
 # The methods of Python's mappings that a template may call.
 _OF_MAPPINGS = frozenset({"items", "keys", "values", "get"})
 # The number of templates that are cached, which is greater than the number of sites of any installation. A template
@@ -138,75 +137,47 @@ def faults(text: str, variables: Iterable[str], *, segments: Collection[str] = (
         yield "it is nested too deeply"
 
 
-def _faults_of(text: str, names: tuple[str, ...], segments: Collection[str]) -> list[str]:
+def _faults_of(text: str, names: tuple[str, ...], segments: Collection[str]) -> Iterator[str]:
     tree = _environment.parse(text)
     compiled(text)
-    whole = [*meta.find_referenced_templates(tree)]
-    faults = ["it includes, imports or extends another template; use one file"] if whole else []
-    return [*faults, *_unknown_names(tree, names), *_unknown_segments(tree, segments)]
-
-
-def _unknown_names(tree: nodes.Template, known: tuple[str, ...]) -> Iterator[str]:
-    strange = meta.find_undeclared_variables(tree) - set(known)
-    for name in sorted(strange):
-        yield f"line {_line(tree, name)}: unknown name {name!r}; {nearest(name, known)}"
-    if any(name.ctx == "store" and name.name == "node" for name in tree.find_all(nodes.Name)):
-        return  # the template sets its own `node`
-    for what, attribute, line in _attributes(tree):
-        if attribute not in what:
-            yield f"line {line}: node has no {attribute!r}; {nearest(attribute, what)}"
-
-
-def _unknown_segments(tree: nodes.Template, known: Collection[str]) -> Iterator[str]:
-    if any(name.ctx == "store" and name.name == _SEGMENTS for name in tree.find_all(nodes.Name)):
-        return  # the template sets its own `segments`
+    if any(True for _ in meta.find_referenced_templates(tree)):
+        yield "it includes, imports or extends another template; use one file"
+    for name in sorted(meta.find_undeclared_variables(tree) - set(names)):
+        line = next(found.lineno for found in tree.find_all(nodes.Name) if found.name == name)
+        yield f"line {line}: unknown name {name!r}; {nearest(name, names)}"
+    own = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
     for found in (*tree.find_all(nodes.Getattr), *tree.find_all(nodes.Getitem)):
-        of, asked = _asked(found)
-        above, held = _asked(of)
-        if asked is None:
-            continue
-        if _is_segments(of) and asked not in known and not (isinstance(found, nodes.Getattr) and asked in _OF_MAPPINGS):
-            meant = nearest(asked, known) if known else "[network] segments is empty"
-            yield f"line {found.lineno}: the nodes of this site have no segment {asked!r}; {meant}"
-        elif _is_segments(above) and held in known and asked not in SEGMENT:
-            yield f"line {found.lineno}: a segment has no {asked!r}; {nearest(asked, SEGMENT)}"
+        path = _path(found)
+        fault = _fault(path, segments, dotted=isinstance(found, nodes.Getattr)) if path[0] not in own else None
+        if fault is not None:
+            yield f"line {found.lineno}: {fault}"
 
 
-def _is_segments(found: nodes.Node | None) -> bool:
-    return isinstance(found, nodes.Name) and found.name == _SEGMENTS
+def _fault(path: Sequence[str], segments: Collection[str], *, dotted: bool) -> str | None:
+    """Return the fault of a path from a name to an attribute. With `dotted`, the last part may be a method."""
+    match path:
+        case ["node", name] if name not in NODE:
+            return f"node has no {name!r}; {nearest(name, NODE)}"
+        case ["node", "bmc", name] if name not in BMC:
+            return f"node has no {name!r}; {nearest(name, BMC)}"
+        case ["segments", name] if name not in segments and not (dotted and name in _OF_MAPPINGS):
+            meant = nearest(name, segments) if segments else "[network] segments is empty"
+            return f"the nodes of this site have no segment {name!r}; {meant}"
+        case ["segments", held, name] if held in segments and name not in SEGMENT:
+            return f"a segment has no {name!r}; {nearest(name, SEGMENT)}"
+    return None
 
 
-def _line(tree: nodes.Template, name: str) -> int:
-    return next(found.lineno for found in tree.find_all(nodes.Name) if found.name == name)
-
-
-def _attributes(tree: nodes.Template) -> Iterator[tuple[Mapping[str, str], str, int]]:
-    """Yield each use of an attribute of `node` or `node.bmc`: the known attributes, the used attribute, and the
-    line."""
-    for found in (*tree.find_all(nodes.Getattr), *tree.find_all(nodes.Getitem)):
-        of, attribute = _asked(found)
-        if attribute is None:
-            continue
-        if _is_node(of):
-            yield NODE, attribute, found.lineno
-            continue
-        above, held = _asked(of)
-        if held == "bmc" and _is_node(above):
-            yield BMC, attribute, found.lineno
-
-
-def _asked(found: nodes.Node | None) -> tuple[nodes.Node | None, str | None]:
-    """Return the object and the name of an attribute access. The name is None if the template computes it when it is
-    rendered."""
+def _path(found: nodes.Node) -> tuple[str, ...]:
+    """Return the name and the attributes of an expression such as `node.bmc['serial']`. A part that the template
+    computes when it is rendered is empty."""
+    if isinstance(found, nodes.Name):
+        return (found.name,)
     if isinstance(found, nodes.Getattr):
-        return found.node, found.attr
+        return (*_path(found.node), found.attr)
     if isinstance(found, nodes.Getitem) and isinstance(found.arg, nodes.Const) and isinstance(found.arg.value, str):
-        return found.node, found.arg.value
-    return None, None
-
-
-def _is_node(found: nodes.Node | None) -> bool:
-    return isinstance(found, nodes.Name) and found.name == "node"
+        return (*_path(found.node), found.arg.value)
+    return ("",)
 
 
 def line_of(error: BaseException) -> int | None:
