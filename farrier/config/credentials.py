@@ -15,10 +15,16 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-_SCHEMES = ("file:", "env:", "systemd:", "vault:")
+SCHEMES = ("file:", "env:", "systemd:", "vault:")
+"""How a reference to a secret begins."""
 _HOST = re.compile(r"[a-z0-9*]([a-z0-9*._-]*[a-z0-9*])?|[0-9a-f:]+")
 _ANY_NAME = re.compile(r"[*._-]*\*[*._-]*")  # a name that consists of stars, dots and dashes only
 _STARRED_ADDRESS = re.compile(r"(?=.*\*)(?=.*[0-9])[0-9*.]+")
+
+
+def is_reference(text: str) -> bool:
+    """Return whether a text is a reference to a secret, and not the secret itself."""
+    return text.startswith(SCHEMES) and text not in SCHEMES
 
 
 def check_networks(key: str, networks: Iterable[str]) -> None:
@@ -58,8 +64,8 @@ class CredentialBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     def __post_init__(self) -> None:
         for reference in self.references:
-            if not reference.startswith(_SCHEMES):
-                raise ValueError(f"every reference must begin with one of {', '.join(_SCHEMES)}")
+            if not reference.startswith(SCHEMES):
+                raise ValueError(f"every reference must begin with one of {', '.join(SCHEMES)}")
         for host in self.hosts:
             if not _HOST.fullmatch(host):
                 raise ValueError(

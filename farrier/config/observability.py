@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from farrier.config.credentials import is_reference
 from farrier.log import Format, Level
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
@@ -15,8 +16,6 @@ _ABSOLUTE = re.compile(r"https?://[^\s/]+(/\S*)?")
 _PLACE = re.compile(r"\{([^{}]*)\}")
 OF_A_RESOURCE = ("kind", "name", "site")
 """The values of a resource that `dashboards_url` may have in braces."""
-# The schemes of references to secrets, which a credential store reads.
-_SCHEMES = frozenset({"file", "env", "systemd", "vault"})
 
 
 class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -86,8 +85,7 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             )
         if bool(self.tls_cert) != bool(self.tls_key):
             raise ValueError("only one of tls_cert and tls_key is set; set both, or neither")
-        scheme, _, where = self.bearer_token.partition(":")
-        if self.bearer_token and not (scheme in _SCHEMES and where):
+        if self.bearer_token and not is_reference(self.bearer_token):
             raise ValueError(
                 "bearer_token must be a reference to the token (file:, env:, systemd: or vault:), not the token itself"
             )

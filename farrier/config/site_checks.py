@@ -14,6 +14,7 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 from farrier.config import templates
+from farrier.config.credentials import SCHEMES, is_reference
 from farrier.config.sites import (
     BondSite,
     DeploySite,
@@ -48,8 +49,6 @@ _LIMITS = {
 # Time within which an agent has to enrol after its machine was deployed. After this time, the deployment counts as
 # failed.
 _FIRST_BOOT = timedelta(minutes=30)
-_SCHEMES = ("file", "env", "systemd", "vault")
-_NAMED_SCHEMES = ", ".join(f"{scheme}:" for scheme in _SCHEMES)
 _LACP_RATES = ("slow", "fast")
 _HASH_POLICIES = ("layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4")
 _WITH_A_ROOT = (Layout.FLAT, Layout.LVM, Layout.BCACHE)
@@ -76,8 +75,10 @@ def faults(site: Site) -> Iterator[Fault]:
 def _maas(maas: MaasSite) -> Iterator[Fault]:
     if not _is_plain(maas.url):
         yield Fault(place("maas", "url"), "expected http[s]://host[:port]/MAAS without further parts")
-    if not _is_reference(maas.key):
-        yield Fault(place("maas", "key"), f"expected a reference to the API key ({_NAMED_SCHEMES}), not the key itself")
+    if not is_reference(maas.key):
+        yield Fault(
+            place("maas", "key"), f"expected a reference to the API key ({', '.join(SCHEMES)}), not the key itself"
+        )
     yield from _ca_file("maas", maas.ca_file)
 
 
@@ -88,9 +89,9 @@ def _ufm(ufm: UfmSite) -> Iterator[Fault]:
         yield Fault(place("ufm"), "expected exactly one of credential (a user and password) and token")
     for key in ("credential", "token"):
         reference = getattr(ufm, key)
-        if reference and not _is_reference(reference):
+        if reference and not is_reference(reference):
             yield Fault(
-                place("ufm", key), f"expected a reference to the secret ({_NAMED_SCHEMES}), not the secret itself"
+                place("ufm", key), f"expected a reference to the secret ({', '.join(SCHEMES)}), not the secret itself"
             )
     yield from _ca_file("ufm", ufm.ca_file)
 
@@ -103,11 +104,6 @@ def _is_plain(url: str) -> bool:
     except ValueError:
         port_is_one = False
     return bool(parts.hostname) and port_is_one and "@" not in parts.netloc and not parts.query and not parts.fragment
-
-
-def _is_reference(text: str) -> bool:
-    scheme, colon, where = text.partition(":")
-    return scheme in _SCHEMES and bool(colon) and bool(where)
 
 
 def _ca_file(table: str, path: str) -> Iterator[Fault]:
