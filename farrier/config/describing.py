@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -110,7 +110,7 @@ def _settings() -> Iterator[Setting]:
         group = section.default
         if isinstance(group, Limits):  # the model defines the keys of this table
             hint = get_type_hints(Config, include_extras=True)[section.name]
-            yield Setting(section.name, "", "", _description(hint), "")
+            yield Setting(section.name, "", "", tables.description(hint), "")
             continue
         hints = get_type_hints(type(group), include_extras=True)
         for field in msgspec.structs.fields(group):
@@ -120,15 +120,10 @@ def _settings() -> Iterator[Setting]:
                 section=section.name,
                 key=field.name,
                 default=default,
-                description=_description(hints[field.name]),
+                description=tables.description(hints[field.name]),
                 environment="" if default == _NO_TABLE else f"FARRIER_{section.name}_{field.name}".upper(),
                 is_table=default == _NO_TABLE or tables.is_struct(inner),
             )
-
-
-def _description(hint: Any) -> str:
-    (meta,) = (extra for extra in get_args(hint)[1:] if isinstance(extra, msgspec.Meta))
-    return meta.description or ""
 
 
 def _spell(value: object) -> str:

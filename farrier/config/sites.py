@@ -33,6 +33,15 @@ MOST_USED = 16
 """Largest number of segments, and of partitions, of one node. Every run of an onboarding reads each of them."""
 
 
+CaFile: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="PEM file with the certificate authorities to trust. If empty, farrier uses the certificate "
+        "authorities of the operating system."
+    ),
+]
+
+
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table of a site's file."""
 
@@ -44,13 +53,7 @@ class MaasSite(_Table, frozen=True, kw_only=True):
     key: Annotated[
         str, Meta(min_length=1, description="Reference to the API key. The secret has the form that MAAS prints.")
     ]
-    ca_file: Annotated[
-        str,
-        Meta(
-            description="PEM file with the certificate authorities to trust. If empty, farrier uses the certificate "
-            "authorities of the operating system."
-        ),
-    ] = ""
+    ca_file: CaFile = ""
     agent_name: Annotated[
         Text, Meta(description="Prefix of the agent_name in MAAS. farrier finds its own deployments by this name.")
     ] = "farrier"
@@ -97,13 +100,7 @@ class UfmSite(_Table, frozen=True, kw_only=True):
     ]
     credential: Annotated[str, Meta(description="Reference to a user and password. Set either this or token.")] = ""
     token: Annotated[str, Meta(description="Reference to an access token. Set either this or credential.")] = ""
-    ca_file: Annotated[
-        str,
-        Meta(
-            description="PEM file with the certificate authorities to trust. If empty, farrier uses the certificate "
-            "authorities of the operating system."
-        ),
-    ] = ""
+    ca_file: CaFile = ""
     partition_names: Annotated[
         bool,
         Meta(
