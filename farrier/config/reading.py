@@ -263,23 +263,19 @@ def _limits(pairs: Mapping[str, _Given], named_kinds: Iterable[str], mistakes: _
     """Read section [sla], with its tables for individual sites and models."""
     source = next(given.source for given in pairs.values())
     table = {key: given.value for key, given in pairs.items()}
-    named = {scope: _tables(scope, table.pop(scope, {}), source) for scope in ("site", "model")}
+    sites, models = (_tables(scope, table.pop(scope, {}), source) for scope in ("site", "model"))
     everywhere = dict(_flat(table))
-    sites = {name: dict(_flat(given)) for name, given in named["site"].items()}
-    models = {name: dict(_flat(given)) for name, given in named["model"].items()}
     specs = _specs((key for given in (everywhere, *sites.values(), *models.values()) for key in given), named_kinds)
     known = limits.KEYS | limits.keys_of(specs)
     by_model = limits.KEYS | limits.keys_of(spec for spec in specs if spec.by_model)
+
+    def overrides(given: Mapping[str, object], section: str, known: Iterable[str]) -> dict[str, timedelta]:
+        return dict(_overrides(given, f"[{section}] of {source}", known, mistakes))
+
     return Limits(
-        everywhere=dict(_overrides(everywhere, _SLA, source, known, mistakes)),
-        models={
-            name: dict(_overrides(given, f"{_SLA}.model.{name}", source, by_model, mistakes))
-            for name, given in models.items()
-        },
-        sites={
-            name: dict(_overrides(given, f"{_SLA}.site.{name}", source, known, mistakes))
-            for name, given in sites.items()
-        },
+        everywhere=overrides(everywhere, _SLA, known),
+        models={name: overrides(given, f"{_SLA}.model.{name}", by_model) for name, given in models.items()},
+        sites={name: overrides(given, f"{_SLA}.site.{name}", known) for name, given in sites.items()},
     )
 
 
@@ -298,7 +294,7 @@ def _first_words(keys: Iterable[str]) -> frozenset[str]:
 
 def _tables(scope: str, given: object, source: str) -> Mapping[str, Mapping[str, object]]:
     if isinstance(given, dict) and all(isinstance(table, dict) for table in given.values()):
-        return given
+        return {name: dict(_flat(table)) for name, table in given.items()}
     raise errors.ConfigError(
         f"{scope!r} in [{_SLA}] of {source}: limits of one {scope} belong in a table of their own, "
         f"[{_SLA}.{scope}.NAME]"
@@ -306,13 +302,16 @@ def _tables(scope: str, given: object, source: str) -> Mapping[str, Mapping[str,
 
 
 def _overrides(
-    given: Mapping[str, object], section: str, source: str, known: Iterable[str], mistakes: _Mistakes
+    given: Mapping[str, object], where: str, known: Iterable[str], mistakes: _Mistakes
 ) -> Iterator[tuple[str, timedelta]]:
     """Yield the valid limits of a table."""
     for key, value in given.items():
         with mistakes.collected(_SLA):
-            _check_limit(key, f"[{section}] of {source}", known)
-            yield key, _limit(section, key, _Given(value, source))
+            _check_limit(key, where, known)
+            try:
+                yield key, read_duration(value)
+            except ValueError as failure:
+                raise errors.ConfigError(f"{key!r} in {where}: {failure}") from failure
 
 
 def _check_limit(key: str, where: str, known: Iterable[str]) -> None:
@@ -324,13 +323,6 @@ def _check_limit(key: str, where: str, known: Iterable[str]) -> None:
             f"{', '.join(sorted(words))}. List a kind of another package in controller.kinds"
         )
     check_name(key, sorted(known), what="limit", where=where)
-
-
-def _limit(section: str, key: str, given: _Given) -> timedelta:
-    try:
-        return read_duration(given.value)
-    except ValueError as failure:
-        raise errors.ConfigError(f"{key!r} in [{section}] of {given.source}: {failure}") from failure
 
 
 def _value(section: str, key: str, given: _Given, wanted: Any) -> object:
