@@ -12,7 +12,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -27,6 +26,9 @@ from farrier.model.counted import counted
 _LARGEST_SITE = 1024 * 1024
 # The limit of user data is cloud_init.max_bytes; template statements and comments need further space.
 _LARGEST_TEMPLATE = 1024 * 1024
+# The services that sites cannot share. Each site assigns its own partition numbers, so two sites with one UFM would use
+# the same numbers.
+_OF_ONE_SITE = {"maas": "a region", "ufm": "a UFM"}
 # Names of sites are labels of nodes and of metrics, and people type them.
 _NAME = re.compile(r"(?![0-9]+$)[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
@@ -88,18 +90,14 @@ def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:
     if site.cloud_init.template_file:
         try:
             template = _text(_inside(path.parent / site.cloud_init.template_file, root), _LARGEST_TEMPLATE)
+            if not template:
+                raise _UnreadableError("is empty")
         except _UnreadableError as error:
             return None, [Fault(place("cloud_init", "template_file"), str(error)), *site_checks.faults(site)]
-        if not template:
-            return None, [Fault(place("cloud_init", "template_file"), "is empty"), *site_checks.faults(site)]
-        site = _with_template(site, template)
+        cloud_init = msgspec.structs.replace(site.cloud_init, template=template)
+        site = msgspec.structs.replace(site, cloud_init=cloud_init)
     faults = list(site_checks.faults(site))
     return (None if faults else site), faults
-
-
-def _with_template(site: Site, template: str) -> Site:
-    cloud_init: Any = msgspec.structs.replace(site.cloud_init, template=template)
-    return msgspec.structs.replace(site, cloud_init=cloud_init)
 
 
 def _inside(path: Path, root: Path) -> Path:
@@ -138,20 +136,16 @@ def _why(failure: Exception) -> str:
 def _together(sites: Sites) -> Iterator[str]:
     """Return the faults that concern several sites, each of which is valid by itself."""
     names: defaultdict[str, list[str]] = defaultdict(list)
-    regions: defaultdict[str, list[str]] = defaultdict(list)
-    fabrics: defaultdict[str, list[str]] = defaultdict(list)
+    urls: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for site in sites.values():
         names[site.name.lower()].append(site.name)
-        if site.maas is not None:
-            regions[site.maas.url.rstrip("/").lower()].append(site.name)
-        if site.ufm is not None:
-            fabrics[site.ufm.url.rstrip("/").lower()].append(site.name)
+        for table, service in (("maas", site.maas), ("ufm", site.ufm)):
+            if service is not None:
+                urls[table, service.url.rstrip("/").lower()].append(site.name)
     for alike in names.values():
         if len(alike) > 1:
             yield f"{', '.join(alike)}: names must differ in more than upper and lower case"
-    for url, shared in regions.items():
+    for (table, url), shared in urls.items():
         if len(shared) > 1:
-            yield f"{', '.join(shared)}: [maas] url: all use {url}; a region can belong to only one site"
-    for url, shared in fabrics.items():
-        if len(shared) > 1:  # each site assigns its own partition numbers, so two sites would use the same numbers
-            yield f"{', '.join(shared)}: [ufm] url: all use {url}; a UFM can belong to only one site"
+            what = _OF_ONE_SITE[table]
+            yield f"{', '.join(shared)}: [{table}] url: all use {url}; {what} can belong to only one site"
