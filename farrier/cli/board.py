@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 
-import msgspec
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 from typing_extensions import override
 
+from farrier.cli.output import COLOURS
 from farrier.model.fleet import NodeGlance
 from farrier.model.history import HistoryEntry
 from farrier.model.management import Management
@@ -28,25 +28,9 @@ _BESIDE_BARS = 64
 _FEWEST_MOVES = 3
 _REFRESH_PER_SECOND = 4
 
-_COLOURS: dict[StrEnum, str] = {
-    NodeStatus.BOOTSTRAP_ISSUED: "blue",
-    NodeStatus.ENROLLING: "cyan",
-    NodeStatus.ACTIVE: "green",
-    NodeStatus.OFFLINE: "yellow",
-    NodeStatus.QUARANTINED: "red",
-    NodeStatus.DRAINING: "magenta",
-    Management.ENROLL: "blue",
-    Management.VERIFYING: "cyan",
-    Management.MANAGEABLE: "green",
-    Management.ADOPT_FAILED: "red",
-    Management.ERROR: "red",
-}
 
-
-class Place(msgspec.Struct, frozen=True):
-    """The addresses of the demo, each with its description."""
-
-    rows: tuple[tuple[str, str], ...]
+Places = Sequence[tuple[str, str]]
+"""The addresses of the demo, each with its description."""
 
 
 class Board:
@@ -77,14 +61,14 @@ class _Lines(Board):
 class _Redrawn(Board):
     """Redraws bars and the newest transitions in place."""
 
-    def __init__(self, live: Live, place: Place) -> None:
+    def __init__(self, live: Live, places: Places) -> None:
         self._live = live
-        self._place = place
+        self._places = places
 
     @override
     def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[HistoryEntry]) -> None:
         head = Table.grid(padding=(0, 2))
-        for what, where in (*self._place.rows, ("running", f"{seconds:.0f} s · Ctrl-C ends the demo")):
+        for what, where in (*self._places, ("running", f"{seconds:.0f} s · Ctrl-C ends the demo")):
             head.add_row(Text(what, style="dim"), Text(where, overflow="fold"))
         console = self._live.console
         width = max(1, min(_BAR_WIDTH, (console.width - _BESIDE_BARS) // 2))
@@ -101,13 +85,13 @@ class _Redrawn(Board):
 
 
 @contextmanager
-def board(console: Console, place: Place) -> Iterator[Board]:
+def board(console: Console, places: Places) -> Iterator[Board]:
     """Return the board that fits the console."""
     if console.is_terminal:
         with Live(console=console, refresh_per_second=_REFRESH_PER_SECOND) as live:
-            yield _Redrawn(live, place)
+            yield _Redrawn(live, places)
         return
-    for what, where in place.rows:
+    for what, where in places:
         console.print(f"{what}: {where}", highlight=False, soft_wrap=True)
     yield _Lines(console)
 
@@ -127,7 +111,7 @@ def _bars(title: str, values: Sequence[StrEnum], states: type[StrEnum], width: i
         if not count:
             continue
         bar = "█" * -(-count * width // len(values))
-        style = _COLOURS.get(state, "white")
+        style = COLOURS.get(state, "white")
         table.add_row(Text(state, style=style), Text(str(count), style=style), Text(bar, style=style))
     return table
 

@@ -149,7 +149,7 @@ def _preview(action: str, kind: str, targets: Sequence[Target], *, as_json: bool
     else:
         columns = ("NAME", "STATE", "ANSWER NOW", "REASON")
         rows = (
-            (target.name, output.state(target.state), output.verdict(_expected(target)), target.refusal or target.delay)
+            (target.name, output.state(target.state), output.state(_expected(target)), target.refusal or target.delay)
             for target in targets
         )
         output.table(columns, rows)
@@ -212,6 +212,6 @@ def _row(result: Result) -> tuple[output.Cell, ...]:
     return (
         result.name,
         None if result.intent is None else str(result.intent),
-        output.verdict(result.status),
+        output.state(result.status),
         result.reason,
     )

@@ -84,7 +84,7 @@ _COLUMNS: tuple[Column[IntentView], ...] = (
     Column("INTENT", lambda each, _: str(each.id)),
     Column("NAME", lambda each, _: each.name),
     Column("ACTION", lambda each, _: each.action),
-    Column("STATUS", lambda each, _: output.verdict(each.status)),
+    Column("STATUS", lambda each, _: output.state(each.status)),
     Column("AGE", lambda each, now: output.ago(each.created_at, now), ages=True),
     Column("BY", lambda each, _: each.requested_by),
     Column("REASON", lambda each, _: each.reason),

@@ -50,7 +50,7 @@ def _facts(intent: IntentView, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield "action", intent.action
     for name, value in intent.params.items():
         yield f"  {name}", output.text(value)
-    yield "status", output.verdict(intent.status)
+    yield "status", output.state(intent.status)
     yield "reason", intent.reason
     yield "requested by", intent.requested_by
     yield "idempotency key", intent.idempotency_key

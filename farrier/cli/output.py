@@ -7,7 +7,7 @@ because these could manipulate a terminal.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -26,7 +26,7 @@ from farrier.model.workflow import WorkflowStatus
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-_COLOURS = {
+COLOURS: Mapping[str, str] = {
     NodeStatus.BOOTSTRAP_ISSUED: "blue",
     NodeStatus.ENROLLING: "cyan",
     NodeStatus.ACTIVE: "green",
@@ -34,6 +34,7 @@ _COLOURS = {
     NodeStatus.QUARANTINED: "red",
     NodeStatus.DRAINING: "magenta",
     NodeStatus.REMOVING: "magenta",
+    Management.ENROLL: "blue",
     Management.VERIFYING: "cyan",
     Management.MANAGEABLE: "green",
     Management.ADOPTING: "cyan",
@@ -43,9 +44,11 @@ _COLOURS = {
     WorkflowStatus.COMPLETED: "green",
     WorkflowStatus.FAILED_RETRYABLE: "yellow",
     WorkflowStatus.FAILED_MANUAL_INTERVENTION: "red",
+    IntentStatus.ACCEPTED: "green",
+    IntentStatus.REJECTED: "red",
+    IntentStatus.SUPERSEDED: "yellow",
 }
-
-_VERDICT_COLOURS = {IntentStatus.ACCEPTED: "green", IntentStatus.REJECTED: "red", IntentStatus.SUPERSEDED: "yellow"}
+"""The colours of states and of the answers to intents. Any other state has no colour."""
 
 Cell = str | Text | None
 
@@ -98,15 +101,8 @@ def shown(cell: Cell) -> Text:
 
 
 def state(value: str) -> Text:
-    """Return the name of a state in its colour."""
-    return Text(shown(value).plain, style=next((colour for known, colour in _COLOURS.items() if known == value), ""))
-
-
-def verdict(status: str) -> Text:
-    """Return the status of an intent in its colour."""
-    return Text(
-        shown(status).plain, style=next((colour for known, colour in _VERDICT_COLOURS.items() if known == status), "")
-    )
+    """Return the name of a state, or the status of an intent, in its colour."""
+    return Text(shown(value).plain, style=COLOURS.get(value, ""))
 
 
 def excess(clock: Clock | None) -> Text | None:

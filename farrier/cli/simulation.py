@@ -17,7 +17,7 @@ import msgspec
 from rich.console import Console
 
 from farrier import wiring
-from farrier.cli.board import Board, Place, board
+from farrier.cli.board import Board, Places, board
 from farrier.config import (
     BmcConfig,
     Config,
@@ -104,7 +104,7 @@ async def simulate(options: Options, console: Console) -> Summary:
                 interruption = _Interruption(whole)
                 beside.start_soon(interruption.obey, distinct(received))
                 async with running(options) as scene:
-                    with interruption.of_the_scene(), board(console, _place(scene)) as shown:
+                    with interruption.of_the_scene(), board(console, _places(scene)) as shown:
                         await _play(scene, options, shown, started)
                     seen = scene.fleet.seen
             beside.cancel_scope.cancel()
@@ -203,16 +203,14 @@ def _config(options: Options, bmc: SimulatedBmc, files: RegionFiles) -> Config:
     )
 
 
-def _place(scene: Scene) -> Place:
+def _places(scene: Scene) -> Places:
     url = scene.serving.url
-    return Place(
-        (
-            ("nodes", f"{url}/"),
-            ("metrics", f"{url}/metrics"),
-            ("database", f"psql '{scene.serving.dsn}'"),
-            ("BMCs", f"{scene.bmc.base_url}/redfish/v1/Systems"),
-            ("MAAS", f"{scene.region_url}/api/2.0/"),
-        )
+    return (
+        ("nodes", f"{url}/"),
+        ("metrics", f"{url}/metrics"),
+        ("database", f"psql '{scene.serving.dsn}'"),
+        ("BMCs", f"{scene.bmc.base_url}/redfish/v1/Systems"),
+        ("MAAS", f"{scene.region_url}/api/2.0/"),
     )
 
 

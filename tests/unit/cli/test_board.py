@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 from rich.console import Console
 
-from farrier.cli.board import Place, board
+from farrier.cli.board import board
 from farrier.model.fleet import NodeGlance
 from farrier.model.history import HistoryEntry
 from farrier.model.management import Management
@@ -17,7 +17,7 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus
 
-PLACE = Place((("nodes", "http://127.0.0.1:1/"), ("database", "psql 'postgresql:///farrier'")))
+PLACES = (("nodes", "http://127.0.0.1:1/"), ("database", "psql 'postgresql:///farrier'"))
 NODES = (
     NodeGlance(1, "gpu-1", NodeStatus.ACTIVE, Management.MANAGEABLE, ""),
     NodeGlance(2, "gpu-2", NodeStatus.ENROLLING, Management.UNMANAGED, ""),
@@ -45,7 +45,7 @@ MOVES = (
 def shown(*, terminal: bool) -> str:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=120, height=40)
-    with board(console, PLACE) as there:
+    with board(console, PLACES) as there:
         there.show(1, NODES, MOVES)
         there.show(2, NODES, MOVES)
     return plain(out.getvalue())
@@ -97,7 +97,7 @@ def test_a_small_terminal_shows_workflows_and_the_newest_moves_of_a_busy_fleet()
         )
         for number in range(12)
     ]
-    with board(console, PLACE) as there:
+    with board(console, PLACES) as there:
         there.show(1, nodes, moves)
     drawn = plain(out.getvalue())
     assert "workflows" in drawn and stages[0] in drawn and "moved-0" in drawn and "moved-2" in drawn
