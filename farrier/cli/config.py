@@ -46,7 +46,7 @@ def check(given: Config, as_json: output.AsJson = False) -> None:
     if as_json:
         output.json({"changed": changed, "sites": sorted(sites)})
         return
-    output.facts((name, _text(value)) for name, value in changed.items())
+    output.facts((name, output.text(value)) for name, value in changed.items())
     typer.echo(
         f"the settings are valid; {counted(len(changed), 'setting')} with a value other than the default; "
         f"sites: {', '.join(sites) or 'none'}"
@@ -87,7 +87,3 @@ def _changed(given: Config) -> Iterator[tuple[str, Any]]:
                     f"{section}.{field.encode_name}",
                     mask_urls(value) if isinstance(value, str) else output.plain(value),
                 )
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

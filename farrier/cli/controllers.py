@@ -54,7 +54,6 @@ async def controllers(session: Session, form: Form) -> None:
         pages=lambda: listing.once(read),
         name=lambda part: part.controller or _NONE,
         id=lambda part: (part.id, part.kind),
-        as_object=lambda part, _: output.plain(part),
         fields=Part.__struct_fields__,
         none="there are no controllers and no shards",
     )

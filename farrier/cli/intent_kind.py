@@ -12,7 +12,7 @@ from farrier.cli import completed_names
 from farrier.cli.connection import Session
 from farrier.config.reading import nearest
 from farrier.errors import RefusedByModel
-from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
+from farrier.model.intent_views import IntentView
 from farrier.model.selection import LARGEST_ID
 from farrier.model.views import Page
 
@@ -41,11 +41,6 @@ async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
             hint=f"use --kind {page.rows[0].kind}",
         )
     return page
-
-
-async def some(session: Session, kind: str, wanted: WantedIntents, before: int | None, limit: int) -> IntentPage:
-    """Return a page of intents of the kind, newest first."""
-    return await session.resources.intents(kind, wanted, before=before, limit=limit)
 
 
 async def actions(session: Session, kind: str) -> tuple[str, ...]:

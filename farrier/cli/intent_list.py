@@ -56,7 +56,6 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
         pages=lambda: _pages(session, kind, wanted, limit),
         name=lambda each: str(each.id),
         id=lambda each: each.id,
-        as_object=lambda each, _: output.plain(each),
         fields=IntentView.__struct_fields__,
         none="no intent matches",
         newest=limit,
@@ -68,7 +67,7 @@ async def _pages(session: Session, kind: str, wanted: WantedIntents, limit: int)
     """Yield pages until they have `limit` intents in total, or until there are no more intents."""
     before: int | None = None
     while limit:
-        page = await intent_kind.some(session, kind, wanted, before, min(limit, listing.PAGE))
+        page = await session.resources.intents(kind, wanted, before=before, limit=min(limit, listing.PAGE))
         yield Page(page.now, page.rows)
         limit -= len(page.rows)
         if page.following is None:

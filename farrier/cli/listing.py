@@ -50,7 +50,8 @@ class Rows(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     columns: Sequence[Column[T]]
     name: Callable[[T], str]
-    as_object: Callable[[T, datetime], Any]
+    as_object: Callable[[T, datetime], Any] = lambda row, _: row
+    """Returns the object in the JSON list."""
     none: str
     """The text if there is no row; may be empty."""
     below: Sequence[str] = ()

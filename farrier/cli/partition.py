@@ -24,7 +24,6 @@ async def members(session: Session, form: Form, name: NameArgument) -> None:
         pages=lambda: listing.once(lambda: session.resources.members(name)),
         name=lambda each: each.guid,
         id=lambda each: (each.guid, each.owner),
-        as_object=lambda each, _: output.plain(each),
         fields=MemberView.__struct_fields__,
         none=f"{name} has no members",
     )

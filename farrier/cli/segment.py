@@ -24,7 +24,6 @@ async def addresses(session: Session, form: Form, name: NameArgument) -> None:
         pages=lambda: listing.once(lambda: session.resources.addresses(name)),
         name=lambda each: each.address,
         id=lambda each: each.address,
-        as_object=lambda each, _: output.plain(each),
         fields=AddressView.__struct_fields__,
         none=f"no address of {name} is allocated",
     )

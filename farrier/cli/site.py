@@ -69,7 +69,6 @@ def list_(settings: Config, form: Form) -> None:
         pages=lambda: listing.once(lambda: _listed(settings, sites)),
         name=lambda each: each.site,
         id=lambda each: each.site,
-        as_object=lambda each, _: output.plain(each),
         fields=Listed.__struct_fields__,
         none=f"no files of sites in {settings.sites.directory}" if wrong is None else "no region is known",
     )

@@ -54,7 +54,6 @@ def list_(settings: Config, form: Form) -> None:
         pages=lambda: listing.once(lambda: _limits(settings)),
         name=lambda limit: limit.key,
         id=lambda limit: (limit.section, limit.key),
-        as_object=lambda limit, _: output.plain(limit),
         fields=Limit.__struct_fields__,
         none="there are no limits",
     )
@@ -113,7 +112,6 @@ async def breaches(session: Session, form: Form) -> None:
         pages=lambda: listing.once(lambda: _breaches(session)),
         name=lambda breach: breach.resource,
         id=lambda breach: (breach.resource, breach.layer),
-        as_object=lambda breach, _: output.plain(breach),
         fields=Breach.__struct_fields__,
         none="no node or other resource is above a limit",
     )

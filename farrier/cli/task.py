@@ -40,7 +40,6 @@ async def list_(
         pages=lambda: listing.once(lambda: session.queries.tasks(node, status or (), limit=limit)),
         name=lambda each: str(each.id),
         id=lambda each: each.id,
-        as_object=lambda each, _: output.plain(each),
         fields=TaskView.__struct_fields__,
         none="no task matches",
         newest=limit,

@@ -90,7 +90,6 @@ def list_(
         pages=lambda: listing.once(read),
         name=lambda each: each.name,
         id=lambda each: each.name,
-        as_object=lambda each, _: output.plain(each),
         fields=ApiToken.__struct_fields__,
         none=f"{path} has no token",
     )

@@ -42,7 +42,6 @@ def listed(*given: Sequence[Row]) -> Listing[Row]:
         pages=lambda: pages(*given),
         name=lambda row: row.name,
         id=lambda row: row.id,
-        as_object=lambda row, _: msgspec.to_builtins(row),
         fields=Row.__struct_fields__,
         none="no row matches",
     )
