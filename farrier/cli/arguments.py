@@ -34,15 +34,20 @@ def names(given: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(given or ())
 
 
-def among(what: str, known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
+def known(text: str, what: str, names: Iterable[str]) -> None:
+    """Raise a usage error for a text that is not one of these names."""
+    names = tuple(map(str, names))
+    if text not in names:
+        raise typer.BadParameter(f"no {what} is named {text!r}; {nearest(text, names)}")
+
+
+def among(what: str, names: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
     """Return a parser for a list of known values, separated by commas."""
-    names = tuple(map(str, known))
 
     def parsed(text: str) -> tuple[str, ...]:
         values = tuple(text.split(","))
         for value in values:
-            if value not in names:
-                raise typer.BadParameter(f"no {what} is named {value!r}; {nearest(value, names)}")
+            known(value, what, names)
         return values
 
     return parsed

@@ -11,16 +11,13 @@ import msgspec
 import typer
 
 from farrier import clock
-from farrier.cli import history_options
+from farrier.cli import history_options, listing
 from farrier.cli.connection import Session
 from farrier.cli.form import Form
-from farrier.cli.listing import Printer
 from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey
 
-# The pause between two readings of the history lasts at least _PERIOD, and at least _SHARE times as long as the last
-# reading.
+# The shortest pause between two readings of the history.
 _PERIOD = timedelta(seconds=1)
-_SHARE = 10
 # A change has the time of its statement, but becomes visible with its COMMIT. The COMMIT follows within this time,
 # unless a client that registers nodes leaves its transaction open.
 _LATE = timedelta(minutes=1)
@@ -30,7 +27,7 @@ async def show(session: Session, wanted: HistoryFilter, *, newest: int, form: Fo
     """Print the newest changes in the order of their times, and then each later change."""
     if wanted.until is not None:
         raise typer.BadParameter("--follow continues until Ctrl-C; omit --until")
-    printer = Printer(history_options.ROWS, form)
+    printer = listing.Printer(history_options.ROWS, form)
     async for changes in follow(session, wanted, newest=newest, period=_PERIOD):
         printer.print_more(clock.wall(), changes)
 
@@ -53,7 +50,7 @@ async def follow(
         known = _still_recent(known | {change.key for change in found})
         if found:
             yield found
-        await anyio.sleep(max(period.total_seconds(), took * _SHARE))
+        await anyio.sleep(listing.pause(period, took))
 
 
 async def _last(session: Session, wanted: HistoryFilter, most: int | None = None) -> Sequence[HistoryEntry]:

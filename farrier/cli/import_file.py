@@ -71,7 +71,7 @@ def read(path: Path) -> tuple[list[Row], list[Fault]]:
     rows: list[Row] = []
     faults: list[Fault] = []
     for where, given in forms[path.suffix.lower()](text):
-        row, wrong = given if isinstance(given, tuple) else checked(where, given)
+        row, wrong = (None, [given]) if isinstance(given, Fault) else checked(where, given)
         rows += [row] if row is not None else []
         faults += wrong
     if not rows and not faults:
@@ -79,7 +79,7 @@ def read(path: Path) -> tuple[list[Row], list[Fault]]:
     return rows, [*faults, *doubled(rows)]
 
 
-_Given = Mapping[str, Any] | tuple[Row | None, list[Fault]]
+_Given = Mapping[str, Any] | Fault
 
 
 def _of_csv(text: str) -> Iterator[tuple[str, _Given]]:
@@ -95,7 +95,7 @@ def _of_csv(text: str) -> Iterator[tuple[str, _Given]]:
                 text = (
                     f"has {len(cells)} cells, but the heading has {len(heading)}; quote each cell that contains a comma"
                 )
-                yield where, (None, [Fault(where, "", text)])
+                yield where, Fault(where, "", text)
                 continue
             yield where, _of_cells(where, dict(zip(heading, (cell.strip() for cell in cells), strict=True)))
     except csv.Error as error:
@@ -125,11 +125,10 @@ def _of_cells(where: str, cells: Mapping[str, str]) -> _Given:
             pairs = [part.partition("=") for part in cell.split(_SEPARATOR) if part.strip()]
             bad = next(("".join(pair) for pair in pairs if not pair[0].strip() or not pair[1]), None)
             if bad is not None:
-                text = f"expected KEY=VALUE, separated by {_SEPARATOR}, got {bad!r}"
-                return None, [Fault(where, field, text)]
+                return Fault(where, field, f"expected KEY=VALUE, separated by {_SEPARATOR}, got {bad!r}")
             labels = {key.strip(): value.strip() for key, _, value in pairs}
             if len(labels) < len(pairs):
-                return None, [Fault(where, field, f"a label occurs twice in {cell!r}; remove one of the two")]
+                return Fault(where, field, f"a label occurs twice in {cell!r}; remove one of the two")
             given[field] = labels
         elif field == "macs":
             given[field] = [mac.strip() for mac in cell.split(_SEPARATOR) if mac.strip()]
@@ -152,7 +151,7 @@ def _of_json(text: str) -> Iterator[tuple[str, _Given]]:
         if isinstance(given, dict):
             yield where, given
         else:
-            yield where, (None, [Fault(where, "", f"expected an object with the field name, got {given!r}"[:120])])
+            yield where, Fault(where, "", f"expected an object with the field name, got {given!r}"[:120])
 
 
 def checked(where: str, given: Mapping[str, Any]) -> tuple[Row | None, list[Fault]]:

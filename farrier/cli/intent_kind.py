@@ -3,14 +3,12 @@ share one numbering."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from farrier.cli import completed_names
+from farrier.cli import arguments, completed_names
 from farrier.cli.connection import Session
-from farrier.config.reading import nearest
 from farrier.errors import RefusedByModel
 from farrier.model.intent_views import IntentView
 from farrier.model.selection import LARGEST_ID
@@ -46,12 +44,5 @@ async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
 async def actions(session: Session, kind: str) -> tuple[str, ...]:
     """Return the actions of a kind. Raises a usage error for a kind that is not installed."""
     kinds = await session.resources.kinds(counted=False)
-    known(kind, "kind", (each.kind for each in kinds))
+    arguments.known(kind, "kind", (each.kind for each in kinds))
     return tuple(action.action for each in kinds if each.kind == kind for action in each.actions)
-
-
-def known(text: str, what: str, names: Iterable[str]) -> None:
-    """Raise a usage error for a text that is not one of these names."""
-    names = tuple(names)
-    if text not in names:
-        raise typer.BadParameter(f"no {what} is named {text!r}; {nearest(text, names)}")

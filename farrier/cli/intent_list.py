@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from farrier.cli import completed_names, intent_kind, listing, output
+from farrier.cli import arguments, completed_names, intent_kind, listing, output
 from farrier.cli.connection import Session
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
@@ -44,7 +44,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
 ) -> None:
     """List intents, the newest first, including those of deleted resources."""
     for each in status or ():
-        intent_kind.known(each, "status of intents", _STATUSES)
+        arguments.known(each, "status of intents", _STATUSES)
     wanted = WantedIntents(
         resource=name,
         statuses=tuple(status or ()),

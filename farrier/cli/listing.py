@@ -129,7 +129,13 @@ async def changes(listing: Listing[T], period: timedelta) -> AsyncIterator[Chang
         if changed or gone or known is None:
             yield Change(page.now, changed, gone)
         known = found
-        await anyio.sleep(max(period.total_seconds(), took * _SHARE))
+        await anyio.sleep(pause(period, took))
+
+
+def pause(period: timedelta, took: float) -> float:
+    """Return the seconds between the last reading of a list, which took so many seconds, and the next: at least the
+    period, and at least `_SHARE` times as long as the reading."""
+    return max(period.total_seconds(), took * _SHARE)
 
 
 def _left_out(listing: Listing[Any], found: Mapping[Any, object]) -> Callable[[Any], bool]:

@@ -66,7 +66,7 @@ async def act(  # noqa: PLR0913 - one parameter is one option
 
 async def _action(session: Session, kind: str, action: str) -> ActionView:
     """Return the action of the kind. Raises a usage error for an unknown action, and for `create`."""
-    intent_kind.known(action, f"action of {output.words(kind)}s", await intent_kind.actions(session, kind))
+    arguments.known(action, f"action of {output.words(kind)}s", await intent_kind.actions(session, kind))
     if action == CREATE:
         raise typer.BadParameter(
             "create does not act on existing resources; to create a resource, run farrier resource "
