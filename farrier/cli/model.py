@@ -47,16 +47,24 @@ def model(
     """Print the state model: states, edges, limits, actions, failure classes."""
     if layer is not None and (form is not Format.MERMAID or kind != NODE):
         raise typer.BadParameter("--layer requires --format mermaid and the kind node")
-    if kind != NODE:
-        _of_kind(_spec(kind), form)
-    elif form is Format.TEXT:
-        _print(diagram.markdown())
-    elif form is Format.MD:
-        typer.echo(diagram.markdown(), nl=False)
-    elif form is Format.JSON:
-        output.json(diagram.as_json())
-    else:
-        typer.echo("\n".join(diagram.mermaid(each) for each in ([layer] if layer else Layer)), nl=False)
+    spec = None if kind == NODE else _spec(kind)
+    match form:
+        case Format.TEXT:
+            _print(_markdown(spec))
+        case Format.MD:
+            typer.echo(_markdown(spec), nl=False)
+        case Format.JSON:
+            output.json(diagram.as_json() if spec is None else _as_json(spec))
+        case Format.MERMAID if spec is None:
+            typer.echo("\n".join(diagram.mermaid(each) for each in ([layer] if layer else Layer)), nl=False)
+        case Format.MERMAID:
+            typer.echo(kind_diagram.mermaid(spec), nl=False)
+        case _ as never:
+            assert_never(never)
+
+
+def _markdown(spec: KindSpec | None) -> str:
+    return diagram.markdown() if spec is None else kind_diagram.markdown(spec)
 
 
 def _spec(kind: str) -> KindSpec:
@@ -70,20 +78,6 @@ def _spec(kind: str) -> KindSpec:
             "another package"
         )
     return known[kind]
-
-
-def _of_kind(spec: KindSpec, form: Format) -> None:
-    match form:
-        case Format.TEXT:
-            _print(kind_diagram.markdown(spec))
-        case Format.MD:
-            typer.echo(kind_diagram.markdown(spec), nl=False)
-        case Format.MERMAID:
-            typer.echo(kind_diagram.mermaid(spec), nl=False)
-        case Format.JSON:
-            output.json(_as_json(spec))
-        case _ as never:
-            assert_never(never)
 
 
 def _print(text: str) -> None:
