@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -16,6 +16,7 @@ from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.health import Alert
 from farrier.model.management import Management
+from farrier.model.resource_why import ResourceWhy
 from farrier.model.views import MaasView, NodeDetail, RequestView, WorkflowView
 from farrier.model.why import Why, explain
 
@@ -34,11 +35,7 @@ async def show(session: Session, node: NodeArgument, as_json: output.AsJson = Fa
         output.json(output.plain(detail) | {"clocks": output.plain(running)})
         return
     output.facts(_facts(detail, page.now, session.settings.node.patience))
-    typer.echo()
-    output.table(("LAYER", "STATE", "FOR", "LIMIT", "ABOVE"), (clock_row(clock, page.now) for clock in running))
-    if detail.requests:
-        typer.echo()
-        output.table(("REQUEST", "ACTION", "BY", "AGO", "ANSWER"), (request_row(r, page.now) for r in detail.requests))
+    tables(running, detail.requests, page.now)
 
 
 @with_database
@@ -78,7 +75,7 @@ def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tupl
     if node.last_heartbeat_at is not None:
         yield "heartbeat", f"{output.ago(node.last_heartbeat_at, now)} ago"
     for alert in node.alerts:
-        yield "alert", alert_in_words(alert)
+        yield "alert", _alert_in_words(alert)
     if node.last_workflow is not None:
         yield "workflow", _workflow(node.last_workflow)
     yield "registered", f"{output.moment(node.created_at)} UTC"
@@ -127,33 +124,47 @@ def _workflow(workflow: WorkflowView) -> str:
     return ", ".join(parts)
 
 
-def clock_row(clock: Clock, now: datetime) -> tuple[Cell, ...]:
-    """Return a clock as a line of a table."""
+def tables(clocks: Sequence[Clock], requests: Sequence[RequestView], now: datetime) -> None:
+    """Print the running clocks and the newest intents of a resource, each as a table."""
+    if clocks:
+        typer.echo()
+        output.table(("LAYER", "STATE", "FOR", "LIMIT", "ABOVE"), (_clock_row(clock, now) for clock in clocks))
+    if requests:
+        typer.echo()
+        output.table(("REQUEST", "ACTION", "BY", "AGO", "ANSWER"), (_request_row(each, now) for each in requests))
+
+
+def _clock_row(clock: Clock, now: datetime) -> tuple[Cell, ...]:
     limit = "none" if clock.limit is None else duration.human(clock.limit)
     above = None if clock.above is None else duration.human(clock.above)
     return clock.layer, output.state(clock.state), output.ago(clock.since, now), limit, above
 
 
-def request_row(request: RequestView, now: datetime) -> tuple[Cell, ...]:
-    """Return an intent and its answer as a line of a table."""
+def _request_row(request: RequestView, now: datetime) -> tuple[Cell, ...]:
     answer = request.status if request.reason is None else f"{request.status}: {request.reason}"
     return str(request.id), request.action, request.requested_by, output.ago(request.created_at, now), answer
 
 
 def _in_words(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield why.node, f"is {why.status}" + (f", its management {why.management}" if why.management else "")
+    yield from in_words(why, _besides(why, now), now)
+    yield "command", why.command
+
+
+def in_words(why: Why | ResourceWhy, besides: Iterable[tuple[str, Cell]], now: datetime) -> Iterable[tuple[str, Cell]]:
+    """Return the lines that explain the state of any resource. The lines `besides` are only about resources of its
+    kind."""
     yield "reason", why.reason
     if why.since is not None:
         yield "since", f"{output.moment(why.since)} UTC, {output.ago(why.since, now)} ago"
     for clock in why.clocks:
-        yield "SLA", clock_in_words(clock, now)
+        yield "SLA", _clock_in_words(clock, now)
     for error in why.errors:
         yield "error", error
-    yield from _besides(why, now)
+    yield from besides
     yield "run by", why.run_by
     yield "decided at", why.source
     yield "what to do", why.advice
-    yield "command", why.command
 
 
 def _besides(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
@@ -164,7 +175,7 @@ def _besides(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
     if why.last_heartbeat_at is not None:
         yield "heartbeat", f"{output.ago(why.last_heartbeat_at, now)} ago"
     for alert in why.alerts:
-        yield "alert", alert_in_words(alert)
+        yield "alert", _alert_in_words(alert)
     yield "in MAAS", None if why.maas is None else _in_maas(why.maas, now)
     for request in why.unanswered:
         by = f" by {request.requested_by}" if request.requested_by else ""
@@ -172,13 +183,13 @@ def _besides(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
         yield "request", f"{request.id} ({request.action}{by}) unanswered for {ago}"
 
 
-def alert_in_words(alert: Alert) -> str:
+def _alert_in_words(alert: Alert) -> str:
     """Return a text about an alert, such as `gpu-3: ECC errors (blocks scheduling)`."""
     blocks = " (blocks scheduling)" if alert.blocks_scheduling else ""
     return f"{alert.id}: {alert.message}{blocks}" if alert.message else f"{alert.id}{blocks}"
 
 
-def clock_in_words(clock: Clock, now: datetime) -> str:
+def _clock_in_words(clock: Clock, now: datetime) -> str:
     """Return a text about a clock, such as `status active for 2h, no limit: the target state of a node`."""
     stands = f"{clock.layer} {clock.state} for {output.ago(clock.since, now)}"
     if clock.limit is None:

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-import typer
-
-from farrier.cli import output
-from farrier.cli.inspection import clock_in_words, clock_row, request_row
+from farrier.cli import inspection, output
 from farrier.cli.listing import Column
 from farrier.cli.output import Cell
 from farrier.model.clocks import Clock
@@ -50,12 +47,7 @@ def facts(detail: ResourceDetail, now: datetime, limits: Limits) -> None:
     """Print all data of a resource."""
     resource = detail.resource
     output.facts(_facts(resource, now))
-    if clocks := clocks_of(resource, now, limits):
-        typer.echo()
-        output.table(("LAYER", "STATE", "FOR", "LIMIT", "ABOVE"), (clock_row(clock, now) for clock in clocks))
-    if detail.requests:
-        typer.echo()
-        output.table(("REQUEST", "ACTION", "BY", "AGO", "ANSWER"), (request_row(each, now) for each in detail.requests))
+    inspection.tables(clocks_of(resource, now, limits), detail.requests, now)
 
 
 def _facts(resource: ResourceView, now: datetime) -> Iterable[tuple[str, Cell]]:
@@ -76,18 +68,7 @@ def _facts(resource: ResourceView, now: datetime) -> Iterable[tuple[str, Cell]]:
 def in_words(why: ResourceWhy, now: datetime) -> Iterable[tuple[str, Cell]]:
     """Return the lines that explain the resource's state."""
     yield why.name, f"is {why.state}"
-    yield "reason", why.reason
-    if why.since is not None:
-        yield "since", f"{output.moment(why.since)} UTC, {output.ago(why.since, now)} ago"
-    for clock in why.clocks:
-        yield "SLA", clock_in_words(clock, now)
-    for error in why.errors:
-        yield "error", error
-    for request in why.unanswered:
-        yield "unanswered", request
-    yield "run by", why.run_by
-    yield "decided at", why.source
-    yield "what to do", why.advice
+    yield from inspection.in_words(why, (("unanswered", request) for request in why.unanswered), now)
 
 
 def _own(detail: Mapping[str, Any], *, short: bool = False) -> Iterable[tuple[str, str]]:
