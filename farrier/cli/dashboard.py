@@ -18,21 +18,6 @@ from farrier.metrics import dashboards
 from farrier.metrics.runbooks import Runbooks
 
 
-class About(msgspec.Struct, frozen=True):
-    """The entry of a dashboard in the list of dashboards."""
-
-    name: str
-    title: str
-    answers: str
-
-
-class Written(msgspec.Struct, frozen=True):
-    """A dashboard and the file to which it was written."""
-
-    name: str
-    path: str
-
-
 @with_settings
 def dashboard(
     settings: Config,
@@ -69,24 +54,22 @@ def dashboard(
 
 def _list(*, as_json: bool) -> None:
     boards = {name: dashboards.load(name) for name in dashboards.NAMES}
-    found = tuple(About(name, board["title"], board["description"]) for name, board in boards.items())
     if as_json:
-        output.json(found)
+        output.json([{"name": name, "title": it["title"], "answers": it["description"]} for name, it in boards.items()])
     else:
-        output.table(("NAME", "TITLE", "ANSWERS"), ((each.name, each.title, each.answers) for each in found))
+        rows = ((name, board["title"], board["description"]) for name, board in boards.items())
+        output.table(("NAME", "TITLE", "ANSWERS"), rows)
 
 
 def _write(names: tuple[str, ...], out: Path, load: Callable[[str], Any], *, as_json: bool) -> None:
-    written = []
+    written = {name: out / f"farrier-{name}.json" for name in names}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            path = out / f"farrier-{name}.json"
+        for name, path in written.items():
             path.write_bytes(msgspec.json.format(msgspec.json.encode(load(name)), indent=1))
-            written.append(Written(name, str(path)))
     except OSError as error:
         raise ConfigError(f"--out: cannot write {out}: {error.strerror}") from error
     if as_json:
-        output.json(written)
+        output.json([{"name": name, "path": str(path)} for name, path in written.items()])
     else:
-        output.table(("NAME", "FILE"), ((each.name, each.path) for each in written))
+        output.table(("NAME", "FILE"), ((name, str(path)) for name, path in written.items()))
