@@ -54,6 +54,11 @@ COMMANDS = {
 _MODULES = {"import": "importing"}  # a module cannot have the name of a keyword
 
 
+def group(name: str, *, cls: type[TyperGroup] | None = None) -> typer.Typer:
+    """Return a group without commands, with the help of the list of commands."""
+    return typer.Typer(no_args_is_help=True, add_completion=False, cls=cls, help=COMMANDS[name])
+
+
 class _Commands(TyperGroup):
     """Loads a command only when it is needed. An expected error ends the process with one line and the exit code of the
     error."""

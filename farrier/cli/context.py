@@ -6,17 +6,13 @@ from typing import Annotated
 
 import typer
 
-from farrier.cli import completion, output
+from farrier.cli import completion, group, output
 from farrier.config import contexts
 from farrier.config.contexts import Context
 from farrier.errors import ConfigError
 from farrier.log import mask_urls
 
-context = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Save named connections to databases and APIs, and select the current connection.",
-)
+context = group("context")
 
 _Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the context.", autocompletion=completion.context_names)

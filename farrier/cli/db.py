@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import typer
 
-from farrier.cli import migration, output
+from farrier.cli import group, migration, output
 from farrier.cli.connection import administrator, located, with_settings
 from farrier.config import Config
 from farrier.errors import ConfigError, SchemaEdited
@@ -27,9 +27,7 @@ _NOT_COMPARABLE = (
     "run farrier db migrate, and then repeat this check"
 )
 
-db = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Manage the database: schema, roles, DSN of the embedded server."
-)
+db = group("db")
 
 
 @db.command("migrate")

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 import typer
 
-from farrier.cli import arguments, history_follow, history_options, output
+from farrier.cli import arguments, group, history_follow, history_options, output
 from farrier.cli.connection import Session, client, with_database, with_settings
 from farrier.cli.form import Form, formed_as_is
 from farrier.config import Config
@@ -22,9 +22,7 @@ from farrier.model.history import HistoryFilter, Order, parse_resource
 # If a controller loses the reply to a commit, it looks for the commit in the history, so younger entries must stay.
 _YOUNGEST = timedelta(days=1)
 
-history = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="List, export and prune the history of the fleet."
-)
+history = group("history")
 
 _Resource = Annotated[
     str | None, typer.Option(metavar="KIND/NAME", help="Only changes of this resource: node/NAME or node/ID.")

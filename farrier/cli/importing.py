@@ -35,12 +35,8 @@ _MOST_FAULTS = 20
 _CHANGING = ("create", "change")
 
 
-importing = typer.Typer(add_completion=False)
-
-
-@importing.command("import")
 @with_database
-async def import_(  # noqa: PLR0913 - one parameter is one option
+async def importing(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     file: Annotated[Path | None, typer.Argument(help="A .csv or .json file with the nodes.")] = None,
     maas: Annotated[

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import typer
-
+from farrier.cli import group
 from farrier.cli.connection import with_database
 from farrier.cli.intent_list import list_
 from farrier.cli.intent_one import get, wait
 from farrier.cli.intent_submit import submit
 
-intent = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Submit an intent for a node, and list, show and await intents.",
-)
+intent = group("intent")
 intent.command("submit")(with_database(submit))
 intent.command("list")(with_database(list_))
 intent.command("get")(with_database(get))

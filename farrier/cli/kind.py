@@ -8,7 +8,7 @@ import anyio
 import typer
 
 from farrier import clock
-from farrier.cli import listing, output
+from farrier.cli import group, listing, output
 from farrier.cli.connection import Session, administrator, with_database, with_settings
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
@@ -16,8 +16,7 @@ from farrier.config import Config
 from farrier.model.resource_views import KindView
 from farrier.model.views import Page
 
-_HELP = "List, install and remove kinds of resources."
-kind = typer.Typer(no_args_is_help=True, add_completion=False, help=_HELP)
+kind = group("kind")
 
 
 @kind.command("list")

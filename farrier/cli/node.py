@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from farrier.cli import detail_options, node_actions, node_set, output
+from farrier.cli import detail_options, group, node_actions, node_set, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.inspection import NodeArgument, show, why
 from farrier.cli.node_list import list_
@@ -20,9 +20,7 @@ from farrier.model.actions import Action
 from farrier.model.node_spec import SPEC
 from farrier.model.requests import Registration
 
-node = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Register, list and inspect nodes, and act on them."
-)
+node = group("node")
 node.command("list")(list_)
 node.command("show")(show)
 node.command("why")(why)

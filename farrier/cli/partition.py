@@ -11,7 +11,7 @@ from farrier.cli.resource_shortcut import shortcut
 from farrier.model import ib_partition
 from farrier.model.resource_views import MemberView
 
-partition = shortcut(ib_partition.SPEC, "Create, list, inspect and delete InfiniBand partitions.")
+partition = shortcut("partition", ib_partition.SPEC)
 
 
 @partition.command("members")

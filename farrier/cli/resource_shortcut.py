@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from farrier.cli import added_options, intent_answers, output, param_options
+from farrier.cli import added_options, group, intent_answers, output, param_options
 from farrier.cli import resource_commands as commands
 from farrier.cli.connection import Session, with_database
 from farrier.cli.intent_answers import Asking
@@ -29,16 +29,16 @@ _SHOWN: Mapping[str, Any] = {
 }
 
 
-def shortcut(spec: KindSpec, help_: str) -> typer.Typer:
-    """Return a group of commands for this kind."""
-    group = typer.Typer(no_args_is_help=True, add_completion=False, help=help_)
-    for name, command in _SHOWN.items():
-        group.command(name)(with_database(commands.of_kind(spec.name, command)))
+def shortcut(name: str, spec: KindSpec) -> typer.Typer:
+    """Return the group of commands for this kind."""
+    shortcuts = group(name)
+    for shown, command in _SHOWN.items():
+        shortcuts.command(shown)(with_database(commands.of_kind(spec.name, command)))
     for action, each in spec.requests.items():
         text = f"{each.description[0].upper()}{each.description[1:].rstrip('.')}."
-        name = "add" if action == CREATE else action.replace("_", "-")
-        group.command(name)(with_database(_asks(spec, action, each.params, text)))
-    return group
+        called = "add" if action == CREATE else action.replace("_", "-")
+        shortcuts.command(called)(with_database(_asks(spec, action, each.params, text)))
+    return shortcuts
 
 
 def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) -> Callable[..., Awaitable[None]]:

@@ -11,7 +11,7 @@ from farrier.cli.resource_shortcut import shortcut
 from farrier.model import network_segment
 from farrier.model.resource_views import AddressView
 
-segment = shortcut(network_segment.SPEC, "Create, list, inspect and delete network segments.")
+segment = shortcut("segment", network_segment.SPEC)
 
 
 @segment.command("addresses")

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 import typer
 
-from farrier.cli import arguments, intent_answers, listing, output, regions
+from farrier.cli import arguments, group, intent_answers, listing, output, regions
 from farrier.cli.connection import opened, with_settings
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
@@ -26,11 +26,7 @@ from farrier.model.resource_views import ResourceView, WantedResources
 from farrier.model.views import Page, RegionView
 from farrier.protocols import MaasClient
 
-site = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Check site files, and show the settings of sites and the health of their MAAS regions.",
-)
+site = group("site")
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

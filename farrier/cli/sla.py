@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import typer
 
-from farrier.cli import listing, output
+from farrier.cli import group, listing, output
 from farrier.cli.connection import Session, opened, with_database, with_settings
 from farrier.cli.form import Form, formed, formed_once
 from farrier.cli.listing import Column, Listing
@@ -24,11 +24,7 @@ from farrier.model.limits import PLACES, Limits, places_of
 from farrier.model.resource_views import KindView, late_clock
 from farrier.model.views import Page, Wanted
 
-sla = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="List the limits of all states, and the resources above a limit.",
-)
+sla = group("sla")
 
 
 class Limit(msgspec.Struct, frozen=True):

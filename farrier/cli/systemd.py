@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from farrier.cli import output
+from farrier.cli import group, output
 from farrier.errors import ConfigError
 
 UNITS = Path(__file__).parent / "units"
@@ -27,7 +27,7 @@ _PROGRAM = "/opt/farrier/bin/farrier"
 # The names that `useradd` accepts on every distribution.
 _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 
-systemd = typer.Typer(no_args_is_help=True, add_completion=False, help="Install the units of the service.")
+systemd = group("systemd")
 
 
 class Change(StrEnum):

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from farrier.cli import completed_names, listing, output
+from farrier.cli import completed_names, group, listing, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
 from farrier.model.node import TaskStatus
 from farrier.model.views import TaskView
 
-task = typer.Typer(no_args_is_help=True, add_completion=False, help="List the tasks of agents and workers.")
+task = group("task")
 
 
 @task.callback()

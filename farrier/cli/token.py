@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from farrier import clock
-from farrier.cli import arguments, listing, output
+from farrier.cli import arguments, group, listing, output
 from farrier.cli.connection import with_settings
 from farrier.cli.form import Form, formed_once
 from farrier.cli.listing import Column, Listing
@@ -24,7 +24,7 @@ from farrier.model import api_token, duration
 from farrier.model.api_token import Scope
 from farrier.model.views import Page
 
-token = typer.Typer(no_args_is_help=True, add_completion=False, help="Create and list tokens of the HTTP API.")
+token = group("token")
 
 
 @token.command("create")
