@@ -147,21 +147,6 @@ async def test_old_history_is_counted_and_then_removed(
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("prune",),
-        ("prune", "--older-than", "1h"),
-        ("prune", "--older-than", "soon"),
-        ("list", "--after", "x"),
-        ("list", "--resource", "gpu-1"),
-        ("export", "--since", "yesterday"),
-    ],
-)
-async def test_invalid_options_of_history_are_a_usage_error(farrier: Prompt, words: tuple[str, ...]) -> None:
-    assert "--help)" in (await farrier("history", *words, ends=ExitCode.USAGE)).err
-
-
-@pytest.mark.parametrize(
     ("words", "text"),
     [
         (("history", "list", "--to", "activ"), "to: no state is named 'activ'; did you mean 'active'?"),

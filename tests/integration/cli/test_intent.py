@@ -237,10 +237,6 @@ async def test_a_missing_resource_cannot_be_enqueued(gpu: Prompt, kind: str, giv
     assert text in (await gpu("enqueue", kind, given, ends=ExitCode.REFUSED)).err
 
 
-async def test_enqueue_of_an_unregistered_kind_is_refused(gpu: Prompt) -> None:
-    assert "unknown kind 'disk'" in (await gpu("enqueue", "disk", "x", ends=ExitCode.USAGE)).err
-
-
 async def test_tasks_are_listed_newest_first_and_by_node_and_status(gpu: Prompt, db: pg.Database) -> None:
     await gpu("node", "add", "gpu-2")
     assert (await gpu("task", "list", "--json")).json == []

@@ -79,13 +79,11 @@ async def test_intents_of_another_kind_are_read_by_their_kind(farrier: Prompt, d
     ("words", "code", "text"),
     [
         (["list", "gpu-9"], ExitCode.REFUSED, "no node is named 'gpu-9'"),
-        (["list", "--status", "acepted"], ExitCode.USAGE, "no status of intents is named 'acepted'"),
         (["list", "--action", "drian"], ExitCode.USAGE, "no action is named 'drian'; did you mean 'drain'?"),
         (["list", "--kind", "disk"], ExitCode.USAGE, "no kind is named 'disk'"),
         (["get", "999"], ExitCode.REFUSED, "no intent has the ID 999"),
         (["get", "drain"], ExitCode.USAGE, "unable to parse string as an integer"),
         (["wait", "999"], ExitCode.REFUSED, "no intent has the ID 999"),
-        (["wait", "1", "--timeout", "soon"], ExitCode.USAGE, "expected a duration such as"),
     ],
 )
 async def test_an_intent_command_that_is_refused_prints_one_line(

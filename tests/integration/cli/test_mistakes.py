@@ -11,8 +11,6 @@ from tests.integration.cli.conftest import Prompt
 
 MISTAKES = {
     "enqueue nodes x": (ExitCode.USAGE, "unknown kind 'nodes'", ", node"),
-    "enqueue node x": (ExitCode.REFUSED, "no node is named 'x'", ""),
-    "node show x": (ExitCode.REFUSED, "no node is named 'x'", "list the nodes to find its name"),
     "node list x gpu-1": (ExitCode.REFUSED, "no node is named 'x'", "list the nodes to find its name"),
     "node list ''": (ExitCode.USAGE, "expected a name, an ID or a glob, got ''", ""),
     "node list ' ' --status active": (ExitCode.USAGE, "expected a name, an ID or a glob, got ' '", ""),
@@ -42,9 +40,11 @@ MISTAKES = {
         "",
     ),
     "node drain gpu-1 --until activ": (ExitCode.USAGE, "no status is named 'activ'; did you mean 'active'?", ""),
-    "intent list --status rejectd": (ExitCode.USAGE, "'rejectd'; did you mean 'rejected'?", ""),
-    "task list x": (ExitCode.REFUSED, "no node is named 'x'", ""),
-    "node add gpu-1": (ExitCode.REFUSED, "already registered", ""),
+    "intent list --status rejectd": (
+        ExitCode.USAGE,
+        "no status of intents is named 'rejectd'",
+        "",
+    ),
 }
 
 

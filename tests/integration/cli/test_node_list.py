@@ -101,16 +101,3 @@ async def test_a_name_that_no_node_has_is_refused_after_those_that_exist(farrier
     assert said.err.splitlines()[0] == "farrier: no node is named 'gpu-9'"
     alone = await farrier("node", "list", "gpu-9", ends=ExitCode.REFUSED)
     assert alone.err.splitlines()[0] == "farrier: no node is named 'gpu-9'"
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        (["--status", "active,activ"], "no status is named 'activ'; did you mean 'active'?"),
-        (["--management", "manageble"], "did you mean 'manageable'?"),
-        (["-l", "!a=b"], "expected KEY, !KEY, KEY=VALUE or KEY!=VALUE, got '!a=b'"),
-    ],
-)
-async def test_an_invalid_selection_is_a_usage_error(farrier: Prompt, options: list[str], text: str) -> None:
-    refused = await farrier("node", "list", *options, ends=ExitCode.USAGE)
-    assert text in " ".join(refused.err.replace("│", " ").split())

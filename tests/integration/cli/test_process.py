@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import anyio
-import msgspec
 import pytest
 
 from farrier.cli import COMMANDS
@@ -56,10 +55,6 @@ async def test_exit_codes_of_the_process(words: tuple[str, ...], code: int) -> N
     assert (await process(*words)).returncode == code
 
 
-async def test_a_mistyped_command_is_refused_with_the_nearest_one() -> None:
-    assert "Did you mean 'node'" in " ".join((await process("nodes")).stderr.split())
-
-
 async def test_a_refusal_is_a_line_and_no_traceback(db: pg.Database) -> None:
     done = await process("node", "why", "gpu-9", dsn=db.dsn)
     assert done.returncode == 3
@@ -74,9 +69,3 @@ async def test_no_value_is_cut_in_a_pipe(db: pg.Database, farrier: Prompt) -> No
     heading, line = (await process("node", "list", dsn=db.dsn)).stdout.splitlines()
     assert (heading.split()[0], line.split()[0]) == ("NODE", name)
     assert site in line
-
-
-@pytest.mark.full
-async def test_with_json_standard_output_has_only_json(db: pg.Database) -> None:
-    for words in (("node", "list"), ("task", "list"), ("sla", "breaches"), ("sla", "list")):
-        msgspec.json.decode((await process(*words, "--json", dsn=db.dsn)).stdout)

@@ -53,28 +53,6 @@ def test_every_command_that_needs_a_database_takes_all_three_ways_to_name_it(wor
         assert option in said
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *("node add", "node list", "node show", "node why", "node history", "node bootstrap"),
-        *(
-            "intent submit",
-            "intent list",
-            "intent get",
-            "intent wait",
-            "task list",
-            "sla list",
-            "sla breaches",
-            "config",
-            "db check",
-        ),
-        *("site list", "site show", "site check"),
-    ],
-)
-def test_whatever_lists_or_shows_speaks_json(words: str) -> None:
-    assert "--json" in run(*words.split(), "--help").output
-
-
 def test_an_argument_may_be_the_name_of_its_own_command() -> None:
     refused = run("enqueue", "enqueue")
     assert refused.exit_code == 2
