@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import anyio
 import msgspec
@@ -31,6 +31,7 @@ from farrier.io.pool import Single
 from farrier.protocols import Queries, Requests, ResourceQueries
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 _PANEL = "Which database"
 
@@ -73,11 +74,14 @@ def _this_user() -> str:
         return f"uid {os.getuid()}"
 
 
-@asynccontextmanager
-async def administrator(settings: config.Config) -> AsyncIterator[Single]:
-    """Open one connection for work on the schema. Raises the errors of `io.client.administrator`."""
-    async with clients.administrator(await located(settings)) as conn:
-        yield conn
+def administer(settings: config.Config, work: Callable[[Single], Awaitable[T]]) -> T:
+    """Do work on the schema over one connection. Raises the errors of `io.client.administrator`."""
+
+    async def connected() -> T:
+        async with clients.administrator(await located(settings)) as conn:
+            return await work(conn)
+
+    return anyio.run(connected)
 
 
 async def located(settings: config.Config) -> config.DatabaseConfig:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import anyio
 import msgspec
 import typer
 
 from farrier.cli import group, migration, output
-from farrier.cli.connection import administrator, located, with_settings
+from farrier.cli.connection import administer, located, with_settings
 from farrier.config import Config
 from farrier.errors import ConfigError, SchemaEdited
 from farrier.io import catalog, identities, migrate, schema_plan, schema_text
 from farrier.io.embedded import EmbeddedServer
 from farrier.io.pool import Single
-
-T = TypeVar("T")
 
 _NOT_COMPARABLE = (
     "functions, views and triggers were applied on another major version of PostgreSQL, so "
@@ -47,11 +44,11 @@ def migrate_(
     """Migrate the schema to this program's version, and grant each role its rights. Several processes may run this
     command at the same time."""
     if only_plan:
-        planned = _administer(settings, schema_plan.plan)
+        planned = administer(settings, schema_plan.plan)
         migration.show_plan(planned, as_json=as_json)
         planned.require_free_way()
     else:
-        migration.show_done(_administer(settings, partial(migrate.migrate, after=catalog.sync)), as_json=as_json)
+        migration.show_done(administer(settings, partial(migrate.migrate, after=catalog.sync)), as_json=as_json)
 
 
 @db.command("check")
@@ -62,7 +59,7 @@ def check(settings: Config, as_json: output.AsJson = False) -> None:
     cover rights, triggers of kinds, or the columns, defaults, constraints and indexes of tables. `farrier db migrate`
     restores rights, and missing triggers of built-in kinds. `farrier kind install` restores missing triggers of other
     kinds. `farrier db schema` prints the expected tables."""
-    status, shared = _administer(settings, _checked)
+    status, shared = administer(settings, _checked)
     if as_json:
         output.json({**msgspec.structs.asdict(status), "same_machine": shared})
     status.require_current()
@@ -98,7 +95,7 @@ def schema(
 def roles(settings: Config) -> None:
     """Create the missing roles of farrier. Requires CREATEROLE. The next `farrier db migrate` grants the roles their
     rights."""
-    _administer(settings, migrate.create_roles)
+    administer(settings, migrate.create_roles)
     typer.echo(
         "the roles farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader exist; "
         "farrier db migrate grants their rights"
@@ -121,11 +118,3 @@ async def _checked(conn: Single) -> tuple[migrate.SchemaStatus, tuple[identities
     """Return whether the schema fits. If it fits, also return the machines that several nodes have recorded."""
     status = await migrate.inspect(conn)
     return status, await identities.duplicates(conn) if status.found == status.needed else ()
-
-
-def _administer(settings: Config, work: Callable[[Single], Awaitable[T]]) -> T:
-    async def connected() -> T:
-        async with administrator(settings) as conn:
-            return await work(conn)
-
-    return anyio.run(connected)

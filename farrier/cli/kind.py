@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import anyio
 import typer
 
 from farrier import clock
 from farrier.cli import group, listing, output
-from farrier.cli.connection import Session, administrator, with_database, with_settings
+from farrier.cli.connection import Session, administer, with_database, with_settings
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
 from farrier.config import Config
+from farrier.io.pool import Single
 from farrier.model.resource_views import KindView
 from farrier.model.views import Page
 
@@ -64,14 +64,13 @@ def install(
 
     found = wiring.installable(wiring.extensions([name])[name])
 
-    async def installed() -> bool:
-        async with administrator(settings) as conn:
-            if not settings.database.dsn:  # no other command migrates an embedded database
-                await migrate.migrate(conn, after=catalog.sync)
-            (await migrate.check(conn)).require_current()
-            return await kinds.install(conn, found)
+    async def installed(conn: Single) -> bool:
+        if not settings.database.dsn:  # no other command migrates an embedded database
+            await migrate.migrate(conn, after=catalog.sync)
+        (await migrate.check(conn)).require_current()
+        return await kinds.install(conn, found)
 
-    new = anyio.run(installed)
+    new = administer(settings, installed)
     typer.echo(f"kind {found.spec.name}: {'installed' if new else 'updated'}, table {found.spec.relation}")
 
 
@@ -85,10 +84,9 @@ def remove(
     intents are kept."""
     from farrier.io import kinds, migrate
 
-    async def removed() -> None:
-        async with administrator(settings) as conn:
-            (await migrate.check(conn)).require_current()
-            await kinds.remove(conn, name)
+    async def removed(conn: Single) -> None:
+        (await migrate.check(conn)).require_current()
+        await kinds.remove(conn, name)
 
-    anyio.run(removed)
+    administer(settings, removed)
     typer.echo(f"kind {name}: removed; its table, history and intents are kept")
