@@ -29,32 +29,27 @@ _PATIENCE_SECONDS = 1.0
 _MOST = 200
 
 
-def node_names(ctx: typer.Context, incomplete: str) -> Sequence[str]:
-    """Complete the name of a node."""
-
-    async def found(session: Session) -> Iterable[str]:
-        page = await session.queries.inventory(Wanted(names=(f"{incomplete}*",)), limit=_MOST)
-        return [node.name for node in page.rows]
-
-    return _from_database(ctx, incomplete, found)
-
-
 def names_of(kind: str | None = None) -> Completion:
     """Return the function that completes the name of a resource of this kind. Default: the kind in the command line."""
 
     def completed(ctx: typer.Context, incomplete: str) -> Sequence[str]:
         chosen = kind or str(ctx.params.get("kind") or "")
-        if chosen == NODE:
-            return node_names(ctx, incomplete)
 
         async def found(session: Session) -> Iterable[str]:
-            wanted = WantedResources(kind=chosen, names=(f"{incomplete}*",))
-            page = await session.resources.resources(wanted, limit=_MOST)
+            names = (f"{incomplete}*",)
+            if chosen == NODE:
+                return [node.name for node in (await session.queries.inventory(Wanted(names=names), limit=_MOST)).rows]
+            page = await session.resources.resources(WantedResources(kind=chosen, names=names), limit=_MOST)
             return [resource.name for resource in page.rows]
 
         return _from_database(ctx, incomplete, found)
 
     return completed
+
+
+node_names = names_of(NODE)
+# The name of a site is also the name of its MAAS region.
+sites = names_of(SPEC.name)
 
 
 def kinds(ctx: typer.Context, incomplete: str) -> Sequence[str]:
@@ -64,11 +59,6 @@ def kinds(ctx: typer.Context, incomplete: str) -> Sequence[str]:
         return [kind.kind for kind in await session.resources.kinds(counted=False)]
 
     return _from_database(ctx, incomplete, found)
-
-
-def sites(ctx: typer.Context, incomplete: str) -> Sequence[str]:
-    """Complete the name of a site, which is also the name of its MAAS region."""
-    return names_of(SPEC.name)(ctx, incomplete)
 
 
 def actions(ctx: typer.Context, incomplete: str) -> Sequence[str]:
