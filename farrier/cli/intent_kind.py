@@ -1,4 +1,4 @@
-"""Reads the intents and the actions of one kind. Intents of nodes are numbered separately; intents of all other kinds
+"""Reads one kind and its intents. Intents of nodes are numbered separately; intents of all other kinds
 share one numbering."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from farrier.cli import arguments, completed_names
 from farrier.cli.connection import Session
 from farrier.errors import RefusedByModel
 from farrier.model.intent_views import IntentView
+from farrier.model.resource_views import KindView
 from farrier.model.selection import LARGEST_ID
 from farrier.model.views import Page
 
@@ -31,7 +32,7 @@ IntentArgument = Annotated[
 
 async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
     """Return a page with one intent. Raises RefusedByModel if the kind has no such intent."""
-    await actions(session, kind)
+    await installed(session, kind)
     page = await session.resources.intent(kind, intent)
     if page.rows[0].kind != kind:
         raise RefusedByModel(
@@ -41,8 +42,8 @@ async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
     return page
 
 
-async def actions(session: Session, kind: str) -> tuple[str, ...]:
-    """Return the actions of a kind. Raises a usage error for a kind that is not installed."""
-    kinds = await session.resources.kinds(counted=False)
-    arguments.known(kind, "kind", (each.kind for each in kinds))
-    return tuple(action.action for each in kinds if each.kind == kind for action in each.actions)
+async def installed(session: Session, kind: str) -> KindView:
+    """Return the description of a kind. Raises a usage error for a kind that is not installed."""
+    kinds = {each.kind: each for each in await session.resources.kinds(counted=False)}
+    arguments.known(kind, "kind", kinds)
+    return kinds[kind]

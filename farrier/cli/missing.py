@@ -8,6 +8,9 @@ from typing import Protocol
 from farrier.cli import output
 from farrier.errors import RefusedByModel
 from farrier.model import selection
+from farrier.model.edges import NODE
+from farrier.model.resource_views import WantedResources
+from farrier.model.views import Wanted
 
 
 class _Named(Protocol):
@@ -19,11 +22,15 @@ class _Named(Protocol):
 
 
 class Missing:
-    """The names and IDs from the command line that were not found yet. A glob that matches nothing is not an error."""
+    """The names and IDs from the command line that were not found yet. A glob that matches nothing is not an error,
+    and neither is a name if a further filter may exclude its resource."""
 
-    def __init__(self, kind: str, given: Iterable[str]) -> None:
-        self._kind = kind
-        self._left = {name for name in given if not selection.is_glob(name)}
+    def __init__(self, wanted: Wanted | WantedResources) -> None:
+        if isinstance(wanted, Wanted):
+            self._kind, by_name = NODE, wanted == Wanted(names=wanted.names)
+        else:
+            self._kind, by_name = wanted.kind, wanted == WantedResources(kind=wanted.kind, names=wanted.names)
+        self._left = {name for name in wanted.names if by_name and not selection.is_glob(name)}
 
     def seen(self, resources: Iterable[_Named]) -> None:
         """Record that these resources were found."""

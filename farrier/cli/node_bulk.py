@@ -30,7 +30,7 @@ async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tupl
     wanted = msgspec.structs.replace(wanted, names=arguments.names(names))
     if wanted == Wanted():
         raise typer.BadParameter("name the nodes, or select them with -l, --status, --site, …; '*' selects all nodes")
-    missing = Missing(NODE, wanted.names if wanted == Wanted(names=wanted.names) else ())
+    missing = Missing(wanted)
     found: list[NodeView] = []
     async for page in pages.of_nodes(session, wanted):
         missing.seen(page.rows)

@@ -17,7 +17,6 @@ from farrier.cli.missing import Missing
 from farrier.cli.output import Cell
 from farrier.model.clocks import Overdue
 from farrier.model.details import LISTED
-from farrier.model.edges import NODE
 from farrier.model.views import NodeView, Page, Wanted
 from farrier.model.workflow import WorkflowStatus
 
@@ -41,7 +40,7 @@ async def list_(
     """List nodes: first the nodes above a limit, starting with the node furthest above its limit, then all others by
     name."""
     wanted = msgspec.structs.replace(wanted, names=arguments.names(names))
-    missing = Missing(NODE, wanted.names if wanted == Wanted(names=wanted.names) else ())
+    missing = Missing(wanted)
     listed = Listing(
         columns=_COLUMNS,
         pages=lambda: _pages(session, wanted, missing),

@@ -40,21 +40,19 @@ async def act(  # noqa: PLR0913 - one parameter is one option
             autocompletion=completed_names.names_of(),
         ),
     ] = None,
-    state: Annotated[list[str] | None, typer.Option(help="Only these states, separated by commas.")] = None,
-    site: Annotated[
-        list[str] | None, typer.Option(help="Only this site. Repeatable.", autocompletion=completed_names.sites)
-    ] = None,
+    state: commands.States = None,
+    site: commands.Sites = None,
 ) -> None:
     """Submit an action for one resource or for many."""
     spec = await _action(session, kind, action)
     texts = [text for text in words or () if "=" in text]
-    names = arguments.names([text for text in words or () if "=" not in text])
-    states = tuple(each for given_states in state or () for each in given_states.split(","))
+    names = [text for text in words or () if "=" not in text]
+    wanted = commands.selected(kind, names, state, site)
     await commands.refuse_until(session, kind, how.pace.until)
     params = param_texts.typed(spec.params.fields, arguments.pairs(texts))
     for field, fault in param_faults.faults(spec.params, params):
         raise typer.BadParameter(f"{field} {fault}".strip())
-    found = await _select(session, WantedResources(kind=kind, names=names, states=states, sites=tuple(site or ())))
+    found = await _select(session, wanted)
     if not found:
         typer.echo(f"no {output.words(kind)} matches", err=True)
         return
@@ -66,14 +64,14 @@ async def act(  # noqa: PLR0913 - one parameter is one option
 
 async def _action(session: Session, kind: str, action: str) -> ActionView:
     """Return the action of the kind. Raises a usage error for an unknown action, and for `create`."""
-    arguments.known(action, f"action of {output.words(kind)}s", await intent_kind.actions(session, kind))
+    actions = {each.action: each for each in (await intent_kind.installed(session, kind)).actions}
+    arguments.known(action, f"action of {output.words(kind)}s", actions)
     if action == CREATE:
         raise typer.BadParameter(
             "create does not act on existing resources; to create a resource, run farrier resource "
             f"intent {kind} NAME create"
         )
-    (known,) = await session.resources.kinds(kind, counted=False)
-    return next(each for each in known.actions if each.action == action)
+    return actions[action]
 
 
 def _target(action: ActionView, resource: ResourceView) -> Target:
@@ -101,9 +99,7 @@ async def _select(session: Session, wanted: WantedResources) -> tuple[ResourceVi
     resources, and RefusedByModel for a name that no resource has."""
     if wanted == WantedResources(kind=wanted.kind):
         raise typer.BadParameter("name the resources, or select them with --state or --site; '*' selects all")
-    missing = Missing(
-        wanted.kind, wanted.names if wanted == WantedResources(kind=wanted.kind, names=wanted.names) else ()
-    )
+    missing = Missing(wanted)
     found: list[ResourceView] = []
     async for page in pages.of_resources(session, wanted):
         missing.seen(page.rows)

@@ -53,6 +53,10 @@ KindArgument = Annotated[
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name or ID.", autocompletion=completed_names.names_of())
 ]
+States = Annotated[list[str] | None, typer.Option(help="Only these states, separated by commas.")]
+Sites = Annotated[
+    list[str] | None, typer.Option(help="Only this site. Repeatable.", autocompletion=completed_names.sites)
+]
 Until = Annotated[
     str | None, typer.Option(metavar="STATE", help="Wait until the resource is in this state or one of its substates.")
 ]
@@ -98,18 +102,13 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
             autocompletion=completed_names.names_of(),
         ),
     ] = None,
-    state: Annotated[list[str] | None, typer.Option(help="Only these states, separated by commas.")] = None,
-    site: Annotated[
-        list[str] | None, typer.Option(help="Only this site. Repeatable.", autocompletion=completed_names.sites)
-    ] = None,
+    state: States = None,
+    site: Sites = None,
     ended: Annotated[bool, typer.Option("--ended", help="Include resources that have ended.")] = False,
 ) -> None:
     """List resources by name."""
-    states = tuple(each for given in state or () for each in given.split(","))
-    wanted = WantedResources(
-        kind=kind, names=arguments.names(names), states=states, sites=tuple(site or ()), ended=ended
-    )
-    missing = Missing(kind, wanted.names if wanted == WantedResources(kind=kind, names=wanted.names) else ())
+    wanted = selected(kind, names, state, site, ended=ended)
+    missing = Missing(wanted)
     limits = session.settings.sla
     listed = Listing(
         columns=resource_view.columns(limits),
@@ -122,6 +121,14 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     )
     await listing.show(listed, form)
     missing.refuse()
+
+
+def selected(
+    kind: str, names: list[str] | None, state: list[str] | None, site: list[str] | None, *, ended: bool = False
+) -> WantedResources:
+    """Return the filter that these arguments and options select."""
+    states = tuple(each for given in state or () for each in given.split(","))
+    return WantedResources(kind=kind, names=arguments.names(names), states=states, sites=tuple(site or ()), ended=ended)
 
 
 async def refuse_until(session: Session, kind: str, until: str | None) -> None:
