@@ -48,8 +48,6 @@ _TYPES: Mapping[str, Any] = {"boolean": bool, "integer": int, "array": list[str]
 
 def _help(field: Field) -> str:
     match field.type:
-        case "boolean":
-            return ""
         case "integer":
             bounds = (
                 f"from {field.min}" if field.min is not None else "",

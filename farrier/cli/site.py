@@ -81,7 +81,7 @@ async def _listed(settings: Config, sites: Sites) -> Page[Listed]:
         for name, each in sites.items()
     ]
     rows += [Listed(site=name, url=None, region=region) for name, region in observed.items() if name not in sites]
-    return Page(wall() if page is None else page.now, tuple(rows))
+    return Page(page.now, tuple(rows))
 
 
 def _columns(sites: Sites, elsewhere: str) -> tuple[Column[Listed], ...]:
@@ -174,15 +174,15 @@ async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta
         await reached.requests.lift_brake(name, reason=reason, lasts=lasts, requested_by=requested_by)
 
 
-async def _observed(settings: Config) -> Page[RegionView] | None:
-    """Return the observed regions. If no database responds, print a note and return None."""
+async def _observed(settings: Config) -> Page[RegionView]:
+    """Return the observed regions. If no database responds, print a note and return no region."""
     try:
         async with opened(settings) as reached:
             found = await reached.resources.resources(WantedResources(kind=maas_region.KIND))
             return Page(found.now, tuple(map(_region, found.rows)))
     except FarrierError as error:
         typer.echo(f"the health of regions is unknown: {error}", err=True)
-        return None
+        return Page(wall(), ())
 
 
 def _region(seen: ResourceView) -> RegionView:
@@ -214,8 +214,8 @@ async def _answer(name: str, region: MaasClient) -> Asked:
     return Asked(site=name, version=version, username=identity.username, administrator=identity.is_superuser)
 
 
-def _by_site(page: Page[RegionView] | None) -> Mapping[str, RegionView]:
-    return {} if page is None else {region.site: region for region in page.rows}
+def _by_site(page: Page[RegionView]) -> Mapping[str, RegionView]:
+    return {region.site: region for region in page.rows}
 
 
 def _user(asked: Asked) -> str | None:

@@ -112,13 +112,11 @@ _COLUMNS: tuple[Column[ApiToken], ...] = (
 )
 
 
-def _lifetime(text: str) -> timedelta:
-    return arguments.patience("--expires-in", text, least=timedelta(seconds=1))
-
-
 def _entry(name: str, scopes: list[Scope], expires_in: str | None, created: str) -> ApiToken:
     try:
-        expires = None if expires_in is None else clock.wall() + _lifetime(expires_in)
+        expires = None
+        if expires_in is not None:
+            expires = clock.wall() + arguments.patience("--expires-in", expires_in, least=timedelta(seconds=1))
         return ApiToken(
             name=name, sha256=api_token.digest(created), scopes=tuple(dict.fromkeys(scopes)), expires=expires
         )
