@@ -78,7 +78,12 @@ class AsyncFarrier:
         `requested_by`. Raises NotAccepted if the intent is rejected or superseded."""
         given = Request(resource=resource, action=action, params=params or {}, api_version=None, **more)
         deadline = anyio.current_time() + wait
-        return await self._answered(given.kind, await self.call(calls.submit(given, wait)), deadline)
+        intent = await self.call(calls.submit(given, wait))
+        if intent.status == IntentStatus.PENDING and (left := deadline - anyio.current_time()) > 0:
+            intent = await self.intent(intent.id, kind=given.kind, wait=left)
+        if intent.status in (IntentStatus.REJECTED, IntentStatus.SUPERSEDED):
+            raise errors.of_answer(intent)
+        return intent
 
     async def intent(self, id_: int, *, kind: str = NODE, wait: float = 0) -> IntentView:
         """Return an intent, with its answer if the answer arrives within `wait` seconds."""
@@ -97,13 +102,6 @@ class AsyncFarrier:
             for each in page.intents:
                 yield each
             before, more = page.next, page.next is not None
-
-    async def _answered(self, kind: str, intent: IntentView, deadline: float) -> IntentView:
-        if intent.status == IntentStatus.PENDING and (left := deadline - anyio.current_time()) > 0:
-            intent = await self.intent(intent.id, kind=kind, wait=left)
-        if intent.status in (IntentStatus.REJECTED, IntentStatus.SUPERSEDED):
-            raise errors.of_answer(intent)
-        return intent
 
     # --- resources of other kinds, controllers
 
@@ -184,15 +182,11 @@ class AsyncFarrier:
         attempt = 0
         while True:
             attempt += 1
-            response, failure = await self._try(call)
-            if not wire.is_worth_another(call, attempt, response):
-                if response is None:
+            try:
+                response = await self._http.request(**wire.arguments(call))
+                if not wire.is_worth_another(call, attempt, response):
+                    return wire.read(call, response)
+            except httpx.TransportError as failure:
+                if not wire.is_worth_another(call, attempt, None):
                     raise ApiUnreachable(self._url, str(failure) or type(failure).__name__) from failure
-                return wire.read(call, response)
             await anyio.sleep(wire.PAUSE_SECONDS * attempt)
-
-    async def _try(self, call: Call[Any]) -> tuple[httpx.Response | None, httpx.TransportError | None]:
-        try:
-            return await self._http.request(**wire.arguments(call)), None
-        except httpx.TransportError as error:
-            return None, error

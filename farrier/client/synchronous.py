@@ -77,7 +77,12 @@ class Farrier:
         `requested_by`. Raises NotAccepted if the intent is rejected or superseded."""
         given = Request(resource=resource, action=action, params=params or {}, api_version=None, **more)
         deadline = time.monotonic() + wait
-        return self._answered(given.kind, self.call(calls.submit(given, wait)), deadline)
+        intent = self.call(calls.submit(given, wait))
+        if intent.status == IntentStatus.PENDING and (left := deadline - time.monotonic()) > 0:
+            intent = self.intent(intent.id, kind=given.kind, wait=left)
+        if intent.status in (IntentStatus.REJECTED, IntentStatus.SUPERSEDED):
+            raise errors.of_answer(intent)
+        return intent
 
     def intent(self, id_: int, *, kind: str = NODE, wait: float = 0) -> IntentView:
         """Return an intent, with its answer if the answer arrives within `wait` seconds."""
@@ -95,13 +100,6 @@ class Farrier:
             page = self.call(calls.intents(kind, filters, before))
             yield from page.intents
             before, more = page.next, page.next is not None
-
-    def _answered(self, kind: str, intent: IntentView, deadline: float) -> IntentView:
-        if intent.status == IntentStatus.PENDING and (left := deadline - time.monotonic()) > 0:
-            intent = self.intent(intent.id, kind=kind, wait=left)
-        if intent.status in (IntentStatus.REJECTED, IntentStatus.SUPERSEDED):
-            raise errors.of_answer(intent)
-        return intent
 
     # --- resources of other kinds, controllers
 
@@ -179,15 +177,11 @@ class Farrier:
         attempt = 0
         while True:
             attempt += 1
-            response, failure = self._try(call)
-            if not wire.is_worth_another(call, attempt, response):
-                if response is None:
+            try:
+                response = self._http.request(**wire.arguments(call))
+                if not wire.is_worth_another(call, attempt, response):
+                    return wire.read(call, response)
+            except httpx.TransportError as failure:
+                if not wire.is_worth_another(call, attempt, None):
                     raise ApiUnreachable(self._url, str(failure) or type(failure).__name__) from failure
-                return wire.read(call, response)
             time.sleep(wire.PAUSE_SECONDS * attempt)
-
-    def _try(self, call: Call[Any]) -> tuple[httpx.Response | None, httpx.TransportError | None]:
-        try:
-            return self._http.request(**wire.arguments(call)), None
-        except httpx.TransportError as error:
-            return None, error
