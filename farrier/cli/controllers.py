@@ -90,26 +90,16 @@ def _controller(part: Part, _: datetime) -> Cell:
     return f"{part.controller} ({part.id.partition('-')[0]})"
 
 
-def _state(part: Part, _: datetime) -> Cell:
-    return None if part.state is None else Text(part.state, style=_COLOURS[part.state])
-
-
-def _renewed(part: Part, now: datetime) -> Cell:
-    return None if part.renewed_at is None else f"{output.ago(part.renewed_at, now)} ago"
-
-
-def _lag(part: Part, _: datetime) -> Cell:
-    return None if part.lag is None else duration.human(timedelta(seconds=part.lag))
-
-
 _COLUMNS: tuple[Column[Part], ...] = (
     Column("CONTROLLER", _controller),
-    Column("STATE", _state),
+    Column("STATE", lambda part, _: part.state and Text(part.state, style=_COLOURS[part.state])),
     Column("RELEASE", lambda part, _: part.release),
     Column("UP FOR", lambda part, now: output.ago(part.started_at, now), ages=True),
-    Column("RENEWED", _renewed, ages=True),
+    Column(
+        "RENEWED", lambda part, now: f"{output.ago(part.renewed_at, now)} ago" if part.renewed_at else None, ages=True
+    ),
     Column("KIND", lambda part, _: part.kind),
     Column("SHARDS", lambda part, _: str(part.shards) if part.kind else None),
-    Column("LAG", _lag, ages=True),
+    Column("LAG", lambda part, _: None if part.lag is None else duration.human(timedelta(seconds=part.lag)), ages=True),
     Column("ID", lambda part, _: part.id, wide=True),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -75,10 +74,6 @@ async def _pages(session: Session, kind: str, wanted: WantedIntents, limit: int)
         before = page.following
 
 
-def _params(intent: IntentView, _: datetime) -> str:
-    return " ".join(f"{name}={output.text(value)}" for name, value in intent.params.items())
-
-
 _COLUMNS: tuple[Column[IntentView], ...] = (
     Column("INTENT", lambda each, _: str(each.id)),
     Column("NAME", lambda each, _: each.name),
@@ -87,7 +82,7 @@ _COLUMNS: tuple[Column[IntentView], ...] = (
     Column("AGE", lambda each, now: output.ago(each.created_at, now), ages=True),
     Column("BY", lambda each, _: each.requested_by),
     Column("REASON", lambda each, _: each.reason),
-    Column("PARAMETERS", _params, wide=True),
+    Column("PARAMETERS", lambda each, _: " ".join(f"{k}={output.text(v)}" for k, v in each.params.items()), wide=True),
     Column("ANSWERED", lambda each, _: output.moment(each.answered_at), wide=True),
     Column("KEY", lambda each, _: each.idempotency_key, wide=True),
 )

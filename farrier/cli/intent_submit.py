@@ -39,21 +39,18 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
 
     A controller answers the intent; --wait waits for the answer. farrier model lists the parameters of each action.
     """
+    # The database refuses an unknown action, and a parameter that the action does not have.
+    fields = actions.rules(Action(action)).fields if action in set(Action) else {}
     request = Request(
         resource=node,
         action=action,
-        params=_values(action, arguments.pairs(params or ())),
+        params=param_texts.typed(fields, arguments.pairs(params or ())),
         key=key,
         requested_by=requested_by,
         api_version=api_version,
     )
     asked = Asking(request=request, wait=wait, until=until, timeout=timeout, as_json=as_json)
     await intent_answers.ask(session, asked, partial(_seen, session, until))
-
-
-def _values(action: str, given: dict[str, str]) -> dict[str, object]:
-    """Convert texts to the action's parameters. If the action does not have a parameter, the database refuses it."""
-    return param_texts.typed(actions.rules(Action(action)).fields if action in set(Action) else {}, given)
 
 
 async def _seen(session: Session, until: NodeStatus | None, id_: int) -> Seen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -46,7 +46,7 @@ async def list_(
         pages=lambda: _pages(session, wanted, missing),
         name=lambda row: row.node.name,
         id=lambda row: row.node.id,
-        as_object=_object,
+        as_object=lambda row, _: output.plain(row.node) | {_ABOVE: row.clocks},
         fields=(*NodeView.__struct_fields__, _ABOVE),
         none=missing.otherwise("no node matches"),
     )
@@ -67,14 +67,6 @@ async def _pages(session: Session, wanted: Wanted, missing: Missing) -> AsyncIte
 
 
 _ABOVE = "above_sla"
-
-
-def _object(row: Overdue, _: datetime) -> Any:
-    return output.plain(row.node) | {_ABOVE: row.clocks}
-
-
-def _note(row: Overdue, _: datetime) -> str:
-    return "; ".join(_notes(row.node))
 
 
 def _notes(node: NodeView) -> Iterator[str]:
@@ -113,7 +105,7 @@ _COLUMNS: tuple[Column[Overdue], ...] = (
     Column("ABOVE SLA", lambda row, _: output.excess(row.clocks[0] if row.clocks else None), ages=True),
     Column("MANAGEMENT", lambda row, _: row.node.management and output.state(row.node.management)),
     *map(_detail, LISTED),
-    Column("NOTE", _note),
+    Column("NOTE", lambda row, _: "; ".join(_notes(row.node))),
     Column("WORKFLOW", _workflow, wide=True),
     Column("ID", lambda row, _: str(row.node.id), wide=True),
     Column("LABELS", lambda row, _: ",".join(f"{key}={value}" for key, value in row.node.labels.items()), wide=True),

@@ -49,7 +49,7 @@ def as_toml() -> str:
         if setting.section != section:
             section = setting.section
             lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
-        lines += _comment(setting.description)
+        lines += (f"# {line}" for line in textwrap.wrap(setting.description, _WIDTH, break_on_hyphens=False))
         if setting.key:
             # This line is a comment, because a table of the same name further down would make the key an error.
             off = "# " if setting.is_table else ""
@@ -99,10 +99,6 @@ def _table_settings(table: type[msgspec.Struct], heading: str, seen: dict[Any, s
 
 def _default(field: msgspec.structs.FieldInfo) -> object:
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-
-
-def _comment(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH, break_on_hyphens=False)]
 
 
 def _settings() -> Iterator[Setting]:

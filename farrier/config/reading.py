@@ -348,16 +348,13 @@ def one_of(type_: Any) -> str:
 def _from_text(value: str, wanted: Any) -> object:
     """Parse a value of the environment. A list is separated by commas, a list of tables is JSON, and any other value is
     converted to its type."""
-    if get_origin(get_args(wanted)[0]) is tuple:
-        if _of_tables(wanted):
+    type_ = get_args(wanted)[0]
+    if get_origin(type_) is tuple:
+        inner = get_args(type_)[0]
+        if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
             return msgspec.json.decode(value or "[]", type=wanted)
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return msgspec.convert(value, wanted, strict=False)
-
-
-def _of_tables(wanted: Any) -> bool:
-    inner = get_args(get_args(wanted)[0])[0]
-    return isinstance(inner, type) and issubclass(inner, msgspec.Struct)
 
 
 def read_duration(value: object) -> timedelta:
