@@ -27,12 +27,14 @@ _PANEL = "How"
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of the options: how to submit an action for many resources."""
+    """The values of the options: how to submit an action for many resources. `again` is the option with which the
+    command can be repeated safely; it is empty for a command that needs no option for this."""
 
     dry_run: bool
     yes: bool
     pace: Pace
     key: str
+    again: str
     requested_by: str | None
     as_json: bool
 
@@ -87,11 +89,13 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     pace = Pace(
         most=max_in_flight, waits=wait, until=until, patience=arguments.patience("--timeout", timeout), timeout=timeout
     )
+    key = key or f"{_PREFIX}{secrets.token_hex(6)}"
     return Orders(
         dry_run=dry_run,
         yes=yes,
         pace=pace,
-        key=key or f"{_PREFIX}{secrets.token_hex(6)}",
+        key=key,
+        again=f"--key {key}",
         requested_by=requested_by,
         as_json=as_json,
     )
@@ -115,7 +119,8 @@ async def run(action: str, kind: str, targets: Sequence[Target], door: Door, giv
         return
     if len(targets) > 1:
         confirm(f"{action} {_counted(kind, targets)}", yes=given.yes)
-        typer.echo(f"to repeat this command safely, add: --key {given.key}", err=True)
+        if given.again:
+            typer.echo(f"to repeat this command safely, add: {given.again}", err=True)
     results = await _follow(action, targets, door, given)
     _report(action, kind, results, given)
     if not all(result.is_well for result in results):
@@ -176,7 +181,7 @@ async def _follow(action: str, targets: Sequence[Target], door: Door, given: Ord
             progress.stop()
             typer.echo(
                 f"farrier: interrupted after {len(bulk.results)} of {len(targets)}; submitted intents stay valid; "
-                f"to continue, repeat the command with --key {given.key}",
+                f"to continue, repeat the command{f' with {given.again}' if given.again else ''}",
                 err=True,
             )
             raise typer.Exit(ExitCode.FAILED) from None

@@ -131,5 +131,5 @@ async def _submit(session: Session, action: Action, steps: Sequence[Step], how: 
     }
     nodes = [step.node for step in steps if step.node is not None and given[step.node.id]]
     if nodes:
-        how = msgspec.structs.replace(how, key=f"{how.key}-{action}")
+        how = msgspec.structs.replace(how, key=f"{how.key}-{action}", again="")
         await node_bulk.submit(session, action, nodes, given.__getitem__, how)

@@ -92,6 +92,17 @@ async def test_nodes_are_created_and_changed_and_a_second_import_changes_nothing
     assert len(await asked(db)) == 1
 
 
+@pytest.mark.usefixtures("file")
+async def test_an_import_of_several_changes_names_no_option_that_it_does_not_have(
+    farrier: Prompt, db: pg.Database, tmp_path: Path
+) -> None:
+    path = tmp_path / "changes.csv"
+    path.write_text("name,rack\ngpu-1,r8\ngpu-3,r8\n")
+    said = await farrier("import", path, "--yes", "--timeout", "1s", ends=ExitCode.FAILED)
+    assert [name for name, *_ in await asked(db)] == ["gpu-1", "gpu-3"]
+    assert "--key" not in said.err
+
+
 async def test_a_file_with_mistakes_is_refused_as_a_whole(farrier: Prompt, db: pg.Database, tmp_path: Path) -> None:
     path = tmp_path / "nodes.csv"
     path.write_text("name,site\ngpu-1,ams1\ngpu-2,ams 1\n7,ams1\n")
