@@ -28,18 +28,19 @@ class Table:
         self._headings = headings
         self._first_below = [headings.index(heading) for heading in below]
         self._widths = [Text(heading).cell_len for heading in headings]
+        self._headed = False
 
-    def lines(self, rows: Sequence[Sequence[Text]], width: int | None, *, headed: bool = True) -> Iterator[Text]:
-        """Return the lines of these rows."""
-        cells = list(zip(*rows, strict=True)) or [()] * len(self._headings)
+    def lines(self, rows: Sequence[Sequence[Text]], width: int | None) -> Iterator[Text]:
+        """Return the lines of these rows, of which there is at least one. The first call also returns the headings."""
+        cells = list(zip(*rows, strict=True))
         self._widths = [
-            max(before, *(cell.cell_len for cell in column)) if column else before
-            for before, column in zip(self._widths, cells, strict=True)
+            max(before, *(cell.cell_len for cell in column)) for before, column in zip(self._widths, cells, strict=True)
         ]
         beside = self._beside([sum(1 for cell in column if cell) for column in cells], width)
         below = [place for place in range(len(self._headings)) if place not in beside]
         widths = [self._widths[place] for place in beside]
-        if headed:
+        if not self._headed:
+            self._headed = True
             yield from _row([Text(self._headings[place], style="bold") for place in beside], widths, width)
         for row in rows:
             yield from _row([row[place] for place in beside], widths, width)

@@ -63,14 +63,12 @@ class Table:
 
     def __init__(self, headings: Sequence[str], *, below: Sequence[str] = ()) -> None:
         self._layout = layout.Table(headings, below=below)
-        self._headed = True
 
     def print(self, rows: Iterable[Sequence[Cell]]) -> None:
         """Print rows. The headings are printed before the first rows. If there are no rows, nothing is printed."""
         found = [[shown(cell) for cell in row] for row in rows]
         if found:
-            _print(lambda width: self._layout.lines(found, width, headed=self._headed))
-            self._headed = False
+            _print(lambda width: self._layout.lines(found, width))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, below: Sequence[str] = ()) -> None:

@@ -87,4 +87,4 @@ def test_the_columns_that_a_caller_names_are_put_below_first(width: int, beside:
 def test_later_rows_stand_under_the_headings_of_earlier_ones() -> None:
     table = layout.Table(HEADINGS)
     wide = plain(table.lines(ROWS, 80))
-    assert plain(table.lines(ROWS[:1], 80, headed=False)) == wide[1:2]
+    assert plain(table.lines(ROWS[:1], 80)) == wide[1:2]
