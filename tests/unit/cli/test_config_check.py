@@ -42,9 +42,6 @@ def test_valid_settings_are_shown_where_they_differ_from_the_defaults(tmp_path: 
     ("text", "reason"),
     [
         ("[htp]\n", "did you mean 'http'?"),
-        ("[http]\nprt = 1\n", "did you mean 'port'?"),
-        ("[http]\nport = 'x'\n", "'port' in [http]"),
-        ("[database]\ndsn = 'a'\nembedded = 'b'\n", "set either dsn or embedded"),
         ("[database]\ndsn = 'file:/nonexistent'\n", "/nonexistent"),
         ("[database]\ndsn = 'host=db password=hunter2'\n", "expected postgresql://"),
         ("[database]\ndsn = 'mysql://db/x'\n", "expected postgresql://"),
@@ -59,8 +56,6 @@ def test_valid_settings_are_shown_where_they_differ_from_the_defaults(tmp_path: 
         ("[controller]\nkinds = ['nowhere:SPEC']\n", "nowhere"),
         ("[http]\ntokens_file = '/nonexistent'\n", "/nonexistent"),
         ("[http]\ntls_cert = '/nonexistent'\ntls_key = '/nonexistent'\n", "http.tls_cert: '/nonexistent'"),
-        ("[sla]\n'status.offlin' = '1h'\n", "did you mean 'status.offline'?"),
-        ("x = ", "is not valid TOML"),
     ],
 )
 def test_what_the_daemon_would_refuse_is_refused_in_one_line(tmp_path: Path, text: str, reason: str) -> None:
