@@ -16,8 +16,8 @@ from farrier.errors import MalformedRequest, RefusedByModel
 from farrier.model.intent_views import IntentView
 from farrier.model.requests import IntentStatus, Request
 
-# No notification reports a change of a state to clients, so the command polls.
-_LOOK_EVERY_SECONDS = 0.2
+LOOK_EVERY_SECONDS = 0.2
+"""No notification reports a change of a state to clients, so commands poll."""
 # The number of intents that one poll reads. If more intents are pending, several polls read them one after the other.
 _LOOKED = 20
 # The number of resources whose states one statement reads.
@@ -128,7 +128,7 @@ class Bulk:
             if self._stopped:
                 self._leave_out_the_rest()
             if self._flights and not await self._look():
-                await anyio.sleep(_LOOK_EVERY_SECONDS)
+                await anyio.sleep(LOOK_EVERY_SECONDS)
 
     def _may_begin(self) -> bool:
         room = self._pace.most is None or len(self._flights) < self._pace.most

@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from farrier.cli import arguments, output
+from farrier.cli.bulk import LOOK_EVERY_SECONDS, Reached
 from farrier.cli.connection import Session
 from farrier.errors import ExitCode, RefusedByModel
 from farrier.model.edges import NODE
@@ -31,9 +32,6 @@ Key = Annotated[
     typer.Option(help="Idempotency key: an intent that is submitted twice with the same key is stored once."),
 ]
 
-# No notification reports a change of the state to clients, so the command polls.
-_LOOK_EVERY_SECONDS = 0.2
-
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """An intent to submit, and the answer or state for which to wait."""
@@ -45,17 +43,12 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """The progress of a resource to the state for which a command waits. `ended` says how the resource has ended."""
-
-    name: str
-    state: str
-    reached: bool
-    ended: str
+See = Callable[[int], Awaitable[tuple[str, Reached]]]
+"""Returns the name of the resource with an ID, and its progress to the state for which the command waits."""
 
 
-async def ask(session: Session, asked: Asking, see: Callable[[int], Awaitable[Seen]]) -> None:
-    """Submit the intent, and wait for the requested answer or state. `see` reads the resource with an ID."""
+async def ask(session: Session, asked: Asking, see: See) -> None:
+    """Submit the intent, and wait for the requested answer or state."""
     request, timeout = asked.request, asked.timeout
     patience = arguments.patience("--timeout", timeout)
     intent = await session.requests.ask(request)
@@ -76,18 +69,18 @@ async def ask(session: Session, asked: Asking, see: Callable[[int], Awaitable[Se
             typer.echo(f"{name} is {asked.until}")
 
 
-async def _until(asked: Asking, see: Callable[[int], Awaitable[Seen]], id_: int, deadline: float) -> str:
+async def _until(asked: Asking, see: See, id_: int, deadline: float) -> str:
     """Wait until the resource has the state, and return the resource's name."""
     found = "unknown"
     with anyio.CancelScope(deadline=deadline):
         while True:
-            seen = await see(id_)
-            found = seen.state
-            if seen.reached:
-                return seen.name
-            if seen.ended:
-                raise late(f"{seen.name} {seen.ended}, so it cannot become {asked.until}")
-            await anyio.sleep(_LOOK_EVERY_SECONDS)
+            name, reached = await see(id_)
+            found = reached.state
+            if reached.is_there:
+                return name
+            if reached.failure:
+                raise late(f"{name} {reached.failure}")
+            await anyio.sleep(LOOK_EVERY_SECONDS)
     subject, group = ("node", "node") if asked.request.kind == NODE else ("state", "resource")
     why = f"to see the reason, run farrier {group} why"
     raise late(f"the {subject} is {found}, not {asked.until}, after {asked.timeout}; {why}")

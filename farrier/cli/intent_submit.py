@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from farrier.cli import arguments, completed_names, completion, intent_answers, output
+from farrier.cli.bulk import Reached
 from farrier.cli.connection import Session
-from farrier.cli.intent_answers import Asking, Seen
+from farrier.cli.intent_answers import Asking
 from farrier.model import actions, param_texts
 from farrier.model.actions import Action
 from farrier.model.requests import Request
@@ -53,7 +54,7 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
     await intent_answers.ask(session, asked, partial(_seen, session, until))
 
 
-async def _seen(session: Session, until: NodeStatus | None, id_: int) -> Seen:
+async def _seen(session: Session, until: NodeStatus | None, id_: int) -> tuple[str, Reached]:
     (node,) = (await session.queries.node(str(id_))).rows
-    ended = "is deleted" if node.status == NodeStatus.DELETED else ""
-    return Seen(node.name, node.status, reached=node.status == until, ended=ended)
+    failure = f"is deleted, so it cannot become {until}" if node.status == NodeStatus.DELETED else ""
+    return node.name, Reached(node.status, node.status == until, failure)

@@ -16,7 +16,7 @@ from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
 from farrier.model import foreseen, param_faults, param_texts
 from farrier.model.acceptance import Refused
-from farrier.model.kinds import CREATE, is_in
+from farrier.model.kinds import CREATE
 from farrier.model.requests import Request
 from farrier.model.resource_views import ActionView, ResourceView, WantedResources
 
@@ -85,13 +85,7 @@ async def _reached(session: Session, kind: str, until: str | None, ids: Sequence
     """Return the progress of these resources."""
     wanted = WantedResources(kind=kind, names=tuple(map(str, ids)), ended=True)
     page = await session.resources.resources(wanted, limit=len(ids))
-    return {each.id: _progress(each, until) for each in page.rows}
-
-
-def _progress(resource: ResourceView, until: str | None) -> Reached:
-    there = any(is_in(layer.state, until or "") for layer in resource.layers)
-    ended = f"has ended as {resource.state}, so it cannot become {until}"
-    return Reached(resource.state, there, ended if resource.ended_at is not None and not there else "")
+    return {each.id: commands.progress(each, until) for each in page.rows}
 
 
 async def _select(session: Session, wanted: WantedResources) -> tuple[ResourceView, ...]:

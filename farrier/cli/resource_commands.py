@@ -26,9 +26,10 @@ from farrier.cli import (
     pages,
     resource_view,
 )
+from farrier.cli.bulk import Reached
 from farrier.cli.connection import Session
 from farrier.cli.form import Form, formed, formed_as_is
-from farrier.cli.intent_answers import Asking, Seen
+from farrier.cli.intent_answers import Asking
 from farrier.cli.listing import Listing
 from farrier.cli.missing import Missing
 from farrier.model import filter_names, param_texts
@@ -248,8 +249,13 @@ async def ask(session: Session, asked: Asking) -> None:
     await intent_answers.ask(session, asked, partial(_seen, session, asked))
 
 
-async def _seen(session: Session, asked: Asking, id_: int) -> Seen:
+async def _seen(session: Session, asked: Asking, id_: int) -> tuple[str, Reached]:
     resource = (await session.resources.resource(asked.request.kind, str(id_))).rows[0].resource
-    reached = any(is_in(layer.state, asked.until or "") for layer in resource.layers)
-    ended = f"has ended as {resource.state}" if resource.ended_at is not None else ""
-    return Seen(resource.name, resource.state, reached=reached, ended=ended)
+    return resource.name, progress(resource, asked.until)
+
+
+def progress(resource: ResourceView, until: str | None) -> Reached:
+    """Return the progress of a resource to a state, which may be the state of any layer."""
+    there = any(is_in(layer.state, until or "") for layer in resource.layers)
+    ended = f"has ended as {resource.state}, so it cannot become {until}"
+    return Reached(resource.state, there, ended if resource.ended_at is not None and not there else "")
