@@ -110,7 +110,7 @@ class Bulk:
     """A run of the action for all targets. When a resource need not be followed further, its result is added to
     `results`, and `landed` is called."""
 
-    def __init__(self, door: Door, targets: Sequence[Target], pace: Pace, landed: Callable[[Result], None]) -> None:
+    def __init__(self, door: Door, targets: Sequence[Target], pace: Pace, landed: Callable[[], object]) -> None:
         self._door = door
         self._waiting = deque(targets)
         self._pace = pace
@@ -140,7 +140,7 @@ class Bulk:
         except RefusedByModel as refusal:
             if isinstance(refusal, MalformedRequest) and not self.results and not self._flights:
                 raise  # the error would be the same for every resource
-            self._end(Result(id=target.id, name=target.name, intent=None, status="refused", reason=refusal.text))
+            self._end(target, "refused", refusal.text)
             return
         deadline = anyio.current_time() + self._pace.patience.total_seconds()
         flight = Flight(target=target, intent=intent, deadline=deadline)
@@ -183,13 +183,8 @@ class Bulk:
                     self._give_up(flight, "failed", seen.failure)
 
     def _land(self, flight: Flight, status: str, reason: str | None) -> None:
-        target = flight.target
-        self._flights.pop(target.id, None)
-        self._end(
-            Result(
-                id=target.id, name=target.name, intent=flight.intent, status=status, reason=reason, state=flight.state
-            )
-        )
+        self._flights.pop(flight.target.id, None)
+        self._end(flight.target, status, reason, intent=flight.intent, state=flight.state)
 
     def _give_up(self, flight: Flight, status: str, reason: str) -> None:
         self._land(flight, status, reason)
@@ -197,10 +192,12 @@ class Bulk:
 
     def _leave_out_the_rest(self) -> None:
         while self._waiting:
-            target = self._waiting.popleft()
-            reason = "an earlier resource was late or failed"
-            self._end(Result(id=target.id, name=target.name, intent=None, status="not begun", reason=reason))
+            self._end(self._waiting.popleft(), "not begun", "an earlier resource was late or failed")
 
-    def _end(self, result: Result) -> None:
-        self.results.append(result)
-        self._landed(result)
+    def _end(
+        self, target: Target, status: str, reason: str | None, *, intent: int | None = None, state: str | None = None
+    ) -> None:
+        self.results.append(
+            Result(id=target.id, name=target.name, intent=intent, status=status, reason=reason, state=state)
+        )
+        self._landed()

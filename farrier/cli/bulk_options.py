@@ -174,7 +174,7 @@ async def _follow(action: str, targets: Sequence[Target], door: Door, given: Ord
     hidden = not console.is_terminal or len(targets) == 1
     with Progress(*bar, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task(action, total=len(targets))
-        bulk = Bulk(door, targets, given.pace, landed=lambda _: progress.advance(task))
+        bulk = Bulk(door, targets, given.pace, landed=lambda: progress.advance(task))
         try:
             await bulk.run()
         except anyio.get_cancelled_exc_class():
