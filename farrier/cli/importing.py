@@ -60,7 +60,10 @@ async def importing(  # noqa: PLR0913 - one parameter is one option
         raise typer.BadParameter("give either a FILE or --maas SITE")
     if as_json and not dry_run:
         raise typer.BadParameter("--json prints the preview; add --dry-run")
-    rows = await _of_region(session, maas) if maas is not None else _rows(file or Path())
+    source = str(file) if maas is None else f"region of site {maas}"
+    rows, faults = _read(file or Path()) if maas is None else await import_maas.rows(session, maas)
+    if faults:
+        _refuse(source, faults)
     steps = await import_plan.plan(session, rows)
     _preview(steps, as_json=as_json)
     counts = Counter(step.verb for step in steps)
@@ -72,21 +75,11 @@ async def importing(  # noqa: PLR0913 - one parameter is one option
     await _apply(session, steps, how)
 
 
-def _rows(file: Path) -> list[Row]:
+def _read(file: Path) -> tuple[list[Row], list[Fault]]:
     try:
-        rows, faults = import_file.read(file)
+        return import_file.read(file)
     except import_file.Wrong as error:
         raise typer.BadParameter(f"{file}: {error}; nothing was imported") from None
-    if faults:
-        _refuse(str(file), faults)
-    return rows
-
-
-async def _of_region(session: Session, site: str) -> list[Row]:
-    rows, faults = await import_maas.rows(session, site)
-    if faults:
-        _refuse(f"region of site {site}", faults)
-    return rows
 
 
 def _refuse(source: str, faults: Sequence[Fault]) -> None:
