@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 import typer
@@ -10,6 +11,15 @@ import typer
 from farrier.config.reading import nearest
 from farrier.model import duration, history, param_texts, selection
 from farrier.model.selection import LabelTest
+
+
+@contextmanager
+def usage_errors(option: str | None = None) -> Iterator[None]:
+    """Report a ValueError of the block as a usage error, which names the option."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:
@@ -55,10 +65,8 @@ def among(what: str, names: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
 
 def label_tests(text: str) -> tuple[LabelTest, ...]:
     """Convert filters of labels."""
-    try:
+    with usage_errors():
         return selection.label_tests([text])
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def whole(text: str) -> int:
@@ -72,10 +80,8 @@ def patience(
     option: str, text: str, *, least: timedelta = timedelta(0), most: timedelta = duration.LONGEST
 ) -> timedelta:
     """Convert the duration that an option has. `least` and `most` are inclusive."""
-    try:
+    with usage_errors(option):
         found = duration.parse(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
     if not least <= found <= most:
         bound = f"at least {duration.human(least)}" if found < least else f"at most {duration.human(most)}"
         raise typer.BadParameter(f"expected a duration of {bound}, got {text!r}", param_hint=option)
@@ -84,15 +90,5 @@ def patience(
 
 def age_or_moment(option: str, text: str) -> timedelta | datetime:
     """Convert the age or time that an option has. A time without a zone is UTC."""
-    try:
+    with usage_errors(option):
         return history.parse_bound(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
-
-
-def key(text: str) -> history.HistoryKey:
-    """Convert the key of a history entry."""
-    try:
-        return history.parse_key(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from farrier.cli import completion, group, output
+from farrier.cli import arguments, completion, group, output
 from farrier.config import contexts
 from farrier.config.contexts import Context
 from farrier.errors import ConfigError
@@ -78,10 +78,8 @@ def add(
     config: Annotated[str, typer.Option(metavar="FILE", help="TOML file with settings.")] = "",
 ) -> None:
     """Add a context, or replace the context with this name. The first context becomes the current context."""
-    try:
+    with arguments.usage_errors():
         added = Context(dsn=dsn, embedded=embedded, api=api, token_file=token_file, config=config)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     contexts.save(contexts.load().with_context(name, added))
     typer.echo(f"context {name} is saved in {contexts.path()}")
 

@@ -17,7 +17,7 @@ from farrier.cli.connection import Session, client, with_database, with_settings
 from farrier.cli.form import Form, formed_as_is
 from farrier.config import Config
 from farrier.model.counted import counted
-from farrier.model.history import HistoryFilter, Order, parse_resource
+from farrier.model.history import HistoryFilter, HistoryKey, Order, parse_key, parse_resource
 
 # If a controller loses the reply to a commit, it looks for the commit in the history, so younger entries must stay.
 _YOUNGEST = timedelta(days=1)
@@ -55,7 +55,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     if follow:
         await history_follow.show(session, wanted, newest=limit, form=form)
         return
-    key = None if after is None else arguments.key(after)
+    key = _key(after)
     pages = history_options.walk(session, wanted, Order.NEWEST, after=key, most=limit)
     following = await history_options.show(pages, form)
     if following is not None:
@@ -79,7 +79,7 @@ async def export(
     the last key misses no change.
     """
     wanted = _of(wanted, resource, kind)
-    key = None if after is None else arguments.key(after)
+    key = _key(after)
     printed = 0
     async for page in history_options.walk(session, wanted, Order.OLDEST, after=key):
         output.json_lines(map(history_options.as_object, page.changes))
@@ -119,9 +119,12 @@ async def _pruned(settings: Config, age: timedelta, really: bool) -> tuple[int, 
                 return looked, deleted
 
 
+def _key(after: str | None) -> HistoryKey | None:
+    with arguments.usage_errors():
+        return None if after is None else parse_key(after)
+
+
 def _of(wanted: HistoryFilter, resource: str | None, kinds: list[str] | None) -> HistoryFilter:
-    try:
+    with arguments.usage_errors("--resource"):
         one = None if resource is None else parse_resource(resource)
-    except ValueError as wrong:
-        raise typer.BadParameter(f"--resource: {wrong}") from None
     return msgspec.structs.replace(wanted, resource=one, kinds=tuple(kinds or ()))

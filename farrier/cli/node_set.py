@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from farrier.cli import bulk_options, completed_names, detail_options, node_bulk
+from farrier.cli import arguments, bulk_options, completed_names, detail_options, node_bulk
 from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session, with_database
 from farrier.config.reading import nearest
@@ -54,7 +54,5 @@ def _changes(texts: list[str]) -> detail_changes.Changes:
         word = text.partition("=")[0]
         if word not in detail_changes.WORDS:
             raise typer.BadParameter(f"a node has no detail {word!r}; {nearest(word, detail_changes.WORDS)}")
-    try:
+    with arguments.usage_errors():
         return detail_changes.read(texts)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None

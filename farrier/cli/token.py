@@ -113,12 +113,10 @@ _COLUMNS: tuple[Column[ApiToken], ...] = (
 
 
 def _entry(name: str, scopes: list[Scope], expires_in: str | None, created: str) -> ApiToken:
-    try:
+    with arguments.usage_errors():
         expires = None
         if expires_in is not None:
             expires = clock.wall() + arguments.patience("--expires-in", expires_in, least=timedelta(seconds=1))
         return ApiToken(
             name=name, sha256=api_token.digest(created), scopes=tuple(dict.fromkeys(scopes)), expires=expires
         )
-    except ValueError as wrong:
-        raise typer.BadParameter(str(wrong)) from None
