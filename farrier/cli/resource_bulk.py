@@ -26,12 +26,7 @@ async def act(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     how: Orders,
     kind: commands.KindArgument,
-    action: Annotated[
-        str,
-        typer.Argument(
-            help="The action. farrier kind list lists the actions of each kind.", autocompletion=completed_names.actions
-        ),
-    ],
+    action: commands.ActionArgument,
     words: Annotated[
         list[str] | None,
         typer.Argument(

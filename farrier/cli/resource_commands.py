@@ -54,6 +54,12 @@ KindArgument = Annotated[
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name or ID.", autocompletion=completed_names.names_of())
 ]
+ActionArgument = Annotated[
+    str,
+    typer.Argument(
+        help="The action. farrier kind list lists the actions of each kind.", autocompletion=completed_names.actions
+    ),
+]
 States = Annotated[list[str] | None, typer.Option(help="Only these states, separated by commas.")]
 Sites = Annotated[
     list[str] | None, typer.Option(help="Only this site. Repeatable.", autocompletion=completed_names.sites)
@@ -205,12 +211,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
     session: Session,
     kind: KindArgument,
     name: NameArgument,
-    action: Annotated[
-        str,
-        typer.Argument(
-            help="The action. farrier kind list lists the actions of each kind.", autocompletion=completed_names.actions
-        ),
-    ],
+    action: ActionArgument,
     params: Annotated[
         list[str] | None,
         typer.Argument(
