@@ -22,7 +22,6 @@ MISTAKES = {
     "resource list nodes": (ExitCode.USAGE, "unknown kind 'nodes'", ", node"),
     "resource list network_segment --state actve": (ExitCode.USAGE, "'actve'", "expected one of"),
     "segment show x": (ExitCode.REFUSED, "no network segment is named 'x'", ""),
-    "history list --to activ": (ExitCode.USAGE, "no state is named 'activ'; did you mean 'active'?", ""),
     "history list --resource gpu-1": (ExitCode.USAGE, "expected KIND/NAME", ""),
     "history list --after x": (ExitCode.USAGE, "expected the key of a history entry", ""),
     "history prune --older-than 1h": (ExitCode.USAGE, "at least 1d", ""),

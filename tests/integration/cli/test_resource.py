@@ -257,14 +257,6 @@ async def test_the_refusal_of_a_missing_resource_names_the_kind_to_list(farrier:
         assert f"list the {listed} to find its name" in refused.err.lower()
 
 
-async def test_an_intent_without_an_answer_in_time_ends_with_its_own_code(farrier: Prompt, yard: Yard) -> None:
-    await yard.create("c-1")
-    said = await farrier(
-        "resource", "intent", "crate", "c-1", "delete", "--wait", "--timeout", "1s", ends=ExitCode.FAILED
-    )
-    assert "farrier resource why" in said.err
-
-
 async def test_a_resource_is_enqueued_by_its_name(farrier: Prompt, yard: Yard) -> None:
     id_ = await yard.create("c-1")
     assert f"crate {id_} is enqueued" in (await farrier("enqueue", "crate", "c-1")).out

@@ -134,12 +134,6 @@ async def test_ended_segments_and_partitions_have_no_addresses_and_members(farri
     assert "no ib partition is named 'tenant-c'\nhint: list the resources of kind ib_partition" in unknown.err
 
 
-async def test_without_a_database_there_is_no_list(nowhere: Prompt) -> None:
-    nowhere.environment["FARRIER_DATABASE_DSN"] = "postgresql://127.0.0.1:1/none"
-    for command in ("segment", "partition"):
-        await nowhere(command, "list", ends=ExitCode.DATABASE_UNREACHABLE)
-
-
 async def test_the_readers_role_may_list_and_may_not_insert_intents(farrier: Prompt, lan: Lan) -> None:
     await lan.ready()
     await lan.pool.execute("SELECT farrier.set_pool('pkey', 5, 6)")
