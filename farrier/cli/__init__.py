@@ -55,8 +55,9 @@ _MODULES = {"import": "importing"}  # a module cannot have the name of a keyword
 
 
 def group(name: str, *, cls: type[TyperGroup] | None = None) -> typer.Typer:
-    """Return a group without commands, with the help of the list of commands."""
-    return typer.Typer(no_args_is_help=True, add_completion=False, cls=cls, help=COMMANDS[name])
+    """Return a group without commands, with the help of the list of commands. With a callback, typer does not replace
+    a group that has only one command by this command."""
+    return typer.Typer(no_args_is_help=True, add_completion=False, cls=cls, help=COMMANDS[name], callback=lambda: None)
 
 
 class _Commands(TyperGroup):

@@ -54,11 +54,6 @@ class _File(msgspec.Struct, frozen=True):
     edited: bool = False
 
 
-@systemd.callback()
-def _group() -> None:
-    """Install the units of the service."""
-
-
 @systemd.command("install")
 def install(
     root: Annotated[

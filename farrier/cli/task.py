@@ -16,11 +16,6 @@ from farrier.model.views import TaskView
 task = group("task")
 
 
-@task.callback()
-def _group() -> None:
-    """Make `task` a group although it has only one command, `farrier task list`."""
-
-
 @task.command("list")
 @with_database
 @formed
