@@ -6,9 +6,9 @@ deleted, so the database refuses exactly the same things as the code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -38,22 +38,11 @@ from farrier.model.limits import Limits
 from farrier.model.node import TaskType
 from farrier.model.status import NodeStatus
 
-_EDGES = statements.load("catalog/edges")
-_MAPPING = statements.load("catalog/mapping")
-_WORKFLOW_MODES = statements.load("catalog/workflow_modes")
-_WORKFLOW_STATUSES = statements.load("catalog/workflow_statuses")
+_REPLACE_ROWS = statements.load("catalog/replace_rows")
 _ENDED_WORKFLOWS = statements.load("catalog/ended_workflows")
-_ACTIONS = statements.load("catalog/actions")
-_CLOCK_STOPS = statements.load("catalog/clock_stops")
-_CONTRADICTIONS = statements.load("catalog/contradictions")
-_ADVICE = statements.load("catalog/advice")
-_TASK_TYPES = statements.load("catalog/task_types")
-_OWN_TABLES = statements.load("catalog/own_tables")
+_OWN_TABLE = statements.load("catalog/own_table")
 _MAKE_KIND = statements.load("schema/make_kind")
 _MAKE_SHARDS = statements.load("schema/make_shards")
-_KIND_LAYERS = statements.load("catalog/kind_layers")
-_KIND_STATES = statements.load("catalog/kind_states")
-_KIND_ACTIONS = statements.load("catalog/kind_actions")
 _KIND_FINGERPRINT = statements.load("catalog/kind_fingerprint")
 _CONSTANTS = statements.load("catalog/constants")
 _DERIVE_IDENTITIES = statements.load("catalog/derive_identities")
@@ -62,23 +51,19 @@ _DEFAULT_SETTINGS = statements.load("catalog/default_settings")
 _LIMITS = statements.load("catalog/limits")
 _DEFAULT_LIMITS = statements.load("catalog/default_limits")
 
+# The rows of a table, as objects with the table's columns.
+Rows: TypeAlias = list[dict[str, Any]]
+
 
 async def sync(conn: Connection) -> None:
     """Make the tables equal to the model. This may be called any number of times."""
     async with conn.transaction():
-        await conn.execute(_MAPPING, *_columns(_mapping(), width=3))
-        await conn.execute(_CLOCK_STOPS, *_columns(_clock_stops(), width=4))
-        await conn.execute(_CONTRADICTIONS, *_columns(_contradictions(), width=3))
-        await conn.execute(_WORKFLOW_MODES, *_columns(_workflow_modes(), width=2))
-        await conn.execute(_WORKFLOW_STATUSES, *_columns(_workflow_statuses(), width=5))
+        for table, rows in _model().items():
+            await _replace(conn, table, rows)
         await conn.execute(_ENDED_WORKFLOWS)
-        await _sync_actions(conn)
-        await conn.execute(_OWN_TABLES, *_columns(_own_tables(), width=4))
+        await conn.execute(_OWN_TABLE, *_own_table())
         await conn.execute(_MAKE_SHARDS, node_spec.SPEC.name)
         await sync_kinds(conn, (node_spec.SPEC, *BUILT_IN))
-        await conn.execute(_TASK_TYPES, list(TaskType))
-        advice = _advice()
-        await conn.execute(_ADVICE, list(advice), list(advice.values()))
         if await conn.fetchval(_CONSTANTS, *_constants()):
             await conn.execute(_DERIVE_IDENTITIES)
         await conn.execute(_DEFAULT_SETTINGS, *_settings(NodeConfig()))
@@ -88,106 +73,127 @@ async def sync(conn: Connection) -> None:
 async def sync_kinds(conn: Connection, specs: Sequence[KindSpec]) -> None:
     """Make the rows of these kinds in the tables of the model equal to the specs. Rows of other kinds do not change.
     May be repeated."""
-    if not specs:
-        return
-    layers = [row for spec in specs for row in _layers_of(spec)]
-    edges_ = [row for spec in specs for row in _edges_of(spec)]
-    states = [row for spec in specs for row in _states_of(spec)]
-    asked = [row for spec in specs for row in _actions_of(spec)]
+    kinds = [spec.name for spec in specs]
     async with conn.transaction():
-        await conn.execute(_EDGES, *_columns(edges_, width=4))
-        await conn.execute(_KIND_LAYERS, *_columns(layers, width=4))
-        await conn.execute(_KIND_STATES, *_columns(states, width=7))
-        await conn.execute(_KIND_ACTIONS, *_columns(asked, width=7))
+        for table, rows_of in _OF_KIND.items():
+            await _replace(conn, table, [row for spec in specs for row in rows_of(spec)], kinds)
         for spec in specs:
             if spec.from_template:
                 await conn.execute(_MAKE_KIND, spec.name, spec.relation)
             await conn.execute(_KIND_FINGERPRINT, spec.name, fingerprint(spec))
 
 
+async def _replace(conn: Connection, table: str, rows: Rows, of_kinds: Sequence[str] | None = None) -> None:
+    await conn.execute(_REPLACE_ROWS, f"farrier.{table}", msgspec.json.encode(rows).decode(), of_kinds)
+
+
 def fingerprint(spec: KindSpec) -> str:
     """Return a hash of the spec. If the tables were written from an equal spec, the recorded hash is the same."""
-    rows = (_layers_of(spec), sorted(_edges_of(spec)), _states_of(spec), _actions_of(spec))
-    return sha256(msgspec.json.encode(rows)).hexdigest()
+    return sha256(msgspec.json.encode([rows_of(spec) for rows_of in _OF_KIND.values()])).hexdigest()
 
 
-def _edges_of(spec: KindSpec) -> list[tuple[str, ...]]:
-    """Return rows (kind, layer, from, to)."""
-    layers = spec.every_layer
-    return [(spec.name, layer.name, *pair) for layer in layers for pair in sorted(layer.pairs)]
-
-
-def _layers_of(spec: KindSpec) -> list[tuple[str, ...]]:
-    """Return rows (kind, layer, label, table). The table is set only if the layer is not in the kind's table."""
-    return [(spec.name, layer.name, layer.label, layer.relation) for layer in spec.every_layer]
-
-
-def _states_of(spec: KindSpec) -> list[tuple[Any, ...]]:
-    """Return rows (kind, layer, state, initial, terminal, limit, reason for having no limit)."""
+def _edges_of(spec: KindSpec) -> Rows:
     return [
-        (spec.name, layer.name, name, name in layer.first, name in layer.terminal, state.limit, state.why_none)
+        {"kind": spec.name, "layer": layer.name, "from_value": source, "to_value": target}
+        for layer in spec.every_layer
+        for source, target in sorted(layer.pairs)
+    ]
+
+
+def _layers_of(spec: KindSpec) -> Rows:
+    return [
+        {"kind": spec.name, "layer": layer.name, "label": layer.label, "relation": layer.relation or None}
+        for layer in spec.every_layer
+    ]
+
+
+def _states_of(spec: KindSpec) -> Rows:
+    return [
+        {
+            "kind": spec.name,
+            "layer": layer.name,
+            "state": name,
+            "initial": name in layer.first,
+            "terminal": name in layer.terminal,
+            "sla": state.limit,
+            "why_none": state.why_none,
+        }
         for layer in spec.every_layer
         for name, state in layer.states.items()
     ]
 
 
-def _actions_of(spec: KindSpec) -> list[tuple[Any, ...]]:
-    """Return rows (kind, action, description, rules of its parameters, states that accept it, alternative, interrupts),
-    with `create` first. Blanks separate the states."""
+def _actions_of(spec: KindSpec) -> Rows:
     return [
-        (
-            spec.name,
-            name,
-            action.description,
-            _rules(action.params),
-            " ".join(spec.states_accepting(name)),
-            action.instead,
-            action.interrupts,
-        )
+        {
+            "kind": spec.name,
+            "action": name,
+            "description": action.description,
+            "params": params.describe(action.params),
+            "states": spec.states_accepting(name),
+            "instead": action.instead,
+            "interrupts": action.interrupts,
+        }
         for name, action in spec.requests.items()
     ]
 
 
-def _rules(of: type[params.Params]) -> str:
-    return msgspec.json.encode(params.describe(of)).decode()
+_OF_KIND: Mapping[str, Callable[[KindSpec], Rows]] = {
+    "edges": _edges_of,
+    "kind_layers": _layers_of,
+    "kind_states": _states_of,
+    "kind_actions": _actions_of,
+}
 
 
-def _own_tables() -> list[tuple[str, ...]]:
-    """Return rows (kind, table, SQL condition for a row that has not ended, column of names)."""
-    return [(node_spec.SPEC.name, node_spec.SPEC.relation, f"status <> '{NodeStatus.DELETED}'", "name")]
+def _own_table() -> tuple[str, ...]:
+    """Return (kind, table, SQL condition for a row that has not ended, column of names)."""
+    return node_spec.SPEC.name, node_spec.SPEC.relation, f"status <> '{NodeStatus.DELETED}'", "name"
 
 
-def _mapping() -> list[tuple[str, ...]]:
-    """Return rows (kind, workflow status, node status). Kind and workflow status are `none` if no workflow is live."""
-    pairs = ((row.kind, row.workflow_status, row.node_status) for row in mapping.ROWS)
-    return [*pairs, *(("none", "none", status) for status in sorted(mapping.WITHOUT_WORKFLOW))]
+def _model() -> dict[str, Rows]:
+    """Return the tables that depend on no kind, with their rows."""
+    return {
+        "workflow_mapping": _mapping(),
+        "clock_stops": [
+            {"kind": edges.LAYER_KIND[stop.layer], "state": stop.state, "fact": stop.fact, "value": value}
+            for stop in sla.STOPS
+            for value in stop.values
+        ],
+        "contradictions": [
+            {"state": each.state, "statuses": sorted(each.statuses), "causes": sorted(each.causes)}
+            for each in expected.contradictions()
+        ],
+        "workflow_modes": [{"mode": mode, "uses_maas": mode not in stages.OUTSIDE_MAAS} for mode in stages.PATHS],
+        "workflow_statuses": [
+            {
+                "status": status,
+                "ended": status in workflow.TERMINAL,
+                "succeeded": status in workflow.SUCCEEDED,
+                "failed": status in workflow.FAILED,
+                "at_work": status in workflow.AT_WORK,
+            }
+            for status in workflow.WorkflowStatus
+        ],
+        "actions": [
+            {"action": action, "since": spec.since, "while_paused": action in actions.ANSWERED_WHILE_PAUSED}
+            for action, spec in actions.ACTIONS.items()
+        ],
+        "task_types": [{"type": type_} for type_ in TaskType],
+        "advice": [{"failure": failure, "action": text} for failure, text in _advice().items()],
+    }
 
 
-def _contradictions() -> list[tuple[str, ...]]:
-    """Return rows (state, statuses, causes). Blanks separate several statuses or causes."""
-    found = expected.contradictions()
-    return [(each.state, " ".join(sorted(each.statuses)), " ".join(sorted(each.causes))) for each in found]
-
-
-def _workflow_modes() -> list[tuple[Any, ...]]:
-    """Return rows (mode, uses MAAS)."""
-    return [(mode, mode not in stages.OUTSIDE_MAAS) for mode in stages.PATHS]
-
-
-def _workflow_statuses() -> list[tuple[Any, ...]]:
-    """Return rows (status, ended, succeeded, failed, at work)."""
-    sets = (workflow.TERMINAL, workflow.SUCCEEDED, workflow.FAILED, workflow.AT_WORK)
-    return [(status, *(status in of for of in sets)) for status in workflow.WorkflowStatus]
-
-
-def _clock_stops() -> list[tuple[str, ...]]:
-    """Return rows (kind, state, fact, value)."""
-    return [(edges.LAYER_KIND[stop.layer], stop.state, stop.fact, value) for stop in sla.STOPS for value in stop.values]
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], *, width: int) -> list[list[Any]]:
-    """Return the rows as one array for each column, which SQL's `unnest` takes."""
-    return [[row[column] for row in rows] for column in range(width)]
+def _mapping() -> Rows:
+    """Return the rows of workflow_mapping. Kind and workflow status are `none` if no workflow is live."""
+    mapped: Rows = [
+        {"kind": row.kind, "workflow_status": row.workflow_status, "node_status": row.node_status}
+        for row in mapping.ROWS
+    ]
+    free: Rows = [
+        {"kind": "none", "workflow_status": "none", "node_status": status} for status in mapping.WITHOUT_WORKFLOW
+    ]
+    return mapped + free
 
 
 def _constants() -> tuple[Any, ...]:
@@ -218,16 +224,6 @@ async def set_limits(conn: Connection, held: Limits) -> None:
     """Make the table `farrier.limits` equal to these limits. Views compute from it which clocks are above their
     limits."""
     await conn.execute(_LIMITS, *node_columns(held))
-
-
-async def _sync_actions(conn: Connection) -> None:
-    specs = list(actions.ACTIONS.items())
-    await conn.execute(
-        _ACTIONS,
-        [action for action, _ in specs],
-        [spec.since for _, spec in specs],
-        [action in actions.ANSWERED_WHILE_PAUSED for action, _ in specs],
-    )
 
 
 def _advice() -> dict[str, str]:
