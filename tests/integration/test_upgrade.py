@@ -34,13 +34,13 @@ FUNCTIONS: Mapping[str, Change] = {
 }
 # Signatures of functions that parsed bodies and views use.
 SIGNATURES: Mapping[str, Change] = {
-    "function login_window": instead("RETURNS interval", "RETURNS text"),
+    "function same_machine": instead("RETURNS text[]", "RETURNS json"),
     "function has_networks": instead("(of_node bigint)", "(of_node bigint, unused boolean DEFAULT false)"),
     "function hosts_of": instead("OUT many numeric)", "OUT many numeric, OUT more boolean)"),
     "function details_of": instead("RETURNS jsonb", "RETURNS json"),
-    "function brake_retry": instead("brake_retry()", "brake_retry(of_site text DEFAULT NULL)"),
+    "function is_brake_lifted": instead("(of_site text)", "(of_site text, unused boolean DEFAULT false)"),
     "function register_node": instead("    name text, bmc_address", "    called text, bmc_address"),
-    "view departing": instead("3 * c.brake_retry", "3 * farrier.brake_retry() + 0 * c.brake_retry"),
+    "view departing": instead("3 * c.brake_retry", "farrier.is_brake_lifted(d.site)::integer * c.brake_retry"),
 }
 VIEWS: Mapping[str, Change] = {
     "view node_inventory": instead("n.id, n.name,", "n.name, n.id, 1 AS one,"),

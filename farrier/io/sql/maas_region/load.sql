@@ -23,7 +23,7 @@ SELECT r.id, h.now,
                    SELECT n.name FROM farrier.node_observations o JOIN farrier.nodes n ON n.id = o.node_id
                     WHERE o.site = r.site AND n.status <> 'deleted' ORDER BY n.name LIMIT 5) x) ELSE '[]' END))::text AS snapshot
   FROM farrier.maas_regions r
- CROSS JOIN LATERAL (SELECT farrier.now() AS now, (SELECT farrier.confirmed_after()) AS confirmed_after) h
+ CROSS JOIN LATERAL (SELECT farrier.now() AS now, (SELECT (farrier.read_constants()).confirmed_after) AS confirmed_after) h
  CROSS JOIN LATERAL (SELECT count(*) AS machines, count(*) FILTER (WHERE o.state <> 'absent') AS present,
                             count(*) FILTER (WHERE o.lost_at > h.now - interval '1 hour') AS lost
                        FROM farrier.node_observations o WHERE o.site = r.site) c

@@ -36,6 +36,7 @@ BEGIN
         PERFORM refuse_repeated('node', NEW.node, NEW.action, NEW.idempotency_key);
     END IF;
     NEW.node_id := find_node(NEW.node);
+    IF NEW.action = 'set' THEN PERFORM refuse_details(NEW.params - '{unset, if_version}'::text[]); END IF;
     NEW.status := 'pending';
     NEW.reason := NULL;
     NEW.answered_at := NULL;

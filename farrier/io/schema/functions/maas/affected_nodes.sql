@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION farrier.affected_nodes(readings jsonb) RETURNS bigint
     AS $$
 DECLARE
     affected bigint[];
-    enough interval := farrier.confirmed_after();
+    enough interval := (farrier.read_constants()).confirmed_after;
 BEGIN
     SELECT coalesce(array_agg(c.node), '{}') INTO affected
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)

@@ -6,7 +6,7 @@ DECLARE
     place text := coalesce(new_endpoint, old_endpoint);
     before jsonb := coalesce(old_bmc -> 'tries', '[]');
     after jsonb := coalesce(new_bmc -> 'tries', '[]');
-    past timestamptz := farrier.now() - login_window();
+    past timestamptz := farrier.now() - (read_constants()).login_window;
 BEGIN
     -- Every node removes old rows of any BMC, because a deleted node removes none. Without SKIP LOCKED, two nodes that
     -- remove each other's rows could deadlock.

@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
 DECLARE
     places text[];
     cap    integer := (farrier.read_constants()).login_cap;
-    recent timestamptz := farrier.now() - farrier.login_window();
+    recent timestamptz := farrier.now() - (farrier.read_constants()).login_window;
 BEGIN
     places := ARRAY(SELECT DISTINCT farrier.bmc_endpoint_of(r.address)
                       FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz)

@@ -1,5 +1,5 @@
 -- Refuses details that are invalid for every node (FR400): applies the rules of intent `set`, and json_fault to labels.
--- Called by register_node and validate_set.
+-- Called by register_node and validate_intent.
 CREATE OR REPLACE FUNCTION farrier.refuse_details(details jsonb) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
