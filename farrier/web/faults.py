@@ -4,7 +4,7 @@ the accepted values."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ _AT = re.compile(r" - at `(?:key in )?\$(?P<path>.*)`$")
 _STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<place>\d+)\]|\[\.\.\.\]")
 # If a longer value were shown, the rest of the line would be hard to find.
 _SHOWN = 80
+_LISTS = (msgspec.inspect.VarTupleType, msgspec.inspect.ListType)
 
 
 def explain(error: msgspec.ValidationError, given: object, type_: Any, *, in_body: bool = True) -> str:
@@ -83,13 +84,8 @@ def _range(least: float | None, most: float | None) -> str:
 
 def _fault(info: msgspec.inspect.Type) -> str:
     """Return the error text that a type defines for wrong values; empty if it defines none."""
-    match info:
-        case msgspec.inspect.Metadata():
-            return str((info.extra or {}).get(FAULT, "")) or _fault(info.type)
-        case msgspec.inspect.UnionType():
-            return next(filter(None, map(_fault, info.types)), "")
-        case _:
-            return ""
+    annotated = (each for each in _parts(info) if isinstance(each, msgspec.inspect.Metadata))
+    return next((str(each.extra[FAULT]) for each in annotated if each.extra and FAULT in each.extra), "")
 
 
 def _with_key(path: str, given: Any, info: msgspec.inspect.Type) -> str:
@@ -120,36 +116,26 @@ def _walk(path: str, value: Any, info: msgspec.inspect.Type) -> tuple[Any, msgsp
 
 
 def _fields(info: msgspec.inspect.Type) -> Mapping[str, msgspec.inspect.Type]:
-    match info:
-        case msgspec.inspect.Metadata():
-            return _fields(info.type)
-        case msgspec.inspect.StructType():
-            return {field.encode_name: field.type for field in info.fields}
-        case msgspec.inspect.UnionType():
-            return {name: type_ for each in info.types for name, type_ in _fields(each).items()}
-        case _:
-            return {}
+    structs = [each for each in _parts(info) if isinstance(each, msgspec.inspect.StructType)]
+    return {field.encode_name: field.type for each in structs for field in each.fields}
 
 
 def _value(info: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
-    match info:
-        case msgspec.inspect.DictType():
-            return info.value_type
-        case msgspec.inspect.Metadata():
-            return _value(info.type)
-        case msgspec.inspect.UnionType():
-            return next(filter(None, map(_value, info.types)), None)
-        case _:
-            return None
+    return next((each.value_type for each in _parts(info) if isinstance(each, msgspec.inspect.DictType)), None)
 
 
 def _item(info: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
+    return next((each.item_type for each in _parts(info) if isinstance(each, _LISTS)), None)
+
+
+def _parts(info: msgspec.inspect.Type) -> Iterator[msgspec.inspect.Type]:
+    """Yield a type, and the types that it annotates or of which it is a union."""
+    yield info
     match info:
         case msgspec.inspect.Metadata():
-            return _item(info.type)
-        case msgspec.inspect.VarTupleType() | msgspec.inspect.ListType():
-            return info.item_type
+            yield from _parts(info.type)
         case msgspec.inspect.UnionType():
-            return next(filter(None, map(_item, info.types)), None)
+            for each in info.types:
+                yield from _parts(each)
         case _:
-            return None
+            pass
