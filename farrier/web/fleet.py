@@ -20,7 +20,7 @@ from farrier.web import operation
 from farrier.web.access import requester
 from farrier.web.kind_path import of_a_kind
 from farrier.web.operation import Answer, Call, NoParameters, Operation
-from farrier.web.parameter_types import Kind, Limit, Name, OfNode
+from farrier.web.parameter_types import Limit, OfNode, OfResource
 from farrier.web.refusals import MEDIA, Problem
 
 
@@ -28,11 +28,6 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
     node: Annotated[str | None, Meta(description="Only tasks of this node: its name or ID.")] = None
     status: Annotated[tuple[TaskStatus, ...], Meta(description="Only tasks with one of these statuses.")] = ()
     limit: Limit = 100
-
-
-class OfResource(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Kind
-    name: Name
 
 
 class OfSite(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,6 +47,13 @@ class OfNode(msgspec.Struct, frozen=True, kw_only=True):
     node: Name
 
 
+class OfResource(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource of any kind but nodes."""
+
+    kind: Kind
+    name: Name
+
+
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     """Which nodes to return. If a parameter is given several times, a node has to match one of the values. `narrowed`
     adds a parameter for each detail that lists show."""

@@ -23,7 +23,7 @@ from farrier.model.resource_views import (
 from farrier.web import operation
 from farrier.web.kind_path import of_a_kind
 from farrier.web.operation import Answer, Call, Operation
-from farrier.web.parameter_types import Kind, Limit, Name
+from farrier.web.parameter_types import Kind, Limit, Name, OfResource
 from farrier.web.parameters import key_of, parse_after
 
 
@@ -37,11 +37,6 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     state: Annotated[tuple[str, ...], Meta(description="Only resources in one of these states, or in a substate.")] = ()
     site: Annotated[tuple[str, ...], Meta(description="Only resources of these sites.")] = ()
     ended: Annotated[bool, Meta(description="Include resources that have ended.")] = False
-
-
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Kind
-    name: Name
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +66,7 @@ async def list_(call: Call[Page, None]) -> Response:
 
 
 @of_a_kind
-async def show(call: Call[Shown, None]) -> Response:
+async def show(call: Call[OfResource, None]) -> Response:
     """Show all data of one resource, with its running clocks. The resource may have ended."""
     page = await call.backend.resources.resource(call.given.kind, call.given.name)
     (detail,) = page.rows
@@ -112,7 +107,7 @@ OPERATIONS = [
     Operation(
         path="/resources/{kind}/{name}",
         respond=show,
-        given=Shown,
+        given=OfResource,
         answers={200: Answer(what="The resource.", body=ShownResource)},
     ),
     Operation(
