@@ -26,7 +26,7 @@ from farrier.web.address import Address
 from farrier.web.backend import Backend, backend_of
 from farrier.web.breaches import late_resources
 from farrier.web.kind_path import of_a_kind
-from farrier.web.parameters import after, key_of, searched, wanted, without_blanks
+from farrier.web.parameters import key_of, parse_after, searched, without_blanks
 
 # Interval at which an open page fetches its content again.
 LIVE_SECONDS = 10
@@ -89,14 +89,20 @@ def _layer_of(state: str) -> str:
 
 def _selection(request: Request) -> Wanted:
     """Return the filter of the inventory."""
+    given = request.query_params
     names, labels = searched(request)
     try:
-        tests = label_tests((*labels, *request.query_params.getlist("label")))
+        tests = label_tests((*labels, *given.getlist("label")))
     except ValueError as wrong:
         raise HTTPException(400, f"label: {wrong}") from None
-    names = (*names, *request.query_params.getlist("name"))
-    failed = request.query_params.get("failed", "") not in ("", "0", "false")
-    return msgspec.structs.replace(wanted(request), names=names, labels=tests, failed=failed)
+    return Wanted(
+        names=(*names, *given.getlist("name")),
+        labels=tests,
+        statuses=tuple(given.getlist("status")),
+        managements=tuple(given.getlist("management")),
+        details={name: tuple(given.getlist(name)) for name in details.LISTED if name in given},
+        failed=given.get("failed", "") not in ("", "0", "false"),
+    )
 
 
 def _active(request: Request) -> list[tuple[str, str]]:
@@ -135,7 +141,7 @@ async def resources(request: Request) -> Response:
         sites=tuple(given.getlist("site")),
         ended=given.get("ended", "") not in ("", "0", "false"),
     )
-    found = await backend.resources.resources(chosen, after=after(request), limit=_ROWS)
+    found = await backend.resources.resources(chosen, after=parse_after(given.get("after")), limit=_ROWS)
     address = Address(given.multi_items())
     values = {
         "at": "resources",

@@ -10,10 +10,8 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from farrier.model.details import LISTED
 from farrier.model.resource_views import ResourceView
 from farrier.model.selection import is_glob, is_id
-from farrier.model.views import Wanted
 from farrier.web.refusals import Refused
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -34,16 +32,6 @@ def without_blanks(endpoint: Endpoint) -> Endpoint:
     return tidied
 
 
-def wanted(request: Request) -> Wanted:
-    """Return the filter for nodes from a query such as `?status=active&status=offline&site=ams`."""
-    given = request.query_params
-    return Wanted(
-        statuses=tuple(given.getlist("status")),
-        managements=tuple(given.getlist("management")),
-        details={name: tuple(given.getlist(name)) for name in LISTED if name in given},
-    )
-
-
 def searched(request: Request) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names and the tests of labels of a search such as `?q=gpu-1* rack=r7`. A word without a wildcard
     matches a part of a name."""
@@ -53,13 +41,8 @@ def searched(request: Request) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(name if is_glob(name) or is_id(name) else f"*{name}*" for name in names), tests
 
 
-def after(request: Request) -> tuple[str, int]:
-    """Return the resource after which a page begins. Raises Refused."""
-    return parse_after(request.query_params.get("after"))
-
-
 def parse_after(given: str | None) -> tuple[str, int]:
-    """Parse a key that `key_of` made. Raises Refused."""
+    """Parse a key that `key_of` made, after which a page begins. Raises Refused."""
     if given is None:
         return "", 0
     name, _, id_ = given.rpartition(":")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 from starlette.requests import Request
 from starlette.responses import Response
 
 from farrier.web import given as reading
 from farrier.web import render
+from farrier.web.address import Address
 from farrier.web.backend import backend_of
 from farrier.web.history import OfAll
 from farrier.web.parameters import without_blanks
@@ -38,17 +37,16 @@ async def history(request: Request) -> Response:
     filter_ = reading.parameters(request, OfAll, reading.fields(OfAll, "/history"))
     wanted, key = filter_.wanted(), filter_.key()
     page = await backend.queries.history(wanted, after=key, limit=_ROWS)
-    kept = [(name, value) for name, value in given.multi_items() if name != "after"]
-    older = None if page.following is None else f"?{urlencode([*kept, ('after', page.following.text)])}"
+    address = Address(given.multi_items())
     values = {
         "at": "history",
         "every": _LIVE_SECONDS if key is None else 0,
         "changes": page.changes,
-        "older": older,
-        "newest": f"?{urlencode(kept)}" if key is not None else None,
+        "older": None if page.following is None else address.page(page.following.text),
+        "newest": address.replaced("", "") if key is not None else None,
         "fields": [(name, label, example, given.get(name, "")) for name, label, example in _FIELDS],
         "kinds": [kind.kind for kind in await backend.resources.kinds(counted=False)],
         "chosen": wanted.kinds,
-        "filtered": bool(kept),
+        "filtered": bool(address.pairs),
     }
     return render.page(request, "history.html", values)
