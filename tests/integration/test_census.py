@@ -334,8 +334,8 @@ async def test_overdue_readings_are_counted_by_their_source(conn: Connection, qu
                jsonb_build_object('sync_failure', CASE WHEN nr > 1 THEN 'timeout' END,
                                   'power_at', farrier.now() - nr * interval '2 min')
           FROM unnest('{fresh, behind, unobserved}'::text[]) site, generate_series(1, 3) nr;
-        INSERT INTO farrier.node_observations (node_id, source, site, system_id, state, since, read_at, stale_since)
-        SELECT n.id, 'maas', n.site, n.name, 'deployed', farrier.now(),
+        INSERT INTO farrier.node_observations (node_id, site, system_id, state, since, read_at, stale_since)
+        SELECT n.id, n.site, n.name, 'deployed', farrier.now(),
                farrier.now() - right(n.name, 1)::integer * interval '4 min',
                CASE WHEN right(n.name, 1) = '2' THEN farrier.now() END
           FROM farrier.nodes n

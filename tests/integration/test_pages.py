@@ -54,8 +54,8 @@ AGENT = """
 REGION = """
     INSERT INTO farrier.maas_regions (name, site, url, state)
     VALUES ('ams', 'ams', 'https://maas.ams/MAAS', 'observing');
-    INSERT INTO farrier.node_observations (node_id, source, site, system_id, state, since, read_at)
-    SELECT id, 'maas', 'ams', 'abc123', 'ready', farrier.now(), farrier.now() FROM farrier.nodes
+    INSERT INTO farrier.node_observations (node_id, site, system_id, state, since, read_at)
+    SELECT id, 'ams', 'abc123', 'ready', farrier.now(), farrier.now() FROM farrier.nodes
 """
 FLEET = """
     INSERT INTO farrier.nodes (name, status, management, status_entered_at, site, model, rack, labels)

@@ -32,8 +32,7 @@ CREATE TABLE farrier.maas_regions (
 -- The last reading of each node's machine. watch_machine inserts the row, without a reading, when the node gets the
 -- machine. Runs of the region write it, and runs of the node read it.
 CREATE TABLE farrier.node_observations (
-    node_id     bigint      NOT NULL REFERENCES farrier.nodes,
-    source      text        NOT NULL CHECK (source = 'maas'),  -- the service that provided the reading
+    node_id     bigint      PRIMARY KEY REFERENCES farrier.nodes,
     site        text        NOT NULL,                          -- site of the region
     system_id   text        NOT NULL,                          -- ID of the machine in MAAS
     state       text,                                          -- farrier.model.maas.MaasStatus; null until the first reading
@@ -48,7 +47,6 @@ CREATE TABLE farrier.node_observations (
                                                                -- (farrier.model.maas_region.Seen)
     owner_by_rescue boolean   NOT NULL DEFAULT false,          -- rescue mode gave the machine to its owner; kept until
                                                                -- the owner changes
-    PRIMARY KEY (node_id, source),
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
 ) WITH (fillfactor = 70);
 CREATE INDEX node_observations_machine ON farrier.node_observations (site, system_id);

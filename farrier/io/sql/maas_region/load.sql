@@ -59,7 +59,7 @@ SELECT r.id, h.now,
                                        -- events continue.
                                        least(o.stale_since, CASE WHEN o.read_at <= m.began_at THEN m.began_at ELSE o.read_at + r.motion_every END) AS waits_since
                                   FROM farrier.maas_motion m
-                                  JOIN farrier.node_observations o ON o.node_id = m.node_id AND o.source = 'maas' AND o.system_id = m.system_id
+                                  JOIN farrier.node_observations o ON o.node_id = m.node_id AND o.system_id = m.system_id
                                  WHERE m.site = r.site
                                    AND (o.read_at IS NULL OR o.read_at <= m.began_at OR o.read_at <= h.now - r.motion_every
                                         OR o.stale_since IS NOT NULL AND o.read_at <= h.now - r.motion_every / 10)
@@ -103,7 +103,7 @@ SELECT r.id, h.now,
             ORDER BY y.place > y.room, y.rank, y.read_at NULLS FIRST, y.node_id
             LIMIT 150
          ) x
-         JOIN farrier.node_observations o ON o.node_id = x.node_id AND o.source = 'maas'
+         JOIN farrier.node_observations o ON o.node_id = x.node_id
          JOIN farrier.nodes n ON n.id = x.node_id
      ) d
  WHERE r.id = ANY ($1::bigint[])

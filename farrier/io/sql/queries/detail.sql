@@ -10,7 +10,7 @@ SELECT row_to_json(x)::text
            (SELECT m.detail || to_jsonb(m) || jsonb_build_object(
                        'fresh_at', CASE WHEN m.stale_since IS NULL THEN greatest(m.read_at, g.complete_at) ELSE m.read_at END)
               FROM farrier.node_observations m
-             WHERE m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id AND m.read_at IS NOT NULL) AS maas,
+             WHERE m.node_id = n.id AND m.system_id = n.maas_id AND m.read_at IS NOT NULL) AS maas,
            n.maas_id IS NOT NULL AND coalesce((
              SELECT o.mode <> 'manual' FROM farrier.node_onboardings o
               WHERE o.node_id = n.id AND o.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.succeeded)) ORDER BY o.id DESC LIMIT 1), false) AS held_here,

@@ -11,7 +11,7 @@ DECLARE
 BEGIN
     SELECT coalesce(array_agg(c.node), '{}') INTO affected
       FROM jsonb_to_recordset(readings) c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb)
-      JOIN farrier.node_observations o ON o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
+      JOIN farrier.node_observations o ON o.node_id = c.node AND o.system_id = c.system_id
       -- Reads at most one row, by the keys of the node and its workflow.
      CROSS JOIN LATERAL (SELECT (SELECT v.began_at FROM farrier.maas_motion v WHERE v.node_id = c.node) AS began_at OFFSET 0) m
       LEFT JOIN farrier.maas_regions r ON r.name = o.site AND r.ended_at IS NULL

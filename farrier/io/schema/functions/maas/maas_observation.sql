@@ -7,5 +7,5 @@ CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id te
                        'fresh_at', CASE WHEN o.stale_since IS NULL THEN greatest(o.read_at, r.complete_at) ELSE o.read_at END,
                        'ours', CASE WHEN r.username IS NOT NULL THEN coalesce(o.detail ->> 'owner' = r.username, false) END)
               FROM farrier.node_observations o LEFT JOIN farrier.maas_regions r ON r.name = $3 AND r.ended_at IS NULL
-             WHERE o.node_id = $1 AND o.source = 'maas' AND o.system_id = $2
+             WHERE o.node_id = $1 AND o.system_id = $2
                AND o.read_at >= coalesce(r.since, '-infinity'));

@@ -4,11 +4,11 @@ CREATE OR REPLACE FUNCTION farrier.watch_machine(node bigint, of_site text, mach
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
     IF machine IS NULL OR of_site IS NULL THEN
-        DELETE FROM node_observations o WHERE o.node_id = node AND o.source = 'maas';
+        DELETE FROM node_observations o WHERE o.node_id = node;
     ELSE
-        INSERT INTO node_observations AS o (node_id, source, site, system_id, stale_since)
-        VALUES (node, 'maas', of_site, machine, farrier.now())
-            ON CONFLICT (node_id, source) DO UPDATE
+        INSERT INTO node_observations AS o (node_id, site, system_id, stale_since)
+        VALUES (node, of_site, machine, farrier.now())
+            ON CONFLICT (node_id) DO UPDATE
                SET site = excluded.site, system_id = excluded.system_id, stale_since = excluded.stale_since,
                    state = NULL, since = NULL, read_at = NULL, lost_at = NULL, detail = '{}', owner_by_rescue = false;
     END IF;

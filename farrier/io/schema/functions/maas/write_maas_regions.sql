@@ -36,7 +36,7 @@ BEGIN
                               WHEN o.state <> 'absent' AND NOT EXISTS (SELECT FROM farrier.nodes n WHERE n.id = o.node_id AND n.live_workflow_kind = 'decommission')
                               THEN c.read_at ELSE o.lost_at END
           FROM jsonb_to_recordset(changes -> 'readings') c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb, in_rescue boolean)
-         WHERE o.node_id = c.node AND o.source = 'maas' AND o.system_id = c.system_id
+         WHERE o.node_id = c.node AND o.system_id = c.system_id
            AND (o.read_at IS NULL OR o.read_at <= c.read_at);
     END IF;
 END $$;

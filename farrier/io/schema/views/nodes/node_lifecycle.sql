@@ -33,7 +33,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END)
   LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
   LEFT JOIN farrier.shard_owners so ON n.status <> 'deleted' AND so.kind = 'node' AND so.shard = farrier.shard_of(n.id)
-  LEFT JOIN farrier.node_observations m ON m.node_id = n.id AND m.source = 'maas' AND m.system_id = n.maas_id
+  LEFT JOIN farrier.node_observations m ON m.node_id = n.id AND m.system_id = n.maas_id
   LEFT JOIN farrier.node_agents a ON a.node_id = n.id
   LEFT JOIN farrier.node_clocks sc ON sc.node_id = n.id AND sc.kind = 'node'
   LEFT JOIN farrier.node_clocks mc ON mc.node_id = n.id AND mc.kind = 'management'
