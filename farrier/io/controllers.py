@@ -78,9 +78,6 @@ class PostgresControllers:
     async def _fetch(self, sql: str, *arguments: Any, within: float = _ANSWER_SECONDS) -> list[asyncpg.Record]:
         try:
             with anyio.fail_after(within):
-                async with session.borrowed(self._pool) as conn:
-                    return await conn.fetch(sql, *arguments)
+                return await session.fetch(self._pool, sql, *arguments)
         except TimeoutError as late:
             raise DatabaseUnreachable("the pool", f"no response within {within:g} s") from late
-        except session.Refusal as refusal:
-            raise DatabaseUnreachable("the pool", session.reason_of(refusal)) from refusal

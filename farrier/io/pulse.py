@@ -7,11 +7,9 @@ The daemon calls `beat` every few seconds. If the clock was set back, it then co
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
-from farrier.errors import DatabaseUnreachable
 from farrier.io import session, statements
 from farrier.io.pool import Pool
 
@@ -39,17 +37,12 @@ class PostgresPulse:
     async def beat(self) -> timedelta | None:
         """Commit one pulse, as durably as the server is configured to commit. Returns by how much the clock was set
         back since the last pulse of any process, or None if it was not set back. Raises `DatabaseUnreachable`."""
-        back: timedelta | None = (await self._fetch(_BEAT))[0]
+        (record,) = await session.fetch(self._pool, _BEAT)
+        back: timedelta | None = record[0]
         return back
 
     async def mend(self, at_most: int = BATCH) -> Mended:
         """Correct the stored times of at most `at_most` rows, unless another process does so now. Raises
         `DatabaseUnreachable`."""
-        return Mended(**await self._fetch(_MEND, at_most))
-
-    async def _fetch(self, statement: str, *args: object) -> Any:
-        try:
-            async with session.borrowed(self._pool) as conn:
-                return await conn.fetchrow(statement, *args)
-        except session.Refusal as refusal:
-            raise DatabaseUnreachable("the pool", session.reason_of(refusal)) from refusal
+        (record,) = await session.fetch(self._pool, _MEND, at_most)
+        return Mended(**record)

@@ -147,6 +147,15 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
         raise
 
 
+async def fetch(pool: Pool, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+    """Run one statement whose refusals are transient: a refusal is also raised as `DatabaseUnreachable`."""
+    try:
+        async with borrowed(pool) as conn:
+            return await conn.fetch(statement, *arguments)
+    except Refusal as refusal:
+        raise DatabaseUnreachable("the pool", reason_of(refusal)) from refusal
+
+
 async def commit_by(conn: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:
     """Run one statement that is also a whole transaction. Raises `ReplyLost` if the connection or the server failed
     before the reply arrived."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import anyio
 import asyncpg
 import msgspec
 
-from farrier.errors import DatabaseUnreachable, FarrierError, UndecodableState
+from farrier.errors import FarrierError, UndecodableState
 from farrier.io import commit, session, statements
 from farrier.io.pool import Pool
 from farrier.io.rows import Rows
@@ -60,7 +60,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
     async def listing(self, shards: Sequence[int]) -> Listed:
         ids: dict[int, bool] = {}
         steps: dict[int, str] = {}
-        for id_, woken, step in await self._fetch(_LIST, self._rows.kind, [*shards]):
+        for id_, woken, step in await session.fetch(self._pool, _LIST, self._rows.kind, [*shards]):
             ids[id_] = ids.get(id_, False) or woken
             if step is not None:
                 steps[id_] = step
@@ -102,22 +102,28 @@ class PostgresStateIO(commit.Committer[R, S, W]):
 
     async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
         pairs = [(id_, wake) for id_, seen in wakes.items() for wake in seen]
-        await self._fetch(_CONSUME, self._rows.kind, [id_ for id_, _ in pairs], [wake for _, wake in pairs])
+        await session.fetch(
+            self._pool, _CONSUME, self._rows.kind, [id_ for id_, _ in pairs], [wake for _, wake in pairs]
+        )
 
     async def mark(self, marking: Marking, controller: UUID) -> frozenset[int]:
         epochs, begun = marking.epochs, marking.begun
         fence = self._rows.kind, controller, [*epochs], [*epochs.values()]
-        records = await self._fetch(_MARK, *fence, marking.number, [*begun], [*begun.values()], [*marking.ended])
+        records = await session.fetch(
+            self._pool, _MARK, *fence, marking.number, [*begun], [*begun.values()], [*marking.ended]
+        )
         return frozenset(record["id"] for record in records)
 
     async def settle(self, versions: Mapping[int, int], controller: UUID) -> Mapping[int, datetime | None]:
-        records = await self._fetch(_SETTLE, self._rows.kind, controller, list(versions), list(versions.values()))
+        records = await session.fetch(
+            self._pool, _SETTLE, self._rows.kind, controller, list(versions), list(versions.values())
+        )
         return {record["id"]: record["at"] for record in records}
 
     async def interrupted(self, ids: Collection[int]) -> frozenset[int]:
         if self._rows.interrupted is None or not ids:
             return frozenset()
-        records = await self._fetch(self._rows.interrupted, list(ids))
+        records = await session.fetch(self._pool, self._rows.interrupted, list(ids))
         return frozenset(record["id"] for record in records)
 
     async def _load_apart(self, ids: Sequence[int], refusal: Exception) -> Loaded[R]:
@@ -125,7 +131,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         if len(ids) == 1:
             error = UndecodableState(f"{self._rows.kind} {ids[0]}", session.reason_of(refusal))
             # The result includes the wakes of the resource, so that its run deletes them.
-            rest = await self._read(await self._fetch(_LOAD_REST, ids, self._rows.kind))
+            rest = await self._read(await session.fetch(self._pool, _LOAD_REST, ids, self._rows.kind))
             return msgspec.structs.replace(rest, unreadable={ids[0]: error})
         middle = len(ids) // 2
         first, second = await self.load(ids[:middle]), await self.load(ids[middle:])
@@ -137,11 +143,3 @@ class PostgresStateIO(commit.Committer[R, S, W]):
             {**first.woken_at, **second.woken_at},
             {**first.keys, **second.keys},
         )
-
-    async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Run one statement. A refusal is transient, so it is raised as `DatabaseUnreachable`."""
-        try:
-            async with session.borrowed(self._pool) as conn:
-                return await conn.fetch(sql, *arguments)
-        except session.Refusal as refusal:
-            raise DatabaseUnreachable("the pool", session.reason_of(refusal)) from refusal
