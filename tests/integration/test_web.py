@@ -112,32 +112,6 @@ async def test_a_node_is_shown_with_the_clocks_that_run_for_it(web: httpx.AsyncC
     assert {"since", "limit_seconds", "above_seconds", "note"} <= status.keys()
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "text"),
-    [
-        ("/api/v1/nodes/nobody", 404, "nobody"),
-        ("/api/v1/nodes?limit=many", 400, "limit must be a whole number from 1 to 1000, not 'many'"),
-        ("/api/v1/nodes?limit=0", 400, "limit must be a whole number from 1 to 1000, not '0'"),
-        (
-            "/api/v1/nodes/gpu-1/history?before=x",
-            400,
-            "before must be `next`, `cursor` or a `key` of an earlier response",
-        ),
-        ("/api/v1/nothing", 404, "there is no path /api/v1/nothing"),
-    ],
-)
-async def test_a_wrong_read_request_gets_a_problem_in_json(
-    web: httpx.AsyncClient, conn: Connection, path: str, status: int, text: str
-) -> None:
-    await register(conn, "gpu-1")
-    answer = await web.get(path)
-    assert answer.status_code == status
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json().keys() >= {"type", "title", "status", "detail"}
-    assert answer.json()["status"] == status
-    assert text in answer.json()["detail"]
-
-
 async def test_a_request_has_the_newest_api_version_unless_its_header_names_another(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:
@@ -206,28 +180,6 @@ async def test_without_a_configured_token_intents_are_refused(backend: Backend) 
             answer = await client.post("/api/v1/intents", json={}, headers=headers)
             assert answer.status_code == status
             assert "this server has no tokens; set http.tokens_file or http.bearer_token" in answer.json()["detail"]
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "text"),
-    [
-        (b"{", 400, "the request body is not valid JSON"),
-        (b"[]", 400, "expected a JSON object, not []"),
-        (b'{"node": "gpu-1"}', 400, "missing required field `action`"),
-        (b'{"node": "gpu-1", "action": "manage", "force": true}', 400, "unknown field `force`"),
-        (b'{"node": "gpu-1", "action": "fly"}', 400, "unknown action 'fly'"),
-        (b'{"node": "nobody", "action": "manage"}', 404, "no node is named 'nobody'"),
-        (b'{"node": "gpu-1", "action": "quarantine"}', 400, "parameter reason is missing"),
-        (b" " * 65537, 413, "at most 65536 bytes"),
-    ],
-)
-async def test_a_wrong_post_gets_a_problem_in_json(
-    web: httpx.AsyncClient, conn: Connection, body: bytes, status: int, text: str
-) -> None:
-    await register(conn, "gpu-1")
-    answer = await web.post("/api/v1/intents", content=body, headers=WITH_TOKEN)
-    assert answer.status_code == status
-    assert text in answer.json()["detail"]
 
 
 async def test_the_inventory_page_begins_with_the_nodes_above_their_limits(

@@ -77,18 +77,6 @@ async def test_a_body_that_cannot_be_decoded_is_400_with_the_expected_fields(
     assert "the request body must be a JSON object with these fields" in answer.json()["hint"]
 
 
-async def test_an_intent_with_an_invalid_wait_is_not_stored(web: httpx.AsyncClient, db: pg.Database) -> None:
-    async with db.connect() as conn:
-        await register(conn, "gpu-1")
-        node = {"node": "gpu-1", "action": "manage"}
-        partition = {"kind": "ib_partition", "resource": "lan", "action": "create"}
-        for path, asked in (("intents", node), ("resource-intents", partition)):
-            answer = await web.post(f"/api/v1/{path}?wait=long", json=asked, headers=WITH_TOKEN)
-            assert answer.status_code == 400
-        for table in ("intents", "resource_intents"):
-            assert await conn.fetchval(f"SELECT count(*) FROM farrier.{table}") == 0
-
-
 async def test_a_state_that_cannot_be_read_is_named_and_logged_once(
     web: httpx.AsyncClient, db: pg.Database, said: io.StringIO
 ) -> None:

@@ -57,12 +57,3 @@ async def test_a_brake_that_holds_no_node_is_not_lifted(web: httpx.AsyncClient) 
     lift = {"reason": "a planned move", "seconds": 600, "requested_by": "ann"}
     refused = await web.post("/api/v1/sites/ams/brake-lift", json=lift, headers=WITH_TOKEN)
     assert (refused.status_code, refused.json()["detail"]) == (409, "the brake of site 'ams' holds no node")
-    for wrong, text in (({"seconds": 90000}, "seconds must be a number from 0 to 86400"), ({"reason": ""}, "reason")):
-        answer = await web.post("/api/v1/sites/ams/brake-lift", json=lift | wrong, headers=WITH_TOKEN)
-        assert answer.status_code == 400
-        assert text in answer.json()["detail"]
-
-
-@pytest.mark.parametrize("path", ["nodes/gpu-1/bootstrap", "nodes/gpu-1/enqueue", "sites/ams/brake-lift"])
-async def test_each_change_of_the_fleet_requires_the_token(web: httpx.AsyncClient, path: str) -> None:
-    assert (await web.post(f"/api/v1/{path}", json={})).status_code == 401

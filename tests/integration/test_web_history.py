@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import httpx
-import pytest
 
 from farrier.io.pool import Connection
 from tests.integration.test_web import backend, conn, register, web
@@ -63,21 +62,3 @@ async def test_history_is_filtered_by_resource_layer_cause_and_time(web: httpx.A
     assert await count("history", at_least="1s") == 0
     assert await count("history", requested_by="ann") == 0
     assert await count("nodes/gpu-1/history", layer="status") == 1
-
-
-@pytest.mark.parametrize(
-    ("query", "text"),
-    [
-        ("after=x", "after must be `next`, `cursor` or a `key` of an earlier response"),
-        ("order=nodes", "order must be one of newest, oldest, not 'nodes'"),
-        ("since=yesterday", "since: expected an age"),
-        ("at_least=long", "at_least: expected a duration such as"),
-        ("resource=gpu-1", "resource: expected KIND/NAME"),
-    ],
-)
-async def test_a_wrong_parameter_of_history_is_refused_with_the_reason(
-    web: httpx.AsyncClient, query: str, text: str
-) -> None:
-    answer = await web.get(f"/api/v1/history?{query}")
-    assert answer.status_code == 400
-    assert text in answer.json()["detail"]

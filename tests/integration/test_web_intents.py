@@ -178,27 +178,3 @@ async def test_intents_of_every_kind_are_read_waited_for_and_listed(yard: Yard) 
         assert [(each["name"], each["action"]) for each in listed] == [("c-1", "delete"), ("c-1", "create")]
         missing = await web.get("/api/v1/resource-intents", params={"resource": "c-1"})
         assert (missing.status_code, missing.json()["detail"]) == (400, "resource 'c-1' is given without its kind")
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "text"),
-    [
-        ("intents/99", 404, "no intent has the ID 99"),
-        ("resource-intents/99", 404, "no intent has the ID 99"),
-        ("intents/first", 400, "intent must be a whole number from 1 to 9223372036854775807, not 'first'"),
-        ("intents/0", 400, "intent must be a whole number"),
-        ("intents?status=done", 400, "status must be one of pending, accepted, rejected, superseded, not 'done'"),
-        ("intents?before=now", 400, "before must be a whole number"),
-        ("intents?before=null", 400, "before must be omitted or have a value, not 'null'"),
-        ("intents?wait=5", 400, "unknown parameter 'wait'; parameters of this path: before, limit"),
-        ("intents/1?wait=31", 400, "wait must be a number from 0 to 30, not '31'"),
-        ("intents?node=gpu-7", 404, "no node is named 'gpu-7'"),
-        ("resource-intents?kind=barrel&resource=b", 400, "barrel"),
-    ],
-)
-async def test_a_wrong_read_request_for_intents_is_refused_with_the_reason(
-    web: httpx.AsyncClient, path: str, status: int, text: str
-) -> None:
-    answer = await web.get(f"/api/v1/{path}")
-    assert answer.status_code == status
-    assert text in answer.json()["detail"]
