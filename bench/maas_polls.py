@@ -30,8 +30,8 @@ from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
 from farrier.io import maas_region as regions_of
+from farrier.io.built_in import REGION_ROWS
 from farrier.io.controllers import PostgresControllers
-from farrier.io.maas_region import RegionRows
 from farrier.io.state import PostgresStateIO
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.credential import Credential
@@ -203,7 +203,7 @@ async def _watched(ground: Ground, nodes: int) -> AsyncIterator[_Watch]:
         loop: Loop[Any, Any, Any, Any] = Loop(
             REGION_KIND,
             REGION_KIND.guarded(RegionHandler({_SITE.name: _SITE})),
-            PostgresStateIO(ground.pool, RegionRows()),
+            PostgresStateIO(ground.pool, REGION_ROWS),
             services=RegionServices(regions),
             host=host,
         )

@@ -1,14 +1,11 @@
-"""MAAS regions in PostgreSQL: stores which regions exist, reads their snapshots, and prepares the readings that a run
-writes.
+"""Stores in PostgreSQL which MAAS regions exist.
 
-Implements `rows.Rows`, which the StateIO calls; `changes` returns the argument of `farrier.write_maas_regions`.
 `wiring` calls `use` at the start, and each time after it has read the sites again.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import ClassVar
 
 import anyio
 import msgspec
@@ -17,8 +14,6 @@ from farrier.config.sites import Sites
 from farrier.errors import ConfigError, DatabaseUnreachable
 from farrier.io import session, statements
 from farrier.io.pool import Pool
-from farrier.io.resource import ResourceRows
-from farrier.model.maas_region import COLUMNS, SPEC, MaasRegion, Named, Reading, RegionWrite, Unknown
 
 _USE = statements.load("maas_region/use")
 # The number of attempts: replicas that write the same sites at the same time may collide.
@@ -62,18 +57,3 @@ async def _store_sites(pool: Pool, wanted: str) -> None:
                 raise DatabaseUnreachable("the pool", session.reason_of(refused)) from refused
         else:
             return
-
-
-class RegionRows(ResourceRows[MaasRegion, RegionWrite]):
-    """Implements `rows.Rows` for kind `maas_region`."""
-
-    sections: ClassVar = {Reading: "readings", Named: "named", Unknown: "unknown"}
-
-    def __init__(self) -> None:
-        super().__init__(
-            SPEC,
-            MaasRegion,
-            columns=COLUMNS,
-            load=statements.load("maas_region/load"),
-            writer="farrier.write_maas_regions",
-        )

@@ -2,13 +2,14 @@
 
 Implements `rows.Rows` for a `KindSpec`, so a kind with one table needs no SQL for the loop. A kind with more tables
 defines a writer, which calls `farrier.write_resources` first, and names the sections of its additional writes.
+Module `built_in` has the instances for the built-in kinds.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -32,10 +33,8 @@ WRITER = "farrier.write_resources"
 
 class ResourceRows(Generic[R, W]):
     """Implements `rows.Rows` for one kind. `columns` are the kind's columns that a run may write, in addition to its
-    layers and `last_error`. `load` is SQL like `Rows.load`, based on `farrier.load_resources(kind, ids)`. A kind with
-    additional writes names the section of each type in `sections`, or passes a function as `section`."""
-
-    sections: ClassVar[Mapping[type[Any], str]] = {}
+    layers and `last_error`. `load` is SQL like `Rows.load`, based on `farrier.load_resources(kind, ids)`. For a
+    kind with additional writes, `section` returns the section of each such write, and its fields in this section."""
 
     def __init__(
         self,
@@ -78,11 +77,14 @@ class ResourceRows(Generic[R, W]):
         write."""
         if isinstance(write, Answer):
             return "answers", msgspec.structs.asdict(write)
-        if isinstance(write, msgspec.Struct) and type(write) in self.sections:
-            return self.sections[type(write)], msgspec.structs.asdict(write)
         if self._own_section is not None:
             return self._own_section(write)
         raise TypeError(f"a run of {self._what} wrote a {type(write).__name__}, for which its writer has no section")
+
+
+def by_type(sections: Mapping[type[Any], str]) -> Callable[[Any], tuple[str, Mapping[str, Any]]]:
+    """Return the parameter `section` of ResourceRows for writes that are structs, by the sections of their types."""
+    return lambda write: (sections[type(write)], msgspec.structs.asdict(write))
 
 
 def _of_kind(statement: str, spec: KindSpec) -> str:

@@ -20,9 +20,8 @@ from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.handlers.resource import Extension, ResourceKind
 from farrier.io import kinds as installed
 from farrier.io import refusals
-from farrier.io.ib_partition import PartitionRows
+from farrier.io.built_in import PARTITION_ROWS, SEGMENT_ROWS
 from farrier.io.kinds import Installable
-from farrier.io.network_segment import SegmentRows
 from farrier.io.resource import WRITER, ResourceRows
 from farrier.io.rows import Rows
 from farrier.model import node_spec
@@ -103,8 +102,8 @@ def kind_loop(
 def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[Loop]:
     """Return the loops of the built-in kinds, except for nodes and regions."""
     return [
-        kind_loop(SEGMENT_KIND, SegmentHandler(config.segments.drain_period), SegmentRows(), None),
-        kind_loop(PARTITION_KIND, PartitionHandler(), PartitionRows(), PartitionServices(fabrics)),
+        kind_loop(SEGMENT_KIND, SegmentHandler(config.segments.drain_period), SEGMENT_ROWS, None),
+        kind_loop(PARTITION_KIND, PartitionHandler(), PARTITION_ROWS, PartitionServices(fabrics)),
     ]
 
 

@@ -28,8 +28,8 @@ from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import NodeServices
 from farrier.handlers.resource import Surroundings
 from farrier.io import maas_region as region_rows
+from farrier.io.built_in import REGION_ROWS
 from farrier.io.identities import PostgresIdentities
-from farrier.io.maas_region import RegionRows
 from farrier.io.node import NodeRows
 from farrier.io.notifications import PostgresNotifications
 from farrier.io.pool import Pool
@@ -123,7 +123,7 @@ async def runtime(
                 NodeRows(),
                 NodeServices(bmc, of_nodes, regions, PostgresIdentities(database.pool)),
             ),
-            kind_loop(REGION_KIND, region_handler, RegionRows(), RegionServices(regions)),
+            kind_loop(REGION_KIND, region_handler, REGION_ROWS, RegionServices(regions)),
             *built_in_loops(config, fabrics),
             *others,
         ]

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from farrier.io.ib_partition import PartitionRows
-from farrier.io.maas_region import RegionRows
-from farrier.io.network_segment import SegmentRows
+from farrier.io.built_in import PARTITION_ROWS, REGION_ROWS, SEGMENT_ROWS
 from farrier.io.node import NodeRows
 from farrier.io.pool import Connection
 from tests.support import pg
@@ -17,9 +15,9 @@ from tests.support import pg
 PAGE = Path(__file__).parents[2] / "docs/operating/wakes.md"
 LOADS = {
     "node": NodeRows().load,
-    "maas_region": RegionRows().load,
-    "network_segment": SegmentRows().load,
-    "ib_partition": PartitionRows().load,
+    "maas_region": REGION_ROWS.load,
+    "network_segment": SEGMENT_ROWS.load,
+    "ib_partition": PARTITION_ROWS.load,
 }
 _ROW = re.compile(r"^\| `(?P<table>\w+)` \| (?P<kinds>[^|]+) \|(?P<wakes>[^|]+)\|$", re.MULTILINE)
 _TABLE = re.compile(r"\b(?:FROM|JOIN)\s+[(\s]*(?:ONLY\s+)?(?:farrier\.)?(\w+)", re.IGNORECASE)

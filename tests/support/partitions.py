@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from farrier.config.sites import UfmSite
 from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
-from farrier.io.ib_partition import PartitionRows
+from farrier.io.built_in import PARTITION_ROWS
 from farrier.io.pool import Connection, Pool
 from farrier.model.ib_partition import KIND
 from farrier.model.outcome import Step
@@ -193,8 +193,8 @@ class Fabric:
 
     async def crash(self, id_: int) -> None:
         """Make a run that sends requests to UFM and is never committed."""
-        row: Any = await self.conn.fetchrow(PartitionRows().load, [id_])
-        decision = PartitionHandler().handle(PartitionRows().decode(row["snapshot"]), row["now"])
+        row: Any = await self.conn.fetchrow(PARTITION_ROWS.load, [id_])
+        decision = PartitionHandler().handle(PARTITION_ROWS.decode(row["snapshot"]), row["now"])
         assert isinstance(decision, Step), decision
         await decision.act(PartitionServices(self.fabrics))
 
@@ -210,7 +210,7 @@ async def opened(db: pg.Database, manager: Manager | None = None) -> AsyncIterat
             await fabric.fabrics.use(fabric.settings)
             services = PartitionServices(fabric.fabrics)
             handler = PARTITION_KIND.guarded(PartitionHandler())
-            fabric.owner.add(PARTITION_KIND, handler, PartitionRows(), services=services, sink=fabric.ledger)
+            fabric.owner.add(PARTITION_KIND, handler, PARTITION_ROWS, services=services, sink=fabric.ledger)
             async with fabric.owner.running():
                 yield fabric
 

@@ -17,7 +17,7 @@ import anyio
 import msgspec
 
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
-from farrier.io.network_segment import SegmentRows
+from farrier.io.built_in import SEGMENT_ROWS
 from farrier.io.pool import Connection, Pool
 from farrier.model.network_segment import KIND
 from tests.support import again, loop, pg
@@ -46,7 +46,7 @@ class Lan:
         self.ledger = loop.Ledger()
         self.owner = Owner(pool, config=loop.BRISK, idle=True)
         handler = SEGMENT_KIND.guarded(SegmentHandler(period))
-        self.owner.add(SEGMENT_KIND, handler, SegmentRows(), services=object(), sink=self.ledger)
+        self.owner.add(SEGMENT_KIND, handler, SEGMENT_ROWS, services=object(), sink=self.ledger)
 
     async def ask(self, segment: str, action: str, **params: object) -> int:
         """Insert an intent; returns its id."""

@@ -20,8 +20,7 @@ from farrier.config.sites import CloudInitSite, InfinibandSite, NetworkSite, Ufm
 from farrier.config.sites import Site as SiteConfig
 from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
-from farrier.io.ib_partition import PartitionRows
-from farrier.io.network_segment import SegmentRows
+from farrier.io.built_in import PARTITION_ROWS, SEGMENT_ROWS
 from farrier.services.fabrics import open_fabrics
 from farrier.services.times import Times
 from farrier.sim.maas import Region
@@ -240,8 +239,8 @@ async def opened(
             await fabrics.use({config.name: settings})
             owner, services = site.owner, PartitionServices(fabrics)
             segments, partitions = SEGMENT_KIND.guarded(SegmentHandler()), PARTITION_KIND.guarded(PartitionHandler())
-            owner.add(SEGMENT_KIND, segments, SegmentRows(), services=object(), sink=ledger)
-            owner.add(PARTITION_KIND, partitions, PartitionRows(), services=services, sink=ledger)
+            owner.add(SEGMENT_KIND, segments, SEGMENT_ROWS, services=object(), sink=ledger)
+            owner.add(PARTITION_KIND, partitions, PARTITION_ROWS, services=services, sink=ledger)
             yield
 
     async with sites.opened(db, region=region, config=config, crash=crash, more=networks) as site:

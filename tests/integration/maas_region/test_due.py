@@ -10,7 +10,7 @@ import pytest
 
 from farrier.config.sites import MaasSite, ObserveSite, Site
 from farrier.io import maas_region
-from farrier.io.maas_region import RegionRows
+from farrier.io.built_in import REGION_ROWS
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
 from farrier.model.expected import CAUSES, Contradiction, contradictions
@@ -57,7 +57,7 @@ class Rows:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._io: PostgresStateIO[MaasRegion, MaasRegion, RegionWrite] = PostgresStateIO(pool, RegionRows())
+        self._io: PostgresStateIO[MaasRegion, MaasRegion, RegionWrite] = PostgresStateIO(pool, REGION_ROWS)
 
     async def node(self, name: str, *, read: str | None = "deployed", site: str | None = "north") -> int:
         """Insert a node with a machine of its name, which was just read in this state; None: never read."""
