@@ -6,7 +6,6 @@ next controller that owns the resource finds this row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
@@ -26,13 +25,9 @@ class Enqueuer:
         self._pool = connections
 
     async def enqueue(self, kind: str, *ids: int) -> None:
-        """Enqueue these resources, a thousand in each transaction. If a resource does not exist or has ended, raises
-        `RefusedByModel`, and enqueues no resource of this transaction. Also raises `DatabaseUnreachable`. After either
-        error, the call may be repeated."""
-        await self.enqueue_all(kind, ids)
-
-    async def enqueue_all(self, kind: str, ids: Iterable[int]) -> None:
-        """Do the same as `enqueue`, for an iterable of IDs. The transactions follow the order of the IDs."""
+        """Enqueue these resources in the order of their IDs, a thousand in each transaction. If a resource does not
+        exist or has ended, raises `RefusedByModel`, and enqueues no resource of this transaction. Also raises
+        `DatabaseUnreachable`. After either error, the call may be repeated."""
         rest = iter(sorted(set(ids)))
         while batch := list(islice(rest, _AT_ONCE)):
             await self._wake(kind, batch)

@@ -81,7 +81,7 @@ async def listening(
         group.cancel_scope.cancel()
 
 
-async def test_enqueue_all_inserts_a_wake_for_each_resource(shop: Shop) -> None:
+async def test_enqueue_inserts_a_wake_for_each_resource(shop: Shop) -> None:
     await Enqueuer(shop.pool).enqueue("widget", 3, 1, 3)
     assert [await shop.wakes(id_) > 0 for id_ in (1, 2, 3)] == [True, False, True]
 
@@ -95,7 +95,7 @@ async def test_enqueueing_a_missing_resource_is_refused_and_inserts_no_wake(shop
 async def test_thousands_of_resources_are_enqueued_in_several_transactions(shop: Shop) -> None:
     await shop.register(*range(4, 2501))
     await shop.pool.execute("DELETE FROM farrier.wakes")
-    await Enqueuer(shop.pool).enqueue_all("widget", range(1, 2501))
+    await Enqueuer(shop.pool).enqueue("widget", *range(1, 2501))
     assert await shop.pool.fetchval("SELECT count(DISTINCT resource) FROM farrier.wakes") == 2500
     assert await shop.pool.fetchval("SELECT count(DISTINCT xact) FROM farrier.wakes") > 1
 
