@@ -32,7 +32,6 @@ _TABLE_EXISTS = statements.load("schema/table_exists")
 _TRY_PATTERN = statements.load("schema/try_pattern")
 _FORGET = statements.load("schema/forget_kind")
 _INHABITED = statements.load("schema/inhabited_states")
-_FINGERPRINT = statements.load("schema/kind_fingerprint")
 _GRANT_RIGHTS = statements.load("schema/grant_rights")
 
 # The errors of PL/pgSQL for a command that controls transactions: in the SQL itself, and in a DO block of the SQL.
@@ -58,7 +57,8 @@ async def install(conn: Connection, kind: Installable, *, patience: LockPatience
         await _require_columns(conn, kind)
         await _require_patterns(conn, kind.spec)
         await _require_labels(conn, kind.spec)
-        await _require_states(conn, kind.spec)
+        for layer in kind.spec.every_layer:
+            await _require_states(conn, kind.spec, layer)
         await catalog.sync_kinds(conn, [kind.spec])
         await conn.execute(_GRANT_RIGHTS)
         return new
@@ -82,7 +82,7 @@ async def remove(conn: Connection, name: str, *, patience: LockPatience = PATIEN
 
 async def is_installed(conn: Connection, name: str) -> bool:
     """Return whether a kind with this name is installed, with any spec."""
-    known = await conn.fetchrow(_FINGERPRINT, name)
+    known = await conn.fetchrow(_KIND, name)
     return known is not None and known["fingerprint"] is not None
 
 
@@ -90,10 +90,10 @@ async def require(conn: Connection, specs: Iterable[tuple[str, KindSpec]]) -> No
     """Raise ConfigError unless all these kinds are installed with equal specs. Each kind is given with the name by
     which it can be installed."""
     for name, spec in specs:
-        known = await conn.fetchrow(_FINGERPRINT, spec.name)
+        known = await conn.fetchrow(_KIND, spec.name)
         if known is None or known["fingerprint"] is None:
             raise ConfigError(f"kind {spec.name} is not installed in this database; run: farrier kind install {name}")
-        if not known["there"]:
+        if known["relation"] is None:
             raise ConfigError(
                 f"the table of kind {spec.name} was dropped; to create it again, run farrier kind install {name}; "
                 "otherwise remove the kind from controller.kinds"
@@ -182,15 +182,10 @@ async def _require_labels(conn: Connection, spec: KindSpec) -> None:
         )
 
 
-async def _require_states(conn: Connection, spec: KindSpec) -> None:
+async def _require_states(conn: Connection, spec: KindSpec, layer: KindLayer) -> None:
     """Refuse a change that would trap resources in a state that the kind does not have or that became terminal, or
     without a state in a new layer. The table is locked only if such resources may exist.
     """
-    for layer in spec.every_layer:
-        await _require_states_of(conn, spec, layer)
-
-
-async def _require_states_of(conn: Connection, spec: KindSpec, layer: KindLayer) -> None:
     living = set(layer.states) - layer.terminal
     if not await conn.fetchval(_LOST, spec.name, layer.name, sorted(living)):
         return

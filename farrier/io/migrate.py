@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 log = structlog.stdlib.get_logger(__name__)
 
-_PREPARED = statements.load("schema/prepared")
 _RECORDS = schema_files.RECORDS.read_text(encoding="utf-8")
 _LOCK = statements.load("schema/lock_migrator")
 _ACT_AS_OWNER = statements.load("schema/act_as_owner")
@@ -42,7 +41,7 @@ _BEGIN = statements.load("schema/begin_migrating")
 _END = statements.load("schema/end_migrating")
 _MIGRATOR = statements.load("schema/migrator")
 _HAS_TABLES = statements.load("schema/has_tables")
-_RECORDED = statements.load("schema/recorded")
+_TABLE_EXISTS = statements.load("schema/table_exists")
 _STEPS = statements.load("schema/steps")
 _SETTLE = statements.load("schema/settle")
 _RECORD_STEP = statements.load("schema/record_step")
@@ -222,7 +221,7 @@ async def create_roles(conn: Connection) -> None:
 async def _alone(conn: Connection) -> AsyncIterator[None]:
     """Record in a row that this session is the migrator. An advisory lock is not used, because any login could then
     block an upgrade."""
-    while not await conn.fetchval(_PREPARED):
+    while not await conn.fetchval(_TABLE_EXISTS, "farrier.migrator"):
         with suppress(*_MADE_MEANWHILE):
             await conn.execute(_RECORDS)
     waits = False
@@ -255,7 +254,7 @@ async def _applied(conn: Connection) -> Mapping[int, asyncpg.Record]:
     # see its tables without its records.
     has_tables = await conn.fetchval(_HAS_TABLES)
     applied = {}
-    if await conn.fetchval(_RECORDED):
+    if await conn.fetchval(_TABLE_EXISTS, "farrier.schema_set"):
         applied = {record["version"]: record for record in await conn.fetch(_STEPS)}
     if has_tables and not applied:
         raise errors.SchemaUnrecorded
