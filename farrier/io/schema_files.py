@@ -66,6 +66,11 @@ class SchemaObject(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.name}"
 
     @property
+    def key(self) -> tuple[str, str]:
+        """The key under which the database records this object."""
+        return self.kind, self.name
+
+    @property
     def comment(self) -> str:
         """The comment above the statement, as one line."""
         header = _HEADER.match(self.source)

@@ -46,7 +46,7 @@ async def namesakes(
         _NAMESAKES,
         [each.kind for each in wanted],
         [each.name for each in wanted],
-        [(each.kind, each.name) in recorded for each in wanted],
+        [each.key in recorded for each in wanted],
     )
     return [Obstacle(row["description"], f"has the same name as {row['object']} of farrier", unless) for row in rows]
 

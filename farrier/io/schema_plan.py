@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # The columns of a view in their order, each with its type. Lengths and collations are not compared.
 Columns = Mapping[str, int]
 
-_APPLIED_SET = statements.load("schema/applied_set")
 _DEPENDENTS = statements.load("schema/dependents")
 _IDENTITIES = statements.load("schema/identities")
 _TRIGGERS_OF_KINDS = statements.load("schema/triggers_of_kinds")
@@ -97,7 +96,6 @@ class _Planning:
 
     async def plan(self) -> Plan:
         effects = [(each, await self._effect(each)) for each in self._changed]
-        applied_set = await self._conn.fetchrow(_APPLIED_SET)
         steps = self._lacks.steps
         stops = [
             *(
@@ -121,7 +119,7 @@ class _Planning:
             namesakes=tuple(await self._namesakes()),
             in_the_way=tuple(await self._in_the_way(effects)),
             stops=tuple(stops),
-            release=applied_set["release"] if applied_set is not None else None,
+            release=self._now.release,
         )
 
     async def _effect(self, each: SchemaObject) -> _Effect:
@@ -136,8 +134,7 @@ class _Planning:
                 assert_never(never)
 
     def _effect_of_function(self, each: SchemaObject) -> _Effect:
-        key = (each.kind, each.name)
-        source = self._now.sources.get(key)
+        source = self._now.sources.get(each.key)
         old, new = schema_callers.signature(source or ""), schema_callers.signature(each.source)
         stops: tuple[str, ...] = ()
         if old is None or new is None:
@@ -189,7 +186,7 @@ class _Planning:
 
     def _lost_rights(self) -> list[str]:
         """Return a sentence for each role that loses rights. Rights on objects that are dropped or new do not count."""
-        carried = {(each.kind, each.name) for each in self._wanted.objects}
+        carried = {each.key for each in self._wanted.objects}
         others = {
             f"{'FUNCTION ' if kind == ObjectKind.FUNCTION else ''}farrier.{name}"
             for kind, name in carried ^ self._now.sources.keys()
@@ -214,7 +211,7 @@ class _Planning:
         for key in self._gone:
             found |= dict.fromkeys(await self._foreign(key, ""))
         for each, effect in effects:
-            for key in await self._with_dependents((each.kind, each.name)) if effect.made_anew else ():
+            for key in await self._with_dependents(each.key) if effect.made_anew else ():
                 found |= dict.fromkeys(await self._foreign(key, effect.unless))
         return [each for each in found if each.description not in gone]
 
@@ -228,7 +225,7 @@ class _Planning:
     async def _detached(self) -> set[str]:
         """Return the triggers of kinds if `make_kind` changed. The migration then drops these triggers first, and
         creates them again at its end."""
-        if MAKER_OF_TRIGGERS not in {(each.kind, each.name) for each in self._changed}:
+        if MAKER_OF_TRIGGERS not in {each.key for each in self._changed}:
             return set()
         return {row["description"] for row in await self._conn.fetch(_TRIGGERS_OF_KINDS)}
 
@@ -266,4 +263,4 @@ class _Planning:
         return [found for each in identities for found in await self._conn.fetch(_DEPENDENTS, kind, each)]
 
     def _is_ours(self, key: Key) -> bool:
-        return key in self._now.sources or any((each.kind, each.name) == key for each in self._wanted.objects)
+        return key in self._now.sources or any(each.key == key for each in self._wanted.objects)

@@ -80,6 +80,7 @@ class State(msgspec.Struct, frozen=True):
     applied: Mapping[Key, str | None]
     found: Mapping[Key, str]
     hash: str | None  # of the applied set; None before the first set
+    release: str | None  # of the program that applied the set
     unaltered: frozenset[str]  # functions with the recorded parameters and result
     by_hand: Mapping[str, str]  # other functions of the same names: descriptions, and identities in statements
     comparable: bool  # false on another major version of PostgreSQL, which may word definitions differently
@@ -96,21 +97,19 @@ class State(msgspec.Struct, frozen=True):
 
     def is_as(self, wanted: SchemaObject) -> bool:
         """Return whether the database has exactly this object, so that the migration need not apply it."""
-        key = (wanted.kind, wanted.name)
         return (
             self.comparable
-            and self.sources.get(key) == wanted.source
-            and (wanted.kind is ObjectKind.RIGHTS or self.found.get(key) == self.applied.get(key))
+            and self.sources.get(wanted.key) == wanted.source
+            and (wanted.kind is ObjectKind.RIGHTS or self.found.get(wanted.key) == self.applied.get(wanted.key))
         )
 
     def lacks(self, wanted: SchemaObject) -> bool:
         """Return whether no object has this name."""
-        key = (wanted.kind, wanted.name)
-        return key not in (self.sources if wanted.kind is ObjectKind.RIGHTS else self.found)
+        return wanted.key not in (self.sources if wanted.kind is ObjectKind.RIGHTS else self.found)
 
     def gone(self, schema: Schema) -> list[Key]:
         """Return the objects of the previous set that this set lacks."""
-        return sorted(self.sources.keys() - {(each.kind, each.name) for each in schema.objects})
+        return sorted(self.sources.keys() - {each.key for each in schema.objects})
 
     def dropped(self, schema: Schema) -> tuple[str, ...]:
         """Return the objects that this set drops: objects that this set lacks, and objects that were made by hand with
@@ -128,6 +127,7 @@ async def state(conn: Connection) -> State:
         applied={(row["kind"], row["name"]): row["definition"] for row in recorded},
         found=await _found(conn),
         hash=None if applied_set is None else applied_set["hash"],
+        release=None if applied_set is None else applied_set["release"],
         unaltered=frozenset(row["name"] for row in functions if row["as_recorded"]),
         by_hand={row["description"]: row["identity"] for row in functions if row["by_hand"]},
         comparable=applied_set is not None and applied_set["comparable"],
@@ -175,7 +175,7 @@ async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool,
         return Applied()
     await conn.execute(_POSTPONE_BODIES)
     work = _Work(conn, schema, before.sources, still=new)
-    if remakes_kinds := not new and any((each.kind, each.name) == MAKER_OF_TRIGGERS for each in changed):
+    if remakes_kinds := not new and any(each.key == MAKER_OF_TRIGGERS for each in changed):
         await hold_still(conn)
         await _detach_kinds(conn)
     schema_names.refuse(await schema_names.namesakes(conn, changed, before.sources.keys()))
@@ -237,7 +237,7 @@ async def record(conn: Connection, schema: Schema) -> None:
         [each.kind for each in schema.objects],
         [each.name for each in schema.objects],
         [each.source for each in schema.objects],
-        [found[each.kind, each.name] if each.kind is not ObjectKind.RIGHTS else None for each in schema.objects],
+        [found[each.key] if each.kind is not ObjectKind.RIGHTS else None for each in schema.objects],
     )
     await conn.execute(_RECORD_SET, schema.set_hash, schema.tables_hash, schema.release)
 
@@ -248,7 +248,7 @@ class _Work:
     def __init__(self, conn: Connection, schema: Schema, sources: Mapping[Key, str], *, still: bool) -> None:
         self._conn = conn
         self._still = still
-        self._carried: dict[Key, SchemaObject] = {(each.kind, each.name): each for each in schema.objects}
+        self._carried: dict[Key, SchemaObject] = {each.key: each for each in schema.objects}
         self._ours = {*self._carried, *sources}
         self._dropped: dict[Key, None] = {}
         self.made_anew: set[Key] = set()
@@ -292,8 +292,8 @@ class _Work:
             after = dict(after.items() - before.items())
         (made,) = after
         if made not in before:
-            self.made_anew.add((each.kind, each.name))
-        self._dropped.pop((each.kind, each.name), None)
+            self.made_anew.add(each.key)
+        self._dropped.pop(each.key, None)
         comment = await self._conn.fetchval(_COMMENT, [each.kind.upper()], [made], [each.comment])
         await self._conn.execute(comment)
         return None
