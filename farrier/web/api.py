@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from farrier.web import breaches, controllers, fleet, given, history, intents, nodes, openapi, operation, resources
+from farrier.web import breaches, fleet, given, history, intents, nodes, openapi, operation, resources
 
 # If a path with a parameter also matches other paths, it is after them in the table.
 OPERATIONS = (
@@ -21,7 +21,6 @@ OPERATIONS = (
     *history.OPERATIONS,
     *resources.OPERATIONS,
     *breaches.OPERATIONS,
-    *controllers.OPERATIONS,
     *fleet.OPERATIONS,
 )
 

@@ -1,4 +1,5 @@
-"""API operations on the fleet: list tasks, show figures, enqueue a resource, and lift the brake of a site."""
+"""API operations on the fleet: list tasks and controllers, show figures, enqueue a resource, and lift the brake of a
+site."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from starlette.responses import Response
 
 from farrier.model.api_answers import Enqueued, Tasks
 from farrier.model.api_token import Scope
+from farrier.model.controller_views import Ownership
 from farrier.model.edges import NODE
 from farrier.model.node import TaskStatus
 from farrier.model.params import BRAKE_LIFT_MAX, REASON_MAX
@@ -55,6 +57,12 @@ async def show_figures(call: Call[NoParameters, None]) -> Response:
     return operation.json(await call.backend.queries.figures())
 
 
+async def list_controllers(call: Call[NoParameters, None]) -> Response:
+    """List the controllers, expired ones first, with their shards and their lag, and the shards without a
+    controller."""
+    return operation.json(await call.backend.queries.controllers())
+
+
 async def enqueue_node(call: Call[OfNode, None]) -> Response:
     """Enqueue a node, so that its handler runs as soon as possible."""
     return await _enqueue(call, NODE, call.given.node)
@@ -87,6 +95,11 @@ async def _enqueue(call: Call[OfNode, None] | Call[OfResource, None], kind: str,
 _ENQUEUED = {202: Answer(what="The resource is enqueued.", body=Enqueued)}
 
 OPERATIONS = [
+    Operation(
+        path="/controllers",
+        respond=list_controllers,
+        answers={200: Answer(what="The controllers.", body=Ownership)},
+    ),
     Operation(path="/tasks", respond=list_tasks, given=TaskFilter, answers={200: Answer(what="Tasks.", body=Tasks)}),
     Operation(path="/figures", respond=show_figures, answers={200: Answer(what="The figures.", body=Figures)}),
     Operation(
