@@ -6,7 +6,7 @@ answer share one listening connection. If notifications do not arrive (PgBouncer
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Self
@@ -25,8 +25,6 @@ from farrier.model.requests import (
     Registration,
     Request,
 )
-
-Ring = Callable[..., None]
 
 _ASK = statements.load("api/ask")
 _ANSWER = statements.load("api/answer")
@@ -51,10 +49,8 @@ class PostgresRequests:
         self, connections: Pool, dsn: str, *, pgbouncer: bool = False, requested_by: str | None = None
     ) -> None:
         self._pool = connections
-        self._dsn = dsn
-        self._pgbouncer = pgbouncer
         self._requested_by = requested_by
-        self._bell = _Bell(self._listen)
+        self._bell = _Bell(dsn, pgbouncer=pgbouncer)
 
     async def ask(self, request: Request) -> int:
         intent: int = await self._value(
@@ -112,18 +108,6 @@ class PostgresRequests:
             raise RefusedByModel(f"intent {intent} does not exist", sqlstate="FR404")
         return Answer(**record)
 
-    async def _listen(self, ring: Ring) -> Single:
-        listener = await pool.reconnect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=self._pgbouncer)
-        with ExitStack() as unless_it_listens:
-            unless_it_listens.callback(listener.terminate)
-            try:
-                for channel in _ANSWERED:
-                    await listener.add_listener(channel, ring)
-            except pool.CONNECTION_ERRORS as error:
-                raise DatabaseUnreachable(pool.redacted(self._dsn), str(error) or type(error).__name__) from error
-            unless_it_listens.pop_all()
-        return listener
-
     async def _value(self, sql: str, *arguments: Any) -> Any:
         async with refusals.borrowed(self._pool) as conn:
             return await conn.fetchval(sql, *arguments)
@@ -133,10 +117,10 @@ class _Bell:
     """Sets event `rung` for every notification of an answer. Clients that wait at the same time share one
     connection."""
 
-    def __init__(self, listen: Callable[[Ring], Awaitable[Single]]) -> None:
-        """`listen(ring)` opens a connection that calls `ring` for each notification."""
+    def __init__(self, dsn: str, *, pgbouncer: bool) -> None:
         self.rung = anyio.Event()
-        self._listen = listen
+        self._dsn = dsn
+        self._pgbouncer = pgbouncer
         self._connection: Single | None = None
         self._users = 0
         self._one_at_a_time = anyio.Lock()
@@ -149,13 +133,25 @@ class _Bell:
         try:
             async with self._one_at_a_time:
                 if self._connection is None or self._connection.is_closed():
-                    self._connection = await self._listen(self._ring)
+                    self._connection = await self._listen()
             yield self
         finally:
             self._users -= 1
             if self._users == 0 and self._connection is not None:
                 self._connection.terminate()
                 self._connection = None
+
+    async def _listen(self) -> Single:
+        listener = await pool.reconnect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=self._pgbouncer)
+        with ExitStack() as unless_it_listens:
+            unless_it_listens.callback(listener.terminate)
+            try:
+                for channel in _ANSWERED:
+                    await listener.add_listener(channel, self._ring)
+            except pool.CONNECTION_ERRORS as error:
+                raise DatabaseUnreachable(pool.redacted(self._dsn), str(error) or type(error).__name__) from error
+            unless_it_listens.pop_all()
+        return listener
 
     def _ring(self, *_notification: object) -> None:
         self.rung.set()
