@@ -26,20 +26,17 @@ async def take(conn: Connection, rules: Rules) -> str:
     """Return a `Census` as JSON."""
     async with conn.transaction(readonly=True):
         await conn.execute(_BOUNDS)
-        counted: str = await conn.fetchval(_CENSUS, *_columns(rules))
+        counted: str = await conn.fetchval(
+            _CENSUS,
+            *node_columns(rules.limits),
+            rules.offline_after,
+            rules.observation_ttl,
+            rules.name_at_most,
+            *kind_columns(rules.limits),
+            ALERTS_NAMED,
+            FAILING_AFTER,
+        )
     return counted
-
-
-def _columns(rules: Rules) -> tuple[Any, ...]:
-    return (
-        *node_columns(rules.limits),
-        rules.offline_after,
-        rules.observation_ttl,
-        rules.name_at_most,
-        *kind_columns(rules.limits),
-        ALERTS_NAMED,
-        FAILING_AFTER,
-    )
 
 
 def node_columns(held: Limits) -> tuple[list[Any], ...]:
