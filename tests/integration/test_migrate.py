@@ -71,6 +71,35 @@ async def test_a_failing_mirror_of_the_model_leaves_the_database_as_it_was(empty
         assert await columns(conn) == []
 
 
+MODEL = ("advice", "contradictions", "edges", "kind_actions", "kind_layers", "kind_states", "task_types")
+
+
+async def test_rows_of_the_model_that_differ_are_written_and_no_others(db: pg.Database) -> None:
+    async def rows() -> list[tuple[str, str]]:
+        """Each row with its place, which changes when the row is written."""
+        tables = (f"SELECT t::text, t.ctid::text FROM farrier.{name} t" for name in MODEL)
+        return [tuple(row) for row in await conn.fetch(" UNION ALL ".join(tables))]
+
+    async with db.connect() as conn:
+        before = await rows()
+        await catalog.sync(conn)
+        assert await rows() == before
+        await conn.execute(
+            """
+            INSERT INTO farrier.task_types VALUES ('node.polish');
+            INSERT INTO farrier.kind_states VALUES ('barrel', 'state', 'full', true, false, NULL, 'kept');
+            UPDATE farrier.advice SET action = 'wait';
+            UPDATE farrier.kind_states SET sla = NULL WHERE kind = 'node';
+            UPDATE farrier.contradictions SET statuses = '{}';
+            DELETE FROM farrier.edges WHERE kind = 'node';
+            DELETE FROM farrier.kind_layers WHERE relation IS NOT NULL;
+            """
+        )
+        await catalog.sync(conn)
+        other = {text for text, _ in await rows()} ^ {text for text, _ in before}
+    assert other == {"(barrel,state,full,t,f,,kept)"}, "rows of a kind that is not the program's stay"
+
+
 async def test_a_schema_of_a_newer_program_is_refused_untouched(empty_db: pg.Database) -> None:
     async with empty_db.connect() as conn:
         await migrate.migrate(conn, schema=SECOND)
