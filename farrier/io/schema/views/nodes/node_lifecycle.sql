@@ -6,8 +6,8 @@ CREATE OR REPLACE VIEW farrier.node_lifecycle AS
 SELECT n.id, n.name, n.status, n.status_entered_at,
        CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
        CASE WHEN n.status <> 'deleted' THEN n.management_entered_at END AS management_entered_at,
-       n.bmc_address, n.bmc ->> 'last_error' AS bmc_last_error, n.bmc ->> 'failure' AS bmc_failure, CASE WHEN n.bmc ? 'power_at' THEN n.bmc ->> 'power' END AS power,
-       (n.bmc ->> 'power_at')::timestamptz AS power_at, CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END AS power_failure, n.bmc ->> 'desired_power' AS desired_power,
+       n.bmc_address, n.bmc ->> 'last_error' AS bmc_last_error, n.bmc ->> 'failure' AS bmc_failure, n.power,
+       (n.bmc ->> 'power_at')::timestamptz AS power_at, CASE WHEN n.management = 'manageable' THEN n.sync_failure END AS power_failure, n.bmc ->> 'desired_power' AS desired_power,
        w.kind AS workflow, w.id AS workflow_id, w.mode, w.status AS workflow_status, w.status_entered_at AS workflow_status_entered_at,
        w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at, w.failure_class, w.failure_detail,
        coalesce(adv.action, qa.action, ba.action,
@@ -30,7 +30,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
   LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status = ANY (ARRAY(SELECT x.status FROM farrier.workflow_statuses x WHERE x.failed))
   LEFT JOIN farrier.advice qa ON n.status = 'quarantined' AND qa.failure = 'quarantine:' || (n.quarantine ->> 'cause')
   LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || coalesce(
-       n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.bmc ->> 'sync_failure' END)
+       n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.sync_failure END)
   LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
   LEFT JOIN farrier.shard_owners so ON n.status <> 'deleted' AND so.kind = 'node' AND so.shard = farrier.shard_of(n.id)
   LEFT JOIN farrier.node_observations m ON m.node_id = n.id AND m.system_id = n.maas_id
