@@ -59,36 +59,37 @@ def with_machine(
     fails if another user owns the machine, or if the machine no longer exists; in the latter case, `absent` replaces
     the failure."""
 
-    site = _usable(node, policy)
-    if isinstance(site, Waiting):
-        return site
-
-    async def act(services: NodeServices) -> Settled:
+    async def ask(client: MaasClient) -> Settled:
         assert node.maas_id is not None, "only called once the node has a machine"
         try:
-            async with services.maas.turn(site.name) as client:
-                machine = await client.machine(node.maas_id)
-                if machine.owner and not await client.holds(machine):
-                    return _of_another(node, machine)
-                decided = await decide(machine, client)
-                if not isinstance(decided, Send):
-                    return decided
-                await client.do(machine, decided.change)
+            machine = await client.machine(node.maas_id)
+            if machine.owner and not await client.holds(machine):
+                return _of_another(node, machine)
+            decided = await decide(machine, client)
+            if not isinstance(decided, Send):
+                return decided
+            await client.do(machine, decided.change)
         except MaasError as error:
             if error.failure is F.ABSENT:
                 return gone(node) if absent is None else absent
-            return of_error(error)
+            raise
         again = Waiting(reason=f"requested from MAAS: {decided.reason}", requeue_after=AT_ONCE, source=decided.source)
         return decided.then or again
 
-    return Call(name=name, act=act, reads_only=reads_only)
+    return with_region(node, policy, ask, name=name, reads_only=reads_only)
 
 
 def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: bool = False) -> StageResult:
-    """Run `ask` with a slot of the site's region. Errors of `ask` become results of the stage."""
-    site = _usable(node, policy)
-    if isinstance(site, Waiting):
-        return site
+    """Run `ask` with a slot of the site's region. Errors of `ask` become results of the stage. Wait if this
+    controller's settings have no MAAS for the site, or if another region may be at the URL."""
+    site = policy.site_of(node)
+    if site is None or site.maas is None:
+        return elsewhere(node)
+    doubt = node.region.doubt if node.region is not None else None
+    if doubt is not None:
+        # The URL may lead to another region, or the key may belong to another user. Responses may then be about other
+        # machines.
+        return Waiting(reason=f"MAAS: {doubt}", requeue_after=REGION_AGAIN, timed=False)
 
     async def act(services: NodeServices) -> Settled:
         try:
@@ -98,20 +99,6 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
             return of_error(error)
 
     return Call(name=name, act=act, reads_only=reads_only)
-
-
-def _usable(node: Node, policy: Policy) -> Site | Waiting:
-    """Return the node's site. Wait if this controller's settings have no MAAS for the site, or if another region may be
-    at the URL."""
-    site = policy.site_of(node)
-    if site is None or site.maas is None:
-        return elsewhere(node)
-    doubt = node.region.doubt if node.region is not None else None
-    if doubt is not None:
-        # The URL may lead to another region, or the key may belong to another user. Responses may then be about other
-        # machines.
-        return Waiting(reason=f"MAAS: {doubt}", requeue_after=REGION_AGAIN, timed=False)
-    return site
 
 
 def _of_another(node: Node, machine: Machine) -> Failed:
