@@ -92,8 +92,7 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     """Make one step of the undo."""
     if not has_work(node):
         return _undone(node, Done(reason="this workflow had changed nothing in MAAS"))
-    site = policy.site_of(node)
-    if site is None or site.maas is None:
+    if policy.maas_of(node) is None:
         return _without_a_site(node, now, policy)
     result = _undo(node, now, policy)
     if not isinstance(result, Call):

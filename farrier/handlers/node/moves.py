@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from farrier.config import NodeConfig
-from farrier.config.sites import Site
+from farrier.config.sites import MaasSite, Site
 from farrier.model import health, outcome, sla, stages
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass, QuarantineCause
@@ -48,6 +48,11 @@ class Policy(NodeConfig, frozen=True, kw_only=True):
     def site_of(self, node: Node) -> Site | None:
         """Return the configuration of the node's site; None if the site has no configuration."""
         return None if node.site is None else self.sites.get(node.site)
+
+    def maas_of(self, node: Node) -> MaasSite | None:
+        """Return the MAAS region of the node's site; None if the settings have no region for this site."""
+        site = self.site_of(node)
+        return None if site is None else site.maas
 
 
 Change: TypeAlias = Transition[Node, Write] | Update[Node, Write]

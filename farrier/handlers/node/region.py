@@ -82,8 +82,7 @@ def with_machine(
 def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: bool = False) -> StageResult:
     """Run `ask` with a slot of the site's region. Errors of `ask` become results of the stage. Wait if this
     controller's settings have no MAAS for the site, or if another region may be at the URL."""
-    site = policy.site_of(node)
-    if site is None or site.maas is None:
+    if policy.maas_of(node) is None:
         return elsewhere(node)
     doubt = node.region.doubt if node.region is not None else None
     if doubt is not None:
@@ -93,7 +92,7 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
 
     async def act(services: NodeServices) -> Settled:
         try:
-            async with services.maas.turn(site.name) as client:
+            async with services.maas.turn(site_of(node, policy).name) as client:
                 return await ask(client)
         except MaasError as error:
             return of_error(error)

@@ -25,12 +25,6 @@ class Request(msgspec.Struct, frozen=True):
     now: datetime
     config: Policy
 
-    @property
-    def has_region(self) -> bool:
-        """Whether the node's site has a MAAS region in the settings of this process."""
-        site = self.config.site_of(self.node)
-        return site is not None and site.maas is not None
-
     def in_maas_as(self, *, deployed: bool) -> bool:
         """Return whether a fresh reading shows that the machine is deployed or, if `deployed` is False, not deployed. A
         stale reading proves neither."""

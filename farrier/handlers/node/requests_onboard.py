@@ -52,7 +52,7 @@ def _cannot_deploy(request: Request) -> str | None:
     """Return why the machine cannot be installed through MAAS, if this is already known. The stages check everything
     else."""
     node = request.node
-    if not request.has_region:
+    if request.config.maas_of(node) is None:
         return (
             f"mode deploy needs MAAS, but site {node.site or '(none)'} has no MAAS configured (sites.directory); "
             "modes adopt and manual need no region"

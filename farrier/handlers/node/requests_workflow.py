@@ -56,7 +56,7 @@ def decommission(request: Request) -> Reply:
     assert isinstance(params, p.Decommission), "the table of actions declares this type"
     if params.mode is DecommissionMode.REIMAGE and request.node.maas_id is None:
         return Reject(reason="decommission: mode reimage needs a machine in MAAS; this node has no MAAS ID")
-    if params.mode is DecommissionMode.REIMAGE and not request.has_region:
+    if params.mode is DecommissionMode.REIMAGE and request.config.maas_of(request.node) is None:
         site = request.node.site or "(none)"
         return Reject(reason=f"decommission: mode reimage needs MAAS, but site {site} has no MAAS configured")
     options = _options(request, params, retire=params.retire)
@@ -237,7 +237,7 @@ def _record_stays(request: Request) -> str | None:
     node = request.node
     if node.maas_id is None:
         return None
-    if not request.has_region:
+    if request.config.maas_of(node) is None:
         return f"remove_maas needs MAAS, but site {node.site or '(none)'} has no MAAS configured"
     if request.in_maas_as(deployed=True):
         return f"machine {node.maas_id} is deployed in MAAS; decommission full_decommission releases it first"

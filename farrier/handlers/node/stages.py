@@ -83,8 +83,7 @@ def _at_its_site(run: Stage) -> Stage:
 
     @wraps(run)
     def at_its_site(node: Node, now: datetime, policy: Policy) -> StageResult:
-        site = policy.site_of(node)
-        return elsewhere(node) if site is None or site.maas is None else run(node, now, policy)
+        return elsewhere(node) if policy.maas_of(node) is None else run(node, now, policy)
 
     return at_its_site
 

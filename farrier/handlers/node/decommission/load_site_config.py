@@ -25,6 +25,6 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
     why = adopted.goal_shown(node, now, policy, *adopted.left(own(node)))
     if why is not None:  # no stage needs MAAS any more
         return Done(reason=why, skipped=why)
-    if left_alone(node) is None and ((site := policy.site_of(node)) is None or site.maas is None):
+    if left_alone(node) is None and policy.maas_of(node) is None:
         return region.not_configured(node)
     return left_alone(node) or region.with_region(node, policy, ask, name="load_site_config", reads_only=True)

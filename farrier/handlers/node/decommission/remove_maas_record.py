@@ -9,6 +9,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from farrier.handlers.node import region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, in_use, unlock
@@ -50,8 +51,7 @@ def _why_kept(node: Node, policy: Policy) -> str | None:
     if node.maas_id is None:
         return "the node is not in MAAS"
     workflow = own(node)
-    site = policy.site_of(node)
-    removes = site is not None and site.maas is not None and site.release.remove_record
+    removes = policy.maas_of(node) is not None and region.site_of(node, policy).release.remove_record
     if workflow.options.untouched is not None and not (node.maas_created and removes):
         return workflow.options.untouched
     if workflow.mode is DecommissionMode.STORAGE_CLEANUP and not removes:

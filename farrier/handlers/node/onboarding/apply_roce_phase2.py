@@ -26,13 +26,13 @@ from farrier.protocols import MaasClient
 
 
 def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
-    site = policy.site_of(node)
-    network = NetworkSite() if site is None else site.network
-    waits = None if site is None else network_uses.held_up(node, site, now)
+    site = region.site_of(node, policy)
+    network = site.network
+    waits = network_uses.held_up(node, site, now)
     if waits is not None:
         return waits
     has = network_uses.in_use(node)
-    if site is not None and not network.ports and not network.bonds:
+    if not network.ports and not network.bonds:
         if has:
             return Done(reason=f"the machine has {has}; no network to apply")
         return Done(reason="no network to apply", skipped="the site configures no network")

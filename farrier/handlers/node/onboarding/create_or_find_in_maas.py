@@ -69,10 +69,9 @@ def create_or_find_in_maas(node: Node, now: datetime, policy: Policy) -> StageRe
 def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Read the credential before waiting for a slot of the region, so that no slot is occupied while the credential
     store is slow."""
-    site = policy.site_of(node)
-    if site is None or site.maas is None:
+    maas = policy.maas_of(node)
+    if maas is None:
         return region.elsewhere(node)
-    maas = site.maas
 
     async def act(services: NodeServices) -> Settled:
         credential = await power_credential(node, services)

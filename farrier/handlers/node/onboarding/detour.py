@@ -76,8 +76,8 @@ def deadline(node: Node, policy: Policy) -> timedelta:
     """Return how long a deployment may take: at least twice the `node_timeout` of MAAS."""
     stage = OnboardingStage.WAIT_FOR_DEPLOYED
     limit = sla.stage_deadline(Layer.ONBOARDING, stage, overrides=policy.sla)
-    site = policy.site_of(node)
-    return limit if site is None or site.maas is None else max(limit, site.maas.node_timeout * 2)
+    maas = policy.maas_of(node)
+    return limit if maas is None else max(limit, maas.node_timeout * 2)
 
 
 def is_overdue(node: Node, now: datetime, policy: Policy) -> bool:

@@ -21,10 +21,9 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Check the site and its region. For a deployment, the user of the site's API key must be an administrator of the
     region."""
     where = f"site {node.site}" if node.site is not None else "no site"
-    site = policy.site_of(node)
     if adopts(node) and node.maas_id is None:
         return Done(reason=f"{where}; the node is not in MAAS")
-    if site is None or site.maas is None:
+    if policy.maas_of(node) is None:
         return region.not_configured(node)
     if adopts(node):
         return Done(reason=f"{where} has a MAAS region")

@@ -34,9 +34,7 @@ _STORE_AGAIN = timedelta(seconds=15)
 def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Check the user data. The stage is done when the deployment's user data is known to be valid, or if the deployment
     already runs."""
-    site = policy.site_of(node)
-    if site is None or site.maas is None:
-        return region.not_configured(node)
+    site = region.site_of(node, policy)
     if node.live.upstream.has_deployed:
         seen = region.latest(node)
         if seen is None:
