@@ -70,6 +70,9 @@ RESCUE = frozenset(
 )
 """Statuses in which the owner is the user who started rescue mode. MAAS never restores the former owner."""
 
+BEING_RELEASED = frozenset({StatusNumber.RELEASING, StatusNumber.DISK_ERASING})
+"""Statuses of a machine whose release is in progress. The release ends by itself."""
+
 
 _STATUS_OF: Mapping[int, MaasStatus] = {
     StatusNumber.NEW: MaasStatus.NEW,

@@ -38,7 +38,7 @@ from farrier.model import sla
 from farrier.model.counted import counted
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
-from farrier.model.maas import Machine, StatusNumber
+from farrier.model.maas import BEING_RELEASED, Machine, StatusNumber
 from farrier.model.maas_changes import Abort, LookUp, Release
 from farrier.model.node import AfterUndo, Node, Onboarding, StopRequest, Upstream, Workflow
 from farrier.model.outcome import Wait
@@ -64,7 +64,6 @@ _IN_MAAS = frozenset(_PATH[_PATH.index(OnboardingStage.CREATE_OR_FIND_IN_MAAS) :
 # Statuses of machines that no user owns or on which nothing runs. The results of commissioning may stay.
 _AT_REST = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING, S.FAILED_TESTING, S.BROKEN, S.MISSING, S.RETIRED})
 _AT_WORK = frozenset({S.COMMISSIONING, S.TESTING})
-_GOING = frozenset({S.RELEASING, S.DISK_ERASING})
 _HELD = frozenset(
     {S.DEPLOYING, S.ALLOCATED, S.RESERVED, S.DEPLOYED, S.FAILED_DEPLOYMENT, S.RELEASING_FAILED, S.FAILED_DISK_ERASING}
 )
@@ -136,7 +135,7 @@ def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:
     seen = node.maas
     if seen is None or not seen.tells_of(node.live.status_entered_at):
         return None
-    if seen.status in _GOING:
+    if seen.status in BEING_RELEASED:
         return Waiting(reason=_going(seen.system_id))
     asked_at = node.live.upstream.asked_at
     if seen.status in _ABORTABLE and _abort_is_asked(node, now) and asked_at is not None and seen.tells_of(asked_at):
@@ -150,7 +149,7 @@ def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settle
     named = f"machine {machine.system_id} is {(machine.status_name or str(machine.status))[:64]}"
     if machine.status in _AT_REST:
         return Done(reason=named)
-    if machine.status in _GOING:
+    if machine.status in BEING_RELEASED:
         return Waiting(reason=_going(machine.system_id))
     if machine.status in _AT_WORK:
         # MAAS also commissions machines that it discovers, and no user owns these machines.

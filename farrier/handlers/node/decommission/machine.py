@@ -25,14 +25,13 @@ from farrier.handlers.node.moves import (
 )
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
-from farrier.model.maas import Machine, StatusNumber
+from farrier.model.maas import BEING_RELEASED, Machine, StatusNumber
 from farrier.model.maas_changes import Change, Unlock
 from farrier.model.node import Node
 from farrier.protocols import MaasClient
 
 S = StatusNumber
 
-ON_ITS_WAY_OUT = frozenset({S.RELEASING, S.DISK_ERASING})
 _NEVER_INSTALLED = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING})
 
 
@@ -84,7 +83,7 @@ def unseen(node: Node, *whats: str) -> Waiting | None:
     asked = asked_at if any(was_asked(node, what) for what in whats) else None
     if asked is not None and (seen is None or not seen.tells_of(asked)):
         return Waiting(reason="waits until farrier has read the machine in MAAS")
-    if seen is not None and seen.status in ON_ITS_WAY_OUT:
+    if seen is not None and seen.status in BEING_RELEASED:
         return going(seen.status, seen.status_name)
     return None
 

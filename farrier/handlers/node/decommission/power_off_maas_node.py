@@ -10,10 +10,10 @@ from datetime import datetime
 from farrier.handlers.node import region, tasks
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
-from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, asking, in_use, left_alone, unlock, was_asked
+from farrier.handlers.node.decommission.machine import asking, in_use, left_alone, unlock, was_asked
 from farrier.handlers.node.moves import Done, Policy, Settled, StageResult, Waiting
 from farrier.handlers.node.region import Send
-from farrier.model.maas import Machine
+from farrier.model.maas import BEING_RELEASED, Machine
 from farrier.model.maas_changes import PowerOff
 from farrier.model.node import Node
 from farrier.model.stages import DecommissionStage
@@ -55,7 +55,7 @@ def _still_on(node: Node) -> Waiting | None:
 
 
 def _decide(node: Node, now: datetime, machine: Machine) -> Settled | Send:
-    if machine.status in ON_ITS_WAY_OUT:
+    if machine.status in BEING_RELEASED:
         return machines.going(machine.status, machine.status_name)
     if not machines.is_unused(machine):
         return in_use(machine, "farrier switches the machine off only after its release")

@@ -12,12 +12,12 @@ from farrier.config.sites import Erase
 from farrier.handlers.node import region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
-from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, S, asking, in_use, left_alone, unlock, was_asked
+from farrier.handlers.node.decommission.machine import S, asking, in_use, left_alone, unlock, was_asked
 from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting, with_note
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
-from farrier.model.maas import Machine
+from farrier.model.maas import BEING_RELEASED, Machine
 from farrier.model.maas_changes import Abort, Release
 from farrier.model.node import Node
 from farrier.model.stages import DecommissionStage
@@ -69,7 +69,7 @@ def _still_at_work(node: Node) -> Waiting | None:
 
 
 def _decide(node: Node, now: datetime, policy: Policy, machine: Machine) -> Settled | Send:
-    if machine.status in ON_ITS_WAY_OUT:  # the response was lost, or another user requested the release
+    if machine.status in BEING_RELEASED:  # the response was lost, or another user requested the release
         return machines.going(machine.status, machine.status_name)
     if machine.status in _RELEASABLE:
         if was_asked(node, _RELEASE):

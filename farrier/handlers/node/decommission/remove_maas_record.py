@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from farrier.handlers.node import region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
-from farrier.handlers.node.decommission.machine import ON_ITS_WAY_OUT, in_use, unlock
+from farrier.handlers.node.decommission.machine import in_use, unlock
 from farrier.handlers.node.decommission.own import back_to_removing, own
 from farrier.handlers.node.moves import Done, Policy, Settled, StageResult, with_fields
 from farrier.handlers.node.region import Send
-from farrier.model.maas import Machine
+from farrier.model.maas import BEING_RELEASED, Machine
 from farrier.model.maas_changes import Delete
 from farrier.model.node import Node
 from farrier.model.stages import DecommissionStage
@@ -60,7 +60,7 @@ def _why_kept(node: Node, policy: Policy) -> str | None:
 
 
 def _decide(node: Node, machine: Machine) -> Settled | Send:
-    if machine.status in ON_ITS_WAY_OUT:
+    if machine.status in BEING_RELEASED:
         return machines.going(machine.status, machine.status_name)
     if not machines.is_unused(machine):
         return _used(node, machine)

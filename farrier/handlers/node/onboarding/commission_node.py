@@ -16,7 +16,7 @@ from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResu
 from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, quoted
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
-from farrier.model.maas import BlockDevice, MaasStatus, Machine, StatusNumber
+from farrier.model.maas import BEING_RELEASED, BlockDevice, MaasStatus, Machine, StatusNumber
 from farrier.model.maas_changes import Commission
 from farrier.model.node import Node, StopRequest
 from farrier.model.stages import OnboardingStage
@@ -26,7 +26,6 @@ S = StatusNumber
 # The statuses from which MAAS commissions a machine, and in which this stage requests it without an operator.
 _ASKED_IN = frozenset({S.NEW, S.READY, S.FAILED_COMMISSIONING})
 _LEFT_BEHIND = frozenset({S.ALLOCATED, S.FAILED_DEPLOYMENT})
-_GOING = frozenset({S.RELEASING, S.DISK_ERASING})
 
 
 def commission_node(node: Node, now: datetime, policy: Policy) -> StageResult:
@@ -118,7 +117,7 @@ def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
                 "machine first"
             )
             return Step(to=at_stage(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY), reason=reason)
-    if machine.status in _GOING:
+    if machine.status in BEING_RELEASED:
         return Waiting(reason=f"waits for MAAS to release the machine: {stands}")
     detail = f"machine {machine.system_id} is {stands} in MAAS, which this onboarding did not request"
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)

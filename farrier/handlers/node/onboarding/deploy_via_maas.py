@@ -28,7 +28,7 @@ from farrier.handlers.node.moves import (
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
-from farrier.model.maas import Event, Machine
+from farrier.model.maas import BEING_RELEASED, Event, Machine
 from farrier.model.maas import StatusNumber as S
 from farrier.model.maas_changes import Deploy
 from farrier.model.node import Node
@@ -37,7 +37,6 @@ from farrier.protocols import MaasClient
 
 _DEPLOYABLE = (S.READY, S.ALLOCATED)
 _ASKED_FOR = (S.DEPLOYING, S.DEPLOYED)
-_ON_ITS_WAY = (S.RELEASING, S.DISK_ERASING)
 # An unavailable credential store usually responds again within seconds.
 _STORE_AGAIN = timedelta(seconds=15)
 
@@ -50,7 +49,7 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
         async def decide(machine: Machine, client: MaasClient) -> Settled | Send:
             if machine.status in (*_ASKED_FOR, S.FAILED_DEPLOYMENT):
                 return _found(node, machine, await detour.last_start(client, machine.system_id))
-            if machine.status in _ON_ITS_WAY:
+            if machine.status in BEING_RELEASED:
                 return Waiting(reason=f"waits until MAAS finishes its current work: {machine.status_name}")
             if machine.status not in _DEPLOYABLE:
                 return detour.disagrees(machine.system_id, machine.status_name, "from which it cannot be deployed")

@@ -22,7 +22,7 @@ from farrier.handlers.node.moves import (
 )
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.region import Send
-from farrier.model.maas import Machine
+from farrier.model.maas import BEING_RELEASED, Machine
 from farrier.model.maas import StatusNumber as S
 from farrier.model.maas_changes import Abort, Release
 from farrier.model.node import Node
@@ -30,7 +30,6 @@ from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
 _RELEASABLE = (S.FAILED_DEPLOYMENT, S.ALLOCATED, S.RELEASING_FAILED, S.FAILED_DISK_ERASING)
-_ON_ITS_WAY = (S.RELEASING, S.DISK_ERASING)
 _ABORT = "abort"
 _RELEASE = "release"
 
@@ -69,7 +68,7 @@ def _waits(node: Node) -> bool:
     if seen is None or seen.read_at <= known.asked_at:
         return True
     # A machine stays `deploying` during an abort until its power is off.
-    return seen.status in _ON_ITS_WAY or (seen.status == S.DEPLOYING and known.asked == _ABORT)
+    return seen.status in BEING_RELEASED or (seen.status == S.DEPLOYING and known.asked == _ABORT)
 
 
 def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
@@ -82,7 +81,7 @@ def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     if machine.status == S.DEPLOYED:
         to = at_stage(node, OnboardingStage.WAIT_FOR_DEPLOYED)
         return Step(to=to, reason="the deployment succeeded after all")
-    if machine.status in _ON_ITS_WAY:
+    if machine.status in BEING_RELEASED:
         return _asked(node, now, _RELEASE)
     if machine.status == S.DEPLOYING:
         abort = Abort(comment=region.comment(node, f"abort deploy {number}"))
