@@ -9,6 +9,7 @@ after a failure.
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from farrier.config.sites import CommissionSite
 from farrier.handlers.node import region
@@ -31,15 +32,11 @@ _LEFT_BEHIND = frozenset({S.ALLOCATED, S.FAILED_DEPLOYMENT})
 def commission_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Commission the machine. The stage is done when MAAS commissions the machine, or if the machine needs no
     commissioning."""
-    wanted = region.site_of(node, policy).commission
-
-    async def decided(machine: Machine, _client: MaasClient) -> Settled | Send:
-        return decide(node, machine, wanted)
-
-    return region.with_machine(node, policy, decided, name="commission_node")
+    decide = partial(_decided, node, region.site_of(node, policy).commission)
+    return region.with_machine(node, policy, decide, name="commission_node")
 
 
-def decide(node: Node, machine: Machine, wanted: CommissionSite) -> Settled | Send:
+async def _decided(node: Node, wanted: CommissionSite, machine: Machine, _client: MaasClient) -> Settled | Send:
     """Return the next change for a machine that no other user owns."""
     stands = (machine.status_name or str(machine.state))[:64]
     if machine.state is MaasStatus.COMMISSIONING:
