@@ -8,7 +8,7 @@ to a machine that another user owns. A stage that waits for MAAS uses stored obs
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeAlias, assert_never
 
 from farrier.config.sites import Site
@@ -19,8 +19,10 @@ from farrier.handlers.node.moves import (
     Policy,
     Settled,
     StageResult,
+    Step,
     Waiting,
     attempt_began_at,
+    with_note,
 )
 from farrier.model.expected import BY_RESCUE, LONGEST_OWNER
 from farrier.model.failures import FailureClass
@@ -167,6 +169,20 @@ def undecided(seen: MaasObservation) -> Waiting:
     """Wait, because it cannot be decided who owns the machine. This wait does not count against the stage's
     deadline."""
     return Waiting(reason=f"waits for a read that shows the owner of machine {seen.system_id}", timed=False)
+
+
+def asking(node: Node, now: datetime, change: Change, what: str, *, record: str | None = None) -> Send:
+    """Request the change, and record that it was requested, as `record` or `what`."""
+    to = with_note(node, asked=record or what, asked_at=now)
+    return Send(change=change, reason=what, then=Step(to=to, reason=f"requested from MAAS: {what}"))
+
+
+def was_asked(node: Node, record: str) -> bool:
+    """Return whether this attempt of the stage has already requested the change."""
+    upstream = node.live.upstream
+    if upstream.asked != record or upstream.asked_at is None:
+        return False
+    return upstream.asked_at >= attempt_began_at(node.live)
 
 
 def of_error(error: MaasError) -> Settled:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from farrier.handlers.node import region
 from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.moves import Done, Policy
 from farrier.model.maas import MaasStatus as M
 from farrier.model.node import Decommission, Node
 from farrier.model.observation import MaasObservation
@@ -45,15 +45,16 @@ def shows(seen: MaasObservation, stage: D) -> bool:
     return stage is D.RELEASE_MAAS_NODE and is_released
 
 
-def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> str | None:
-    """Return why these stages have nothing to do; None if they must run. The stages have nothing to do if an operator
-    adopted the observed state and MAAS still shows their goals."""
+def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> Done | None:
+    """Return a finished stage if these stages have nothing to do; None if they must run. The stages have nothing to do
+    if an operator adopted the observed state and MAAS still shows their goals."""
     seen = node.maas
     if not own(node).upstream.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
         return None
     if region.is_foreign(seen) or not all(shows(seen, stage) for stage in stages):
         return None
-    return f"MAAS reports {seen.state}, and an operator adopted this state"
+    why = f"MAAS reports {seen.state}, and an operator adopted this state"
+    return Done(reason=why, skipped=why)
 
 
 def is_given_back(seen: MaasObservation | None) -> bool:

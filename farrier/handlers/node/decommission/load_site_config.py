@@ -22,9 +22,9 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
         detail = f"site {node.site}: {us.username[:64]!r}, the user of the API key, is not an administrator of MAAS"
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
 
-    why = adopted.goal_shown(node, now, policy, *adopted.left(own(node)))
-    if why is not None:  # no stage needs MAAS any more
-        return Done(reason=why, skipped=why)
-    if left_alone(node) is None and policy.maas_of(node) is None:
+    done = adopted.goal_shown(node, now, policy, *adopted.left(own(node))) or left_alone(node)
+    if done is not None:  # no stage needs MAAS
+        return done
+    if policy.maas_of(node) is None:
         return region.not_configured(node)
-    return left_alone(node) or region.with_region(node, policy, ask, name="load_site_config", reads_only=True)
+    return region.with_region(node, policy, ask, name="load_site_config", reads_only=True)

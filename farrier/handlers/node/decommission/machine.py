@@ -7,28 +7,18 @@ stage reads the machine and decides by the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
-
 from farrier.handlers.node import region
 from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import (
     Done,
     Failed,
-    Policy,
-    Settled,
-    StageResult,
-    Step,
     Waiting,
-    attempt_began_at,
-    with_note,
 )
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
 from farrier.model.maas import BEING_RELEASED, Machine, StatusNumber
-from farrier.model.maas_changes import Change, Unlock
+from farrier.model.maas_changes import Unlock
 from farrier.model.node import Node
-from farrier.protocols import MaasClient
 
 S = StatusNumber
 
@@ -42,23 +32,6 @@ def left_alone(node: Node) -> Done | None:
     return Done(reason=f"MAAS: {why}", skipped=why) if why is not None else None
 
 
-def with_machine(
-    node: Node, policy: Policy, decide: Callable[[Machine], Settled | Send], *, gone: Settled, name: str
-) -> StageResult:
-    """Call `region.with_machine`; if the machine no longer exists, the result is `gone`. `decide` is pure."""
-
-    async def decided(machine: Machine, _client: MaasClient) -> Settled | Send:
-        return decide(machine)
-
-    return region.with_machine(node, policy, decided, name=name, absent=gone)
-
-
-def asking(node: Node, now: datetime, change: Change, what: str) -> Send:
-    """Request the change, and record that it was requested."""
-    then = Step(to=with_note(node, asked=what, asked_at=now), reason=f"requested from MAAS: {what}")
-    return Send(change=change, reason=what, then=then)
-
-
 def unlock(node: Node) -> Failed | Send:
     """Unlock the machine if the decommission has `force`; otherwise fail, because an operator locked it in MAAS."""
     if own(node).options.force:
@@ -70,17 +43,11 @@ def unlock(node: Node) -> Failed | Send:
     )
 
 
-def was_asked(node: Node, what: str) -> bool:
-    """Return whether this attempt of the stage has already requested the change."""
-    upstream = own(node).upstream
-    return upstream.asked == what and upstream.asked_at is not None and upstream.asked_at >= attempt_began_at(own(node))
-
-
 def unseen(node: Node, *whats: str) -> Waiting | None:
     """Return the wait before the next read of the machine; None if the stage may read the machine now."""
     asked_at = own(node).upstream.asked_at
     seen = region.latest(node)
-    asked = asked_at if any(was_asked(node, what) for what in whats) else None
+    asked = asked_at if any(region.was_asked(node, what) for what in whats) else None
     if asked is not None and (seen is None or not seen.tells_of(asked)):
         return Waiting(reason="waits until farrier has read the machine in MAAS")
     if seen is not None and seen.status in BEING_RELEASED:

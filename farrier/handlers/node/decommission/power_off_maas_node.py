@@ -6,17 +6,19 @@ A machine that MAAS did not install stays on, because its agent must still unins
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from farrier.handlers.node import region, tasks
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
-from farrier.handlers.node.decommission.machine import asking, in_use, left_alone, unlock, was_asked
+from farrier.handlers.node.decommission.machine import in_use, left_alone, unlock
 from farrier.handlers.node.moves import Done, Policy, Settled, StageResult, Waiting
 from farrier.handlers.node.region import Send
 from farrier.model.maas import BEING_RELEASED, Machine
 from farrier.model.maas_changes import PowerOff
 from farrier.model.node import Node
 from farrier.model.stages import DecommissionStage
+from farrier.protocols import MaasClient
 
 _OFF = "off"
 _POWER_OFF = "power off"
@@ -31,30 +33,23 @@ def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResul
     gone = Done(reason=f"machine {node.maas_id} no longer exists in MAAS", skipped="no longer in MAAS")
     return (
         left_alone(node)
-        or _adopted(node, now, policy)
+        or adopted.goal_shown(node, now, policy, DecommissionStage.POWER_OFF_MAAS_NODE)
         or machines.unseen(node, _POWER_OFF)
         or _still_on(node)
-        or machines.with_machine(
-            node, policy, lambda machine: _decide(node, now, machine), gone=gone, name="power_off_maas_node"
-        )
+        or region.with_machine(node, policy, partial(_decide, node, now), name="power_off_maas_node", absent=gone)
     )
-
-
-def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
-    why = adopted.goal_shown(node, now, policy, DecommissionStage.POWER_OFF_MAAS_NODE)
-    return None if why is None else Done(reason=why, skipped=why)
 
 
 def _still_on(node: Node) -> Waiting | None:
     """Wait while the observations after the request do not show that the machine is off; return None if the stage must
     read the machine."""
     seen = region.latest(node)
-    if seen is None or seen.power_state == _OFF or not was_asked(node, _POWER_OFF):
+    if seen is None or seen.power_state == _OFF or not region.was_asked(node, _POWER_OFF):
         return None
     return _waiting() if seen.status is not None else None
 
 
-def _decide(node: Node, now: datetime, machine: Machine) -> Settled | Send:
+async def _decide(node: Node, now: datetime, machine: Machine, _client: MaasClient) -> Settled | Send:
     if machine.status in BEING_RELEASED:
         return machines.going(machine.status, machine.status_name)
     if not machines.is_unused(machine):
@@ -64,11 +59,11 @@ def _decide(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     if machine.power_type in _NOT_SWITCHED:
         why = f"MAAS cannot switch the machine: its power type is {machine.power_type or '(none)'}"
         return Done(reason=why, skipped=why)
-    if was_asked(node, _POWER_OFF):
+    if region.was_asked(node, _POWER_OFF):
         return _waiting()
     if machine.locked:
         return unlock(node)
-    return asking(node, now, PowerOff(comment=region.comment(node, _POWER_OFF)), _POWER_OFF)
+    return region.asking(node, now, PowerOff(comment=region.comment(node, _POWER_OFF)), _POWER_OFF)
 
 
 def _waiting() -> Waiting:

@@ -7,12 +7,15 @@ removes the operating system with the agent, so the stage revokes the agent's ke
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
+
+from msgspec.structs import replace
 
 from farrier.config.sites import Erase
 from farrier.handlers.node import region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
-from farrier.handlers.node.decommission.machine import S, asking, in_use, left_alone, unlock, was_asked
+from farrier.handlers.node.decommission.machine import S, in_use, left_alone, unlock
 from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting, with_note
 from farrier.handlers.node.region import Send
@@ -23,6 +26,7 @@ from farrier.model.node import Node
 from farrier.model.stages import DecommissionStage
 from farrier.model.workflow import DecommissionMode
 from farrier.model.writes import ForgetAgent, RevokeBootstrap, UseNetworks
+from farrier.protocols import MaasClient
 
 _RELEASABLE = frozenset(
     {
@@ -46,41 +50,35 @@ def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
         or _adopted(node, now, policy)
         or machines.unseen(node, _RELEASE, _ABORT)
         or _still_at_work(node)
-        or machines.with_machine(
-            node,
-            policy,
-            lambda machine: _decide(node, now, policy, machine),
-            gone=_gone(node),
-            name="release_maas_node",
+        or region.with_machine(
+            node, policy, partial(_decide, node, now, policy), name="release_maas_node", absent=_gone(node)
         )
     )
 
 
 def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
-    why = adopted.goal_shown(node, now, policy, DecommissionStage.RELEASE_MAAS_NODE)
-    if why is None:
-        return None
-    return _given_back(node, why, skipped=why) if adopted.is_given_back(node.maas) else Done(reason=why, skipped=why)
+    done = adopted.goal_shown(node, now, policy, DecommissionStage.RELEASE_MAAS_NODE)
+    return _given_back(node, done) if done is not None and adopted.is_given_back(node.maas) else done
 
 
 def _still_at_work(node: Node) -> Waiting | None:
     seen = region.latest(node)
-    return _aborting() if seen is not None and seen.status in _ABORTABLE and was_asked(node, _ABORT) else None
+    return _aborting() if seen is not None and seen.status in _ABORTABLE and region.was_asked(node, _ABORT) else None
 
 
-def _decide(node: Node, now: datetime, policy: Policy, machine: Machine) -> Settled | Send:
+async def _decide(node: Node, now: datetime, policy: Policy, machine: Machine, _client: MaasClient) -> Settled | Send:
     if machine.status in BEING_RELEASED:  # the response was lost, or another user requested the release
         return machines.going(machine.status, machine.status_name)
     if machine.status in _RELEASABLE:
-        if was_asked(node, _RELEASE):
+        if region.was_asked(node, _RELEASE):
             return _not_released(machine)
-        return unlock(node) if machine.locked else asking(node, now, wanted(node, policy), _RELEASE)
+        return unlock(node) if machine.locked else region.asking(node, now, wanted(node, policy), _RELEASE)
     if machine.status in _ABORTABLE:
-        if was_asked(node, _ABORT):
+        if region.was_asked(node, _ABORT):
             return _aborting()
         if machine.locked:
             return unlock(node)
-        return asking(node, now, Abort(comment=region.comment(node, _ABORT)), _ABORT)
+        return region.asking(node, now, Abort(comment=region.comment(node, _ABORT)), _ABORT)
     if machines.is_unused(machine):
         return _released(node, machine)
     return in_use(machine, "only a deployed, allocated, broken or failed machine is released")
@@ -107,17 +105,16 @@ def _released(node: Node, machine: Machine) -> Done:
             reason=f"nothing to release: the machine is {shown}",
             skipped=f"the machine is {shown} in MAAS, not deployed",
         )
-    return _given_back(node, f"released: the machine is {shown}")
+    return _given_back(node, Done(reason=f"released: the machine is {shown}"))
 
 
-def _given_back(node: Node, reason: str, *, skipped: str | None = None) -> Done:
-    """Return a finished stage, because the machine has lost its system. Only a node that stays retired after a reimage
+def _given_back(node: Node, done: Done) -> Done:
+    """Return the finished stage for a machine that has lost its system. Only a node that stays retired after a reimage
     releases its addresses and memberships here. A node that is installed again keeps them, and `cleanup_secrets`
     releases those of a deleted node."""
     stays_empty = own(node).mode is DecommissionMode.REIMAGE and own(node).options.retire
-    return Done(
-        reason=reason,
-        skipped=skipped,
+    return replace(
+        done,
         to=with_note(node, released=True),
         writes=(ForgetAgent(), RevokeBootstrap(), *((UseNetworks(),) if stays_empty else ())),
     )

@@ -6,6 +6,7 @@ The region would also delete a deployed machine, so this stage deletes only mach
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -21,6 +22,7 @@ from farrier.model.maas_changes import Delete
 from farrier.model.node import Node
 from farrier.model.stages import DecommissionStage
 from farrier.model.workflow import DecommissionMode
+from farrier.protocols import MaasClient
 
 
 def remove_maas_record(node: Node, now: datetime, policy: Policy) -> StageResult:
@@ -31,15 +33,13 @@ def remove_maas_record(node: Node, now: datetime, policy: Policy) -> StageResult
         or _kept(node, policy)
         or _adopted(node, now, policy)
         or machines.unseen(node)
-        or machines.with_machine(
-            node, policy, lambda machine: _decide(node, machine), gone=_removed(node), name="remove_maas_record"
-        )
+        or region.with_machine(node, policy, partial(_decide, node), name="remove_maas_record", absent=_removed(node))
     )
 
 
 def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
-    why = adopted.goal_shown(node, now, policy, DecommissionStage.REMOVE_MAAS_RECORD)
-    return None if why is None else replace(_removed(node), reason=why, skipped=why)
+    done = adopted.goal_shown(node, now, policy, DecommissionStage.REMOVE_MAAS_RECORD)
+    return None if done is None else replace(done, to=_removed(node).to)
 
 
 def _kept(node: Node, policy: Policy) -> Done | None:
@@ -59,7 +59,7 @@ def _why_kept(node: Node, policy: Policy) -> str | None:
     return None
 
 
-def _decide(node: Node, machine: Machine) -> Settled | Send:
+async def _decide(node: Node, machine: Machine, _client: MaasClient) -> Settled | Send:
     if machine.status in BEING_RELEASED:
         return machines.going(machine.status, machine.status_name)
     if not machines.is_unused(machine):

@@ -16,7 +16,7 @@ from typing import assert_never
 from farrier.config.sites import Layout, StorageSite
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, listed
-from farrier.handlers.node.onboarding.preparing import asking, unready, was_asked
+from farrier.handlers.node.onboarding.preparing import asking, unready
 from farrier.model.failures import FailureClass
 from farrier.model.maas import BlockDevice, Filesystem, Machine, Partition, StatusNumber
 from farrier.model.maas_changes import SetBootDisk, SetStorageLayout
@@ -53,7 +53,7 @@ async def _decided(
     if _shows(machine.blockdevice_set, disk, layout=wanted.layout, size=size):
         return Done(reason=f"{_named(disk)} is the boot disk, with layout {wanted.layout}")
     # MAAS decides the result of these layouts: it omits a missing cache, and scripts may define any layout.
-    if wanted.layout in {Layout.CUSTOM, Layout.BCACHE} and was_asked(node, layout):
+    if wanted.layout in {Layout.CUSTOM, Layout.BCACHE} and region.was_asked(node, repr(layout)):
         return Done(reason=f"{_named(disk)} is the boot disk, and its layout was applied: {wanted.layout}")
     return asking(node, now, layout, f"apply layout {wanted.layout} to {_named(disk)}")
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node.moves import Done, Failed, Settled, Step, at_stage, attempt_began_at, with_note
+from farrier.handlers.node import region
+from farrier.handlers.node.moves import Done, Failed, Settled, Step, at_stage
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus, Machine
@@ -61,19 +62,9 @@ def unready(node: Node, machine: Machine) -> Settled:
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
 
-def was_asked(node: Node, wanted: Change) -> bool:
-    """Return whether MAAS has already accepted this change in this attempt of the stage."""
-    workflow = node.live
-    asked_at = workflow.upstream.asked_at
-    if workflow.upstream.asked != repr(wanted) or asked_at is None:
-        return False
-    return asked_at >= attempt_began_at(workflow)
-
-
 def asking(node: Node, now: datetime, wanted: Change, what: str) -> Send | Failed:
     """Send the change `wanted`, but only one time in each attempt of the stage. `what` describes the change."""
-    if was_asked(node, wanted):
+    if region.was_asked(node, repr(wanted)):
         detail = f"MAAS accepted a change but does not show it: {what}"
         return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
-    taken = Step(to=with_note(node, asked=repr(wanted), asked_at=now), reason=f"requested from MAAS: {what}")
-    return Send(change=wanted, reason=what, then=taken)
+    return region.asking(node, now, wanted, what, record=repr(wanted))
