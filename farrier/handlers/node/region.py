@@ -154,6 +154,19 @@ def latest(node: Node) -> MaasObservation | None:
     return seen if seen is not None and seen.tells_of(attempt_began_at(node.live)) else None
 
 
+def observed(node: Node) -> MaasObservation | Waiting | Failed:
+    """Return the latest reading of a machine that is farrier's or that no user owns. Otherwise, return the result of a
+    stage that needs this reading."""
+    seen = latest(node)
+    if seen is None:
+        return Waiting(reason="waits until farrier has read the machine in MAAS")
+    if seen.status is None:
+        return gone(node)
+    if is_foreign(seen):
+        return foreign(node, seen)
+    return undecided(seen) if is_undecided(seen) else seen
+
+
 def is_foreign(seen: MaasObservation) -> bool:
     """Return whether another MAAS user is known to own the machine."""
     return bool(seen.owner) and seen.ours is False

@@ -27,7 +27,7 @@ _PHASES = (
     ("Performing PXE boot", "booting the installer"),
 )
 
-_ENDED: Mapping[int, str] = {
+_ENDED: Mapping[int | None, str] = {
     S.FAILED_DEPLOYMENT: "the deployment failed",
     S.ALLOCATED: "the deployment was aborted in MAAS",
 }
@@ -36,15 +36,9 @@ _ENDED: Mapping[int, str] = {
 def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Wait for the deployment. The stage is done when the machine is deployed. The stage has a separate deadline,
     because nothing else would end a deployment."""
-    seen = region.latest(node)
-    if seen is None:
-        return Waiting(reason="waits until farrier has read the machine in MAAS")
-    if seen.status is None:
-        return region.gone(node)
-    if region.is_foreign(seen):
-        return region.foreign(node, seen)
-    if region.is_undecided(seen):
-        return region.undecided(seen)
+    seen = region.observed(node)
+    if not isinstance(seen, MaasObservation):
+        return seen
     if seen.status == S.DEPLOYED:
         return Done(reason="MAAS reports deployed", to=_noted(node, seen))
     if seen.status == S.DEPLOYING:

@@ -22,12 +22,9 @@ from farrier.model.stages import OnboardingStage
 def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Wait for the commissioning. The stage is done when the machine is ready and its commissioning passed."""
     workflow = node.live
-    seen = region.latest(node)
-    if seen is None:
-        return Waiting(reason="waits until farrier has read the machine in MAAS")
-    not_ours = _not_ours(node, seen)
-    if not_ours is not None:
-        return not_ours
+    seen = region.observed(node)
+    if not isinstance(seen, MaasObservation):
+        return seen
     stands = (seen.status_name or str(seen.state))[:64]
     if seen.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED} and workflow.upstream.has_deployed and seen.owner:
         return Done(reason=f"this onboarding already deploys the machine: {stands}")
@@ -45,14 +42,6 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
         detail = f"machine {seen.system_id} is {stands} in MAAS, which this onboarding did not request"
         return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
     return _again(node, workflow, why)
-
-
-def _not_ours(node: Node, seen: MaasObservation) -> Failed | Waiting | None:
-    if seen.state is MaasStatus.ABSENT:
-        return region.gone(node)
-    if region.is_foreign(seen):
-        return region.foreign(node, seen)
-    return region.undecided(seen) if region.is_undecided(seen) else None
 
 
 def _failure(seen: MaasObservation) -> str | None:
