@@ -13,14 +13,13 @@ from functools import partial
 
 from farrier.config.sites import CommissionSite
 from farrier.handlers.node import region
-from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Step, Waiting, at_stage, with_note
-from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, quoted
+from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting, with_note
+from farrier.handlers.node.onboarding.preparing import PASSED, deployed_before, failed_testing, quoted
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
 from farrier.model.maas import BEING_RELEASED, BlockDevice, MaasStatus, Machine, StatusNumber
 from farrier.model.maas_changes import Commission
 from farrier.model.node import Node, StopRequest
-from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
 S = StatusNumber
@@ -105,15 +104,9 @@ def _ready(node: Node) -> Done:
 def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
     """Return the result for a machine that is past commissioning, either because of this onboarding or because of
     another user."""
-    if node.live.upstream.has_deployed and machine.owner:
-        if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
-            return Done(reason=f"this onboarding already deploys the machine: {stands}")
-        if machine.status in _LEFT_BEHIND:
-            reason = (
-                f"an earlier deployment of this onboarding left the machine as {stands}; MAAS must release the "
-                "machine first"
-            )
-            return Step(to=at_stage(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY), reason=reason)
+    deployed = deployed_before(node, machine, left_as=_LEFT_BEHIND)
+    if deployed is not None:
+        return deployed
     if machine.status in BEING_RELEASED:
         return Waiting(reason=f"waits for MAAS to release the machine: {stands}")
     detail = f"machine {machine.system_id} is {stands} in MAAS, which this onboarding did not request"

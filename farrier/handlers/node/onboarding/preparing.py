@@ -43,18 +43,29 @@ def quoted(said: str | None) -> str:
     return f": {said[:300]}" if said else ""
 
 
+def deployed_before(node: Node, machine: Machine, *, left_as: frozenset[S]) -> Done | Step | None:
+    """Return the result of the stage for a machine that this onboarding deploys already, or that its last deployment
+    left in a status of `left_as`; None for any other machine."""
+    if not (node.live.upstream.has_deployed and machine.owner):
+        return None
+    stands = (machine.status_name or str(machine.state))[:64]
+    if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
+        return Done(reason=f"this onboarding already deploys the machine: {stands}")
+    if machine.status not in left_as:
+        return None
+    return Step(
+        to=at_stage(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
+        reason=f"an earlier deployment of this onboarding left the machine as {stands}; MAAS must release the machine "
+        "first",
+    )
+
+
 def unready(node: Node, machine: Machine) -> Settled:
     """Return the result of the stage for a machine that is not ready."""
     stands = machine.status_name or machine.state
-    if node.live.upstream.has_deployed and machine.owner:
-        if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:
-            return Done(reason=f"this onboarding already deploys the machine: {stands}")
-        if machine.status in _GIVEN_BACK:
-            reason = (
-                f"an earlier deployment of this onboarding left the machine as {stands}; MAAS must release the "
-                "machine first"
-            )
-            return Step(to=at_stage(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY), reason=reason)
+    deployed = deployed_before(node, machine, left_as=_GIVEN_BACK)
+    if deployed is not None:
+        return deployed
     detail = (
         f"machine {machine.system_id} is {stands} in MAAS, but was Ready earlier in this onboarding; farrier "
         "changed nothing"
