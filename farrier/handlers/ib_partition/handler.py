@@ -14,10 +14,12 @@ from typing import TypeAlias
 import msgspec
 from typing_extensions import override
 
-from farrier.handlers.ib_partition.requests import named, settle
+from farrier.handlers.ib_partition.requests import after, named
 from farrier.handlers.ib_partition.steps import Outcome, PartitionServices, give_up, keep
+from farrier.handlers.resource import accept, settle
 from farrier.model.ib_partition import DELETING, GONE, IbPartition, PartitionWrite
 from farrier.model.outcome import Deleted, Step, Transition, Update, Wait
+from farrier.model.resource import Answer
 from farrier.model.runs import cause_of_intent
 from farrier.protocols import StateHandler
 
@@ -49,8 +51,11 @@ class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, Pa
 
 
 def _answered(partition: IbPartition) -> Decision:
-    settled = settle(partition)
-    to = settled.partition
+    if partition.state == DELETING:  # accepts only a repeated deletion
+        repeated = tuple(accept(each, "the partition is already being deleted") for each in partition.requests)
+        return _unchanged(partition, repeated)
+    settled = settle(partition, after)
+    to = settled.to
     if settled.deletion is not None:
         reason = (
             f"drains: {named(partition.users)}"
@@ -58,9 +63,14 @@ def _answered(partition: IbPartition) -> Decision:
             else ("a client requested the deletion of the partition")
         )
         return Transition(to=to, reason=reason, cause=cause_of_intent(settled.deletion.id), writes=settled.answers)
-    changed = to != partition
-    reason = "a client requested a change of the partition" if changed else "intents were answered"
-    return Update(to=to, reason=reason, requeue_after=_AT_ONCE, quiet=not changed, writes=settled.answers)
+    if to == partition:
+        return _unchanged(partition, settled.answers)
+    reason = "a client requested a change of the partition"
+    return Update(to=to, reason=reason, requeue_after=_AT_ONCE, writes=settled.answers)
+
+
+def _unchanged(partition: IbPartition, answers: tuple[Answer, ...]) -> Decision:
+    return Update(to=partition, reason="intents were answered", requeue_after=_AT_ONCE, quiet=True, writes=answers)
 
 
 def _deleting(partition: IbPartition, now: datetime) -> Decision:

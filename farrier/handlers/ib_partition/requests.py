@@ -1,7 +1,6 @@
-"""Answers the intents of a partition, in order. Pure.
+"""Decides about the intents of a partition. Pure.
 
-`update` changes the service settings. `delete` is refused while the partition has members, unless `drain` is set. The
-next run answers the intents that follow an accepted deletion.
+`update` changes the service settings. `delete` is refused while the partition has members, unless `drain` is set.
 """
 
 from __future__ import annotations
@@ -10,68 +9,39 @@ from collections.abc import Sequence
 
 import msgspec
 
-from farrier.errors import RefusedByModel
-from farrier.handlers.resource import accept, params_of, reject
+from farrier.handlers.resource import params_of
 from farrier.model.ib_partition import (
     DELETING,
     MTUS,
     DeletePartition,
     IbPartition,
     Member,
-    PartitionWrite,
     UpdatePartition,
 )
-from farrier.model.resource import Answer, Pending
+from farrier.model.resource import Pending
 
 # As many as an operator can read.
 MOST_NAMED = 10
 
 
-class Settled(msgspec.Struct, frozen=True):
-    """The partition after its intents, the answers to these intents, and an accepted deletion if there is one."""
-
-    partition: IbPartition
-    answers: tuple[PartitionWrite, ...]
-    deletion: Pending | None = None
-
-
-def settle(partition: IbPartition) -> Settled:
-    """Answer the intents in order, up to the intent that begins the deletion."""
-    answers: list[PartitionWrite] = []
-    to = partition
-    for request in partition.requests:
-        to, answer = _update(to, request) if request.action == "update" else _delete(to, request)
-        answers.append(answer)
-        if to.state != partition.state:
-            return Settled(to, tuple(answers), request)
-    return Settled(to, tuple(answers))
-
-
-def _update(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answer]:
-    try:
-        asked = params_of(request, UpdatePartition)
-    except RefusedByModel as refused:
-        return partition, reject(request, refused.text)
-    if asked.mtu_limit is not None and asked.mtu_limit not in MTUS:
-        return partition, reject(request, f"mtu_limit must be 2 or 4 (KiB); got {asked.mtu_limit}")
-    changed = {name: value for name, value in msgspec.structs.asdict(asked).items() if value is not None}
-    return msgspec.structs.replace(partition, **changed), accept(request)
-
-
-def _delete(partition: IbPartition, request: Pending) -> tuple[IbPartition, Answer]:
-    try:
-        asked = params_of(request, DeletePartition)
-    except RefusedByModel as refused:
-        return partition, reject(request, refused.text)
-    if partition.state == DELETING:
-        return partition, accept(request, "the partition is already being deleted")
+def after(partition: IbPartition, request: Pending) -> IbPartition:
+    """Return the partition after an intent. Raises ValueError or RefusedByModel with the reason for a refusal."""
+    if request.action == "update":
+        return _updated(partition, params_of(request, UpdatePartition))
+    asked = params_of(request, DeletePartition)
     if partition.users and not asked.drain:
-        return partition, reject(
-            request,
+        raise ValueError(
             f"the partition has members: {named(partition.users)}; to begin the deletion now and wait until all "
-            "members have left, submit delete with drain: true",
+            "members have left, submit delete with drain: true"
         )
-    return msgspec.structs.replace(partition, state=DELETING, draining=asked.drain), accept(request)
+    return msgspec.structs.replace(partition, state=DELETING, draining=asked.drain)
+
+
+def _updated(partition: IbPartition, asked: UpdatePartition) -> IbPartition:
+    if asked.mtu_limit is not None and asked.mtu_limit not in MTUS:
+        raise ValueError(f"mtu_limit must be 2 or 4 (KiB); got {asked.mtu_limit}")
+    changed = {name: value for name, value in msgspec.structs.asdict(asked).items() if value is not None}
+    return msgspec.structs.replace(partition, **changed)
 
 
 def named(members: Sequence[Member]) -> str:

@@ -13,10 +13,12 @@ from typing import TypeAlias, assert_never
 import msgspec
 from typing_extensions import override
 
-from farrier.handlers.network_segment.requests import Settled, begin_drain, repeated, settle
+from farrier.handlers.network_segment.requests import after
+from farrier.handlers.resource import Settled, accept, settle
 from farrier.model import duration
 from farrier.model.network_segment import Closing, Growing, NetworkSegment, SegmentState, SegmentWrite
 from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
+from farrier.model.resource import Answer, Pending
 from farrier.model.runs import cause_of_intent
 from farrier.protocols import StateHandler
 
@@ -59,7 +61,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
                     to=_in(resource, SegmentState.GONE),
                     reason="the segment's prefixes, VLAN and VNI are free again",
                     cause="drained",
-                    writes=repeated(resource),
+                    writes=_repeated(resource),
                 )
             case SegmentState.GONE:
                 return Deleted()
@@ -67,29 +69,30 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
                 assert_never(never)
 
     def _ready(self, segment: NetworkSegment, now: datetime) -> Decision:
-        settled = settle(segment)
+        settled = settle(segment, after)
         if settled.deletion is not None:
-            return self._close(segment, settled, now)
-        to = settled.segment
+            return self._close(segment, settled, settled.deletion, now)
+        to = settled.to
         if to != segment:
             return Update(
                 to=to, reason="the segment was changed as requested", writes=(*settled.answers, *_growing(segment, to))
             )
         return DoNothing(writes=settled.answers)
 
-    def _close(self, segment: NetworkSegment, settled: Settled, now: datetime) -> Decision:
+    def _close(
+        self, segment: NetworkSegment, settled: Settled[NetworkSegment], deletion: Pending, now: datetime
+    ) -> Decision:
         until = now + self._drain_period if segment.allocated else self._drained_at(segment, now)
-        drained = begin_drain(settled, until, now)
-        assert drained.delete_request is not None, "the drain has just begun"
+        to = msgspec.structs.replace(settled.to, drain_until=until, delete_asked_at=now, delete_request=deletion.id)
         return Transition(
-            to=_in(drained, SegmentState.DRAINING),
+            to=_in(to, SegmentState.DRAINING),
             reason="the deletion of the segment was requested",
-            cause=cause_of_intent(drained.delete_request),
-            writes=(*settled.answers, Closing(unused=segment.allocated == 0), *_growing(segment, settled.segment)),
+            cause=cause_of_intent(deletion.id),
+            writes=(*settled.answers, Closing(unused=segment.allocated == 0), *_growing(segment, settled.to)),
         )
 
     def _draining(self, segment: NetworkSegment, now: datetime) -> Decision:
-        answers = repeated(segment)
+        answers = _repeated(segment)
         if segment.allocated:
             return self._held_up(segment, now, answers)
         until = self._never_nearer(segment, self._drained_at(segment, segment.state_entered_at), now)
@@ -131,6 +134,11 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
 
 def _in(segment: NetworkSegment, state: SegmentState) -> NetworkSegment:
     return msgspec.structs.replace(segment, state=state)
+
+
+def _repeated(segment: NetworkSegment) -> tuple[Answer, ...]:
+    """Answer the intents of a segment that is being deleted. Such a segment accepts only a repeated deletion."""
+    return tuple(accept(request, "the segment is already being deleted") for request in segment.requests)
 
 
 def _growing(segment: NetworkSegment, to: NetworkSegment) -> tuple[Growing, ...]:

@@ -66,7 +66,7 @@ def overlap(networks: Sequence[Network], others: Sequence[Network]) -> str | Non
     """Return the first overlap among `networks`, or between `networks` and `others`; None without an overlap."""
     for position, network in enumerate(networks):
         for other in (*networks[:position], *others):
-            if _overlaps(network, other):
+            if network.overlaps(other):
                 return f"{network} overlaps {other}"
     return None
 
@@ -81,12 +81,6 @@ def room(network: Network, gateways: Iterable[IpAddress], reserved_first: int, r
         + 1
         - sum(gateway.version == network.version and first <= int(gateway) <= last for gateway in gateways)
     )
-
-
-def _overlaps(one: Network, other: Network) -> bool:
-    if isinstance(one, IPv4Network):
-        return isinstance(other, IPv4Network) and one.overlaps(other)
-    return isinstance(other, IPv6Network) and one.overlaps(other)
 
 
 def _first(network: Network) -> int:

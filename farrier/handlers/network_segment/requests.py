@@ -1,15 +1,9 @@
-"""Answers the intents of a segment: changes while the segment is in use, and its deletion. Pure.
-
-Intents are answered in order. Intents that follow an accepted deletion wait for the next run, when the segment drains.
-"""
+"""Decides about the intents of a segment: changes while the segment is in use, and its deletion. Pure."""
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
-from farrier.errors import RefusedByModel
 from farrier.handlers.network_segment.prefixes import (
     LEAST_MTU_OF_IPV6,
     overlap,
@@ -18,10 +12,10 @@ from farrier.handlers.network_segment.prefixes import (
     parse_prefix,
     room,
 )
-from farrier.handlers.resource import accept, params_of, reject
+from farrier.handlers.resource import params_of
 from farrier.model.counted import counted
 from farrier.model.network_segment import MOST_PREFIXES, DeleteSegment, NetworkSegment, UpdateSegment
-from farrier.model.resource import Answer, Pending
+from farrier.model.resource import Pending
 
 _ANEW = (
     "create a segment with the new value, move the users of this segment to it, and delete this segment with "
@@ -36,35 +30,12 @@ _FIXED = {
 }
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of all intents: the segment with the accepted changes, the answers, and an accepted deletion if there
-    is one."""
-
-    segment: NetworkSegment
-    answers: tuple[Answer, ...]
-    deletion: Pending | None = None
-
-
-def settle(segment: NetworkSegment) -> Settled:
-    """Answer all intents of a segment that is ready."""
-    answers: list[Answer] = []
-    to = segment
-    for request in segment.requests:
-        try:
-            if request.action == "delete":
-                _check_delete(to, params_of(request, DeleteSegment))
-                answers.append(accept(request))
-                return Settled(segment=to, answers=tuple(answers), deletion=request)
-            to = _updated(to, request, params_of(request, UpdateSegment))
-            answers.append(accept(request))
-        except (RefusedByModel, ValueError) as refusal:
-            answers.append(reject(request, str(refusal)))
-    return Settled(segment=to, answers=tuple(answers))
-
-
-def repeated(segment: NetworkSegment) -> tuple[Answer, ...]:
-    """Answer the intents of a segment that is being deleted. Such a segment accepts only a repeated deletion."""
-    return tuple(accept(request, "the segment is already being deleted") for request in segment.requests)
+def after(segment: NetworkSegment, request: Pending) -> NetworkSegment:
+    """Return a segment in use after an intent. Raises ValueError or RefusedByModel with the reason for a refusal."""
+    if request.action == "update":
+        return _updated(segment, request, params_of(request, UpdateSegment))
+    _check_delete(segment, params_of(request, DeleteSegment))
+    return segment
 
 
 def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:
@@ -125,12 +96,4 @@ def _with_prefixes(
         segment,
         prefixes=(*segment.prefixes, *map(str, added)),
         gateways=(*segment.gateways, *(str(way) for way in ways if way not in known)),
-    )
-
-
-def begin_drain(settled: Settled, until: datetime, now: datetime) -> NetworkSegment:
-    """Return the segment with the intent of its deletion, and with the earliest time at which the segment may end."""
-    assert settled.deletion is not None, "a client requested the deletion"
-    return msgspec.structs.replace(
-        settled.segment, drain_until=until, delete_asked_at=now, delete_request=settled.deletion.id
     )

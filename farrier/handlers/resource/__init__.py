@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from farrier.handlers.resource.extension import Decided, Extension, Handler, Surroundings
 from farrier.handlers.resource.kind import LayeredKind, ResourceKind
-from farrier.handlers.resource.requests import accept, params_of, reject
+from farrier.handlers.resource.requests import Settled, accept, params_of, reject, settle
 
 __all__ = [
     "Decided",
@@ -16,8 +16,10 @@ __all__ = [
     "Handler",
     "LayeredKind",
     "ResourceKind",
+    "Settled",
     "Surroundings",
     "accept",
     "params_of",
     "reject",
+    "settle",
 ]

@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import msgspec
 
 from farrier.errors import RefusedByModel
 from farrier.model.params import Params
-from farrier.model.resource import Answer, Pending
+from farrier.model.resource import Answer, Pending, Resource
 
 P = TypeVar("P", bound=Params)
+R = TypeVar("R", bound=Resource)
+
+
+class Settled(msgspec.Struct, Generic[R], frozen=True):
+    """The resource after its intents, the answers to these intents, and an accepted deletion if there is one."""
+
+    to: R
+    answers: tuple[Answer, ...]
+    deletion: Pending | None = None
+
+
+def settle(resource: R, act: Callable[[R, Pending], R]) -> Settled[R]:
+    """Answer the intents in order, up to the intent that begins the deletion; the next run answers the intents after
+    it. `act` returns the resource after an intent. It raises ValueError or RefusedByModel with the reason for a
+    refusal."""
+    to, answers = resource, list[Answer]()
+    for request in resource.requests:
+        try:
+            to = act(to, request)
+        except (RefusedByModel, ValueError) as refusal:
+            answers.append(reject(request, str(refusal)))
+            continue
+        answers.append(accept(request))
+        if request.action == "delete":
+            return Settled(to, tuple(answers), request)
+    return Settled(to, tuple(answers))
 
 
 def accept(request: Pending, reason: str = "") -> Answer:
