@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from datetime import timedelta
 
 from farrier.config.sites import Site
-from farrier.handlers.node.moves import NodeServices
+from farrier.errors import CredentialError
+from farrier.handlers.node.moves import Failed, NodeServices, Waiting
 from farrier.model import bootstrap
+from farrier.model.failures import FailureClass
 from farrier.model.node import Node
 
 # Separates this token from any other value derived from the same key.
 _LABEL = "farrier bootstrap token 1"
+# An unavailable credential store usually responds again within seconds.
+_STORE_AGAIN = timedelta(seconds=15)
 
 
 async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> str:
@@ -27,6 +32,13 @@ async def token(services: NodeServices, site: Site, node: Node, deploy: int) -> 
     # contain a token from an earlier database.
     said = f"{_LABEL}\n{node.id}\n{node.live.id}\n{node.live.mark}\n{deploy}"
     return bootstrap.token(hmac.new(key.encode(), said.encode(), hashlib.sha256).hexdigest())
+
+
+def underivable(error: CredentialError) -> Waiting | Failed:
+    """Return the result of a stage that could not derive the token."""
+    if error.temporary:
+        return Waiting(reason=str(error), requeue_after=_STORE_AGAIN)
+    return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
 
 
 def digest(token: str) -> str:

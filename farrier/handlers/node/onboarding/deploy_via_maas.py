@@ -6,7 +6,7 @@ the user data again with the derived token; if another token was issued, the sta
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from farrier.config import templates
 from farrier.config.sites import Site
@@ -37,8 +37,6 @@ from farrier.protocols import MaasClient
 
 _DEPLOYABLE = (S.READY, S.ALLOCATED)
 _ASKED_FOR = (S.DEPLOYING, S.DEPLOYED)
-# An unavailable credential store usually responds again within seconds.
-_STORE_AGAIN = timedelta(seconds=15)
 
 
 def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
@@ -90,9 +88,7 @@ async def _deployment(services: NodeServices, node: Node, now: datetime, site: S
         try:
             token = await bootstrap.token(services, site, node, number)
         except CredentialError as error:
-            if error.temporary:
-                return Waiting(reason=f"{error}", requeue_after=_STORE_AGAIN)
-            return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
+            return bootstrap.underivable(error)
         if bootstrap.digest(token) != known.token:
             return _rendered(node, "the bootstrap token of this deployment is not issued yet")
         if known.token_at is not None and now - known.token_at > site.deploy.bootstrap_ttl / 2:

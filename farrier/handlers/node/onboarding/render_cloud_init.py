@@ -5,7 +5,7 @@ The user data itself is not stored: `deploy_via_maas` renders it again. The stag
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from farrier.config import templates
 from farrier.config.sites import Site
@@ -26,9 +26,6 @@ from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Node
 from farrier.model.writes import IssueBootstrap
-
-# An unavailable credential store usually responds again within seconds.
-_STORE_AGAIN = timedelta(seconds=15)
 
 
 def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
@@ -75,9 +72,7 @@ async def _with_token(services: NodeServices, node: Node, site: Site, now: datet
         token = await bootstrap.token(services, site, node, node.live.upstream.deploys + 1)
         cloud_init.render(site, node, token=token)
     except CredentialError as error:
-        if error.temporary:
-            return Waiting(reason=f"{error}", requeue_after=_STORE_AGAIN)
-        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
+        return bootstrap.underivable(error)
     except ConfigError as error:
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=str(error))
     if not templates.names_token(site.cloud_init.template):
