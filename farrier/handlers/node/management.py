@@ -65,7 +65,9 @@ def enroll(node: Node, now: datetime, config: Policy) -> Decision:
 
 def verify_if_asked(node: Node, now: datetime, config: Policy) -> Decision | None:
     """Begin a verification that an intent requested during a failed adoption and that had to wait, if there is one."""
-    return None if node.paused is not None else probing.begin_asked(node, now)
+    if node.paused is not None or node.bmc.asked_at is None:
+        return None
+    return probing.begin_verify(node, now, reason="manage was requested", cause="rule: manage")
 
 
 def verify(node: Node, now: datetime, config: Policy) -> Decision:

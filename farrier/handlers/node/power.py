@@ -61,7 +61,7 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
     if bmc.switching is not None:
         return switching.proceed(node, now)
     if bmc.asked_at is not None:
-        return probing.begin_asked(node, now)
+        return probing.begin_verify(node, now, reason="manage was requested", cause="rule: manage")
     due = next_read(node, config)
     if now >= due:
         return _read(node, now, config)

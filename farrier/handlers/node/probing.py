@@ -43,13 +43,6 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
     return transition(node, with_fields(node, management=Management.VERIFYING, bmc=bmc), reason=reason, cause=cause)
 
 
-def begin_asked(node: Node, now: datetime) -> Change | Wait[Write] | None:
-    """Begin the requested verification, or wait for the login cap; return None if no verification was requested."""
-    if node.bmc.asked_at is None:
-        return None
-    return begin_verify(node, now, reason="manage was requested", cause="rule: manage")
-
-
 def put_off(node: Node, now: datetime) -> Node:
     """Return the node after an operator stopped its verification. A requested verification is dropped, and
     `auto_manage` pauses for a while."""
