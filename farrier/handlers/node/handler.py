@@ -37,7 +37,7 @@ from farrier.handlers.node import (
     status,
     workflow,
 )
-from farrier.handlers.node.intents import ANSWERED, Answers
+from farrier.handlers.node.intents import ANSWERED
 from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy
 from farrier.handlers.node.reply import Respond
 from farrier.model.actions import Action
@@ -155,8 +155,8 @@ class NodeHandler:
         site = resource.site if resource.site in self._limits.sites else None
         model = resource.model if resource.model in self._limits.models else None
         policy = self._policies[site, model]
-        answered = intents.answer(resource, now, policy, RESPONSES) if resource.intents else None
-        if answered is not None and not isinstance(answered, Answers):
+        answered = intents.answer(resource, now, policy, RESPONSES) if resource.intents else ()
+        if not isinstance(answered, tuple):
             return answered
         rules = RULES_FOR[resource.status, resource.management, resource.workflow is not None, resource.deleting]
         resting: dict[_Decide, _Resting] = {}
@@ -170,7 +170,7 @@ class NodeHandler:
                 break
         else:
             decision = _together(resting) if len(resting) > 1 else next(iter(resting.values()), _AT_REST)
-        return decision if answered is None else _with_answers(decision, answered)
+        return _with_answers(decision, answered) if answered else decision
 
     def after(self, resource: Node, moved: Transition[Node, Write], now: datetime) -> Node | None:
         """Return the node after a transition that changes only its status; None for any other transition."""
@@ -209,19 +209,19 @@ def _acting(decision: Decision, behind: _Decide | None, node: Node, now: datetim
             assert_never(never)
 
 
-def _with_answers(decision: Decision, answered: Answers) -> Decision:
+def _with_answers(decision: Decision, answers: tuple[Write, ...]) -> Decision:
     """Combine answers and decision in one commit. Otherwise, a client that submits an intent before each run would
     starve the rules. If the decision is a step, the answers are committed before the step; for a deleted node, they are
     committed alone."""
     match decision:
         case Step() | Deleted():
-            return Wait(reason=ANSWERED, requeue_after=_AT_ONCE, writes=answered.writes)
+            return Wait(reason=ANSWERED, requeue_after=_AT_ONCE, writes=answers)
         case DoNothing():
-            return Wait(reason=ANSWERED, requeue_after=_AT_ONCE, writes=answered.writes + decision.writes)
+            return Wait(reason=ANSWERED, requeue_after=_AT_ONCE, writes=answers + decision.writes)
         case Wait():
-            return replace(decision, requeue_after=_AT_ONCE, writes=answered.writes + decision.writes)
+            return replace(decision, requeue_after=_AT_ONCE, writes=answers + decision.writes)
         case Transition() | Update():
-            return replace(decision, writes=answered.writes + decision.writes)
+            return replace(decision, writes=answers + decision.writes)
         case _ as never:
             assert_never(never)
 

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
-import msgspec
-
 from farrier.errors import RefusedByModel
 from farrier.handlers.node import probing
 from farrier.handlers.node.failing import adoption_cut_short
@@ -37,17 +35,12 @@ ANSWERED = "answers an intent"
 _LAST_COUNTS = frozenset({Action.SET_BMC, Action.SET_POWER})
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """Answers that do not change the node. Such answers are committed with the decision of the rules."""
-
-    writes: tuple[Write, ...]
-
-
 def answer(
     node: Node, now: datetime, config: Policy, responses: Mapping[Action, Respond]
-) -> Change | Wait[Write] | Answers | None:
-    """Answer the intents that can be answered now; return None if there are none. A Change has all answers, and the
-    change of the last accepted intent. A Wait writes more than answers, and is committed alone."""
+) -> Change | Wait[Write] | tuple[Write, ...]:
+    """Answer the intents that can be answered now. A Change has all answers, and the change of the last accepted
+    intent. A Wait writes more than answers, and is committed alone. A tuple has only answers, which do not change the
+    node, and are committed with the decision of the rules."""
     writes: list[Write] = []
     for position, intent in enumerate(node.intents):
         newer = _superseded_by(node, position) if intent.action in _LAST_COUNTS else None
@@ -80,7 +73,7 @@ def answer(
                 source=reply.source,
             )
     if all(isinstance(write, AnswerIntent) for write in writes):
-        return Answers(tuple(writes)) if writes else None
+        return tuple(writes)
     return Wait(reason=ANSWERED, requeue_after=timedelta(0), writes=tuple(writes))
 
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import intents
 from farrier.handlers.node.handler import RESPONSES
-from farrier.handlers.node.intents import Answers
 from farrier.handlers.node.moves import Change, Policy
 from farrier.model.acceptance import Allowed
 from farrier.model.actions import ACTIONS, Action, Group, check
@@ -75,16 +74,19 @@ NODES: Mapping[str, Callable[[W], Node]] = {
 }
 
 
-def asked(it: Node, action: Action) -> tuple[Node, Change | Wait[Write] | Answers]:
+def asked(it: Node, action: Action) -> tuple[Node, Change | Wait[Write] | tuple[Write, ...]]:
     """The node after the commit that answers the intent, and the answer."""
     answered = intents.answer(replace(it, intents=(intent(action),)), NOW, POLICY, RESPONSES)
-    assert answered is not None
-    after = it if isinstance(answered, Wait | Answers) else answered.to
-    return stored(replace(it, intents=()), replace(after, intents=()), answered.writes, NOW), answered
+    after = it if isinstance(answered, Wait | tuple) else answered.to
+    return stored(replace(it, intents=()), replace(after, intents=()), written(answered), NOW), answered
 
 
-def verdict(answered: Change | Wait[Write] | Answers) -> str:
-    (answer,) = (write for write in answered.writes if isinstance(write, AnswerIntent))
+def written(answered: Change | Wait[Write] | tuple[Write, ...]) -> tuple[Write, ...]:
+    return answered if isinstance(answered, tuple) else answered.writes
+
+
+def verdict(answered: Change | Wait[Write] | tuple[Write, ...]) -> str:
+    (answer,) = (write for write in written(answered) if isinstance(write, AnswerIntent))
     return answer.status.value
 
 
@@ -102,9 +104,9 @@ def test_an_action_that_is_asked_for_twice_does_what_it_did_once(kind: str, stat
     allowed = check(action, it.status, it.management, it.workflow) == Allowed()
     assert verdict(answer) == "rejected" or allowed
     second, again = asked(first, action)
-    assert isinstance(again, Wait | Answers)
+    assert isinstance(again, Wait | tuple)
     assert replace(second, version=first.version) == first
-    assert not any(isinstance(write, CreateTask | EndTask) for write in again.writes)
+    assert not any(isinstance(write, CreateTask | EndTask) for write in written(again))
 
 
 @pytest.mark.parametrize("status", FAILED)
@@ -137,7 +139,7 @@ def test_a_decommission_that_starts_over_ends_its_tasks_and_remembers_what_was_g
     """Without this memory, the second walk would wait for an agent that is gone with its system."""
     job = decommission(D.POWER_OFF_MAAS_NODE, upstream=Upstream(released=True))
     it, answer = asked(node(N.RETIRED, workflow=job, tasks=(task(TaskType.SCRUB_GPU),)), Action.RESTART_CLEAN)
-    assert any(isinstance(write, EndTask) for write in answer.writes)
+    assert any(isinstance(write, EndTask) for write in written(answer))
     assert isinstance(it.workflow, Decommission)
     assert it.workflow.status is W.COMPENSATING
     begun = moved(decide(it)).workflow
