@@ -16,7 +16,7 @@ from farrier.model.node import Options
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.workflow import DecommissionMode
 from farrier.model.writes import ForgetAgent, RevokeBootstrap
-from farrier.sim.maas import OPERATOR, Broken, EraseFate, Fault, Nature, Status
+from farrier.sim.maas import Broken, EraseFate, Fault, Nature, Status
 from farrier.sim.maas.records import Machine
 from tests.support.decommissions import (
     FORCED,
@@ -323,13 +323,6 @@ async def test_a_machine_that_somebody_works_on_is_left_to_him(stand: Stand, sta
     await given(stand, STAGE, status)
     fails(await stand.settle(), F.STATE_DISAGREEMENT, status.label)
     assert sent(stand) == []
-
-
-async def test_a_machine_of_somebody_else_is_not_touched(stand: Stand) -> None:
-    machine = await given(stand, STAGE, S.DEPLOYED, owner=OPERATOR.username)
-    fails(await stand.settle(), F.STATE_DISAGREEMENT, "'op'")
-    assert sent(stand) == [] and machine.status is S.DEPLOYED
-    is_not_released(stand)
 
 
 # --- machines that are absent

@@ -14,7 +14,7 @@ from farrier.model.node import Options
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode
-from farrier.sim.maas import OPERATOR, Broken, Fault, Status
+from farrier.sim.maas import Broken, Fault, Status
 from farrier.sim.maas.records import Machine
 from tests.support.decommissions import FORCED, asked, fails, given, is_through, sent, skips, waits
 from tests.support.stages import Stand, open_stand
@@ -95,12 +95,6 @@ async def test_one_that_is_still_released_is_waited_for(stand: Stand, status: St
     before = asked(stand)
     waits(await stand.settle(), status.label)
     assert asked(stand) == before and sent(stand) == []
-
-
-async def test_a_machine_of_somebody_else_is_not_touched(stand: Stand) -> None:
-    machine = await removing(stand, S.READY, owner=OPERATOR.username)
-    fails(await stand.settle(), F.STATE_DISAGREEMENT, "'op'")
-    kept_or_not(stand, machine, kept=True)
 
 
 async def test_a_machine_that_is_gone_is_removed(stand: Stand) -> None:

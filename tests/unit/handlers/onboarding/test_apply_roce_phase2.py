@@ -10,7 +10,7 @@ import pytest
 from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_note
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
-from farrier.sim.maas import OPERATOR, Broken, Fault, Status
+from farrier.sim.maas import Broken, Fault, Status
 from farrier.sim.maas.records import Link, Vlan
 from tests.support.machines import machine_in
 from tests.support.networks import begin, changes, links, named, ready
@@ -237,19 +237,6 @@ async def test_a_bond_of_other_ports_is_not_taken_apart(at: Stand) -> None:
     assert changes(at) == [] and named(machine, "bond0").parents
 
 
-async def test_a_machine_that_is_gone_is_told_as_such(at: Stand) -> None:
-    machine = await ready(at, TABLES)
-    at.region.forget(machine)
-    assert (await failed(at)).failure is FailureClass.MACHINE_DELETED_UPSTREAM
-
-
-async def test_somebody_elses_machine_is_left_alone(at: Stand) -> None:
-    machine = await ready(at, TABLES)
-    machine.owner = OPERATOR.username
-    assert (await failed(at)).failure is FailureClass.STATE_DISAGREEMENT
-    assert changes(at) == []
-
-
 @pytest.mark.parametrize("status", [Status.DEPLOYING, Status.DEPLOYED])
 @pytest.mark.parametrize("deploys", [0, 1])
 async def test_a_machine_that_is_deployed_was_prepared_by_this_onboarding_or_is_a_disagreement(
@@ -264,9 +251,3 @@ async def test_a_machine_that_is_deployed_was_prepared_by_this_onboarding_or_is_
     else:
         assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
     assert changes(at) == []
-
-
-async def test_a_site_that_lost_its_region_is_waited_for(at: Stand) -> None:
-    await ready(at, TABLES)
-    at.use(maas=None)
-    assert isinstance(await at.settle(), Waiting)

@@ -12,7 +12,7 @@ from farrier.handlers.node.moves import Call, Done, Failed, Settled, Step, Waiti
 from farrier.handlers.node.stages import run_stage
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
-from farrier.sim.maas import OPERATOR, DeployFate, Fault, Nature, Status
+from farrier.sim.maas import DeployFate, Fault, Nature, Status
 from tests.support.deployments import (
     changes,
     entered,
@@ -173,12 +173,6 @@ async def test_a_deployment_that_maas_gave_up_for_want_of_power_is_not(at: Stand
 async def test_anywhere_else_somebody_has_acted(at: Stand, status: Status) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     record(at).status = status
-    failed(await judged(at), FailureClass.STATE_DISAGREEMENT)
-
-
-async def test_a_machine_that_somebody_else_holds_is_a_disagreement(at: Stand) -> None:
-    await after(at, DeployFate.STORAGE_FAILS)
-    record(at).owner = OPERATOR.username
     failed(await judged(at), FailureClass.STATE_DISAGREEMENT)
 
 

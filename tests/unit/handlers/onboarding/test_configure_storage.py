@@ -12,7 +12,7 @@ from farrier.config.sites import Layout, StorageSite
 from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_note
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
-from farrier.sim.maas import OPERATOR, Broken, DiskModel, Fault, Hardware, Nature, Status
+from farrier.sim.maas import Broken, DiskModel, Fault, Hardware, Nature, Status
 from farrier.sim.maas.hardware import boss, nvme
 from farrier.sim.maas.inside import lay_out
 from farrier.sim.maas.records import Machine
@@ -257,19 +257,6 @@ async def test_a_machine_that_is_not_ready_any_more_is_read_again(at: Stand) -> 
     assert changes(at) == ["set_boot_disk", "set_boot_disk", "set_storage_layout"]
 
 
-async def test_a_machine_that_is_gone_is_told_as_such(at: Stand) -> None:
-    machine = await ready(at)
-    at.region.forget(machine)
-    assert (await failed(at)).failure is FailureClass.MACHINE_DELETED_UPSTREAM
-
-
-async def test_somebody_elses_machine_is_left_alone(at: Stand) -> None:
-    machine = await ready(at)
-    machine.owner = OPERATOR.username
-    assert (await failed(at)).failure is FailureClass.STATE_DISAGREEMENT
-    assert changes(at) == []
-
-
 # --- states of the machine
 
 
@@ -303,13 +290,6 @@ async def test_a_status_that_this_onboarding_never_asked_for_is_a_disagreement(a
     assert settled.failure is FailureClass.STATE_DISAGREEMENT
     assert machine.system_id in settled.detail
     assert changes(at) == []
-
-
-async def test_a_site_that_lost_its_region_is_waited_for() -> None:
-    async with open_stand() as at:
-        await ready(at)
-        at.use(maas=None)
-        assert isinstance(await at.settle(), Waiting)
 
 
 def test_a_pattern_that_is_none_is_refused_when_it_is_read() -> None:

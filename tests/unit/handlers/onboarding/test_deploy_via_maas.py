@@ -17,7 +17,7 @@ from farrier.model.failures import FailureClass
 from farrier.model.maas_changes import Deploy, Release
 from farrier.model.stages import OnboardingStage
 from farrier.model.writes import IssueBootstrap
-from farrier.sim.maas import OPERATOR, Broken, DeployFate, Fault, Nature, Status
+from farrier.sim.maas import Broken, DeployFate, Fault, Nature, Status
 from tests.support.deployments import changes, issue, on_ready, read, record, sent, taken_up_again, upstream, workflow
 from tests.support.nodes import MARK, Secrets
 from tests.support.stages import Stand, open_stand
@@ -249,13 +249,6 @@ async def test_a_deployment_that_was_undone_is_not_this_onboardings_any_more(at:
     assert isinstance(settled, Failed) and settled.failure is DISAGREES
 
 
-async def test_a_machine_that_somebody_else_holds_is_left_alone(at: Stand) -> None:
-    record(at).status, record(at).owner = Status.ALLOCATED, OPERATOR.username
-    settled = await at.settle()
-    assert isinstance(settled, Failed) and settled.failure is DISAGREES
-    assert changes(at) == [] and record(at).status is Status.ALLOCATED
-
-
 async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
     at.region.forget(record(at))
     settled = await at.settle()
@@ -334,9 +327,3 @@ async def test_power_that_fails_reverts_to_allocated_and_the_next_attempt_is_the
     taken_up_again(at, attempt=2)
     assert isinstance(await at.settle(), Done)
     assert upstream(at).deploys == 1 and sent(at, "deploy") == 2
-
-
-async def test_a_site_that_lost_its_region_is_waited_for(at: Stand) -> None:
-    at.use(maas=None)
-    settled = await at.settle()
-    assert isinstance(settled, Waiting) and not settled.timed

@@ -12,7 +12,7 @@ from farrier.config.sites import NetworkSite
 from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_note
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
-from farrier.sim.maas import OPERATOR, Broken, Fault, Status
+from farrier.sim.maas import Broken, Fault, Status
 from farrier.sim.maas.records import Interface, Link, Machine, Subnet, Vlan
 from tests.support.machines import machine_in
 from tests.support.stages import Stand, open_stand
@@ -227,18 +227,6 @@ async def test_a_link_that_is_taken_and_not_shown_ends_the_attempt_and_is_asked_
     assert changes(at) == 2
 
 
-async def test_a_machine_that_is_gone_is_told_as_such(at: Stand) -> None:
-    at.region.forget(await ready(at))
-    assert (await failed(at)).failure is FailureClass.MACHINE_DELETED_UPSTREAM
-
-
-async def test_somebody_elses_machine_is_left_alone(at: Stand) -> None:
-    machine = await ready(at)
-    machine.owner, machine.interfaces[0].links = OPERATOR.username, []
-    assert (await failed(at)).failure is FailureClass.STATE_DISAGREEMENT
-    assert changes(at) == 0
-
-
 @pytest.mark.parametrize("status", [Status.DEPLOYING, Status.DEPLOYED])
 @pytest.mark.parametrize("deploys", [0, 1])
 async def test_a_machine_that_is_deployed_was_prepared_by_this_onboarding_or_is_a_disagreement(
@@ -254,9 +242,3 @@ async def test_a_machine_that_is_deployed_was_prepared_by_this_onboarding_or_is_
     else:
         assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
     assert changes(at) == 0
-
-
-async def test_a_site_that_lost_its_region_is_waited_for(at: Stand) -> None:
-    await ready(at)
-    at.use(maas=None)
-    assert isinstance(await at.settle(), Waiting)

@@ -12,7 +12,7 @@ from farrier.config.sites import DeploySite
 from farrier.handlers.node.moves import Done, Failed, Settled, Waiting, with_note
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.stages import OnboardingStage
-from farrier.sim.maas import OPERATOR, Broken, Fault, Status
+from farrier.sim.maas import Broken, Fault, Status
 from tests.support.deployments import (
     MINUTE,
     SECOND,
@@ -80,13 +80,6 @@ async def test_a_site_without_it_skips_both(at: Stand, stage: OnboardingStage) -
 @pytest.mark.parametrize("status", [Status.READY, Status.DEPLOYING, Status.BROKEN, Status.RESCUE_MODE])
 async def test_a_machine_that_is_not_deployed_any_more_is_a_disagreement(at: Stand, status: Status) -> None:
     record(at).status = status
-    settled = await at.settle()
-    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
-    assert changes(at) == []
-
-
-async def test_a_machine_that_somebody_else_holds_is_left_alone(at: Stand) -> None:
-    record(at).owner, record(at).enable_hw_sync = OPERATOR.username, False
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
     assert changes(at) == []

@@ -12,7 +12,7 @@ from farrier.handlers.node.stages import run_stage
 from farrier.model.failures import FailureClass
 from farrier.model.maas_changes import Deploy
 from farrier.model.stages import OnboardingStage
-from farrier.sim.maas import OPERATOR, Broken, DeployFate, Durations, Fault, Nature, Region, Status
+from farrier.sim.maas import Broken, DeployFate, Durations, Fault, Nature, Region, Status
 from tests.support.deployments import (
     MINUTE,
     changes,
@@ -186,13 +186,6 @@ async def test_a_bmc_that_does_not_answer_changes_nothing_and_is_tried_again(at:
 @pytest.mark.parametrize("status", [Status.BROKEN, Status.RESCUE_MODE, Status.COMMISSIONING, Status.RETIRED])
 async def test_anywhere_else_somebody_has_acted(at: Stand, status: Status) -> None:
     record(at).status = status
-    settled = await at.settle()
-    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
-    assert changes(at) == []
-
-
-async def test_a_machine_that_somebody_else_holds_is_left_alone(at: Stand) -> None:
-    record(at).owner = OPERATOR.username
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
     assert changes(at) == []

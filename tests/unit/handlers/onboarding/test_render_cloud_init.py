@@ -141,12 +141,6 @@ async def test_a_key_that_does_not_resolve_fails_and_one_that_does_later_is_wait
     assert isinstance(await at.once(), Waiting)
 
 
-async def test_a_site_that_lost_its_region_is_waited_for(at: Stand) -> None:
-    at.use(maas=None)
-    settled = await at.once()
-    assert isinstance(settled, Waiting) and not settled.timed
-
-
 # --- a machine that is further along
 
 

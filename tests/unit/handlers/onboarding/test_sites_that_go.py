@@ -1,4 +1,5 @@
-"""A site without a file, at each stage of an onboarding: the file may still come, so the stage only waits."""
+"""A site without a file or without a region, at each stage of an onboarding: the file may still come, so the stage only
+waits."""
 
 from __future__ import annotations
 
@@ -24,11 +25,16 @@ BEHIND_THE_FIRST = [
 ]
 
 
+@pytest.mark.parametrize("has_file", [False, True])
 @pytest.mark.parametrize("stage", BEHIND_THE_FIRST)
-async def test_a_stage_waits_for_the_file_of_its_site_without_a_deadline(stage: OnboardingStage) -> None:
+async def test_a_stage_waits_for_the_region_of_its_site_without_a_deadline(
+    stage: OnboardingStage, has_file: bool
+) -> None:
     async with open_stand() as at:
         at.onboards(stage)
-        at.policy = type(at.policy)()
+        at.use(maas=None)
+        if not has_file:
+            at.policy = type(at.policy)()
         settled = await at.settle()
         assert isinstance(settled, Waiting) and "waits for its file" in settled.reason
         assert not settled.timed, "only this replica may lack the file"
