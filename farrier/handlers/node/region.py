@@ -61,45 +61,59 @@ def with_machine(
     fails if another user owns the machine, or if the machine no longer exists; in the latter case, `absent` replaces
     the failure."""
 
-    async def ask(client: MaasClient) -> Settled:
+    waits = _unusable(node, policy)
+    if waits is not None:
+        return waits
+    site = site_of(node, policy)
+
+    async def act(services: NodeServices) -> Settled:
         assert node.maas_id is not None, "only called once the node has a machine"
         try:
-            machine = await client.machine(node.maas_id)
-            if machine.owner and not await client.holds(machine):
-                return _of_another(node, machine)
-            decided = await decide(machine, client)
-            if not isinstance(decided, Send):
-                return decided
-            await client.do(machine, decided.change)
+            async with services.maas.turn(site.name) as client:
+                machine = await client.machine(node.maas_id)
+                if machine.owner and not await client.holds(machine):
+                    return _of_another(node, machine)
+                decided = await decide(machine, client)
+                if not isinstance(decided, Send):
+                    return decided
+                await client.do(machine, decided.change)
         except MaasError as error:
             if error.failure is F.ABSENT:
                 return gone(node) if absent is None else absent
-            raise
+            return of_error(error)
         again = Waiting(reason=f"requested from MAAS: {decided.reason}", requeue_after=AT_ONCE, source=decided.source)
         return decided.then or again
 
-    return with_region(node, policy, ask, name=name, reads_only=reads_only)
+    return Call(name=name, act=act, reads_only=reads_only)
 
 
 def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: bool = False) -> StageResult:
-    """Run `ask` with a slot of the site's region. Errors of `ask` become results of the stage. Wait if this
-    controller's settings have no MAAS for the site, or if another region may be at the URL."""
-    if policy.maas_of(node) is None:
-        return elsewhere(node)
-    doubt = node.region.doubt if node.region is not None else None
-    if doubt is not None:
-        # The URL may lead to another region, or the key may belong to another user. Responses may then be about other
-        # machines.
-        return Waiting(reason=f"MAAS: {doubt}", requeue_after=REGION_AGAIN, timed=False)
+    """Run `ask` with a slot of the site's region. Errors of `ask` become results of the stage."""
+    waits = _unusable(node, policy)
+    if waits is not None:
+        return waits
+    site = site_of(node, policy)
 
     async def act(services: NodeServices) -> Settled:
         try:
-            async with services.maas.turn(site_of(node, policy).name) as client:
+            async with services.maas.turn(site.name) as client:
                 return await ask(client)
         except MaasError as error:
             return of_error(error)
 
     return Call(name=name, act=act, reads_only=reads_only)
+
+
+def _unusable(node: Node, policy: Policy) -> Waiting | None:
+    """Wait if this controller's settings have no MAAS for the node's site, or if another region may be at the URL."""
+    if policy.maas_of(node) is None:
+        return elsewhere(node)
+    doubt = node.region.doubt if node.region is not None else None
+    if doubt is None:
+        return None
+    # The URL may lead to another region, or the key may belong to another user. Responses may then be about other
+    # machines.
+    return Waiting(reason=f"MAAS: {doubt}", requeue_after=REGION_AGAIN, timed=False)
 
 
 def _of_another(node: Node, machine: Machine) -> Failed:
@@ -184,9 +198,14 @@ def undecided(seen: MaasObservation) -> Waiting:
     return Waiting(reason=f"waits for a read that shows the owner of machine {seen.system_id}", timed=False)
 
 
-def asking(node: Node, now: datetime, change: Change, what: str, *, record: str | None = None) -> Send:
-    """Request the change, and record that it was requested, as `record` or `what`."""
-    to = with_note(node, asked=record or what, asked_at=now)
+def asking(node: Node, now: datetime, change: Change, what: str, *, record: str | None = None) -> Send | Failed:
+    """Request the change, but only one time in each attempt of the stage. `what` describes the change. The workflow
+    records the request as `record` or, without it, as the change itself."""
+    record = record or repr(change)
+    if was_asked(node, record):
+        detail = f"MAAS accepted a change but does not show it: {what}"
+        return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
+    to = with_note(node, asked=record, asked_at=now)
     return Send(change=change, reason=what, then=Step(to=to, reason=f"requested from MAAS: {what}"))
 
 

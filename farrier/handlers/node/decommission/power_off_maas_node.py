@@ -63,7 +63,7 @@ async def _decide(node: Node, now: datetime, machine: Machine, _client: MaasClie
         return _waiting()
     if machine.locked:
         return unlock(node)
-    return region.asking(node, now, PowerOff(comment=region.comment(node, _POWER_OFF)), _POWER_OFF)
+    return region.asking(node, now, PowerOff(comment=region.comment(node, _POWER_OFF)), _POWER_OFF, record=_POWER_OFF)
 
 
 def _waiting() -> Waiting:

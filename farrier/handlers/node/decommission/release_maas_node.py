@@ -72,13 +72,15 @@ async def _decide(node: Node, now: datetime, policy: Policy, machine: Machine, _
     if machine.status in _RELEASABLE:
         if region.was_asked(node, _RELEASE):
             return _not_released(machine)
-        return unlock(node) if machine.locked else region.asking(node, now, wanted(node, policy), _RELEASE)
+        if machine.locked:
+            return unlock(node)
+        return region.asking(node, now, wanted(node, policy), _RELEASE, record=_RELEASE)
     if machine.status in _ABORTABLE:
         if region.was_asked(node, _ABORT):
             return _aborting()
         if machine.locked:
             return unlock(node)
-        return region.asking(node, now, Abort(comment=region.comment(node, _ABORT)), _ABORT)
+        return region.asking(node, now, Abort(comment=region.comment(node, _ABORT)), _ABORT, record=_ABORT)
     if machines.is_unused(machine):
         return _released(node, machine)
     return in_use(machine, "only a deployed, allocated, broken or failed machine is released")

@@ -18,7 +18,7 @@ from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResu
 from farrier.handlers.node.onboarding import network_uses
 from farrier.handlers.node.onboarding.network_places import Places, nearby
 from farrier.handlers.node.onboarding.network_plan import Missing, Seen, plan
-from farrier.handlers.node.onboarding.preparing import asking, unready
+from farrier.handlers.node.onboarding.preparing import unready
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Machine, StatusNumber
 from farrier.model.node import Node
@@ -67,4 +67,4 @@ def _seen(machine: Machine, places: Places) -> Seen:
 def _next(node: Node, now: datetime, missing: tuple[Missing, ...]) -> Settled | region.Send:
     if not missing:
         return Done(reason="the network matches the configuration of the site")
-    return asking(node, now, missing[0].change, missing[0].what)
+    return region.asking(node, now, missing[0].change, missing[0].what)

@@ -16,7 +16,7 @@ from typing import assert_never
 from farrier.config.sites import Layout, StorageSite
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, listed
-from farrier.handlers.node.onboarding.preparing import asking, unready
+from farrier.handlers.node.onboarding.preparing import unready
 from farrier.model.failures import FailureClass
 from farrier.model.maas import BlockDevice, Filesystem, Machine, Partition, StatusNumber
 from farrier.model.maas_changes import SetBootDisk, SetStorageLayout
@@ -47,7 +47,7 @@ async def _decided(
     if isinstance(disk, Failed):
         return disk
     if machine.boot_disk is None or machine.boot_disk.id != disk.id:
-        return asking(node, now, SetBootDisk(device=disk.id), f"boot from {_named(disk)}")
+        return region.asking(node, now, SetBootDisk(device=disk.id), f"boot from {_named(disk)}")
     size = wanted.root_size_gb * GB if wanted.root_size_gb is not None else None
     layout = SetStorageLayout(layout=wanted.layout.value, root_size=size)
     if _shows(machine.blockdevice_set, disk, layout=wanted.layout, size=size):
@@ -55,7 +55,7 @@ async def _decided(
     # MAAS decides the result of these layouts: it omits a missing cache, and scripts may define any layout.
     if wanted.layout in {Layout.CUSTOM, Layout.BCACHE} and region.was_asked(node, repr(layout)):
         return Done(reason=f"{_named(disk)} is the boot disk, and its layout was applied: {wanted.layout}")
-    return asking(node, now, layout, f"apply layout {wanted.layout} to {_named(disk)}")
+    return region.asking(node, now, layout, f"apply layout {wanted.layout} to {_named(disk)}")
 
 
 def _boot_disk(machine: Machine, wanted: StorageSite) -> BlockDevice | Failed:

@@ -11,7 +11,7 @@ from datetime import datetime
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, listed
 from farrier.handlers.node.onboarding.network_places import Places, same_network
-from farrier.handlers.node.onboarding.preparing import asking, unready
+from farrier.handlers.node.onboarding.preparing import unready
 from farrier.model.failures import FailureClass
 from farrier.model.maas import Interface, Machine, StatusNumber, Subnet
 from farrier.model.maas_changes import LinkMode, LinkSubnet
@@ -33,7 +33,7 @@ def ensure_pxe_interface_auto(node: Node, now: datetime, policy: Policy) -> Stag
         if isinstance(subnet, Failed):
             return subnet
         link = LinkSubnet(interface=nic.id, mode=LinkMode.AUTO, subnet=subnet.id)
-        return asking(node, now, link, f"link {nic.name}: auto, {subnet.cidr}")
+        return region.asking(node, now, link, f"link {nic.name}: auto, {subnet.cidr}")
 
     return region.with_machine(node, policy, decide, name="ensure_pxe_interface_auto")
 

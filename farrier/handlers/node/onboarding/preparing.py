@@ -8,15 +8,10 @@ the attempt fails, and a back-off follows.
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from farrier.handlers.node import region
 from farrier.handlers.node.moves import Done, Failed, Settled, Step, at_stage
-from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus, Machine
 from farrier.model.maas import StatusNumber as S
-from farrier.model.maas_changes import Change
 from farrier.model.node import Node, StopRequest
 from farrier.model.stages import OnboardingStage
 
@@ -71,11 +66,3 @@ def unready(node: Node, machine: Machine) -> Settled:
         "changed nothing"
     )
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
-
-
-def asking(node: Node, now: datetime, wanted: Change, what: str) -> Send | Failed:
-    """Send the change `wanted`, but only one time in each attempt of the stage. `what` describes the change."""
-    if region.was_asked(node, repr(wanted)):
-        detail = f"MAAS accepted a change but does not show it: {what}"
-        return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
-    return region.asking(node, now, wanted, what, record=repr(wanted))
