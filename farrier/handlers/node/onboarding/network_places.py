@@ -56,8 +56,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     def untagged(self, place: Place, near: Vlan | None) -> Vlan | None:
         """Return the target VLAN of an interface that is on VLAN `near` now; None if the interface is on no VLAN and
         needs no VLAN."""
-        link = place.link
-        subnet = self.subnet(place.table, link.subnet) if link is not None and link.subnet is not None else None
+        subnet = self._named(place)
         there = None if subnet is None else subnet.vlan
         if place.vid is None:
             return there or near
@@ -78,21 +77,23 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         if parent is None:
             raise ConfigError(f"{place.table}: its interface is on no VLAN in MAAS; set vlan")
         vlan = _only([vlan for vlan in self.vlans if vlan.vid == place.vid], place, on=parent)
-        link = place.link
-        subnet = self.subnet(place.table, link.subnet) if link is not None and link.subnet is not None else None
+        subnet = self._named(place)
         if subnet is not None and (subnet.vlan is None or subnet.vlan.id != vlan.id):
             there = "none" if subnet.vlan is None else _vlan(subnet.vlan)
             raise ConfigError(f"{place.table}: subnet {subnet.cidr} is on {there}, not on {_vlan(vlan)}")
         return vlan
 
-    def subnet(self, table: str, cidr: str) -> Subnet:
-        """Return the subnet with this CIDR."""
+    def _named(self, place: Place) -> Subnet | None:
+        """Return the subnet that the link of the table names; None if it names no subnet."""
+        cidr = None if place.link is None else place.link.subnet
+        if cidr is None:
+            return None
         found = [subnet for subnet in self.subnets if same_network(subnet.cidr, cidr)]
         if len(found) == 1:
             return found[0]
         seen = listed(sorted(subnet.cidr or str(subnet.id) for subnet in self.subnets))
         raise ConfigError(
-            f"{table}: the region has {'no' if not found else 'more than one'} subnet {cidr}; subnets: {seen}"
+            f"{place.table}: the region has {'no' if not found else 'more than one'} subnet {cidr}; subnets: {seen}"
         )
 
     def link(self, place: Place, vlan: Vlan | None, *, node: str) -> WantedLink | None:
@@ -100,20 +101,16 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         link = place.link
         if link is None:
             return None
-        subnet = self.subnet(place.table, link.subnet).id if link.subnet is not None else None
+        subnet, address = self._named(place), None
         if link.mode is LinkMode.STATIC:
             address = _address(place, node)
-            return WantedLink(mode=link.mode, subnet=self._of(place, vlan, holding=address).id, address=address)
-        if link.mode is LinkMode.AUTO and subnet is None:
-            subnet = self._of(place, vlan).id
-        return WantedLink(mode=link.mode, subnet=subnet)
+        if link.mode in (LinkMode.STATIC, LinkMode.AUTO):
+            subnet = self._of(place, subnet, vlan, holding=address)
+        return WantedLink(mode=link.mode, subnet=None if subnet is None else subnet.id, address=address)
 
-    def _of(self, place: Place, vlan: Vlan | None, *, holding: str | None = None) -> Subnet:
+    def _of(self, place: Place, named: Subnet | None, vlan: Vlan | None, *, holding: str | None) -> Subnet:
         """Return the subnet of the link. If the table names no subnet, return the only subnet of the VLAN."""
-        if place.link is not None and place.link.subnet is not None:
-            found = [self.subnet(place.table, place.link.subnet)]
-        else:
-            found = self.on(vlan)
+        found = self.on(vlan) if named is None else [named]
         fit = [one for one in found if holding is None or _holds(one, holding)]
         if len(fit) == 1:
             return fit[0]
