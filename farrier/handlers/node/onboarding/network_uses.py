@@ -122,16 +122,19 @@ def _ports_change(node: Node, use: PartitionUse) -> bool:
     return bool(ours - set(guids)) or bool(set(guids) - ours - taken)
 
 
+def _unusable(what: str, state: str | None, setting: str) -> Lack:
+    """Return the lack of a network that does not exist or is being deleted."""
+    if state is None:
+        return Lack(f"{what} does not exist; create it, or remove it from {setting} of the site")
+    return Lack(f"{what} is being deleted; remove it from {setting} of the site, or create it again")
+
+
 def _lacking_segments(known: Networks) -> Iterator[Lack]:
     for use in known.segments:
         if use.address is not None:
             continue
-        if use.state is None:
-            yield Lack(f"segment {use.name} does not exist; create it, or remove it from network.segments of the site")
-        elif _is_going(use.state):
-            yield Lack(
-                f"segment {use.name} is being deleted; remove it from network.segments of the site, or create it again"
-            )
+        if use.state is None or _is_going(use.state):
+            yield _unusable(f"segment {use.name}", use.state, "network.segments")
         elif use.state == SegmentState.READY:
             yield Lack(f"segment {use.name} has no free address; add prefixes with `update` (add_prefixes)")
         else:
@@ -146,16 +149,8 @@ def _lacking_partitions(node: Node, known: Networks) -> Iterator[Lack]:
             own=True,
         )
     for use in known.partitions:
-        if use.state is None:
-            yield Lack(
-                f"IB partition {use.name} does not exist; create it, or remove it from infiniband.partitions of the "
-                "site"
-            )
-        elif _is_going(use.state):
-            yield Lack(
-                f"IB partition {use.name} is being deleted; remove it from infiniband.partitions of the site, or "
-                "create it again"
-            )
+        if use.state is None or _is_going(use.state):
+            yield _unusable(f"IB partition {use.name}", use.state, "infiniband.partitions")
         else:
             yield from _lacking_ports(node, use)
 
