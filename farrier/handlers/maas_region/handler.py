@@ -102,7 +102,12 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
 
 def _answered(region: MaasRegion) -> Change:
     """Answer the intents. `delete` is the only action, and only an unconfigured region accepts it."""
-    why = _why_kept(region)
+    why = ""
+    if region.users:
+        why = (
+            f"nodes have machines in this region: {', '.join(region.users)}; remove these nodes, or add the site "
+            "to the settings again"
+        )
     writes = tuple(Answer(request=each.id, accepted=not why, reason=why) for each in region.requests)
     if why:
         return Update(to=region, reason="intents were answered", requeue_after=_AT_ONCE, quiet=True, writes=writes)
@@ -113,15 +118,6 @@ def _answered(region: MaasRegion) -> Change:
         cause=cause_of_intent(region.requests[0].id),
         writes=writes,
     )
-
-
-def _why_kept(region: MaasRegion) -> str:
-    if region.users:
-        return (
-            f"nodes have machines in this region: {', '.join(region.users)}; remove these nodes, or add the site "
-            "to the settings again"
-        )
-    return ""
 
 
 def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, RegionWrite] | Wait[RegionWrite]:
