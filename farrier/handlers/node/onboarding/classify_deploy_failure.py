@@ -47,7 +47,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
             to = at_stage(node, OnboardingStage.WAIT_FOR_DEPLOYED)
             return Step(to=to, reason="the deployment succeeded after all")
         if machine.status not in _TO_JUDGE:
-            return detour.disagrees(machine.system_id, machine.status_name, "after its deployment failed")
+            return detour.disagrees(machine, "after its deployment failed")
         events = await client.events(system_id=machine.system_id, limit=detour.MOST_EVENTS)
         scripts = await client.results(machine.system_id, "installation")
         number = node.live.upstream.deploys
@@ -59,7 +59,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
 
 def _judged(node: Node, policy: Policy, machine: Machine, failure: DeployFailure) -> Settled:
     if machine.status == S.ALLOCATED and failure.cause is not DeployCause.POWER:
-        return detour.disagrees(machine.system_id, machine.status_name, "because the deployment was aborted in MAAS")
+        return detour.disagrees(machine, "because the deployment was aborted in MAAS")
     if failure.cause is DeployCause.DATASOURCE:
         return _without_datasource(node, policy, failure)
     if machine.status == S.DEPLOYING:

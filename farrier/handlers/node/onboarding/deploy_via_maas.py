@@ -50,7 +50,7 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
             if machine.status in BEING_RELEASED:
                 return Waiting(reason=f"waits until MAAS finishes its current work: {machine.status_name}")
             if machine.status not in _DEPLOYABLE:
-                return detour.disagrees(machine.system_id, machine.status_name, "from which it cannot be deployed")
+                return detour.disagrees(machine, "from which it cannot be deployed")
             return await _deployment(services, node, now, region.site_of(node, policy))
 
         asked = region.with_machine(node, policy, decide, name="deploy")
@@ -66,7 +66,7 @@ def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
     lost = newest is not None and newest.carries(detour.comment(node, number + 1))
     known = number > disowned and newest is not None and newest.carries(detour.comment(node, number))
     if not lost and not known:
-        return detour.disagrees(machine.system_id, machine.status_name, "which this onboarding did not request")
+        return detour.disagrees(machine, "which this onboarding did not request")
     if machine.status == S.FAILED_DEPLOYMENT:
         if lost:
             failed = detour.to_judgement(_asked(node, _earliest(node, newest)))

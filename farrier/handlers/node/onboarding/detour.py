@@ -16,8 +16,9 @@ from farrier.handlers.node.onboarding.deploy_failure import START
 from farrier.model import sla
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
-from farrier.model.maas import Event, MaasStatus
+from farrier.model.maas import Event, MaasStatus, Machine
 from farrier.model.node import Node, Workflow
+from farrier.model.observation import MaasObservation
 from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
@@ -85,9 +86,9 @@ def is_overdue(node: Node, now: datetime, policy: Policy) -> bool:
     return waited(node, node.live.upstream.asked_at or node.live.stage_entered_at, now) > deadline(node, policy)
 
 
-def disagrees(system_id: str, status_name: str | None, why: str) -> Failed:
+def disagrees(seen: Machine | MaasObservation, why: str) -> Failed:
     """Return the failure for a machine in a state that this workflow cannot have caused."""
-    detail = f"machine {system_id} is {status_name or 'in a status without a name'} in MAAS, {why}"
+    detail = f"machine {seen.system_id} is {seen.status_name or 'in a status without a name'} in MAAS, {why}"
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
 
@@ -102,5 +103,5 @@ def contradicted(node: Node) -> Failed | None:
     if region.is_foreign(seen):
         return region.foreign(node, seen)
     if seen.state is not MaasStatus.DEPLOYED:
-        return disagrees(seen.system_id, seen.status_name, "after it was deployed")
+        return disagrees(seen, "after it was deployed")
     return None

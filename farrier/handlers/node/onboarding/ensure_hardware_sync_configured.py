@@ -31,7 +31,7 @@ def ensure_hardware_sync_configured(node: Node, now: datetime, policy: Policy) -
 
 async def _decided(machine: Machine, _client: MaasClient) -> Settled | Send:
     if machine.status != S.DEPLOYED:
-        return detour.disagrees(machine.system_id, machine.status_name, "after it was deployed")
+        return detour.disagrees(machine, "after it was deployed")
     if machine.enable_hw_sync:
         return Done(reason="hardware sync is configured")
     then = Done(

@@ -43,7 +43,7 @@ def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> S
         decided = _decided(node, now, machine)
         if isinstance(decided, Send) and not await _may_undo(client, node, machine):
             why = "by a deployment that this onboarding did not request"
-            return detour.disagrees(machine.system_id, machine.status_name, why)
+            return detour.disagrees(machine, why)
         return decided
 
     return region.with_machine(node, policy, decide, name="recover")
@@ -89,7 +89,7 @@ def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     if machine.status in _RELEASABLE:
         release = Release(comment=region.comment(node, f"release after deploy {number}"))
         return Send(change=release, reason="release the machine", then=_asked(node, now, _RELEASE))
-    return detour.disagrees(machine.system_id, machine.status_name, "while farrier released it")
+    return detour.disagrees(machine, "while farrier released it")
 
 
 def _asked(node: Node, now: datetime, what: str) -> Step:

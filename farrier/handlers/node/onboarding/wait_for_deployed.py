@@ -48,7 +48,7 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     reason = _ENDED.get(seen.status)
     if reason is not None:
         return Step(to=detour.to_judgement(node), reason=reason)
-    return detour.disagrees(seen.system_id, seen.status_name, "while farrier deployed it")
+    return detour.disagrees(seen, "while farrier deployed it")
 
 
 def _noted(node: Node, seen: MaasObservation) -> Node:
