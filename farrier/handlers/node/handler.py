@@ -165,8 +165,10 @@ class NodeHandler:
             if isinstance(decision, Wait | DoNothing) and not decision.writes:
                 resting[rule] = decision
             elif decision is not None:
-                behind = None if rule is rules[-1] else rules[-1]
-                decision = _acting(decision, behind, resource, now, policy)
+                if isinstance(decision, Wait | DoNothing):
+                    decision = replace(decision, requeue_after=_AT_ONCE)
+                elif isinstance(decision, Step) and rule is not rules[-1]:
+                    decision = _the_bmc_first(decision, rules[-1], resource, now, policy)
                 break
         else:
             decision = _together(resting) if len(resting) > 1 else next(iter(resting.values()), _AT_REST)
@@ -194,19 +196,6 @@ def _together(resting: Mapping[_Decide, _Resting]) -> Decision:
         return DoNothing(requeue_after=soonest)
     shown = waits.get(workflow.progress) or next(iter(waits.values()))
     return replace(shown, requeue_after=soonest, rests=all(wait.rests for wait in waits.values()))
-
-
-def _acting(decision: Decision, behind: _Decide | None, node: Node, now: datetime, policy: Policy) -> Decision:
-    """Complete the decision of a rule that does more than wait. `behind` is the last rule that applies to the node."""
-    match decision:
-        case Wait() | DoNothing():
-            return replace(decision, requeue_after=_AT_ONCE)
-        case Step():
-            return decision if behind is None else _the_bmc_first(decision, behind, node, now, policy)
-        case Transition() | Update() | Deleted():
-            return decision
-        case _ as never:
-            assert_never(never)
 
 
 def _with_answers(decision: Decision, answers: tuple[Write, ...]) -> Decision:
