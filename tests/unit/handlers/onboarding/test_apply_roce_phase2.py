@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_note
+from farrier.handlers.node.moves import Done, Failed, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
-from farrier.sim.maas import Broken, Fault, Status
+from farrier.sim.maas import Broken, Fault
 from farrier.sim.maas.records import Link, Vlan
-from tests.support.machines import machine_in
 from tests.support.networks import begin, changes, links, named, ready
 from tests.support.stages import Stand, open_stand
 
@@ -235,19 +234,3 @@ async def test_a_bond_of_other_ports_is_not_taken_apart(at: Stand) -> None:
     assert settled.failure is FailureClass.INVALID_CONFIG
     assert "has the ports enp1s0f0np0, enp1s0f1np1, but should have enp1s0f0np0, enp3s0" in settled.detail
     assert changes(at) == [] and named(machine, "bond0").parents
-
-
-@pytest.mark.parametrize("status", [Status.DEPLOYING, Status.DEPLOYED])
-@pytest.mark.parametrize("deploys", [0, 1])
-async def test_a_machine_that_is_deployed_was_prepared_by_this_onboarding_or_is_a_disagreement(
-    at: Stand, status: Status, deploys: int
-) -> None:
-    await machine_in(at, status)
-    begin(at, TABLES)
-    at.node = with_note(at.node, deploys=deploys)
-    settled = await at.settle()
-    if deploys:
-        assert isinstance(settled, Done)
-    else:
-        assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
-    assert changes(at) == []

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from farrier.config.sites import Layout, StorageSite
-from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_note
+from farrier.handlers.node.moves import Done, Failed, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import Broken, DiskModel, Fault, Hardware, Nature, Status
@@ -17,7 +17,7 @@ from farrier.sim.maas.hardware import boss, nvme
 from farrier.sim.maas.inside import lay_out
 from farrier.sim.maas.records import Machine
 from tests.support.maas import COMMISSION
-from tests.support.machines import created, machine_in
+from tests.support.machines import created
 from tests.support.stages import Stand, open_stand
 
 STAGE = OnboardingStage.CONFIGURE_STORAGE
@@ -258,38 +258,6 @@ async def test_a_machine_that_is_not_ready_any_more_is_read_again(at: Stand) -> 
 
 
 # --- states of the machine
-
-
-@pytest.mark.parametrize("status", [Status.DEPLOYING, Status.DEPLOYED])
-async def test_what_this_onboarding_deploys_is_laid_out(at: Stand, status: Status) -> None:
-    await machine_in(at, status)
-    begin(at)
-    at.node = with_note(at.node, deploys=1)
-    await done(at)
-    assert changes(at) == []
-
-
-@pytest.mark.parametrize("status", [Status.ALLOCATED, Status.FAILED_DEPLOYMENT, Status.RELEASING])
-async def test_what_a_deployment_of_ours_left_behind_goes_to_the_recovery(at: Stand, status: Status) -> None:
-    machine = await machine_in(at, Status.DEPLOYED)
-    at.region.move(machine, status)
-    begin(at)
-    at.node = with_note(at.node, deploys=1)
-    assert isinstance(await at.once(), Step)
-    assert at.node.workflow is not None
-    assert at.node.workflow.stage is OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY
-    assert changes(at) == []
-
-
-@pytest.mark.parametrize("status", [status for status in Status if status is not Status.READY])
-async def test_a_status_that_this_onboarding_never_asked_for_is_a_disagreement(at: Stand, status: Status) -> None:
-    machine = await machine_in(at, Status.DEPLOYED)
-    at.region.move(machine, status)
-    begin(at)
-    settled = await failed(at)
-    assert settled.failure is FailureClass.STATE_DISAGREEMENT
-    assert machine.system_id in settled.detail
-    assert changes(at) == []
 
 
 def test_a_pattern_that_is_none_is_refused_when_it_is_read() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import NetworkSite
-from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_note
+from farrier.handlers.node.moves import Done, Failed, Step, Waiting
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault, Status
@@ -225,20 +225,3 @@ async def test_a_link_that_is_taken_and_not_shown_ends_the_attempt_and_is_asked_
     at.onboards(STAGE, upstream=at.node.workflow.upstream, attempt=2)
     await done(at)
     assert changes(at) == 2
-
-
-@pytest.mark.parametrize("status", [Status.DEPLOYING, Status.DEPLOYED])
-@pytest.mark.parametrize("deploys", [0, 1])
-async def test_a_machine_that_is_deployed_was_prepared_by_this_onboarding_or_is_a_disagreement(
-    at: Stand, status: Status, deploys: int
-) -> None:
-    machine = await machine_in(at, status)
-    machine.interfaces[0].links = []
-    begin(at)
-    at.node = with_note(at.node, deploys=deploys)
-    settled = await at.settle()
-    if deploys:
-        assert isinstance(settled, Done)
-    else:
-        assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
-    assert changes(at) == 0
