@@ -1,20 +1,23 @@
 """`farrier.protocols.MaasClient` over one MAAS region.
 
 Before a change, the client reads the machine, unless its reading is at most `FRESH` old, and checks that no other user
-owns it; the region itself lets an administrator change any machine. The client caches no readings. The client stores
-only the user of its key, and the number of deployments in progress.
+owns it; the region itself lets an administrator change any machine. The client shares the lists of BMC addresses and
+networks among its callers. Otherwise it stores only the user of its key, and the number of deployments in progress.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
 
+import httpx
 import msgspec
+import structlog
 
 from farrier import protocols
+from farrier.log import mask_urls
 from farrier.model.maas import (
     Event,
     Identity,
@@ -28,11 +31,15 @@ from farrier.model.maas import (
 )
 from farrier.model.maas_changes import Change, Deploy, LookUp, NewMachine
 from farrier.services import maas_answers, maas_requests
-from farrier.services.http_client import Send
+from farrier.services.http_client import Send, open_client
 from farrier.services.http_messages import Request
 from farrier.services.maas_requests import Operation
-from farrier.services.maas_service import MaasHttp, MaasSettings
-from farrier.services.maas_signing import ApiKey
+from farrier.services.maas_service import FAILURES, MAAS, MaasHttp, MaasSettings
+from farrier.services.maas_signing import ApiKey, parsed
+from farrier.services.shared_reading import SharedReading
+from farrier.services.times import Times
+
+_log = structlog.stdlib.get_logger(__name__)
 
 # The age up to which a reading of a machine is used for a change. An older reading is repeated.
 FRESH = timedelta(seconds=10)
@@ -43,6 +50,13 @@ MOST_EVENTS = 1000
 DEPLOY_AGAIN = timedelta(seconds=5)
 # After a request has timed out here, the region still processes it for an unknown time; a deployment takes minutes.
 UNANSWERED_HOLDS = timedelta(minutes=5)
+# A region needs 1.2 ms per machine to list all BMC addresses, and every node that searches for its machine needs the
+# list. If a machine is newer than the list, it is found by its other identities. farrier reads a machine by its ID
+# before it uses the machine.
+ADDRESSES_KEPT = timedelta(seconds=60)
+# The lists of networks are long, and the same for every node. If an operator creates a network to fix a node's failure,
+# the second attempt finds the network at the latest.
+NETWORKS_KEPT = timedelta(seconds=30)
 _WHOAMI = Request(operation=Operation.WHOAMI, path="users/", query=(("op", "whoami"),))
 
 
@@ -56,6 +70,9 @@ class Maas:
         self._user: tuple[ApiKey, str] | None = None
         self._deploying = 0
         self._unanswered: list[float] = []  # for each request without a response, the time until which it counts
+        self._addresses = SharedReading(self._read_addresses, kept=ADDRESSES_KEPT, clock=clock)
+        self._subnets = SharedReading(self._read_subnets, kept=NETWORKS_KEPT, clock=clock)
+        self._vlans = SharedReading(self._read_vlans, kept=NETWORKS_KEPT, clock=clock)
 
     async def version(self) -> str:
         request = Request(operation=Operation.VERSION, path="version/")
@@ -85,15 +102,24 @@ class Maas:
         return msgspec.structs.replace(found, read_at=self._clock.monotonic())
 
     async def power_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
+        return await self._read_addresses(ids) if ids else await self._addresses.get()
+
+    async def _read_addresses(self, ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
         query = (("op", "power_parameters"), *(("id", system_id) for system_id in ids))
         request = Request(operation=Operation.POWER_ADDRESSES, path="machines/", query=query)
         return await self._http.send(request, maas_answers.shaped(dict[str, PowerAddress]))
 
     async def subnets(self) -> tuple[Subnet, ...]:
+        return await self._subnets.get()
+
+    async def _read_subnets(self) -> tuple[Subnet, ...]:
         request = Request(operation=Operation.SUBNETS, path="subnets/")
         return await self._http.send(request, maas_answers.shaped(tuple[Subnet, ...]))
 
     async def vlans(self) -> tuple[Vlan, ...]:
+        return await self._vlans.get()
+
+    async def _read_vlans(self) -> tuple[Vlan, ...]:
         request = Request(operation=Operation.FABRICS, path="fabrics/")
         return await self._http.send(request, maas_answers.vlans)
 
@@ -176,3 +202,30 @@ class Maas:
         if self._user is None or self._user[0] != key:
             self._user = key, (await send(_WHOAMI, maas_answers.shaped(Identity))).username
         return self._user[1]
+
+
+@asynccontextmanager
+async def open_maas(
+    settings: MaasSettings,
+    *,
+    site: str,
+    key: Callable[[], Awaitable[str]],
+    times: Times,
+    observer: protocols.ServiceObserver,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> AsyncIterator[Maas]:
+    """Open the client, which closes with the context and connects at its first request. `key` returns the API key as
+    MAAS prints it, and is called at most once in `KEY_KEPT`. Errors name the site and the URL. Raises `ConfigError` for
+    an unusable CA file."""
+
+    async def credential() -> ApiKey:
+        return parsed(await key())
+
+    if not settings.url.startswith("https://"):
+        _log.warning("maas.not_encrypted", url=settings.url)
+    failures = msgspec.structs.replace(FAILURES, where=f"site {site} ({mask_urls(settings.url)})")
+    service = msgspec.structs.replace(MAAS, failures=failures)
+    async with open_client(
+        service, settings, credential=credential, times=times, observer=observer, transport=transport
+    ) as http:
+        yield Maas(http, clock=times.clock, settings=settings)

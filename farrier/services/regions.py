@@ -17,9 +17,9 @@ from typing_extensions import override
 from farrier import protocols
 from farrier.config.sites import Sites
 from farrier.model.maas import MaasError, MaasFailure
+from farrier.services.maas import open_maas
 from farrier.services.maas_service import MaasSettings
 from farrier.services.region_turns import Turns
-from farrier.services.sharing_client import open_sharing
 from farrier.services.site_clients import Opened, SiteClients
 from farrier.services.times import Times
 
@@ -74,7 +74,7 @@ class Regions(SiteClients[RegionSettings, Turns]):
     @override
     async def _open(self, site: str, settings: RegionSettings) -> Turns:
         client = await self._stack.enter_async_context(
-            open_sharing(
+            open_maas(
                 settings.maas,
                 site=site,
                 key=partial(self._credentials.token, settings.key),

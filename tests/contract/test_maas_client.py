@@ -16,9 +16,8 @@ from farrier.errors import CredentialError
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, PowerAddress
 from farrier.model.maas_changes import Change, LookUp
-from farrier.services.maas import FRESH, MOST_MACHINES, UNANSWERED_HOLDS
+from farrier.services.maas import FRESH, MOST_MACHINES, UNANSWERED_HOLDS, open_maas
 from farrier.services.maas_service import CONCURRENCY, KEY_KEPT
-from farrier.services.sharing_client import open_sharing
 from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status
 from farrier.sim.maas.records import Subnet, Vlan
@@ -221,7 +220,7 @@ async def test_the_key_is_read_once_a_second_and_at_once_after_a_refusal(region:
         return keys[asked - 1]
 
     times = Times(clock=clock)
-    async with open_sharing(
+    async with open_maas(
         SETTINGS, site=SITE, key=key, times=times, observer=Observed(), transport=RegionTransport(region)
     ) as client:
         for _ in range(3):

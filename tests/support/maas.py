@@ -14,9 +14,8 @@ import msgspec
 from farrier.errors import CredentialError
 from farrier.model.maas import MaasStatus, Machine
 from farrier.model.maas_changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
-from farrier.services.maas import Maas
+from farrier.services.maas import Maas, open_maas
 from farrier.services.maas_service import KEY_KEPT, MaasSettings
-from farrier.services.sharing_client import open_sharing
 from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.clock import HandClock
@@ -96,7 +95,7 @@ class World:
 async def world_of(transport: httpx.AsyncBaseTransport | None, **settings: Any) -> AsyncIterator[World]:
     """A client that sends requests through `transport`; None: through the network."""
     world = World()
-    async with open_sharing(
+    async with open_maas(
         msgspec.structs.replace(SETTINGS, **settings),
         site=SITE,
         key=world.current_key,

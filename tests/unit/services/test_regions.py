@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from farrier.model.maas import MaasError, MaasFailure
-from farrier.services import sharing_client
+from farrier.services import maas
 from farrier.services.maas_service import CONCURRENCY, MaasSettings
 from farrier.services.region_turns import TURNS
 from farrier.services.regions import Regions, RegionSettings, open_regions
@@ -227,7 +227,7 @@ async def test_a_thousand_nodes_that_look_for_their_bmcs_cost_the_region_one_req
     assert set(await client.power_addresses()) == {made.system_id}
     assert set(await client.power_addresses((made.system_id,))) == {made.system_id}
     assert at.observed.operations == ["power_addresses"] * 2, "the addresses of single machines are not shared"
-    at.clock.advance(sharing_client.ADDRESSES_KEPT)
+    at.clock.advance(maas.ADDRESSES_KEPT)
     await client.power_addresses()
     assert at.observed.operations == ["power_addresses"] * 3
 
@@ -246,7 +246,7 @@ async def test_the_networks_of_a_region_are_read_once_for_all_its_nodes(at: Plac
         for _ in range(3):
             nodes.start_soon(_reads_networks, at)
     assert at.observed.operations == ["subnets", "fabrics"]
-    at.clock.advance(sharing_client.NETWORKS_KEPT)
+    at.clock.advance(maas.NETWORKS_KEPT)
     await _reads_networks(at)
     assert sorted(at.observed.operations) == ["fabrics", "fabrics", "subnets", "subnets"]
 
