@@ -38,7 +38,7 @@ from farrier.model.credential import Credential
 from farrier.model.maas_changes import Commission, Deploy, NewMachine, PowerAccess
 from farrier.protocols import CredentialStore, MaasClient, ServiceObserver
 from farrier.services.maas_service import MaasSettings
-from farrier.services.regions import Regions, RegionSettings, open_regions
+from farrier.services.regions import Regions, open_regions
 from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport, Status
 from farrier.sim.maas.records import Machine
@@ -187,7 +187,7 @@ async def _ready(client: MaasClient, number: int) -> str:
 async def _client(region: Region, observed: _Counted) -> AsyncIterator[Regions]:
     times, transport = Times(clock=MonotonicClock()), RegionTransport(region)
     async with open_regions(credentials=_Key(), times=times, observer=observed, transport=transport) as regions:
-        await regions.use({_SITE.name: RegionSettings(maas=MaasSettings(url=_URL), key="env:KEY")})
+        await regions.use({_SITE.name: MaasSettings(url=_URL, key="env:KEY")})
         yield regions
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
-from pathlib import Path
 
 import httpx
 from typing_extensions import override
@@ -18,7 +16,6 @@ from farrier.config.sites import Sites, UfmSite
 from farrier.services.site_clients import SiteClients
 from farrier.services.times import Times
 from farrier.services.ufm import Ufm, open_ufm
-from farrier.services.ufm_service import UfmSettings, pass_of
 
 
 def settings_of(sites: Sites) -> Mapping[str, UfmSite]:
@@ -35,18 +32,14 @@ class Fabrics(SiteClients[UfmSite, Ufm]):
 
     @override
     async def _open(self, site: str, settings: UfmSite) -> Ufm:
-        ufm = UfmSettings(
-            url=settings.url.rstrip("/"),
-            with_token=bool(settings.token),
-            ca_file=Path(settings.ca_file) if settings.ca_file else None,
-            named=settings.partition_names,
-            read_timeout=settings.read_timeout,
-            change_timeout=settings.change_timeout,
-        )
-        reference = settings.token or settings.credential
-        shown = partial(pass_of, self._credentials, reference, with_token=ufm.with_token)
         return await self._stack.enter_async_context(
-            open_ufm(ufm, shown=shown, times=self._times, observer=self._observer, transport=self._transport)
+            open_ufm(
+                settings,
+                credentials=self._credentials,
+                times=self._times,
+                observer=self._observer,
+                transport=self._transport,
+            )
         )
 
 

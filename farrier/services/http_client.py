@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -65,19 +64,15 @@ class Service(msgspec.Struct, Generic[_E], frozen=True, kw_only=True):
         return self.failures.service.lower()
 
 
-class Endpoint(Protocol):
-    """The settings of one instance of a service. `root` ends in a slash; the paths of requests are relative to it."""
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance of a service. `root` ends in a slash; the paths of requests are relative to it. Without a `ca_file`,
+    the CAs of this host's store are trusted."""
 
-    @property
-    def root(self) -> str: ...
-    @property
-    def ca_file(self) -> Path | None: ...
-    @property
-    def connect_timeout(self) -> timedelta: ...
-    @property
-    def read_timeout(self) -> timedelta: ...
-    @property
-    def change_timeout(self) -> timedelta: ...
+    root: str
+    ca_file: str
+    read_timeout: timedelta
+    change_timeout: timedelta
+    connect_timeout: timedelta = timedelta(seconds=5)
 
 
 class Shown(Protocol):
@@ -122,8 +117,6 @@ async def open_client(
     tests. `credential` returns the current credential. Raises `ConfigError` for an unusable CA file."""
     if transport is None:
         transport = AioTransport(context=verifying(endpoint.ca_file), connect_timeout=endpoint.connect_timeout)
-    elif endpoint.ca_file is not None:
-        verifying(endpoint.ca_file)
     async with transport as opened:
         yield HttpClient(service, endpoint, opened, credential=credential, times=times, observer=observer)
 

@@ -7,7 +7,7 @@ networks among its callers. Otherwise it stores only the user of its key, and th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
@@ -209,23 +209,23 @@ async def open_maas(
     settings: MaasSettings,
     *,
     site: str,
-    key: Callable[[], Awaitable[str]],
+    credentials: protocols.CredentialStore,
     times: Times,
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Maas]:
-    """Open the client, which closes with the context and connects at its first request. `key` returns the API key as
-    MAAS prints it, and is called at most once in `KEY_KEPT`. Errors name the site and the URL. Raises `ConfigError` for
-    an unusable CA file."""
+    """Open the client, which closes with the context and connects at its first request. The client reads the API key,
+    in the form in which MAAS prints it, at most once in `KEY_KEPT`. Errors name the site and the URL. Raises
+    `ConfigError` for an unusable CA file."""
 
     async def credential() -> ApiKey:
-        return parsed(await key())
+        return parsed(await credentials.token(settings.key))
 
     if not settings.url.startswith("https://"):
         _log.warning("maas.not_encrypted", url=settings.url)
     failures = msgspec.structs.replace(FAILURES, where=f"site {site} ({mask_urls(settings.url)})")
     service = msgspec.structs.replace(MAAS, failures=failures)
     async with open_client(
-        service, settings, credential=credential, times=times, observer=observer, transport=transport
+        service, settings.endpoint, credential=credential, times=times, observer=observer, transport=transport
     ) as http:
         yield Maas(http, clock=times.clock, settings=settings)

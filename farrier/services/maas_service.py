@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -17,7 +16,7 @@ from typing_extensions import override
 
 from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
-from farrier.services.http_client import HttpClient, Service
+from farrier.services.http_client import Endpoint, HttpClient, Service
 from farrier.services.http_failures import Failures, Rule, redirect
 from farrier.services.http_messages import Answer, Request
 from farrier.services.maas_requests import Operation
@@ -136,14 +135,14 @@ MaasHttp: TypeAlias = HttpClient[ApiKey, MaasError]
 
 
 class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a region. `url` ends in `/MAAS`."""
+    """The settings of a region. `url` ends in `/MAAS`; `key` is the reference to the API key."""
 
     url: str
-    ca_file: Path | None = None
+    key: str
+    ca_file: str = ""
     agent_name: str = "farrier"
     # Each deployment occupies a slot of the region for up to minutes, while MAAS probes addresses and queries power.
     deploys_at_once: int = 2
-    connect_timeout: timedelta = timedelta(seconds=5)
     # Fifty machines take a second, and a read may be repeated.
     read_timeout: timedelta = timedelta(seconds=15)
     # The region switches power and makes remote calls within the request. If this takes longer, farrier reads the
@@ -151,5 +150,10 @@ class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
     change_timeout: timedelta = timedelta(seconds=45)
 
     @property
-    def root(self) -> str:
-        return f"{self.url.rstrip('/')}/api/2.0/"
+    def endpoint(self) -> Endpoint:
+        return Endpoint(
+            root=f"{self.url.rstrip('/')}/api/2.0/",
+            ca_file=self.ca_file,
+            read_timeout=self.read_timeout,
+            change_timeout=self.change_timeout,
+        )

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import partial
-from pathlib import Path
 
 import httpx
-import msgspec
 from typing_extensions import override
 
 from farrier import protocols
@@ -20,41 +17,32 @@ from farrier.model.maas import MaasError, MaasFailure
 from farrier.services.maas import open_maas
 from farrier.services.maas_service import MaasSettings
 from farrier.services.region_turns import Turns
-from farrier.services.site_clients import Opened, SiteClients
+from farrier.services.site_clients import Kept, SiteClients
 from farrier.services.times import Times
 
 
-class RegionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a region, and the reference to its key."""
-
-    maas: MaasSettings
-    key: str
-
-
-def settings_of(sites: Sites) -> Mapping[str, RegionSettings]:
+def settings_of(sites: Sites) -> Mapping[str, MaasSettings]:
     """Return the region settings of the sites that have a region."""
     return {
-        name: RegionSettings(
-            maas=MaasSettings(
-                url=site.maas.url.rstrip("/"),
-                ca_file=Path(site.maas.ca_file) if site.maas.ca_file else None,
-                agent_name=site.maas.agent_name,
-                deploys_at_once=site.maas.deploys_at_once,
-            ),
+        name: MaasSettings(
+            url=site.maas.url.rstrip("/"),
             key=site.maas.key,
+            ca_file=site.maas.ca_file,
+            agent_name=site.maas.agent_name,
+            deploys_at_once=site.maas.deploys_at_once,
         )
         for name, site in sites.items()
         if site.maas is not None
     }
 
 
-class Regions(SiteClients[RegionSettings, Turns]):
+class Regions(SiteClients[MaasSettings, Turns]):
     """The implementation of `protocols.Regions`."""
 
     @override
-    def take(self, opened: Opened[RegionSettings, Turns]) -> None:
+    def take(self, opened: Mapping[str, Kept[MaasSettings, Turns]]) -> None:
         """Use exactly these regions from now on. Each region is tried at once, even if its breaker is open."""
-        for kept in opened.sites.values():
+        for kept in opened.values():
             kept.client.forget_trouble()
         super().take(opened)
 
@@ -72,12 +60,12 @@ class Regions(SiteClients[RegionSettings, Turns]):
         return None if kept is None else kept.client.client
 
     @override
-    async def _open(self, site: str, settings: RegionSettings) -> Turns:
+    async def _open(self, site: str, settings: MaasSettings) -> Turns:
         client = await self._stack.enter_async_context(
             open_maas(
-                settings.maas,
+                settings,
                 site=site,
-                key=partial(self._credentials.token, settings.key),
+                credentials=self._credentials,
                 times=self._times,
                 observer=self._observer,
                 transport=self._transport,

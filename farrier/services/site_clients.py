@@ -28,12 +28,6 @@ class Kept(msgspec.Struct, Generic[_S, _C], frozen=True):
     client: _C
 
 
-class Opened(msgspec.Struct, Generic[_S, _C], frozen=True):
-    """Clients that are open and can be used, by site."""
-
-    sites: Mapping[str, Kept[_S, _C]]
-
-
 class SiteClients(ABC, Generic[_S, _C]):
     """The clients that were last passed to `take`; none at first. `stack` closes them."""
 
@@ -58,19 +52,19 @@ class SiteClients(ABC, Generic[_S, _C]):
         raises ConfigError, it changes nothing."""
         self.take(await self.opened(wanted))
 
-    async def opened(self, wanted: Mapping[str, _S]) -> Opened[_S, _C]:
-        """Open the clients of these sites. The caller passes them to `take` once everything else is ready. Raises
+    async def opened(self, wanted: Mapping[str, _S]) -> Mapping[str, Kept[_S, _C]]:
+        """Return open clients of these sites. The caller passes them to `take` once everything else is ready. Raises
         ConfigError."""
         sites: dict[str, Kept[_S, _C]] = {}
         for site, settings in wanted.items():
             known = self._sites.get(site)
             same = known if known is not None and known.settings == settings else None
             sites[site] = same or Kept(settings, await self._open(site, settings))
-        return Opened(sites)
+        return sites
 
-    def take(self, opened: Opened[_S, _C]) -> None:
+    def take(self, opened: Mapping[str, Kept[_S, _C]]) -> None:
         """Use exactly these clients from now on."""
-        self._sites = opened.sites
+        self._sites = opened
 
     @abstractmethod
     async def _open(self, site: str, settings: _S) -> _C:

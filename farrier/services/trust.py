@@ -46,7 +46,7 @@ def connector_ssl(trust: Trust) -> ssl.SSLContext | aiohttp.Fingerprint | bool:
         case SystemCa():
             return verifying()
         case CaFile():
-            return verifying(trust.path)
+            return verifying(str(trust.path))
         case Pinned():
             return aiohttp.Fingerprint(_digest(trust.sha256))
         case Insecure():
@@ -55,11 +55,11 @@ def connector_ssl(trust: Trust) -> ssl.SSLContext | aiohttp.Fingerprint | bool:
             assert_never(never)
 
 
-def verifying(ca_file: Path | None = None) -> ssl.SSLContext:
+def verifying(ca_file: str = "") -> ssl.SSLContext:
     """Return the context that verifies the dialled name with the CAs in this PEM file or, without a file, with this
     host's CA store. Raises `ConfigError` for an unusable file."""
     try:
-        return ssl.create_default_context(cafile=ca_file)
+        return ssl.create_default_context(cafile=ca_file or None)
     except OSError as error:  # includes SSLError, which a file without a certificate raises
         raise errors.ConfigError(
             f"ca_file: cannot load CA certificates from {ca_file}: {error.strerror or error}; expected a PEM file"

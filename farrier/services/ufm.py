@@ -7,7 +7,7 @@ changed a partition, it uses only readings that began after this change.
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -18,14 +18,15 @@ import msgspec
 import structlog
 
 from farrier import protocols
+from farrier.config.sites import UfmSite
 from farrier.model.ufm import Membership, Pkey, Port, Qos, UfmError, UfmFailure, Wanted
 from farrier.services import ufm_answers, ufm_requests
 from farrier.services.breaker import Breaker
-from farrier.services.http_client import Pass, open_client
+from farrier.services.http_client import Endpoint, open_client
 from farrier.services.http_messages import Garbled, Request
 from farrier.services.times import Times
 from farrier.services.ufm_answers import Listed
-from farrier.services.ufm_service import FAILURES, UFM, UfmHttp, UfmSettings
+from farrier.services.ufm_service import FAILURES, UFM, UfmHttp, pass_of
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -145,17 +146,25 @@ class Ufm:
 
 @asynccontextmanager
 async def open_ufm(
-    settings: UfmSettings,
+    settings: UfmSite,
     *,
-    shown: Callable[[], Awaitable[Pass]],
+    credentials: protocols.CredentialStore,
     times: Times,
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Ufm]:
     """Open a client of one UFM, which sends nothing yet. Raises `ConfigError` for an unusable CA file."""
-    if not settings.url.startswith("https://"):
-        _log.warning("ufm.not_encrypted", url=settings.url)
+    url = settings.url.rstrip("/")
+    if not url.startswith("https://"):
+        _log.warning("ufm.not_encrypted", url=url)
+    endpoint = Endpoint(
+        root=f"{url}/{'ufmRestV3' if settings.token else 'ufmRest'}/",
+        ca_file=settings.ca_file,
+        read_timeout=settings.read_timeout,
+        change_timeout=settings.change_timeout,
+    )
+    credential = partial(pass_of, credentials, settings)
     async with open_client(
-        UFM, settings, credential=shown, times=times, observer=observer, transport=transport
+        UFM, endpoint, credential=credential, times=times, observer=observer, transport=transport
     ) as http:
-        yield Ufm(http, clock=times.clock, url=settings.url, named=settings.named)
+        yield Ufm(http, clock=times.clock, url=url, named=settings.partition_names)

@@ -1,4 +1,4 @@
-"""The parameters of UFM: the settings of an instance, its authentication, limits, and the table of failures.
+"""The parameters of UFM: its authentication, limits, and the table of failures.
 
 The UFM client and the code that opens the client use these parameters. Error texts of UFM are quoted, because an
 operator needs them.
@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import base64
 from datetime import timedelta
-from pathlib import Path
 from typing import Final, TypeAlias
 
-import msgspec
-
 from farrier import protocols
+from farrier.config.sites import UfmSite
 from farrier.model.ufm import UfmError
 from farrier.model.ufm import UfmFailure as F
 from farrier.services.http_client import HttpClient, Pass, Service
@@ -65,29 +63,11 @@ UFM: Final = Service(
 UfmHttp: TypeAlias = HttpClient[Pass, UfmError]
 
 
-async def pass_of(store: protocols.CredentialStore, reference: str, *, with_token: bool) -> Pass:
-    """Return the headers for the credential of a reference, in UFM's form. Raises `CredentialError`."""
-    if with_token:
-        token = await store.token(reference)
+async def pass_of(store: protocols.CredentialStore, site: UfmSite) -> Pass:
+    """Return the headers for the credential of a site, in UFM's form. Raises `CredentialError`."""
+    if site.token:
+        token = await store.token(site.token)
         return Pass({"Authorization": f"Basic {token}"}, (token,))
-    found = await store.resolve(reference)
+    found = await store.resolve(site.credential)
     plain = base64.b64encode(f"{found.username}:{found.password}".encode()).decode()
     return Pass({"Authorization": f"Basic {plain}"}, (found.password, plain))
-
-
-class UfmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a UFM. If `with_token` is true, farrier authenticates by token instead of user and password. If
-    `named` is true, farrier names its partitions.
-    """
-
-    url: str
-    with_token: bool = False
-    ca_file: Path | None = None
-    named: bool = False
-    connect_timeout: timedelta = timedelta(seconds=5)
-    read_timeout: timedelta = timedelta(seconds=15)
-    change_timeout: timedelta = timedelta(seconds=30)
-
-    @property
-    def root(self) -> str:
-        return f"{self.url.rstrip('/')}/{'ufmRestV3' if self.with_token else 'ufmRest'}/"

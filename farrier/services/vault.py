@@ -11,12 +11,10 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
 import anyio
-import msgspec
 import structlog
 
 from farrier import protocols
@@ -27,7 +25,7 @@ from farrier.services import vault_answers
 from farrier.services.breaker import Breaker
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Source
-from farrier.services.http_client import HttpClient, Pass, Service, open_client
+from farrier.services.http_client import Endpoint, HttpClient, Pass, Service, open_client
 from farrier.services.http_messages import Request
 from farrier.services.times import Times
 from farrier.services.vault_answers import FAILURES, Operation, Result, VaultError
@@ -40,14 +38,6 @@ CONCURRENCY = 12
 PAUSE = timedelta(seconds=5)
 
 VAULT: Final = Service(failures=FAILURES, concurrency=CONCURRENCY, largest_body_bytes=LARGEST_SECRET_BYTES)
-
-
-class _Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    root: str
-    ca_file: Path | None
-    connect_timeout: timedelta
-    read_timeout: timedelta
-    change_timeout: timedelta
 
 
 @asynccontextmanager
@@ -66,9 +56,9 @@ async def open_vault(
         secret = await token()
         return Pass({**shown, "X-Vault-Token": secret}, (secret,))
 
-    endpoint = _Endpoint(
+    endpoint = Endpoint(
         root=f"{settings.address.rstrip('/')}/v1/",
-        ca_file=Path(settings.ca_file) if settings.ca_file else None,
+        ca_file=settings.ca_file,
         connect_timeout=settings.timeout,  # one deadline for a whole request
         read_timeout=settings.timeout,
         change_timeout=settings.timeout,

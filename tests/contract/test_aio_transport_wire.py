@@ -152,13 +152,13 @@ async def test_after_a_cancellation_at_any_moment_each_request_gets_its_own_resp
 
 @asynccontextmanager
 async def client_to(port: int, *, user: str = "") -> AsyncIterator[HttpClient[Pass, MaasError]]:
-    settings = MaasSettings(url=f"http://{user}127.0.0.1:{port}/MAAS")
+    settings = MaasSettings(url=f"http://{user}127.0.0.1:{port}/MAAS", key="env:KEY")
 
     async def credential() -> Pass:
         return Pass({"Authorization": "OAuth x=%26y"}, ())
 
     times = Times(clock=HandClock())
-    async with open_client(MAAS, settings, credential=credential, times=times, observer=Observed()) as client:
+    async with open_client(MAAS, settings.endpoint, credential=credential, times=times, observer=Observed()) as client:
         yield client
 
 

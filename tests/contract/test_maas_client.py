@@ -16,12 +16,10 @@ from farrier.errors import CredentialError
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, PowerAddress
 from farrier.model.maas_changes import Change, LookUp
-from farrier.services.maas import FRESH, MOST_MACHINES, UNANSWERED_HOLDS, open_maas
-from farrier.services.maas_service import CONCURRENCY, KEY_KEPT
-from farrier.services.times import Times
+from farrier.services.maas import FRESH, MOST_MACHINES, UNANSWERED_HOLDS
+from farrier.services.maas_service import CONCURRENCY
 from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status
 from farrier.sim.maas.records import Subnet, Vlan
-from tests.support.clock import HandClock
 from tests.support.maas import (
     ABORT,
     COMMISSION,
@@ -30,8 +28,6 @@ from tests.support.maas import (
     POWER,
     RELEASE,
     SETTINGS,
-    SITE,
-    Observed,
     World,
     commissioned,
     deployed,
@@ -212,25 +208,16 @@ async def test_a_changed_key_is_checked_for_its_user_again(world: World, region:
 
 
 async def test_the_key_is_read_once_a_second_and_at_once_after_a_refusal(region: Region) -> None:
-    keys, asked, clock = [ADMIN.key, "no:such:key", ADMIN.key], 0, HandClock()
-
-    async def key() -> str:
-        nonlocal asked
-        asked += 1
-        return keys[asked - 1]
-
-    times = Times(clock=clock)
-    async with open_maas(
-        SETTINGS, site=SITE, key=key, times=times, observer=Observed(), transport=RegionTransport(region)
-    ) as client:
+    async with world_of(RegionTransport(region)) as world:
         for _ in range(3):
-            await client.version()
-        assert asked == 1
-        clock.advance(KEY_KEPT)
+            await world.client.version()
+        assert world.store.asked == 1
+        world.key = "no:such:key"
         with pytest.raises(MaasError):
-            await client.whoami()
-        await client.whoami()
-        assert asked == 3, "a key that was refused is not kept"
+            await world.client.whoami()
+        world.store.key = ADMIN.key
+        await world.client.whoami()
+        assert world.store.asked == 3, "a key that was refused is not kept"
 
 
 # --- the way requests are sent

@@ -299,7 +299,7 @@ async def test_only_a_certificate_of_the_given_authority_is_trusted(tmp_path: Pa
     answer = http("200 OK", "Content-Type: application/json", body=body)
     async with serving(answer, tls=context) as (port, heads):
         url = f"https://127.0.0.1:{port}/MAAS"
-        async with world_of(None, url=url, ca_file=authority.write(tmp_path / "ca.pem")) as world:
+        async with world_of(None, url=url, ca_file=str(authority.write(tmp_path / "ca.pem"))) as world:
             assert (await world.client.machine("abc123")).system_id == "abc123"
         async with world_of(None, url=url) as world:
             error = await failure_of_change(world)
@@ -310,7 +310,7 @@ async def test_only_a_certificate_of_the_given_authority_is_trusted(tmp_path: Pa
 async def test_a_file_without_an_authority_is_an_error_of_the_settings(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nothing")
     with pytest.raises(ConfigError):
-        async with world_of(None, ca_file=tmp_path / "ca.pem"):
+        async with world_of(None, ca_file=str(tmp_path / "ca.pem")):
             pass
 
 

@@ -26,7 +26,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     if request.param == "real":
         opened = world_of_the_real_one()
     else:
-        opened = world_with(Manager(), with_token="token" in request.param)
+        opened = world_with(Manager(), token="env:TOKEN" if "token" in request.param else "")
     async with opened as world:
         if await world.client.read_anew(KEY) is not None:
             pytest.fail(f"this UFM has {KEY:#x} already")

@@ -10,10 +10,13 @@ from typing import Any
 
 import httpx
 import msgspec
+from typing_extensions import override
 
 from farrier.errors import CredentialError
+from farrier.model.credential import Credential
 from farrier.model.maas import MaasStatus, Machine
 from farrier.model.maas_changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
+from farrier.protocols import CredentialStore
 from farrier.services.maas import Maas, open_maas
 from farrier.services.maas_service import KEY_KEPT, MaasSettings
 from farrier.services.times import Times
@@ -21,7 +24,7 @@ from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.clock import HandClock
 
 SITE = "north"
-SETTINGS = MaasSettings(url="http://maas.test/MAAS")
+SETTINGS = MaasSettings(url="http://maas.test/MAAS", key="env:KEY")
 POWER = PowerAccess(address="10.0.0.1", username="root", password="calvin&co%1")
 NEW = NewMachine(
     hostname="gpu001", mac_addresses=("52:54:00:00:00:01",), power=POWER, description="workflow 7", domain="maas"
@@ -54,6 +57,29 @@ class Observed:
         return [operation for operation, _ in self.requests]
 
 
+class KeyOfMaas(CredentialStore):
+    """A region's key, or the error with which it cannot be read."""
+
+    def __init__(self, key: str | CredentialError = ADMIN.key) -> None:
+        self.key = key
+        self.asked = 0
+
+    @override
+    async def resolve(self, reference: str) -> Credential:
+        raise AssertionError("a client of a region must read only the key")
+
+    @override
+    async def version(self, reference: str) -> str:
+        raise AssertionError("a client of a region must read only the key")
+
+    @override
+    async def token(self, reference: str) -> str:
+        self.asked += 1
+        if isinstance(self.key, CredentialError):
+            raise self.key
+        return self.key
+
+
 class World:
     """A client, its clock, its reports, and its pauses, which take no time in tests. The client's wall clock is
     `behind` the real time by this number of seconds."""
@@ -63,18 +89,18 @@ class World:
         self.observed = Observed()
         self.pauses: list[float] = []
         self.behind = timedelta(0)
-        self._key: str | CredentialError = ADMIN.key
+        self.store = KeyOfMaas()
         self.pause_with: Callable[[float], Awaitable[None]] | None = None
         self.client: Maas
 
     @property
     def key(self) -> str | CredentialError:
-        return self._key
+        return self.store.key
 
     @key.setter
     def key(self, key: str | CredentialError) -> None:
         """Rotate the key, and let time pass until the client reads the key again."""
-        self._key = key
+        self.store.key = key
         self.clock.advance(KEY_KEPT)
 
     def wall(self) -> float:
@@ -85,11 +111,6 @@ class World:
         if self.pause_with is not None:
             await self.pause_with(seconds)
 
-    async def current_key(self) -> str:
-        if isinstance(self.key, CredentialError):
-            raise self.key
-        return self.key
-
 
 @asynccontextmanager
 async def world_of(transport: httpx.AsyncBaseTransport | None, **settings: Any) -> AsyncIterator[World]:
@@ -98,7 +119,7 @@ async def world_of(transport: httpx.AsyncBaseTransport | None, **settings: Any) 
     async with open_maas(
         msgspec.structs.replace(SETTINGS, **settings),
         site=SITE,
-        key=world.current_key,
+        credentials=world.store,
         times=Times(clock=world.clock, pause=world.pause, wall=world.wall),
         observer=world.observed,
         transport=transport,

@@ -12,20 +12,17 @@ from datetime import timedelta
 
 import anyio
 import msgspec
-from typing_extensions import override
 
 from farrier.config.sites import Site as SiteConfig
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
 from farrier.io import maas_region as region_rows
 from farrier.io.built_in import REGION_ROWS
-from farrier.model.credential import Credential
-from farrier.protocols import CredentialStore
 from farrier.services.maas_service import MaasSettings
-from farrier.services.regions import Regions, RegionSettings, open_regions
+from farrier.services.regions import Regions, open_regions
 from farrier.services.times import Times
-from farrier.sim.maas import ADMIN, Region, RegionTransport
+from farrier.sim.maas import Region, RegionTransport
 from tests.support.loop import Ledger
-from tests.support.maas import Observed
+from tests.support.maas import KeyOfMaas, Observed
 from tests.support.owner import MovedClock, Owner
 from tests.support.wire import Wire
 
@@ -73,7 +70,7 @@ async def observatory(
     assert config.maas is not None, "a site with a region has its URL in [maas]"
     wire = region if isinstance(region, Wire) else None
     region = region.region if isinstance(region, Wire) else region
-    settings = MaasSettings(url=config.maas.url)
+    settings = MaasSettings(url=config.maas.url, key=config.maas.key)
     if wire is not None:
         settings = msgspec.structs.replace(settings, read_timeout=wire.patience)
     observed = Observed()
@@ -82,7 +79,7 @@ async def observatory(
     async with open_regions(
         credentials=KeyOfMaas(), times=times, observer=observed, transport=wire or RegionTransport(region)
     ) as regions:
-        await regions.use({config.name: RegionSettings(maas=settings, key=config.maas.key)})
+        await regions.use({config.name: settings})
         await region_rows.use(owner.pool, {config.name: config})
         seen = Observatory(region, regions, owner, config=config, observed=observed, clock=clock)
         seen.wire = wire
@@ -92,19 +89,3 @@ async def observatory(
 async def _no_pause(_seconds: float) -> None:
     """Do not wait between the tries of a request."""
     await anyio.lowlevel.checkpoint()
-
-
-class KeyOfMaas(CredentialStore):
-    """The key that the simulated region knows."""
-
-    @override
-    async def resolve(self, reference: str) -> Credential:
-        raise AssertionError("a client of a region must read only the key")
-
-    @override
-    async def version(self, reference: str) -> str:
-        raise AssertionError("a client of a region must read only the key")
-
-    @override
-    async def token(self, reference: str) -> str:
-        return ADMIN.key

@@ -17,17 +17,16 @@ import pytest
 from typing_extensions import override
 
 from farrier import protocols
+from farrier.config.sites import UfmSite
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
 from farrier.model.ufm import Qos, UfmError, Wanted
-from farrier.services.http_client import Pass
 from farrier.services.times import Times
 from farrier.services.ufm import Ufm, open_ufm
-from farrier.services.ufm_service import UfmSettings, pass_of
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support.clock import HandClock
 
-SETTINGS = UfmSettings(url="http://ufm.test")
+SETTINGS = UfmSite(url="http://ufm.test", credential="env:UFM")
 GUIDS = ("0002c903000e0b71", "0002c903000e0b72", "0002c903000e0b73")
 QOS = Qos(mtu_limit=4, rate_limit=200.0, service_level=3)
 
@@ -58,7 +57,7 @@ class OneCredential(protocols.CredentialStore):
     """A `CredentialStore` with one user, or with one error for every call."""
 
     def __init__(self, username: str, password: str, token: str, *, trouble: CredentialError | None = None) -> None:
-        self._user = Credential(username=username, password=password, version="1")
+        self.user = Credential(username=username, password=password, version="1")
         self._token = token
         self.trouble = trouble
         self.asked = 0
@@ -66,7 +65,7 @@ class OneCredential(protocols.CredentialStore):
     @override
     async def resolve(self, reference: str) -> Credential:
         self._ask()
-        return self._user
+        return self.user
 
     @override
     async def version(self, reference: str) -> str:
@@ -86,19 +85,16 @@ class OneCredential(protocols.CredentialStore):
 class World:
     """A client, its clock, its reports, and its pauses, which take no time in tests."""
 
-    def __init__(self, store: OneCredential, *, with_token: bool) -> None:
+    def __init__(self, store: OneCredential, site: UfmSite) -> None:
+        self.site = site
         self.clock = HandClock()
         self.observed = Observed()
         self.store = store
         self.pauses: list[float] = []
         self.client: Ufm
-        self._with_token = with_token
 
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
-
-    async def shown(self) -> Pass:
-        return await pass_of(self.store, "env:UFM", with_token=self._with_token)
 
 
 @asynccontextmanager
@@ -108,10 +104,10 @@ async def world_of(
     """A client that sends requests through `transport`; None: through the network."""
     manager = Manager()
     store = store or OneCredential(manager.username, manager.password, manager.token)
-    world = World(store, with_token=settings.get("with_token", False))
+    world = World(store, msgspec.structs.replace(SETTINGS, **settings))
     async with open_ufm(
-        msgspec.structs.replace(SETTINGS, **settings),
-        shown=world.shown,
+        world.site,
+        credentials=store,
         times=Times(clock=world.clock, pause=world.pause),
         observer=world.observed,
         transport=transport,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
 import pytest
@@ -19,15 +20,20 @@ NORTH = Site(name="north", ufm=UfmSite(url="https://ufm.north/", credential="env
 SOUTH = Site(name="south", ufm=UfmSite(url="https://ufm.south", token="env:TOKEN", ca_file="/etc/ca.pem"))
 
 
-@pytest.fixture
-async def fabrics() -> AsyncIterator[Fabrics]:
-    manager = Manager()
-    async with open_fabrics(
-        credentials=OneCredential(manager.username, manager.password, manager.token),
+def fabrics_over(manager: Manager | None) -> AbstractAsyncContextManager[Fabrics]:
+    """The fabrics whose clients send their requests to this UFM; None: through the network."""
+    known = manager or Manager()
+    return open_fabrics(
+        credentials=OneCredential(known.username, known.password, known.token),
         times=Times(clock=HandClock()),
         observer=Observed(),
-        transport=UfmTransport(manager),
-    ) as opened:
+        transport=None if manager is None else UfmTransport(manager),
+    )
+
+
+@pytest.fixture
+async def fabrics() -> AsyncIterator[Fabrics]:
+    async with fabrics_over(Manager()) as opened:
         yield opened
 
 
@@ -57,9 +63,10 @@ async def test_a_client_stays_when_its_settings_do_and_goes_with_its_site(fabric
     assert fabrics.client("north") is None
 
 
-async def test_a_file_that_cannot_be_used_leaves_everything_as_it_was(fabrics: Fabrics) -> None:
-    await fabrics.use(settings_of({"north": NORTH}))
-    before = fabrics.client("north")
-    with pytest.raises(ConfigError):
-        await fabrics.use(settings_of({"south": SOUTH}))
-    assert fabrics.client("north") is before
+async def test_a_file_that_cannot_be_used_leaves_everything_as_it_was() -> None:
+    async with fabrics_over(None) as fabrics:
+        await fabrics.use(settings_of({"north": NORTH}))
+        before = fabrics.client("north")
+        with pytest.raises(ConfigError):
+            await fabrics.use(settings_of({"south": SOUTH}))
+        assert fabrics.client("north") is before

@@ -16,15 +16,14 @@ from farrier.model.maas import MaasError, MaasFailure
 from farrier.services import maas
 from farrier.services.maas_service import CONCURRENCY, MaasSettings
 from farrier.services.region_turns import TURNS
-from farrier.services.regions import Regions, RegionSettings, open_regions
+from farrier.services.regions import Regions, open_regions
 from farrier.services.times import Times
 from farrier.sim.maas import Broken, Fault, Region, RegionTransport
 from tests.support.clock import HandClock
-from tests.support.maas import NEW, Observed
-from tests.support.observatory import KeyOfMaas
+from tests.support.maas import NEW, KeyOfMaas, Observed
 
 SITE = "north"
-SETTINGS = RegionSettings(maas=MaasSettings(url="http://maas.test/MAAS"), key="env:KEY")
+SETTINGS = MaasSettings(url="http://maas.test/MAAS", key="env:KEY")
 REFUSED = MaasError(MaasFailure.AUTH, "the key is refused", operation="machine")
 
 
