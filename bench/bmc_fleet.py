@@ -20,9 +20,8 @@ import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from bench.bmc_server import PASSWORD, USERNAME, Counts, Ready, host, is_dead
-from farrier.config import CredentialBinding, CredentialsConfig
+from farrier.config import BmcTrustConfig, CredentialBinding, CredentialsConfig
 from farrier.services.bmc_settings import BmcSettings
-from farrier.services.trust import CaFile
 
 # Five thousand listeners take some seconds. A fleet that is not ready after this time has failed.
 _PATIENCE_SECONDS = 60
@@ -68,7 +67,9 @@ class BmcFleet:
     @property
     def settings(self) -> BmcSettings:
         """The TLS settings of a client in this process."""
-        return BmcSettings(trust=CaFile(self.directory / "ca.crt"), networks=(ip_network(_LOOPBACK),))
+        return BmcSettings(
+            trust=BmcTrustConfig(ca_file=str(self.directory / "ca.crt")), networks=(ip_network(_LOOPBACK),)
+        )
 
     @property
     def binding(self) -> CredentialBinding:

@@ -22,6 +22,7 @@ from yarl import URL
 
 from farrier import protocols
 from farrier.clock import MonotonicClock
+from farrier.config import BmcTrustConfig
 from farrier.errors import ConfigError, LeaseLost
 from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcReading, BmcTarget
 from farrier.model.params import PowerRequest
@@ -36,7 +37,6 @@ from farrier.services.bmc_sessions import Sessions
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.bmc_transport import Lookup, look_up, open_sessions
 from farrier.services.bmc_turns import Turns
-from farrier.services.trust import Insecure, Trust
 from farrier.services.ways import Ways
 
 log = structlog.stdlib.get_logger(__name__)
@@ -54,9 +54,9 @@ async def open_bmc(
 ) -> AsyncIterator[RedfishBmc]:
     """Open the client, which closes with the context. Raises `ConfigError` for an unusable TLS policy."""
     trusts = {settings.trust, *settings.trust_by_host.values()}
-    if Insecure() in trusts:
-        hosts = [host for host, trust in settings.trust_by_host.items() if trust == Insecure()]
-        log.warning("bmc.tls_not_verified", hosts="all" if settings.trust == Insecure() else hosts)
+    if any(trust.insecure for trust in trusts):
+        hosts = [host for host, trust in settings.trust_by_host.items() if trust.insecure]
+        log.warning("bmc.tls_not_verified", hosts="all" if settings.trust.insecure else hosts)
     clock = clock or MonotonicClock()
     ways = Ways(bindings, settings.networks, lookup=lookup)
     with _records(settings) as records:
@@ -96,7 +96,7 @@ class RedfishBmc(protocols.BmcClient):
     def __init__(
         self,
         shared: Shared,
-        https: Mapping[Trust, aiohttp.ClientSession],
+        https: Mapping[BmcTrustConfig, aiohttp.ClientSession],
         *,
         credentials: protocols.CredentialStore,
         ways: Ways,

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import msgspec
 
+from farrier.config import BmcTrustConfig
 from farrier.model.bmc import BmcAuth
 from farrier.services.address import PRIVATE_NETWORKS, Network
-from farrier.services.trust import SystemCa, Trust
 
 
 class BmcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How farrier communicates with BMCs."""
 
-    trust: Trust = SystemCa()
+    trust: BmcTrustConfig = BmcTrustConfig()
     """Which certificates of BMCs farrier trusts."""
 
-    trust_by_host: Mapping[str, Trust] = msgspec.field(default_factory=dict)
+    trust_by_host: Mapping[str, BmcTrustConfig] = msgspec.field(default_factory=dict)
     """Trust for single hosts. The keys are the hosts of the addresses, in lower case."""
 
     auth: BmcAuth = BmcAuth.BASIC

@@ -32,9 +32,10 @@ import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
+from farrier.config import BmcTrustConfig
 from farrier.services.aio_transport import sent_once
 from farrier.services.bindings import is_number
-from farrier.services.trust import Trust, connector_ssl
+from farrier.services.trust import connector_ssl
 
 # A system's resource has 2 to 20 KiB; a larger body is not a Redfish resource.
 LARGEST_BODY_BYTES = 1024 * 1024
@@ -182,8 +183,8 @@ class _Bounded(aiohttp.ClientResponse):
 
 @asynccontextmanager
 async def open_sessions(
-    trusts: Collection[Trust], *, connect_timeout: timedelta
-) -> AsyncIterator[Mapping[Trust, aiohttp.ClientSession]]:
+    trusts: Collection[BmcTrustConfig], *, connect_timeout: timedelta
+) -> AsyncIterator[Mapping[BmcTrustConfig, aiohttp.ClientSession]]:
     """Open a session for each policy; the context closes them. Raises `ConfigError` for an unusable policy."""
     async with AsyncExitStack() as stack:
         sessions = {}

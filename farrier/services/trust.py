@@ -1,58 +1,25 @@
 """TLS policies. For BMCs, there is a default policy and exceptions by host; other services are always verified.
 
-`wiring` builds the policies from the configuration. Verification against a CA is the default, and the only policy for
-MAAS, UFM and Vault. A pinned certificate replaces this verification, including the check of the name. `Insecure` must
-be configured explicitly, and the code that opens the client logs it. Versions of TLS before 1.2 are never used.
+Verification against a CA is the default, and the only policy for MAAS, UFM and Vault. A pinned certificate replaces
+this verification, including the check of the name. An insecure policy must be configured explicitly, and the code that
+opens the client logs it. Versions of TLS before 1.2 are never used.
 """
 
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
-from typing import TypeAlias, assert_never
 
 import aiohttp
-import msgspec
 
 from farrier import errors
+from farrier.config import BmcTrustConfig
 
 
-class SystemCa(msgspec.Struct, frozen=True):
-    """Trust certificates for the dialled name that a CA in this host's CA store signed."""
-
-
-class CaFile(msgspec.Struct, frozen=True):
-    """Trust only certificates for the dialled name that a CA in this PEM file signed."""
-
-    path: Path
-
-
-class Pinned(msgspec.Struct, frozen=True):
-    """Trust the one certificate with this SHA-256 fingerprint: 64 hexadecimal digits, with or without colons."""
-
-    sha256: str
-
-
-class Insecure(msgspec.Struct, frozen=True):
-    """Accept any certificate. If another machine takes the BMC's address, it receives the credentials."""
-
-
-Trust: TypeAlias = SystemCa | CaFile | Pinned | Insecure
-
-
-def connector_ssl(trust: Trust) -> ssl.SSLContext | aiohttp.Fingerprint | bool:
+def connector_ssl(trust: BmcTrustConfig) -> ssl.SSLContext | aiohttp.Fingerprint | bool:
     """Return the `ssl` argument of aiohttp's connector. Raises `ConfigError` for an unusable file or fingerprint."""
-    match trust:
-        case SystemCa():
-            return verifying()
-        case CaFile():
-            return verifying(str(trust.path))
-        case Pinned():
-            return aiohttp.Fingerprint(_digest(trust.sha256))
-        case Insecure():
-            return False
-        case _ as never:
-            assert_never(never)
+    if trust.insecure:
+        return False
+    return aiohttp.Fingerprint(_digest(trust.fingerprint)) if trust.fingerprint else verifying(trust.ca_file)
 
 
 def verifying(ca_file: str = "") -> ssl.SSLContext:

@@ -16,7 +16,6 @@ from farrier.protocols import ServiceObserver
 from farrier.services.bindings import Bindings
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credentials import Credentials, open_credentials
-from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust
 
 
 def credentials(config: settings.Config, *, observer: ServiceObserver) -> AbstractAsyncContextManager[Credentials]:
@@ -27,8 +26,10 @@ def credentials(config: settings.Config, *, observer: ServiceObserver) -> Abstra
 def bmc_settings(config: settings.Config) -> BmcSettings:
     """Return the settings of the BMC client."""
     return BmcSettings(
-        trust=_trust(config.bmc),
-        trust_by_host={name.lower(): _trust(host) for name, host in config.bmc.hosts.items()},
+        trust=settings.BmcTrustConfig(
+            ca_file=config.bmc.ca_file, fingerprint=config.bmc.fingerprint, insecure=config.bmc.insecure
+        ),
+        trust_by_host={name.lower(): host for name, host in config.bmc.hosts.items()},
         auth=config.bmc.auth,
         session_directory=_session_directory(config.bmc),
         networks=tuple(ip_network(network) for network in config.bmc.allowed_networks),
@@ -49,11 +50,3 @@ def _session_directory(config: settings.BmcConfig) -> Path | None:
 def bindings(config: settings.Config) -> Bindings:
     """Return the bindings of credentials to BMCs that apply to all sites."""
     return Bindings(config.credentials.bindings)
-
-
-def _trust(config: settings.BmcTrustConfig) -> Trust:
-    if config.insecure:
-        return Insecure()
-    if config.fingerprint:
-        return Pinned(config.fingerprint)
-    return CaFile(Path(config.ca_file)) if config.ca_file else SystemCa()

@@ -20,9 +20,9 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from farrier.config import BmcTrustConfig
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, PowerState
 from farrier.services.bmc import RedfishBmc
-from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa
 from farrier.sim.bmc import SimulatedBmc, fake_systems, simulated_bmc
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support import bmc as support
@@ -174,7 +174,7 @@ async def test_a_certificate_of_an_unknown_ca_is_refused_before_the_credential_i
     double: Double, tmp_path: Path
 ) -> None:
     other = Authority("another CA", now=datetime.now(UTC)).write(tmp_path / "other.crt")
-    for trust in (CaFile(other), SystemCa()):
+    for trust in (BmcTrustConfig(ca_file=str(other)), BmcTrustConfig()):
         async with connect(double.ca_file, credential=double.credential, trust=trust) as client:
             error = await failure(client, double.target())
         assert error.failure is BmcFailure.TLS
@@ -230,10 +230,10 @@ async def test_a_pinned_certificate_is_trusted_whatever_it_says_and_no_other(
     async with fake_bmc(tmp_path, authority, certificate=certificate) as fake:
         double = of_fake(fake)
         for pin in (sha256, ":".join(sha256[i : i + 2] for i in range(0, 64, 2)).upper()):
-            async with connect(double.ca_file, trust=Pinned(pin)) as client:
+            async with connect(double.ca_file, trust=BmcTrustConfig(fingerprint=pin)) as client:
                 assert (await client.verify(double.target())).power is PowerState.ON
         seen = len(fake.requests)
-        async with connect(double.ca_file, trust=Pinned("0" * 64)) as client:
+        async with connect(double.ca_file, trust=BmcTrustConfig(fingerprint="0" * 64)) as client:
             error = await failure(client, double.target())
         assert error.failure is BmcFailure.TLS
         assert sha256 in error.detail
@@ -247,7 +247,7 @@ async def test_one_host_may_have_a_policy_of_its_own_and_an_insecure_one_is_logg
     async with fake_bmc(tmp_path, authority, certificate=certificate) as fake:
         double = of_fake(fake)
         with capture_logs() as logs:
-            async with connect(double.ca_file, trust_by_host={"127.0.0.1": Insecure()}) as client:
+            async with connect(double.ca_file, trust_by_host={"127.0.0.1": BmcTrustConfig(insecure=True)}) as client:
                 assert (await client.verify(double.target())).power is PowerState.ON
     assert logs == [{"event": "bmc.tls_not_verified", "log_level": "warning", "hosts": ["127.0.0.1"]}]
 

@@ -18,11 +18,11 @@ import pytest
 from structlog.testing import capture_logs
 from typing_extensions import override
 
+from farrier.config import BmcTrustConfig
 from farrier.errors import ConfigError
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, PowerState
 from farrier.services import bmc_transport
 from farrier.services.bmc import RedfishBmc
-from farrier.services.trust import CaFile, Pinned
 from farrier.sim.certificates import Authority
 from tests.support.bmc import (
     CREDENTIAL,
@@ -369,13 +369,13 @@ async def test_a_cancelled_call_is_observed_as_cancelled(bmc: FakeBmc) -> None:
 @pytest.mark.parametrize(
     ("trust", "says"),
     [
-        (CaFile(Path("/nonexistent/ca.crt")), "No such file"),
-        (CaFile(Path("/dev/null")), "expected a PEM file"),
-        (Pinned("12:34"), "64 hexadecimal digits"),
-        (Pinned("zz"), "64 hexadecimal digits"),
+        (BmcTrustConfig(ca_file="/nonexistent/ca.crt"), "No such file"),
+        (BmcTrustConfig(ca_file="/dev/null"), "expected a PEM file"),
+        (BmcTrustConfig(fingerprint="12:34"), "64 hexadecimal digits"),
+        (BmcTrustConfig(fingerprint="zz"), "64 hexadecimal digits"),
     ],
 )
-async def test_an_unusable_tls_policy_is_refused_at_start(trust: CaFile | Pinned, says: str) -> None:
+async def test_an_unusable_tls_policy_is_refused_at_start(trust: BmcTrustConfig, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         async with connect(Path("unused"), trust=trust):
             pass

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from farrier.config import CredentialBinding
+from farrier.config import BmcTrustConfig, CredentialBinding
 from farrier.errors import ConfigError
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget
 from farrier.services import vault
@@ -22,7 +22,6 @@ from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Form, Source
 from farrier.services.credentials import Credentials
 from farrier.services.http_messages import Answer as Heard
-from farrier.services.trust import CaFile
 from farrier.sim.certificates import Authority
 from tests.support import bmc as bmcs
 from tests.support.sockets import ENOUGH, free_port
@@ -294,7 +293,7 @@ async def test_a_bmc_is_retried_after_a_vault_outage_but_waits_for_an_edit_of_a_
 ) -> None:
     """The BMC is not called in either case, so no login is used up."""
     server.put("farrier/bmc/sound", username=bmcs.USERNAME, password=bmcs.PASSWORD)
-    settings = BmcSettings(trust=CaFile(server.ca_file), networks=bmcs.LOOPBACK)
+    settings = BmcSettings(trust=BmcTrustConfig(ca_file=str(server.ca_file)), networks=bmcs.LOOPBACK)
     (tmp_path / "bmc").mkdir()
     async with (
         bmcs.fake_bmc(tmp_path / "bmc", authority) as bmc,

@@ -23,14 +23,13 @@ import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSListener, TLSStream
 
-from farrier.config import CredentialBinding, CredentialsConfig
+from farrier.config import BmcTrustConfig, CredentialBinding, CredentialsConfig
 from farrier.protocols import Clock, CredentialStore
 from farrier.services.bindings import Bindings
 from farrier.services.bmc import RedfishBmc, open_bmc
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.bmc_transport import Lookup, look_up
 from farrier.services.credentials import Credentials
-from farrier.services.trust import CaFile
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support.sockets import LEFT
 
@@ -375,7 +374,7 @@ async def connect(  # noqa: PLR0913 - one parameter is one thing that a test rep
     """A client that trusts `ca_file`, may dial loopback and has the credential `CREDENTIAL`; `more` are environment
     variables with more credentials, which a test may change while the client is open."""
     usual = BmcSettings(
-        trust=CaFile(ca_file),
+        trust=BmcTrustConfig(ca_file=str(ca_file)),
         networks=LOOPBACK,
         power_reread_pause=timedelta(milliseconds=1),
         session_directory=ca_file.parent / "sessions",

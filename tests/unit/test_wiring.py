@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from ipaddress import ip_network
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from farrier.handlers.node.kind import NODE_KIND, NodeKind
 from farrier.handlers.resource import ResourceKind
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcAuth
-from farrier.services.trust import CaFile, Insecure, Pinned, SystemCa, Trust
 from tests.support.clock import HandClock
 
 
@@ -34,18 +32,11 @@ def test_an_exposition_of_a_fresh_process_stays_small() -> None:
     assert len(samples) < 2000
 
 
-@pytest.mark.parametrize(
-    ("config", "trust"),
-    [
-        (BmcConfig(), SystemCa()),
-        (BmcConfig(ca_file="/etc/ca.crt"), CaFile(Path("/etc/ca.crt"))),
-        (BmcConfig(fingerprint="ab" * 32), Pinned("ab" * 32)),
-        (BmcConfig(insecure=True), Insecure()),
-    ],
-)
-def test_bmcs_are_trusted_as_configured(config: BmcConfig, trust: Trust) -> None:
-    made = wiring.bmc_settings(Config(bmc=config, node=NodeConfig(probe_deadline=timedelta(seconds=7))))
-    assert made.trust == trust
+@pytest.mark.parametrize("trust", [{}, {"ca_file": "/etc/ca.crt"}, {"fingerprint": "ab" * 32}, {"insecure": True}])
+def test_bmcs_are_trusted_as_configured(trust: dict[str, Any]) -> None:
+    config = Config(bmc=BmcConfig(**trust), node=NodeConfig(probe_deadline=timedelta(seconds=7)))
+    made = wiring.bmc_settings(config)
+    assert made.trust == BmcTrustConfig(**trust)
     assert made.deadline == timedelta(seconds=7)
     assert ip_network("10.0.0.0/8") in made.networks
 
@@ -57,7 +48,10 @@ def test_a_host_may_be_trusted_in_its_own_way_and_what_is_not_checked_is_counted
         hosts={"BMC-1.example": BmcTrustConfig(insecure=True), "10.0.0.2": BmcTrustConfig(fingerprint="ab" * 32)},
     )
     made = wiring.bmc_settings(Config(bmc=config))
-    assert made.trust_by_host == {"bmc-1.example": Insecure(), "10.0.0.2": Pinned("ab" * 32)}
+    assert made.trust_by_host == {
+        "bmc-1.example": BmcTrustConfig(insecure=True),
+        "10.0.0.2": BmcTrustConfig(fingerprint="ab" * 32),
+    }
     assert made.auth is BmcAuth.SESSION
     assert [sample.value for family in wiring.trust_gauge(config).collect() for sample in family.samples] == [1]
     assert [sample.value for family in wiring.trust_gauge(BmcConfig()).collect() for sample in family.samples] == [0]
