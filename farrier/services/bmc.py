@@ -12,13 +12,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from datetime import timedelta
 from typing import assert_never
 
 import aiohttp
 import structlog
 from typing_extensions import override
-from yarl import URL
 
 from farrier import protocols
 from farrier.clock import MonotonicClock
@@ -37,6 +35,7 @@ from farrier.services.bmc_sessions import Sessions
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.bmc_transport import Lookup, look_up, open_sessions
 from farrier.services.bmc_turns import Turns
+from farrier.services.quoting import scrubbed
 from farrier.services.ways import Ways
 
 log = structlog.stdlib.get_logger(__name__)
@@ -61,10 +60,17 @@ async def open_bmc(
     ways = Ways(bindings, settings.networks, lookup=lookup)
     with _records(settings) as records:
         sessions = Sessions(records, clock)
-        shared = Shared(settings=settings, logins=Logins(clock), sessions=sessions, observer=observer)
+        shared = Shared(
+            settings=settings,
+            credentials=credentials,
+            turns=Turns(settings.concurrency, settings.patience),
+            logins=Logins(clock),
+            sessions=sessions,
+            observer=observer,
+        )
         async with open_sessions(trusts, connect_timeout=settings.connect_timeout) as https:
             try:
-                yield RedfishBmc(shared, https, credentials=credentials, ways=ways)
+                yield RedfishBmc(shared, https, ways)
             finally:
                 await sessions.close()
 
@@ -97,22 +103,17 @@ class RedfishBmc(protocols.BmcClient):
         self,
         shared: Shared,
         https: Mapping[BmcTrustConfig, aiohttp.ClientSession],
-        *,
-        credentials: protocols.CredentialStore,
         ways: Ways,
     ) -> None:
         self._shared = shared
-        self._settings = shared.settings
         self._https = https
-        self._credentials = credentials
         self._ways = ways
-        self._turns = Turns(shared.settings.concurrency, shared.settings.patience)
 
     @override
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
-        async def verify(call: _Call) -> Found:
-            async with call.turn():
-                return await Probe(call.exchange, self._settings).run(target.system_path, macs=macs)
+        async def verify(exchange: Exchange) -> Found:
+            async with exchange.turn():
+                return await Probe(exchange).run(target.system_path, macs=macs)
 
         return await self._call(target, verify)
 
@@ -120,9 +121,9 @@ class RedfishBmc(protocols.BmcClient):
     async def read(self, target: BmcTarget) -> BmcReading:
         path = _known(target)
 
-        async def read(call: _Call) -> Found:
-            async with call.turn():
-                return await read_system(call.exchange, path)
+        async def read(exchange: Exchange) -> Found:
+            async with exchange.turn():
+                return await read_system(exchange, path)
 
         return await self._call(target, read)
 
@@ -130,18 +131,16 @@ class RedfishBmc(protocols.BmcClient):
     async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
         path = _known(target)
 
-        async def switch(call: _Call) -> Found:
-            change = PowerChange(call.exchange, call.turn, settings=self._settings, path=path)
-            return await change.run(wanted, send=send)
+        async def switch(exchange: Exchange) -> Found:
+            return await PowerChange(exchange, path).run(wanted, send=send)
 
         return await self._call(target, switch)
 
-    async def _call(self, target: BmcTarget, work: Callable[[_Call], Awaitable[Found]]) -> BmcReading:
+    async def _call(self, target: BmcTarget, work: Callable[[Exchange], Awaitable[Found]]) -> BmcReading:
         exchange = None
         try:
             exchange = Exchange(self._access(target), self._shared)
-            found = await work(_Call(exchange, self._turns, exchange.bmc))
-            return _reading(found, exchange)
+            return _reading(await work(exchange), exchange)
         except LeaseLost:
             raise  # nothing was sent, so nothing of this call may be stored
         except Exception as error:
@@ -152,19 +151,9 @@ class RedfishBmc(protocols.BmcClient):
 
     def _access(self, target: BmcTarget) -> Access:
         bmc, route = self._ways.to(target)
-        return Access(
-            bmc=bmc,
-            route=route,
-            reference=target.credential,
-            store=self._credentials,
-            http=self._http(bmc),
-            auth=self._settings.auth,
-            only_reads=target.only_reads,
-        )
-
-    def _http(self, bmc: URL) -> aiohttp.ClientSession:
-        settings = self._settings
-        return self._https[settings.trust_by_host.get(bmc.host or "", settings.trust)]
+        settings = self._shared.settings
+        http = self._https[settings.trust_by_host.get(bmc.host or "", settings.trust)]
+        return Access(bmc=bmc, route=route, reference=target.credential, http=http, only_reads=target.only_reads)
 
     def _failure(self, error: Exception, exchange: Exchange | None) -> BmcError:
         credential = exchange.credential if exchange is not None else None
@@ -172,10 +161,10 @@ class RedfishBmc(protocols.BmcClient):
         secrets = exchange.secrets if exchange is not None else ()
         if failure is BmcFailure.INTERNAL:
             trace = "".join(traceback.format_exception(error))
-            log.error("bmc.client_bug", traceback=bmc_failure.scrub(trace, credential, *secrets))
+            log.error("bmc.client_bug", traceback=scrubbed(trace, secrets))
         return BmcError(
             failure,
-            bmc_failure.scrub(detail, credential, *secrets),
+            scrubbed(detail, secrets),
             credential_version=credential.version if credential is not None else None,
             retry_after=bmc_failure.retry_after(error),
             # If the BMC details are wrong or the secret cannot be read, the call does not count as a request to the
@@ -183,22 +172,6 @@ class RedfishBmc(protocols.BmcClient):
             dialled=exchange is not None and exchange.requests > 0 and not _is_ours(error, failure),
             sent=exchange is not None and exchange.sent,
         )
-
-
-class _Call:
-    """A running call to a BMC: its requests, and its waits for the exclusive use of the BMC."""
-
-    def __init__(self, exchange: Exchange, turns: Turns, bmc: URL) -> None:
-        self.exchange = exchange
-        self._turns = turns
-        self._bmc = bmc
-
-    @asynccontextmanager
-    async def turn(self, within: timedelta | None = None) -> AsyncIterator[None]:
-        """Wait for the exclusive use of the BMC. The deadline is `within`, or the usual deadline."""
-        async with self._turns.turn(self._bmc):
-            self.exchange.begin(within)
-            yield
 
 
 def _known(target: BmcTarget) -> str:

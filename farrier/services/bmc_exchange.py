@@ -8,8 +8,8 @@ more. An action is sent once, and its result is one of: responded, never sent, u
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
 from enum import Enum, StrEnum, auto
 from functools import partial
@@ -34,6 +34,7 @@ from farrier.services.bmc_session_records import Entry
 from farrier.services.bmc_sessions import Session, Sessions
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.bmc_transport import Dial, Headers, Route, dialling
+from farrier.services.bmc_turns import Turns
 
 SERVICE_ROOT = "/redfish/v1/"
 # The path of the collection of sessions on every known BMC; used only if the service root has no link to it.
@@ -79,21 +80,21 @@ class _Shows(Enum):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """A BMC, the route to it, and its credential."""
+    """A BMC, the route to it, and the reference to its credential."""
 
     bmc: URL
     route: Route
     reference: str
-    store: protocols.CredentialStore
     http: aiohttp.ClientSession
-    auth: BmcAuth
-    only_reads: bool = False
+    only_reads: bool
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that all calls of a client share."""
 
     settings: BmcSettings
+    credentials: protocols.CredentialStore
+    turns: Turns
     logins: Logins
     sessions: Sessions
     observer: protocols.ServiceObserver
@@ -104,6 +105,7 @@ class Exchange:
     BMC."""
 
     def __init__(self, access: Access, shared: Shared) -> None:
+        self.settings = shared.settings
         self._access = access
         self._shared = shared
         self._client = self._anonymous()
@@ -118,24 +120,24 @@ class Exchange:
         self.sent = False
 
     @property
-    def bmc(self) -> URL:
-        return self._access.bmc
-
-    @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets, besides the credential, that no text may contain."""
+        """The secrets that no text may contain."""
         session = self._shared.sessions.of(self._access.bmc)
-        return () if session is None else (session.token,)
+        token = () if session is None else (session.token,)
+        return token if self.credential is None else (*token, self.credential.password, _basic(self.credential))
 
-    def begin(self, within: timedelta | None = None) -> None:
-        """Begin a turn and its deadline. Raises `BmcError` if the login cap is reached."""
-        self._shared.logins.admit(self._access.bmc)
-        within = within or self._shared.settings.deadline
-        self.deadline = anyio.current_time() + within.total_seconds()
+    @asynccontextmanager
+    async def turn(self, within: timedelta | None = None) -> AsyncIterator[None]:
+        """Wait for the exclusive use of the BMC. The deadline is `within`, or the usual deadline. Raises `BmcError` if
+        the login cap is reached."""
+        async with self._shared.turns.turn(self._access.bmc):
+            self._shared.logins.admit(self._access.bmc)
+            self.deadline = anyio.current_time() + (within or self.settings.deadline).total_seconds()
+            yield
 
     async def log_in(self) -> None:
         """Send the credential with all further requests, or use a session. Call this once per turn, after `root`."""
-        match self._access.auth:
+        match self.settings.auth:
             case BmcAuth.BASIC:
                 self._shows = _Shows.HEADER
             case BmcAuth.SESSION:
@@ -233,9 +235,7 @@ class Exchange:
                     raise _AnotherSecret
                 return None
             case _Shows.HEADER:
-                credential = await self._read()
-                known = f"{credential.username}:{credential.password}".encode()
-                headers["Authorization"] = f"Basic {base64.b64encode(known).decode()}"
+                headers["Authorization"] = f"Basic {_basic(await self._read())}"
             case _Shows.BODY:
                 pass
             case _ as never:
@@ -245,7 +245,7 @@ class Exchange:
     async def _read(self) -> Credential:
         """Return the secret, which is read once per call. Raises `CredentialError`."""
         if self.credential is None:
-            self.credential = await self._access.store.resolve(self._access.reference)
+            self.credential = await self._shared.credentials.resolve(self._access.reference)
         return self.credential
 
     async def _secret(self) -> Secret:
@@ -394,3 +394,7 @@ class Exchange:
 
     def _anonymous(self) -> redfish.AsyncRedfishClient:
         return redfish.AsyncRedfishClient(str(self._access.bmc), session=self._access.http)
+
+
+def _basic(credential: Credential) -> str:
+    return base64.b64encode(f"{credential.username}:{credential.password}".encode()).decode()

@@ -7,22 +7,18 @@ cause always results in the same text, because farrier stores an outcome only wh
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TypeAlias
-from urllib import parse
 
 import aiohttp
 from redfish import aio as redfish
 
 from farrier.errors import CredentialError, LeaseLost
 from farrier.model.bmc import BmcError, BmcFailure
-from farrier.model.credential import Credential
 from farrier.services.bmc_transport import LARGEST_BODY_BYTES, BodyTooLarge
 
 Rule: TypeAlias = tuple[tuple[type[Exception], ...], BmcFailure, Callable[[Exception], str]]
@@ -157,19 +153,6 @@ def retry_after(error: Exception) -> timedelta | None:
     """Return how long the caller must wait, as the BMC or the login cap requires."""
     waits = (cause.retry_after for cause in _innermost_first(error) if isinstance(cause, BmcError))
     return next(waits, None)
-
-
-def scrub(text: str, credential: Credential | None, *tokens: str) -> str:
-    """Return `text` without `tokens` and without the password, in each spelling in which farrier sends it or a BMC may
-    quote it."""
-    if credential is None:
-        return text
-    password = credential.password
-    sent = base64.b64encode(f"{credential.username}:{password}".encode()).decode()
-    quoted = (json.dumps(password)[1:-1], json.dumps(password, ensure_ascii=False)[1:-1], parse.quote(password))
-    for secret in sorted(filter(None, {*tokens, sent, password, *quoted}), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
 
 
 def _innermost_first(error: Exception) -> Iterator[Exception]:

@@ -11,8 +11,7 @@ drained before an orderly shutdown, so `GracefulShutdown` is sent only if the BM
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping
 from datetime import timedelta
 from http import HTTPStatus
 from typing import assert_never
@@ -26,9 +25,6 @@ from farrier.services.bmc_answers import Answered
 from farrier.services.bmc_exchange import Exchange, Operation
 from farrier.services.bmc_probe import Found, read_system
 from farrier.services.bmc_resources import Resource
-from farrier.services.bmc_settings import BmcSettings
-
-Turn = Callable[[timedelta | None], AbstractAsyncContextManager[None]]
 
 # Reset types in the order of preference.
 _TYPES: Mapping[PowerRequest, tuple[str, ...]] = {
@@ -48,10 +44,9 @@ _PASSES = (BmcFailure.UNREACHABLE, BmcFailure.TIMEOUT, BmcFailure.PROTOCOL)
 class PowerChange:
     """One change of the power of the system at `path`."""
 
-    def __init__(self, exchange: Exchange, turn: Turn, *, settings: BmcSettings, path: str) -> None:
+    def __init__(self, exchange: Exchange, path: str) -> None:
         self._exchange = exchange
-        self._turn = turn
-        self._settings = settings
+        self._settings = exchange.settings
         self._path = path
 
     async def run(self, wanted: PowerRequest, *, send: bool) -> Found:
@@ -64,7 +59,7 @@ class PowerChange:
         return Found(system_path=self._path, system=await self._proven(system, wanted))
 
     async def _read(self, within: timedelta | None = None) -> Resource:
-        async with self._turn(within):
+        async with self._exchange.turn(within):
             return (await read_system(self._exchange, self._path)).system
 
     async def _clear(self, system: Resource, wanted: PowerRequest) -> Resource:
@@ -87,7 +82,7 @@ class PowerChange:
         # A machine that is off cannot be reset: the BMC would return an error. So it is switched on.
         off = bmc_resources.power_text(system) == "Off"
         kind = PowerRequest.ON if wanted is PowerRequest.RESET and off else wanted
-        async with self._turn(None):
+        async with self._exchange.turn():
             await self._exchange.log_in()
             reset = _choose(kind, await self._allowed(system))
             refusal: Exception | None = None

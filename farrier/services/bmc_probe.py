@@ -14,7 +14,6 @@ from farrier.model.bmc import BmcError, BmcFailure, PowerState
 from farrier.services import bmc_failure, bmc_resources
 from farrier.services.bmc_exchange import Exchange, Operation
 from farrier.services.bmc_resources import Resource
-from farrier.services.bmc_settings import BmcSettings
 
 # The paths of the collections on every known BMC; used only if the links to them are missing.
 STANDARD_SYSTEMS = "/redfish/v1/Systems"
@@ -46,9 +45,9 @@ async def read_system(exchange: Exchange, path: str) -> Found:
 class Probe:
     """A read of a BMC, within a turn that has begun."""
 
-    def __init__(self, exchange: Exchange, settings: BmcSettings) -> None:
+    def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._settings = settings
+        self._settings = exchange.settings
 
     async def run(self, system_path: str | None, *, macs: bool) -> Found:
         """Read the BMC, beginning with the system at `system_path` or with the service root."""

@@ -40,15 +40,17 @@ def quoted(body: bytes, secrets: Iterable[str]) -> str:
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` without the secrets."""
+    """Return `text` without the secrets, in each spelling in which they were sent or may be returned."""
     spellings = {
         spelling
         for secret in secrets
         for spelling in (
             secret,
+            quote(secret),
             quote(secret, safe=""),
             quote_plus(secret),
             json.dumps(secret)[1:-1],
+            json.dumps(secret, ensure_ascii=False)[1:-1],
             repr(secret)[1:-1],
             " ".join(secret.split()),
         )

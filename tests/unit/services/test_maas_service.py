@@ -163,6 +163,10 @@ def test_no_spelling_of_a_secret_is_left_in_a_text() -> None:
     secret = "p&w d\"'%é"
     body = f"plain {secret} quoted p%26w%20d%22%27%25%C3%A9 plus p%26w+d%22%27%25%C3%A9".encode()
     assert scrubbed(body.decode(), [secret]) == "plain *** quoted *** plus ***"
+    assert (
+        scrubbed("""json p&w d\\"'%\\u00e9 and p&w d\\"'%é path a/b%3F""", [secret, "a/b?"])
+        == "json *** and *** path ***"
+    )
     error = FAILURES.of_answer(CHANGE, Answer(status=500, body=body), secrets=[secret])
     assert "w" not in error.detail.partition(":")[2]
 
