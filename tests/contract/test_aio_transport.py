@@ -15,13 +15,12 @@ import anyio
 import anyio.abc
 import httpx
 import pytest
-from anyio.streams.tls import TLSListener
 
 from farrier.services.aio_transport import AioTransport
 from farrier.services.http_failures import Reason
 from farrier.sim.certificates import Authority
 from tests.support.asking import PATIENCE, answer, body_of, request, transport, why
-from tests.support.sockets import Peer, talking
+from tests.support.sockets import Peer, talking, tls_with
 
 SOON = timedelta(seconds=0.1)
 
@@ -219,16 +218,12 @@ async def test_a_connection_that_is_not_accepted_ends_with_the_connect_timeout()
 async def test_a_certificate_for_another_name_is_not_trusted_and_the_text_says_why(
     tmp_path: Path, authority: Authority
 ) -> None:
-    files = authority.issue(tmp_path, hosts=("maas.test",))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(files.certificate, files.key)
+    tls = tls_with(authority.issue(tmp_path, hosts=("maas.test",)))
     ours = ssl.create_default_context(cafile=authority.write(tmp_path / "ca.pem"))
-    tcp = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with TLSListener(tcp, context) as listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, lambda stream: stream.aclose())
-        port = tcp.extra(anyio.abc.SocketAttribute.local_port)
-        async with AioTransport(context=ours, connect_timeout=PATIENCE) as sender:
-            kind, reason = await why(sender, request(port, scheme="https"))
-        tasks.cancel_scope.cancel()
+    async with (
+        talking(lambda peer: peer.until_closed(), tls=tls) as (port, _),
+        AioTransport(context=ours, connect_timeout=PATIENCE) as sender,
+    ):
+        kind, reason = await why(sender, request(port, scheme="https"))
     assert (kind, reason.reason, reason.arrived) == (httpx.ConnectError, Reason.TLS, False)
     assert "IP address mismatch" in reason.detail

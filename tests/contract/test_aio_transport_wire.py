@@ -23,7 +23,7 @@ from farrier.services.times import Times
 from tests.support.answers import http
 from tests.support.asking import PATIENCE, answer, request, transport, why
 from tests.support.clock import HandClock
-from tests.support.maas import Observed
+from tests.support.observed import Observed
 from tests.support.sockets import Peer, talking
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -158,7 +158,9 @@ async def client_to(port: int, *, user: str = "") -> AsyncIterator[HttpClient[Pa
         return Pass({"Authorization": "OAuth x=%26y"}, ())
 
     times = Times(clock=HandClock())
-    async with open_client(MAAS, settings.endpoint, credential=credential, times=times, observer=Observed()) as client:
+    async with open_client(
+        MAAS, settings.endpoint, credential=credential, times=times, observer=Observed("maas")
+    ) as client:
         yield client
 
 

@@ -26,7 +26,8 @@ from farrier.services.bmc import RedfishBmc
 from farrier.sim.bmc import SimulatedBmc, fake_systems, simulated_bmc
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support import bmc as support
-from tests.support.bmc import CREDENTIAL, Observed, connect, fake_bmc
+from tests.support.bmc import CREDENTIAL, connect, fake_bmc
+from tests.support.observed import Observed
 from tests.support.sockets import free_port
 
 SOON = timedelta(milliseconds=500)
@@ -106,7 +107,7 @@ async def failure(client: RedfishBmc, target: BmcTarget) -> BmcError:
 
 
 async def test_a_known_system_takes_two_requests_and_gives_a_full_reading(double: Double) -> None:
-    observed = Observed()
+    observed = Observed("bmc")
     async with connect(double.ca_file, credential=double.credential, observed=observed) as client:
         reading = await client.verify(double.target())
     assert reading.power is PowerState.ON
@@ -131,7 +132,7 @@ async def test_an_unknown_system_is_discovered_with_its_interfaces(double: Doubl
 
 async def test_a_wrong_password_is_tried_exactly_once(double: Double) -> None:
     for path in (double.system_path, None):
-        observed = Observed()
+        observed = Observed("bmc")
         async with connect(double.ca_file, credential="admin:wr0ng", observed=observed) as client:
             error = await failure(client, double.target(system_path=path))
         assert error.failure is BmcFailure.AUTH
@@ -253,7 +254,7 @@ async def test_one_host_may_have_a_policy_of_its_own_and_an_insecure_one_is_logg
 
 
 async def test_calls_for_one_bmc_run_one_after_the_other(double: Double) -> None:
-    observed = Observed()
+    observed = Observed("bmc")
     async with (
         connect(double.ca_file, credential=double.credential, observed=observed) as client,
         anyio.create_task_group() as tasks,

@@ -39,7 +39,6 @@ from tests.support.bmc import (
     Flood,
     HangUp,
     Late,
-    Observed,
     Page,
     Silence,
     connect,
@@ -47,6 +46,7 @@ from tests.support.bmc import (
     members,
     system,
 )
+from tests.support.observed import Observed
 from tests.support.sockets import ENOUGH
 
 SOON = timedelta(seconds=1)
@@ -126,7 +126,7 @@ async def test_a_system_that_cannot_be_read_has_a_class_and_a_text(
 @pytest.mark.parametrize("answer", [Silence(), Drip()], ids=["silence", "drip"])
 async def test_the_deadline_is_for_the_whole_answer(bmc: FakeBmc, answer: Answer) -> None:
     bmc.answer(MANAGER, answer)
-    observed = Observed()
+    observed = Observed("bmc")
     with anyio.fail_after(10 * ENOUGH.total_seconds()):
         error = await failure_of(bmc, deadline=ENOUGH, observed=observed)
     assert error.failure is BmcFailure.TIMEOUT
@@ -349,7 +349,7 @@ async def test_a_bug_of_the_client_is_internal_with_its_traceback_in_the_log_onl
             raise ZeroDivisionError(f"observed {PASSWORD}")
 
     with capture_logs() as logs:
-        error = await failure_of(bmc, observed=Broken())
+        error = await failure_of(bmc, observed=Broken("bmc"))
     assert error.failure is BmcFailure.INTERNAL
     assert "ZeroDivisionError" in error.detail
     assert [entry["event"] for entry in logs] == ["bmc.client_bug"]
@@ -358,7 +358,7 @@ async def test_a_bug_of_the_client_is_internal_with_its_traceback_in_the_log_onl
 
 async def test_a_cancelled_call_is_observed_as_cancelled(bmc: FakeBmc) -> None:
     bmc.answer(SYSTEM, Silence())
-    observed = Observed()
+    observed = Observed("bmc")
     async with connect(bmc.ca_file, observed=observed) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.verify, at(bmc))
         await anyio.wait_all_tasks_blocked()

@@ -26,12 +26,12 @@ from tests.support.bmc import (
     FakeBmc,
     HangUp,
     NoReply,
-    Observed,
     Page,
     Silence,
     connect,
     system,
 )
+from tests.support.observed import Observed
 from tests.support.sockets import ENOUGH
 
 ON, OFF, RESTART = PowerRequest.ON, PowerRequest.OFF, PowerRequest.RESET
@@ -294,7 +294,7 @@ async def test_a_call_without_a_system_path_is_a_bug_of_the_caller(bmc: FakeBmc)
 
 @pytest.mark.full
 async def test_the_emulator_is_switched_off_on_and_reset(authority: Authority, tmp_path: Path) -> None:
-    observed = Observed()
+    observed = Observed("bmc")
     async with (
         simulated_bmc(tmp_path, fake_systems(1), authority=authority, prompt=True) as emulator,
         connect(emulator.ca_file, credential=f"{emulator.username}:{emulator.password}", observed=observed) as client,

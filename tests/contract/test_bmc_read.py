@@ -25,13 +25,13 @@ from tests.support.bmc import (
     Garbage,
     HangUp,
     NoReply,
-    Observed,
     Page,
     Silence,
     connect,
     fake_bmc,
     system,
 )
+from tests.support.observed import Observed
 from tests.support.sockets import ENOUGH
 
 SOON = timedelta(milliseconds=300)
@@ -56,7 +56,7 @@ async def failure_of(bmc: FakeBmc, **settings: Any) -> BmcError:
 
 
 async def test_a_read_is_one_get_with_power_health_and_identity(bmc: FakeBmc) -> None:
-    observed = Observed()
+    observed = Observed("bmc")
     async with connect(bmc.ca_file, observed=observed) as client:
         reading = await client.read(at(bmc))
     assert (reading.power, reading.health, reading.serial) == (PowerState.ON, "Warning", "SN-0001")

@@ -32,13 +32,13 @@ from tests.support.bmc import (
     Garbage,
     HangUp,
     NoReply,
-    Observed,
     Page,
     Silence,
     connect,
     members,
     system,
 )
+from tests.support.observed import Observed
 
 SOON = timedelta(milliseconds=500)
 SECRET = 'Pl4nted "t3lltale" ünd/more'
@@ -144,7 +144,7 @@ async def test_the_log_of_a_bug_contains_no_secret(bmc: FakeBmc, caplog: pytest.
     bmc.password = SECRET
     target = BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
     with capture_logs() as logs, caplog.at_level(logging.DEBUG):
-        async with connect(bmc.ca_file, credential=f"{USERNAME}:{SECRET}", observed=Broken()) as client:
+        async with connect(bmc.ca_file, credential=f"{USERNAME}:{SECRET}", observed=Broken("bmc")) as client:
             with pytest.raises(BmcError) as raised:
                 await client.read(target)
     assert raised.value.failure is BmcFailure.INTERNAL
@@ -155,7 +155,7 @@ async def test_the_log_of_a_bug_contains_no_secret(bmc: FakeBmc, caplog: pytest.
 
 
 async def test_the_log_of_a_bug_contains_no_session_token(bmc: FakeBmc) -> None:
-    observed = Broken()
+    observed = Broken("bmc")
     observed.is_sound = True
     target = BmcTarget(address=bmc.url, credential=CREDENTIAL, system_path=SYSTEM)
     with capture_logs() as logs:

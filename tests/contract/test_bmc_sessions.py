@@ -24,11 +24,11 @@ from tests.support.bmc import (
     SYSTEMS,
     USERNAME,
     FakeBmc,
-    Observed,
     Page,
     connect,
     system,
 )
+from tests.support.observed import Observed
 
 SESSION = BmcAuth.SESSION
 
@@ -44,7 +44,7 @@ async def failure(client: RedfishBmc, target: BmcTarget) -> BmcError:
 
 
 async def test_one_session_serves_every_call_and_ends_with_the_client(bmc: FakeBmc) -> None:
-    observed = Observed()
+    observed = Observed("bmc")
     async with connect(bmc.ca_file, auth=SESSION, observed=observed) as client:
         assert (await client.verify(at(bmc, system_path=None))).power is PowerState.ON
         assert (await client.read(at(bmc))).requests == 1

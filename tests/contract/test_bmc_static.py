@@ -7,7 +7,6 @@ headers, sessions, redirects, silence, drips, lost replies, and power that chang
 
 from __future__ import annotations
 
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, Power
 from farrier.services import bmc_transport
 from farrier.sim.certificates import Authority
 from tests.support.bmc import CREDENTIAL, MANAGER, ROOT, SYSTEM, SYSTEMS, connect, members, sound, system
+from tests.support.sockets import tls_with
 
 BASEBOARD = "/redfish/v1/Systems/HGX_Baseboard_0"
 
@@ -35,10 +35,8 @@ def serving(directory: Path, authority: Authority, pages: Mapping[str, Any]) -> 
         file = directory / path.strip("/") / "index.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(page if isinstance(page, bytes) else msgspec.json.encode(page))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate.certificate, certificate.key)
     with HTTPServer(("127.0.0.1", 0), static.RequestHandler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.socket = tls_with(certificate).wrap_socket(server.socket, server_side=True)
         static.REDFISH_MOCKUP_FILES = str(directory / "redfish" / "v1")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -7,7 +7,6 @@ over a socket. The behaviour with a sound region is in `test_maas_client`.
 from __future__ import annotations
 
 import json
-import ssl
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from farrier.sim.certificates import Authority
 from farrier.sim.maas import ADMIN, Broken, Fault, Region
 from tests.support.answers import PAGE, Endless, Scripted, http, said, serving, text
 from tests.support.maas import NEW, POWER, RELEASE, World, world_of, world_with
-from tests.support.sockets import free_port
+from tests.support.sockets import free_port, tls_with
 
 SOON = timedelta(seconds=0.3)
 RECORD = {"system_id": "abc123", "hostname": "gpu001", "status": 6, "owner": None}
@@ -292,9 +291,7 @@ async def test_a_change_to_a_closed_port_was_not_made() -> None:
 
 
 async def test_only_a_certificate_of_the_given_authority_is_trusted(tmp_path: Path, authority: Authority) -> None:
-    files = authority.issue(tmp_path, hosts=("127.0.0.1",))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(files.certificate, files.key)
+    context = tls_with(authority.issue(tmp_path, hosts=("127.0.0.1",)))
     body = json.dumps(RECORD).encode()
     answer = http("200 OK", "Content-Type: application/json", body=body)
     async with serving(answer, tls=context) as (port, heads):

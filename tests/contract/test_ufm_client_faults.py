@@ -6,7 +6,6 @@ Bodies and statuses are scripted responses in memory; certificates and connectio
 from __future__ import annotations
 
 import json
-import ssl
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from farrier.services.ufm_service import ATTEMPTS, LARGEST_BODY_BYTES, pass_of
 from farrier.sim.certificates import Authority
 from farrier.sim.ufm import Broken, Fault, Manager, UfmTransport
 from tests.support.answers import PAGE, Endless, Scripted, http, serving, text
-from tests.support.sockets import free_port
+from tests.support.sockets import free_port, tls_with
 from tests.support.ufm import GUIDS, QOS, Call, OneCredential, World, failing, wanted, world_of, world_with
 
 SECRETS = ("123456", "YWRtaW46MTIzNDU2", "a-token-of-ufm")
@@ -34,14 +33,6 @@ CHANGES: list[tuple[str, Call]] = [
     ("delete", lambda client: client.delete(0x12)),
 ]
 each_change = pytest.mark.parametrize(("operation", "change"), CHANGES, ids=[name for name, _ in CHANGES])
-
-
-def vouched_for(authority: Authority, directory: Path) -> ssl.SSLContext:
-    """The TLS settings of a server with a certificate of the authority."""
-    files = authority.issue(directory, hosts=("127.0.0.1",))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(files.certificate, files.key)
-    return context
 
 
 async def failure_of_read(world: World) -> UfmError:
@@ -297,7 +288,7 @@ async def test_a_closed_port_is_unreachable_and_nothing_was_sent() -> None:
 
 
 async def test_an_untrusted_certificate_is_a_tls_failure(authority: Authority, tmp_path: Path) -> None:
-    server = serving(b"", tls=vouched_for(authority, tmp_path))
+    server = serving(b"", tls=tls_with(authority.issue(tmp_path, hosts=("127.0.0.1",))))
     async with server as (port, heads), world_of(None, url=f"https://127.0.0.1:{port}") as world:
         with failing() as caught:
             await world.client.create(wanted())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,6 @@ from tests.support import vault_recorded as recorded
 from tests.support.vault import LOOK_UP, TOKEN, FakeVault, Raw
 from tests.support.vault_client import PATH, REFERENCE, URL_PATH, Client, client_of, refusal
 from tests.support.vault_recorded import PASSWORD, USERNAME, Recorded
-
-
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority("test CA", now=datetime.now(UTC))
 
 
 @pytest.fixture

@@ -24,15 +24,11 @@ from farrier.services.credentials import Credentials
 from farrier.services.http_messages import Answer as Heard
 from farrier.sim.certificates import Authority
 from tests.support import bmc as bmcs
+from tests.support.observed import Observed
 from tests.support.sockets import ENOUGH, free_port
 from tests.support.vault import TOKEN, Answer, FakeVault, Misbehaviour, Raw
 from tests.support.vault_client import KEEP, PATH, REFERENCE, URL_PATH, Client, client_of, refusal
 from tests.support.vault_recorded import PASSWORD, USERNAME
-
-
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority("test CA", now=datetime.now(UTC))
 
 
 @pytest.fixture
@@ -298,7 +294,7 @@ async def test_a_bmc_is_retried_after_a_vault_outage_but_waits_for_an_edit_of_a_
     async with (
         bmcs.fake_bmc(tmp_path / "bmc", authority) as bmc,
         client.connect() as store,
-        open_bmc(settings, credentials=store, bindings=BOUND, observer=bmcs.Observed()) as dialler,
+        open_bmc(settings, credentials=store, bindings=BOUND, observer=Observed("bmc")) as dialler,
     ):
         sound = BmcTarget(address=bmc.url, credential="vault:farrier/bmc/sound", system_path=bmcs.SYSTEM)
         server.sealed = True

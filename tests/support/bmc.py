@@ -8,10 +8,9 @@ all pages of a sound BMC, and its power follows its resets; a test replaces sing
 from __future__ import annotations
 
 import base64
-import ssl
 from collections import ChainMap, Counter
 from collections.abc import AsyncIterator, Callable, MutableMapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
@@ -20,8 +19,6 @@ from typing import Any, TypeAlias, assert_never
 import anyio
 import anyio.abc
 import msgspec
-from anyio.streams.buffered import BufferedByteReceiveStream
-from anyio.streams.tls import TLSListener, TLSStream
 
 from farrier.config import BmcTrustConfig, CredentialBinding, CredentialsConfig
 from farrier.protocols import Clock, CredentialStore
@@ -31,7 +28,8 @@ from farrier.services.bmc_settings import BmcSettings
 from farrier.services.bmc_transport import Lookup, look_up
 from farrier.services.credentials import Credentials
 from farrier.sim.certificates import Authority, ServerFiles
-from tests.support.sockets import LEFT
+from tests.support.observed import Observed
+from tests.support.sockets import Peer, head, parsed, talking, tls_with
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 # FARRIER_CREDENTIALS_BINDINGS of a daemon that uses the reference `CREDENTIAL`.
@@ -268,94 +266,61 @@ async def fake_bmc(
 ) -> AsyncIterator[FakeBmc]:
     """A running server on a free port of 127.0.0.1. By default its certificate is valid for this address."""
     certificate = certificate or authority.issue(directory, hosts=("127.0.0.1",))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate.certificate, certificate.key)
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    bmc = FakeBmc(f"https://127.0.0.1:{port}", authority.write(directory / "ca.crt"))
 
-    async def serve(stream: TLSStream) -> None:
+    async def serve(peer: Peer) -> None:
         bmc.connected.set()
-        async with stream:
-            with suppress(*LEFT):
-                await _respond(bmc, stream)
+        await _respond(bmc, peer)
 
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(TLSListener(listener, context, standard_compatible=False).serve, serve)
+    async with talking(serve, tls=tls_with(certificate)) as (port, _):
+        bmc = FakeBmc(f"https://127.0.0.1:{port}", authority.write(directory / "ca.crt"))
         yield bmc
-        tasks.cancel_scope.cancel()
 
 
-async def _respond(bmc: FakeBmc, stream: TLSStream) -> None:
-    incoming = BufferedByteReceiveStream(stream)
-    head = await incoming.receive_until(b"\r\n\r\n", 64 * 1024)
-    start, *lines = head.decode().split("\r\n")
-    method, path, _ = start.split(" ", 2)
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    body = await incoming.receive_exactly(int(headers.get("content-length", 0)))
+async def _respond(bmc: FakeBmc, peer: Peer) -> None:
+    method, path, headers, body = parsed(await peer.request())
     answer = bmc.next(Request(method, path, headers.get("authorization"), headers.get("x-auth-token"), body))
     match answer:
         case Page() as page:
-            await stream.send(_head(page.status, *page.headers, length=len(page.body)) + page.body)
+            await peer.say(_head(page.status, *page.headers, length=len(page.body)) + page.body)
         case Late(seconds, resource):
             await anyio.sleep(seconds)
-            await _send(stream, resource)
+            await _send(peer, resource)
         case dict():
-            await _send(stream, answer)
+            await _send(peer, answer)
         case _:
-            await _misbehave(stream, answer)
+            await _misbehave(peer, answer)
 
 
-async def _misbehave(stream: TLSStream, answer: Misbehaviour) -> None:
+async def _misbehave(peer: Peer, answer: Misbehaviour) -> None:
     match answer:
         case NoReply():
             pass
         case Garbage(content):
-            await stream.send(content)
+            await peer.say(content)
         case HangUp():
-            await stream.send(_head(200, length=100) + b'{"PowerState":')
+            await peer.say(_head(200, length=100) + b'{"PowerState":')
         case Silence():
             await anyio.sleep_forever()
         case Drip():
-            await stream.send(_head(200, length=1_000_000))
+            await peer.say(_head(200, length=1_000_000))
             while True:
-                await stream.send(b" ")
+                await peer.say(b" ")
                 await anyio.sleep(0.01)
         case Flood():
-            await stream.send(_head(200, length=10**12))
+            await peer.say(_head(200, length=10**12))
             while True:
-                await stream.send(b" " * 65536)
+                await peer.say(b" " * 65536)
         case _ as never:
             assert_never(never)
 
 
-async def _send(stream: TLSStream, resource: dict[str, Any]) -> None:
+async def _send(peer: Peer, resource: dict[str, Any]) -> None:
     body = msgspec.json.encode(resource)
-    await stream.send(_head(200, length=len(body)) + body)
+    await peer.say(_head(200, length=len(body)) + body)
 
 
 def _head(status: int, *headers: tuple[str, str], length: int) -> bytes:
-    lines = [
-        f"HTTP/1.1 {status} Some Reason",
-        f"Content-Length: {length}",
-        "Connection: close",
-        *(f"{name}: {value}" for name, value in headers),
-    ]
-    if not any(name == "Content-Type" for name, _ in headers):
-        lines.append("Content-Type: application/json")
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
-class Observed:
-    """A `ServiceObserver` that records its calls."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, str]] = []
-
-    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
-        assert service == "bmc"
-        assert seconds >= 0
-        self.requests.append((operation, result))
+    return head(status, ("Connection", "close"), *headers, length=length)
 
 
 @asynccontextmanager
@@ -386,7 +351,7 @@ async def connect(  # noqa: PLR0913 - one parameter is one thing that a test rep
         credentials=store or credentials,
         lookup=lookup,
         bindings=bindings,
-        observer=observed or Observed(),
+        observer=observed or Observed("bmc"),
         clock=clock,
     ) as client:
         yield client

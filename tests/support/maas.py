@@ -22,6 +22,7 @@ from farrier.services.maas_service import KEY_KEPT, MaasSettings
 from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.clock import HandClock
+from tests.support.observed import Observed
 
 SITE = "north"
 SETTINGS = MaasSettings(url="http://maas.test/MAAS", key="env:KEY")
@@ -39,22 +40,6 @@ LONG = timedelta(hours=3)
 def state_of(number: int) -> MaasStatus:
     """The model's machine state for a status number of MAAS."""
     return Machine(system_id="abc123", status=number, hostname="gpu001").state
-
-
-class Observed:
-    """A `ServiceObserver` that records its calls."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, str]] = []
-
-    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
-        assert service == "maas"
-        assert seconds >= 0
-        self.requests.append((operation, result))
-
-    @property
-    def operations(self) -> list[str]:
-        return [operation for operation, _ in self.requests]
 
 
 class KeyOfMaas(CredentialStore):
@@ -86,7 +71,7 @@ class World:
 
     def __init__(self) -> None:
         self.clock = HandClock()
-        self.observed = Observed()
+        self.observed = Observed("maas")
         self.pauses: list[float] = []
         self.behind = timedelta(0)
         self.store = KeyOfMaas()

@@ -22,7 +22,8 @@ from farrier.services.regions import Regions, open_regions
 from farrier.services.times import Times
 from farrier.sim.maas import Region, RegionTransport
 from tests.support.loop import Ledger
-from tests.support.maas import KeyOfMaas, Observed
+from tests.support.maas import KeyOfMaas
+from tests.support.observed import Observed
 from tests.support.owner import MovedClock, Owner
 from tests.support.wire import Wire
 
@@ -73,7 +74,7 @@ async def observatory(
     settings = MaasSettings(url=config.maas.url, key=config.maas.key)
     if wire is not None:
         settings = msgspec.structs.replace(settings, read_timeout=wire.patience)
-    observed = Observed()
+    observed = Observed("maas")
     clock = MovedClock()
     times = Times(clock=clock, pause=_no_pause)
     async with open_regions(

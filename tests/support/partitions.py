@@ -28,8 +28,9 @@ from farrier.services.fabrics import Fabrics, open_fabrics
 from farrier.services.times import Times
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import loop, pg
+from tests.support.observed import Observed
 from tests.support.owner import MovedClock, Owner
-from tests.support.ufm import Observed, OneCredential
+from tests.support.ufm import OneCredential
 
 SITE = "north"
 KEY = 0x10  # the first of the pool
@@ -53,7 +54,7 @@ class Fabric:
         self.conn = conn  # for the tests' own queries, which never wait for another session
         self.manager = manager
         self.clock = MovedClock()
-        self.observed = Observed()
+        self.observed = Observed("ufm")
         self.hosts = {"ufm.test": manager}
         self.ledger = loop.Ledger()
         self.owner = Owner(pool, config=loop.BRISK, idle=True)

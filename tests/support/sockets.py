@@ -18,6 +18,8 @@ import anyio
 import anyio.abc
 from anyio.streams.tls import TLSListener
 
+from farrier.sim.certificates import ServerFiles
+
 ENOUGH = timedelta(seconds=2)
 """Time for one response, also on a busy machine. Tests in which a server is silent on purpose may wait for less."""
 
@@ -78,6 +80,33 @@ class Peer:
         raw = self._stream.extra(anyio.abc.SocketAttribute.raw_socket)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await self._stream.aclose()
+
+
+def parsed(request: bytes) -> tuple[str, str, dict[str, str], bytes]:
+    """The method and the path of a request, its headers with names in lower case, and its body."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    start, *lines = head.decode().split("\r\n")
+    method, path, _ = start.split(" ", 2)
+    return (
+        method,
+        path,
+        {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)},
+        body,
+    )
+
+
+def head(status: int, *headers: tuple[str, str], length: int) -> bytes:
+    """The head of a response whose body is JSON, unless a header names another type."""
+    named = {"Content-Type": "application/json", "Content-Length": str(length), **dict(headers)}
+    lines = [f"HTTP/1.1 {status} Some Reason", *(f"{name}: {value}" for name, value in named.items())]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def tls_with(files: ServerFiles) -> ssl.SSLContext:
+    """The TLS settings of a server with this certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    return context
 
 
 Script: TypeAlias = Callable[[Peer], Awaitable[None]]

@@ -28,8 +28,9 @@ from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import onboarded, pg
 from tests.support import site as sites
 from tests.support.loop import Ledger
+from tests.support.observed import Observed
 from tests.support.site import SECOND, Machine, Site
-from tests.support.ufm import Observed, OneCredential
+from tests.support.ufm import OneCredential
 from tests.support.wire import Wire
 
 SEGMENT = "tenant-a"
@@ -232,7 +233,7 @@ async def opened(
         async with open_fabrics(
             credentials=OneCredential(manager.username, manager.password, manager.token),
             times=Times(clock=site.maas.clock, pause=_no_pause),
-            observer=Observed(),
+            observer=Observed("ufm"),
             transport=UfmTransport(manager),
         ) as fabrics:
             settings = UfmSite(url="http://ufm.test", credential="env:UFM")

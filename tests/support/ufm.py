@@ -25,6 +25,7 @@ from farrier.services.times import Times
 from farrier.services.ufm import Ufm, open_ufm
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support.clock import HandClock
+from tests.support.observed import Observed
 
 SETTINGS = UfmSite(url="http://ufm.test", credential="env:UFM")
 GUIDS = ("0002c903000e0b71", "0002c903000e0b72", "0002c903000e0b73")
@@ -35,22 +36,6 @@ def wanted(number: int = 0x12, **changes: Any) -> Wanted:
     """The partition that a test asks the client to make."""
     fields: dict[str, Any] = {"number": number, "qos": QOS, "ip_over_ib": True, "index0": False}
     return Wanted(**(fields | changes))
-
-
-class Observed:
-    """A `ServiceObserver` that records its calls."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, str]] = []
-
-    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
-        assert service == "ufm"
-        assert seconds >= 0
-        self.requests.append((operation, result))
-
-    @property
-    def operations(self) -> list[str]:
-        return [operation for operation, _ in self.requests]
 
 
 class OneCredential(protocols.CredentialStore):
@@ -88,7 +73,7 @@ class World:
     def __init__(self, store: OneCredential, site: UfmSite) -> None:
         self.site = site
         self.clock = HandClock()
-        self.observed = Observed()
+        self.observed = Observed("ufm")
         self.store = store
         self.pauses: list[float] = []
         self.client: Ufm

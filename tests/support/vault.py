@@ -6,23 +6,19 @@ requests. Its responses have the form of those in `vault_recorded`; the contract
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from enum import Enum, auto
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import anyio
 import anyio.abc
 import msgspec
-from anyio.streams.buffered import BufferedByteReceiveStream
-from anyio.streams.tls import TLSListener, TLSStream
 
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support import vault_recorded as recorded
-from tests.support.sockets import LEFT
+from tests.support.sockets import Peer, head, parsed, talking, tls_with
 from tests.support.vault_recorded import Recorded
 
 TOKEN = "hvs.t0k3n"
@@ -162,56 +158,33 @@ async def fake_vault(
 ) -> AsyncIterator[FakeVault]:
     """A running server on 127.0.0.1, with a certificate for it unless given another."""
     certificate = certificate or authority.issue(directory, hosts=("127.0.0.1",))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate.certificate, certificate.key)
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    vault = FakeVault(f"https://127.0.0.1:{port}", authority.write(directory / "ca.crt"))
 
-    async def serve(stream: TLSStream) -> None:
-        async with stream:
-            with suppress(*LEFT):
-                await _converse(vault, stream)
+    async def serve(peer: Peer) -> None:
+        await _converse(vault, peer)
 
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(TLSListener(listener, context, standard_compatible=False).serve, serve)
+    async with talking(serve, tls=tls_with(certificate)) as (port, _):
+        vault = FakeVault(f"https://127.0.0.1:{port}", authority.write(directory / "ca.crt"))
         yield vault
-        tasks.cancel_scope.cancel()
 
 
-async def _converse(vault: FakeVault, stream: TLSStream) -> None:
+async def _converse(vault: FakeVault, peer: Peer) -> None:
     """One request after another on a connection that is kept."""
-    buffered = BufferedByteReceiveStream(stream)
     while True:
-        head = await buffered.receive_until(b"\r\n\r\n", 64 * 1024)
-        start, *lines = head.decode().split("\r\n")
-        method, path, _ = start.split(" ", 2)
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        method, path, headers, _ = parsed(await peer.request())
         match await vault.next(Request(method, path, headers)):
             case Recorded() as answer:
                 location = (("Location", answer.location),) if answer.location else ()
-                await stream.send(_head(answer.status, len(answer.raw), *location) + answer.raw)
+                await peer.say(head(answer.status, *location, length=len(answer.raw)) + answer.raw)
             case Raw(status, body, more):
-                await stream.send(_head(status, len(body), *more) + body)
+                await peer.say(head(status, *more, length=len(body)) + body)
             case Misbehaviour.SILENCE:
                 await anyio.sleep_forever()
             case Misbehaviour.HALF:
-                await stream.send(_head(200, 1000) + b'{"data":')
+                await peer.say(head(200, length=1000) + b'{"data":')
                 await anyio.sleep_forever()
             case Misbehaviour.FLOOD:
-                await stream.send(_head(200, 10**12))
+                await peer.say(head(200, length=10**12))
                 while True:
-                    await stream.send(b" " * 65536)
+                    await peer.say(b" " * 65536)
             case Misbehaviour.HANG_UP:
                 return
-
-
-def _head(status: int, length: int, *headers: tuple[str, str]) -> bytes:
-    lines = [
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-        "Cache-Control: no-store",
-        f"Content-Length: {length}",
-        "Content-Type: application/json",
-        *(f"{name}: {value}" for name, value in headers),
-    ]
-    return "\r\n".join([*lines, "", ""]).encode()

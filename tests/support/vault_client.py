@@ -16,6 +16,7 @@ from farrier.errors import CredentialError
 from farrier.services.credentials import Credentials, open_credentials
 from farrier.sim.certificates import Authority
 from tests.support.clock import HandClock
+from tests.support.observed import Observed
 from tests.support.vault import TOKEN, FakeVault, fake_vault
 from tests.support.vault_recorded import PASSWORD, USERNAME
 
@@ -25,25 +26,13 @@ URL_PATH = f"/v1/secret/data/{PATH}"
 KEEP = timedelta(seconds=30)
 
 
-class Observed:
-    """A `ServiceObserver` that records its calls."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, str]] = []
-
-    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
-        assert service == "vault"
-        assert seconds >= 0
-        self.requests.append((operation, result))
-
-
 class Client:
     """The fake's client: `connect` opens a store, which uses this clock and reports its requests here."""
 
     def __init__(self, server: FakeVault, token_file: Path) -> None:
         self.server = server
         self.clock = HandClock()
-        self.observed = Observed()
+        self.observed = Observed("vault")
         self._token_file = token_file
 
     def renew(self, token: str | None) -> None:

@@ -22,7 +22,7 @@ from farrier.services.bmc import open_bmc
 from farrier.services.credentials import Credentials
 from tests.architecture.sources import ROOT as REPOSITORY
 from tests.support import pg
-from tests.support.bmc import Observed
+from tests.support.observed import Observed
 from tests.support.process import until
 
 # Benchmarks are tools for developers, and `make test` runs the tests of the product.
@@ -70,7 +70,7 @@ async def test_a_dead_bmc_answers_no_syn(fleet: BmcFleet) -> None:
     brief = msgspec.structs.replace(fleet.settings, connect_timeout=timedelta(milliseconds=200))
     bindings = Bindings((fleet.binding,))
     store = Credentials(fleet.places)
-    async with open_bmc(brief, credentials=store, bindings=bindings, observer=Observed()) as bmc:
+    async with open_bmc(brief, credentials=store, bindings=bindings, observer=Observed("bmc")) as bmc:
         with pytest.raises(BmcError, match="no connection in time") as raised:
             await bmc.verify(bmc_polls.target(fleet, dead))
     assert raised.value.failure is BmcFailure.TIMEOUT

@@ -14,7 +14,8 @@ from farrier.services.fabrics import Fabrics, open_fabrics, settings_of
 from farrier.services.times import Times
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support.clock import HandClock
-from tests.support.ufm import Observed, OneCredential
+from tests.support.observed import Observed
+from tests.support.ufm import OneCredential
 
 NORTH = Site(name="north", ufm=UfmSite(url="https://ufm.north/", credential="env:UFM"))
 SOUTH = Site(name="south", ufm=UfmSite(url="https://ufm.south", token="env:TOKEN", ca_file="/etc/ca.pem"))
@@ -26,7 +27,7 @@ def fabrics_over(manager: Manager | None) -> AbstractAsyncContextManager[Fabrics
     return open_fabrics(
         credentials=OneCredential(known.username, known.password, known.token),
         times=Times(clock=HandClock()),
-        observer=Observed(),
+        observer=Observed("ufm"),
         transport=None if manager is None else UfmTransport(manager),
     )
 

@@ -20,7 +20,8 @@ from farrier.services.regions import Regions, open_regions
 from farrier.services.times import Times
 from farrier.sim.maas import Broken, Fault, Region, RegionTransport
 from tests.support.clock import HandClock
-from tests.support.maas import NEW, KeyOfMaas, Observed
+from tests.support.maas import NEW, KeyOfMaas
+from tests.support.observed import Observed
 
 SITE = "north"
 SETTINGS = MaasSettings(url="http://maas.test/MAAS", key="env:KEY")
@@ -51,7 +52,7 @@ class Place:
 
 @pytest.fixture
 async def at() -> AsyncIterator[Place]:
-    region, clock, observed = Region(), HandClock(), Observed()
+    region, clock, observed = Region(), HandClock(), Observed("maas")
     times = Times(clock=clock)
     async with open_regions(
         credentials=KeyOfMaas(), times=times, observer=observed, transport=RegionTransport(region)
