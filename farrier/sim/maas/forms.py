@@ -131,8 +131,6 @@ FIELDS: Mapping[str, Fields] = {
             **_START,
             "distro_series": _raw(f"{_API}:809"),
             "hwe_kernel": _raw(f"{_API}:811"),
-            "enable_kernel_crash_dump": Field(reader=Reader.CHECKBOX, source=f"{_API}:812", origin=Origin.POST),
-            "ephemeral_deploy": _word(f"{_API}:278"),
             "enable_hw_sync": _word(f"{_API}:307"),
         },
     ),
@@ -147,13 +145,10 @@ FIELDS: Mapping[str, Fields] = {
         },
     ),
     **_on_machine("abort", {"comment": _raw(f"{_NODES}:1198")}),
-    **_on_machine("mark_broken", {"comment": _raw(f"{_API}:1520"), "error_description": _raw(f"{_API}:1523")}),
     **_on_machine("mark_fixed", {"comment": _raw(f"{_API}:1552")}),
     **_on_machine("lock", {"comment": _raw(f"{_API}:1669")}),
     **_on_machine("unlock", {"comment": _raw(f"{_API}:1704")}),
-    **_on_machine("power_on", _START),
     **_on_machine("power_off", {"stop_mode": _raw(f"{_NODES}:1096"), "comment": _raw(f"{_NODES}:1097")}),
-    **_on_machine("override_failed_testing", {"comment": _raw(f"{_NODES}:1173")}),
     **_on_machine(
         "set_storage_layout",
         {
@@ -185,12 +180,5 @@ FIELDS: Mapping[str, Fields] = {
         "level": _raw(f"{_EVENTS}:124", Origin.GET),
         "limit": _int(f"{_EVENTS}:125"),
     },
-    "GET maas?op=get_config": {"name": _raw("maasserver/api/maas.py:120", Origin.GET)},
-    "GET nodes/*/results": {
-        "type": _raw(f"{_RESULTS}:122", Origin.GET),
-        "include_output": Field(reader=Reader.TRUTHY, source=f"{_RESULTS}:123", origin=Origin.GET),
-    },
-    "GET nodes/*/results/*": {
-        "include_output": Field(reader=Reader.TRUTHY, source=f"{_RESULTS}:318", origin=Origin.GET),
-    },
+    "GET nodes/*/results": {"type": _raw(f"{_RESULTS}:122", Origin.GET)},
 }

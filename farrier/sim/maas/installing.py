@@ -102,7 +102,6 @@ class _Steps:
         if kept is not None:
             kept.status = status
             kept.started = kept.started or self._region.now
-            kept.output = f"curtin: Installation {status.label.lower()}.\n"
             if status is not ScriptStatus.RUNNING:
                 kept.ended = self._region.now
         self._debug("Script result", f"{name} changed status from '{was}' to '{status.label}'")

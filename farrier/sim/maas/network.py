@@ -8,7 +8,7 @@ use.
 from __future__ import annotations
 
 from farrier.sim.maas import show_network
-from farrier.sim.maas.call import Answer, Call, Refused
+from farrier.sim.maas.call import Call, Refused
 from farrier.sim.maas.records import Interface, Link, Machine, Vlan
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.statuses import NETWORK_EDITABLE, Status
@@ -33,10 +33,6 @@ def found(machine: Machine, wanted: str) -> Interface:
         if wanted in {str(interface.id), interface.name}:
             return interface
     raise Refused(404, "No Interface matches the given query.")
-
-
-def listed(region: Region, call: Call, machine: Machine) -> object:
-    return [show_network.interface(machine, interface) for interface in machine.interfaces]
 
 
 def update(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
@@ -94,17 +90,6 @@ def _fit(machine: Machine, interface: Interface) -> None:
             other.params["mtu"] = mtu
 
 
-def delete(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
-    _check(machine, "delete interface")
-    region.clear_links(interface)
-    if interface.type == "physical":
-        region.macs.pop(interface.mac_address, None)
-    machine.interfaces = [
-        kept for kept in machine.interfaces if kept is not interface and interface not in kept.parents
-    ]
-    return Answer(status=204)
-
-
 def link_subnet(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
     force = bool(call.flag("force"))
     _check(machine, "link subnet")
@@ -159,12 +144,6 @@ def unlink_subnet(region: Region, call: Call, machine: Machine, interface: Inter
         raise Refused(400, {"id": [f"'{wanted}' is not a valid id.  It should be one of: {choices}."]})
     region.claimed.discard(link.ip_address or "")
     interface.links.remove(link)
-    return show_network.interface(machine, interface)
-
-
-def disconnect(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
-    _check(machine, "disconnect")
-    region.clear_links(interface)
     return show_network.interface(machine, interface)
 
 

@@ -1,18 +1,15 @@
-"""The operations that only read: events, results of scripts, configuration, networks, the calling user.
+"""The operations that only read: events, results of scripts, networks, the calling user.
 
 `app` calls these operations, which change nothing and are allowed on locked machines.
 """
 
 from __future__ import annotations
 
-import base64
 from datetime import datetime
 from urllib.parse import urlencode
 
-import msgspec
-
-from farrier.sim.maas import show_machine, show_network
-from farrier.sim.maas.call import JSON, Answer, Call, Refused
+from farrier.sim.maas import show_network
+from farrier.sim.maas.call import Call, Refused
 from farrier.sim.maas.events import Event, Level
 from farrier.sim.maas.records import Machine, ScriptSet, SetType
 from farrier.sim.maas.region import Region
@@ -63,13 +60,6 @@ def _events_uri(params: list[tuple[str, str]]) -> str:
     return "/MAAS/api/2.0/events/?" + urlencode([("op", "query"), *params])
 
 
-def get_config(region: Region, call: Call) -> object:
-    name = call.needed("name")
-    if name not in region.site.config:
-        raise Refused(400, {"name": [f"{name} is not a valid config setting."]})
-    return Answer(content=msgspec.json.encode(region.site.config[name]), content_type=JSON)
-
-
 def whoami(region: Region, call: Call) -> object:
     user = call.user
     return {
@@ -106,60 +96,19 @@ def fabrics(region: Region, call: Call) -> object:
     ]
 
 
-def zones(region: Region, call: Call) -> object:
-    return [region.site.zone(name) for name in region.site.zones]
-
-
-def pools(region: Region, call: Call) -> object:
-    return [region.site.pool(name) for name in region.site.pools]
-
-
-def power_parameters(region: Region, call: Call, machine: Machine) -> object:
-    if not call.user.is_superuser:
-        raise Refused(403)
-    return show_machine.power_parameters(machine)
-
-
-def power_state(region: Region, call: Call, machine: Machine) -> object:
-    """Read the power from the BMC now. The field `power_state` of a machine may be outdated."""
-    problem = region.nature_of(machine).bmc_error
-    if problem is not None:
-        machine.power_state = "error"
-        return {"state": "error"}
-    if machine.power_state not in {"on", "off"}:
-        machine.power_state = "off"
-    return {"state": machine.power_state}
-
-
 def results(region: Region, call: Call, machine: Machine) -> object:
     wanted = call.one("type")
     kinds = {kind.name.lower(): kind for kind in SetType}
     if wanted is not None and wanted not in kinds:
         raise Refused(400, {"type": [f"Value must be one of: {', '.join(kinds)}"]})
-    output = bool(call.flag("include_output"))
-    return [
-        _result(machine, kept, output=output)
-        for kept in machine.script_sets
-        if wanted is None or kept.type is kinds[wanted]
-    ]
-
-
-def current_result(region: Region, call: Call, machine: Machine, name: str) -> object:
-    """Return the result of a set such as `current-installation`; with `op=download`, only its output."""
-    kind = SetType.__members__.get(name.removeprefix("current-").upper())
-    kept = machine.newest_set(kind) if kind is not None else None
-    if kept is None:
-        raise Refused(404, "No ScriptSet matches the given query.")
-    if call.op == "download":
-        return Answer(content=kept.output.encode(), content_type="application/binary")
-    return _result(machine, kept, output=bool(call.flag("include_output")))
+    return [_result(machine, kept) for kept in machine.script_sets if wanted is None or kept.type is kinds[wanted]]
 
 
 def _mail_time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.strftime("%a, %d %b %Y %H:%M:%S +0000")
 
 
-def _result(machine: Machine, kept: ScriptSet, *, output: bool) -> dict[str, object]:
+def _result(machine: Machine, kept: ScriptSet) -> dict[str, object]:
     runtime = str(kept.ended - kept.started).partition(".")[0] if kept.ended and kept.started else ""
     script: dict[str, object] = {
         "id": kept.result_id,
@@ -180,9 +129,6 @@ def _result(machine: Machine, kept: ScriptSet, *, output: bool) -> dict[str, obj
         "script_revision_id": None,
         "suppressed": False,
     }
-    if output:
-        text = base64.b64encode(kept.output.encode()).decode()
-        script |= {"output": text, "stdout": text, "stderr": "", "result": ""}
     return {
         "id": kept.id,
         "system_id": machine.system_id,

@@ -118,7 +118,6 @@ class ScriptSet:
     created: datetime
     started: datetime | None = None
     ended: datetime | None = None
-    output: str = ""
 
 
 @dataclass(kw_only=True)
@@ -153,9 +152,7 @@ class Machine:
     hwe_kernel: str | None = None
     user_data: str | None = None
     netboot: bool = True
-    ephemeral_deploy: bool = False
     enable_hw_sync: bool = False
-    enable_kernel_crash_dump: bool = False
     sync_interval: int | None = None
     last_sync: datetime | None = None
     error_description: str = ""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from farrier.sim.maas import fleet, network, reading, show_machine, show_network, show_storage, site, states, storage
+from farrier.sim.maas import fleet, network, reading, show_machine, site, states, storage
 from farrier.sim.maas.call import HTML, Call, Refused, kind_of
-from farrier.sim.maas.records import Disk, Interface, Machine
+from farrier.sim.maas.records import Interface, Machine
 from farrier.sim.maas.region import Region
 
 _Wide = Callable[[Region, Call], object]
@@ -31,43 +31,32 @@ _WIDE: dict[str, dict[_Named, _Wide]] = {
     },
     "events": {("GET", "query"): reading.events},
     "users": {("GET", "whoami"): reading.whoami},
-    "maas": {("GET", "get_config"): reading.get_config},
     "subnets": {("GET", None): reading.subnets},
     "fabrics": {("GET", None): reading.fabrics},
-    "zones": {("GET", None): reading.zones},
-    "resourcepools": {("GET", None): reading.pools},
 }
 _CHANGES: dict[str, _Change] = {
     "commission": states.commission,
     "deploy": states.deploy,
     "release": states.release,
     "abort": states.abort,
-    "mark_broken": states.mark_broken,
     "mark_fixed": states.mark_fixed,
     "lock": states.lock,
     "unlock": states.unlock,
-    "power_on": states.power_on,
     "power_off": states.power_off,
     "rescue_mode": states.rescue_mode,
     "exit_rescue_mode": states.exit_rescue_mode,
-    "override_failed_testing": states.override_failed_testing,
 }
 _ON_LOCKED = {"lock", "unlock"}
 _ON_INTERFACE: dict[_Named, _OnInterface] = {
     ("PUT", None): network.update,
-    ("DELETE", None): network.delete,
     ("POST", "link_subnet"): network.link_subnet,
     ("POST", "unlink_subnet"): network.unlink_subnet,
-    ("POST", "disconnect"): network.disconnect,
 }
 _ON_INTERFACES: dict[_Named, _OnMachine] = {
-    ("GET", None): network.listed,
     ("POST", "create_bond"): network.create_bond,
     ("POST", "create_vlan"): network.create_vlan,
 }
 _ON_MACHINE: dict[_Named, _OnMachine] = {
-    ("GET", "power_parameters"): reading.power_parameters,
-    ("GET", "query_power_state"): reading.power_state,
     ("PUT", None): fleet.update,
     ("DELETE", None): fleet.delete,
     ("POST", "set_workload_annotations"): fleet.set_workload_annotations,
@@ -79,15 +68,13 @@ _ON_MACHINE: dict[_Named, _OnMachine] = {
 _METHODS: dict[str, str] = {
     "version": "GET",
     "events": "GET",
-    **dict.fromkeys(("machines", "users", "maas", "subnets", "fabrics", "zones", "resourcepools"), "POST, GET"),
+    **dict.fromkeys(("machines", "users", "subnets", "fabrics"), "POST, GET"),
     "fabrics/*/vlans": "POST, GET",
     "machines/*": "PUT, DELETE, POST, GET",
     "nodes/*/interfaces": "POST, GET",
     "nodes/*/interfaces/*": "PUT, DELETE, POST, GET",
-    "nodes/*/blockdevices": "POST, GET",
     "nodes/*/blockdevices/*": "PUT, DELETE, POST, GET",
     "nodes/*/results": "GET",
-    "nodes/*/results/*": "PUT, DELETE, GET",
 }
 
 
@@ -149,7 +136,7 @@ def _on_machine(region: Region, call: Call, system_id: str) -> object:
     change = _CHANGES.get(call.op or "") if call.method == "POST" else None
     if change is None:
         operation = _named(_ON_MACHINE, call)
-        machine = _machine(region, call, system_id, missed="Node" if call.method == "GET" else "Machine")
+        machine = _machine(region, call, system_id)
         _check_rights(call, machine)
         return operation(region, call, machine)
     machine = _machine(region, call, system_id)
@@ -174,37 +161,18 @@ def _inside(region: Region, call: Call, system_id: str, rest: list[str]) -> obje
     match rest:
         case ["interfaces"]:
             operation = _named(_ON_INTERFACES, call)
-            machine = _machine(region, call, system_id, missed="Node" if call.method == "GET" else "Machine")
+            machine = _machine(region, call, system_id)
             _check_rights(call, machine)
             return operation(region, call, machine)
         case ["interfaces", wanted]:
-            return _on_interface(region, call, system_id, wanted)
-        case ["blockdevices"] if (call.method, call.op) == ("GET", None):
-            return storage.listed(region, call, _machine(region, call, system_id))
-        case ["blockdevices", wanted]:
+            change = _named(_ON_INTERFACE, call)
+            machine = _machine(region, call, system_id, missed="Interface")
+            _check_rights(call, machine)
+            return change(region, call, machine, network.found(machine, wanted))
+        case ["blockdevices", wanted] if (call.method, call.op) == ("POST", "set_boot_disk"):
             machine = _machine(region, call, system_id, missed="BlockDevice")
             _check_rights(call, machine)
-            return _on_disk(region, call, machine, storage.found(machine, wanted))
+            return storage.set_boot_disk(region, call, machine, storage.found(machine, wanted))
         case ["results"] if (call.method, call.op) == ("GET", None):
             return reading.results(region, call, _machine(region, call, system_id, missed="Node"))
-        case ["results", wanted] if call.method == "GET":
-            return reading.current_result(region, call, _machine(region, call, system_id, missed="Node"), wanted)
-    raise _unrecognised(call)
-
-
-def _on_interface(region: Region, call: Call, system_id: str, wanted: str) -> object:
-    operation = None if (call.method, call.op) == ("GET", None) else _named(_ON_INTERFACE, call)
-    machine = _machine(region, call, system_id, missed="Interface")
-    _check_rights(call, machine)
-    interface = network.found(machine, wanted)
-    if operation is None:
-        return show_network.interface(machine, interface)
-    return operation(region, call, machine, interface)
-
-
-def _on_disk(region: Region, call: Call, machine: Machine, disk: Disk) -> object:
-    if (call.method, call.op) == ("POST", "set_boot_disk"):
-        return storage.set_boot_disk(region, call, machine, disk)
-    if (call.method, call.op) == ("GET", None):
-        return show_storage.disk(machine, disk)
     raise _unrecognised(call)

@@ -1,8 +1,7 @@
 """Shows disks and partitions as MAAS does, with exactly the recorded fields.
 
-This module shows the disks of machines and lists of block devices, which differ in one field. The module only reads.
-While a machine is being released, its file systems are not shown, because MAAS has already removed the file systems of
-the deployment.
+Every response with a machine uses this module, which only reads. While a machine is being released, its file systems
+are not shown, because MAAS has already removed the file systems of the deployment.
 """
 
 from __future__ import annotations
@@ -21,12 +20,6 @@ def usable(size: int) -> int:
 
 
 def disk(owner: Machine, shown: Disk) -> dict[str, object]:
-    """Return a disk in the form in which a machine contains it."""
-    return {**listed_disk(owner, shown), "firmware_version": None}
-
-
-def listed_disk(owner: Machine, shown: Disk) -> dict[str, object]:
-    """Return a disk in the form in which the list `blockdevices/` contains it."""
     used = shown.partition is not None
     return {
         "id": shown.id,
@@ -36,6 +29,7 @@ def listed_disk(owner: Machine, shown: Disk) -> dict[str, object]:
         "id_path": shown.id_path,
         "model": shown.model,
         "serial": shown.serial,
+        "firmware_version": None,
         "size": shown.size,
         "block_size": 512,
         "available_size": 0 if used else usable(shown.size),

@@ -1,4 +1,4 @@
-"""The operations that change a machine's status: commission, allocate, deploy, release, abort, broken, rescue, power.
+"""The operations that change a machine's status: commission, allocate, deploy, release, abort, fix, rescue, power.
 
 `app` calls these operations for a machine that the caller may change. Each operation depends only on the status, and
 uses the recorded texts and codes of MAAS. An operation changes the record at once and adds power and work to
@@ -80,8 +80,6 @@ def deploy(region: Region, call: Call, machine: Machine) -> None:
     machine.osystem, machine.distro_series = str(region.site.config["default_osystem"]), series
     machine.hwe_kernel = call.one("hwe_kernel") or "ga-24.04"
     machine.user_data = call.one("user_data")
-    machine.ephemeral_deploy = bool(call.flag("ephemeral_deploy"))
-    machine.enable_kernel_crash_dump = bool(call.flag("enable_kernel_crash_dump"))
     machine.enable_hw_sync = bool(call.flag("enable_hw_sync"))
     machine.sync_interval = round(region.durations.sync.total_seconds()) if machine.enable_hw_sync else None
     _begin_deployment(region, call, machine)
@@ -206,24 +204,6 @@ def _abort_scripts(machine: Machine) -> None:
             kept.status = ScriptStatus.ABORTED
 
 
-def mark_broken(region: Region, call: Call, machine: Machine) -> None:
-    """Mark the machine broken, only for its owner. If the machine can be released, it is released and switched off, but
-    keeps its owner."""
-    if machine.owner != call.user.username:
-        raise Refused(403)
-    region.requested(machine, "User marking node broken", call.user, call.one("comment"))
-    releases = machine.status in RELEASABLE
-    if releases:
-        region.release_addresses(machine)
-        work.forget_deployment(machine)
-        machine.annotations = {}
-    region.move(machine, Status.BROKEN)
-    machine.error_description = call.one("comment") or call.one("error_description") or ""
-    if releases:
-        machine.previous_status = Status.READY
-        _switch_later(region, call, machine, on=False)
-
-
 def mark_fixed(region: Region, call: Call, machine: Machine) -> None:
     if machine.status is not Status.BROKEN:
         raise Refused(409, "Can't mark a non-broken node as 'Ready'.")
@@ -251,26 +231,6 @@ def unlock(region: Region, call: Call, machine: Machine) -> None:
     machine.locked = False
 
 
-def power_on(region: Region, call: Call, machine: Machine) -> None:
-    """Switch on. For an allocated machine, this begins a deployment, and the earlier user data is lost unless new user
-    data is given."""
-    if machine.owner is None:
-        raise Refused(409, "Can't start node: it hasn't been allocated.")
-    machine.user_data = call.one("user_data")
-    if machine.status is Status.ALLOCATED:
-        machine.osystem = str(region.site.config["default_osystem"])
-        machine.distro_series = str(region.site.config["default_distro_series"])
-        _begin_deployment(region, call, machine)
-        return
-    leaving = machine.status is Status.EXITING_RESCUE_MODE and machine.previous_status is Status.DEPLOYED
-
-    def settled() -> None:
-        if leaving:
-            region.move(machine, Status.DEPLOYED)
-
-    _switch_later(region, call, machine, on=True, then=settled)
-
-
 def power_off(region: Region, call: Call, machine: Machine) -> None:
     releasing = machine.status is Status.RELEASING
 
@@ -296,13 +256,3 @@ def exit_rescue_mode(region: Region, call: Call, machine: Machine) -> None:
     region.requested(machine, "User stopping rescue mode", call.user, None)
     region.move(machine, Status.EXITING_RESCUE_MODE)
     call.later.append(lambda: work.leave_rescue(region, machine))
-
-
-def override_failed_testing(region: Region, call: Call, machine: Machine) -> None:
-    if machine.status is not Status.FAILED_TESTING:
-        raise Refused(409, "Unable to override node status. Node is not in 'Failed testing' status.")
-    region.requested(machine, "User overrode 'Failed testing' status", call.user, call.one("comment"))
-    deployed = bool(machine.osystem)
-    if not deployed:
-        machine.owner = None
-    region.move(machine, Status.DEPLOYED if deployed else Status.READY)

@@ -1,4 +1,4 @@
-"""The operations on disks: list the disks, choose the boot disk, set the layout.
+"""The operations on disks: choose the boot disk, set the layout.
 
 `app` calls these operations for a machine that the caller may change. Only a Ready machine's storage can be changed. A
 new layout destroys the former layout, and the same layout may be requested again.
@@ -25,10 +25,6 @@ def found(machine: Machine, wanted: str) -> Disk:
         if wanted in {str(disk.id), disk.name}:
             return disk
     raise Refused(404, "No BlockDevice matches the given query.")
-
-
-def listed(region: Region, call: Call, machine: Machine) -> object:
-    return [show_storage.listed_disk(machine, disk) for disk in machine.disks]
 
 
 def set_boot_disk(region: Region, call: Call, machine: Machine, disk: Disk) -> object:

@@ -161,7 +161,7 @@ def forget_deployment(machine: Machine) -> None:
     stay."""
     machine.osystem = machine.distro_series = machine.agent_name = ""
     machine.hwe_kernel = machine.user_data = machine.sync_interval = machine.last_sync = None
-    machine.enable_hw_sync = machine.ephemeral_deploy = machine.enable_kernel_crash_dump = False
+    machine.enable_hw_sync = False
     machine.netboot = True
 
 
