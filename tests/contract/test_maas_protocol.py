@@ -168,12 +168,6 @@ async def test_a_json_body_loses_the_parameters_of_a_deployment_silently(site: S
     assert (answer.status_code, answer.json()["distro_series"]) == (200, "noble")
 
 
-async def test_a_multipart_body_is_a_form_too(site: Site) -> None:
-    machine = await site.commissioned()
-    answer = await site.multipart(f"machines/{machine.system_id}/?op=deploy", {"distro_series": "jammy"})
-    assert answer.json()["distro_series"] == "jammy"
-
-
 # --- lists
 
 

@@ -55,11 +55,6 @@ class Site:
         """A GET with this Authorization header, or with none."""
         return await self._http.get(path, headers={} if header is None else {"Authorization": header})
 
-    async def multipart(self, path: str, form: Mapping[str, str]) -> httpx.Response:
-        """A POST whose form is multipart, as MAAS's own client sends it."""
-        headers = self._parsed.headers(time.time())
-        return await self._http.post(path, files={name: (None, value) for name, value in form.items()}, headers=headers)
-
     async def new(self, *, ports: int = 1, deployed: bool = False) -> Machine:
         """Create a machine without hardware, in status New or declared as deployed. `forget_all` deletes it."""
         mine = secrets.token_hex(4)

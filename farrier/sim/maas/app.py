@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from farrier.sim.faults import Fault
 from farrier.sim.maas import routes
-from farrier.sim.maas.call import HTML, Answer, Call, Exchange, Refused, User, encoded, form_of, json_of
+from farrier.sim.maas.call import HTML, Answer, Call, Exchange, Refused, User, encoded, form_of
 from farrier.sim.maas.region import Region
 
 ROOT = "/MAAS/api/2.0/"
@@ -31,8 +31,7 @@ class RegionApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
         request = Request(scope, receive)
-        content = await request.body()
-        form = form_of(request.headers.get("content-type", ""), content)
+        form = form_of(request.headers.get("content-type", ""), await request.body())
         query = parse_qsl(request.url.query, keep_blank_values=True)
         op = next((value for name, value in [*query, *form] if name == "op"), None) or _suffix(request.url.path)
         fault = self._region.faults.strike(request.method, request.url.path, op)
@@ -43,7 +42,7 @@ class RegionApp:
                 status=fault.status, content=fault.body or b"", content_type=fault.content_type, headers=fault.headers
             )
         else:
-            answer = self._answer(request, content, op=op, query=query, form=form)
+            answer = self._answer(request, op=op, query=query, form=form)
         shown = _broken(fault, answer)
         for told in self._region.on_answer:
             told(Exchange(method=request.method, path=request.url.path, query=query, form=form, answer=shown))
@@ -53,7 +52,6 @@ class RegionApp:
     def _answer(
         self,
         request: Request,
-        content: bytes,
         *,
         op: str | None,
         query: list[tuple[str, str]],
@@ -70,8 +68,7 @@ class RegionApp:
                 user = _NOBODY
             if user is None:
                 raise _anonymous(request.method, op, path)
-            body = json_of(request.headers.get("content-type", ""), content)
-            call = Call(method=request.method, op=op, user=user, query=query, form=form, json=body)
+            call = Call(method=request.method, op=op, user=user, query=query, form=form)
             answer = encoded(routes.answer(self._region, call.named(path), path))
             for step in call.later:
                 step()

@@ -1,14 +1,12 @@
 """A request as MAAS parses it, and the errors with which MAAS refuses a request.
 
 The application creates a `Call`, and every operation reads it. An operation reads fields by name, as the table in
-`forms` defines them: a field that is not in the table cannot be read, and is ignored if a client sends it. In a JSON
-body, only the fields that MAAS takes from `request.data` are read; all other fields are silently ignored.
+`forms` defines them: a field that is not in the table cannot be read, and is ignored if a client sends it. A body that
+is not a urlencoded form is ignored; MAAS itself reads some fields of JSON and of multipart forms.
 """
 
 from __future__ import annotations
 
-import email.parser
-import email.policy
 from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl
 
@@ -89,8 +87,6 @@ class Call(msgspec.Struct, kw_only=True):
     user: User
     query: list[tuple[str, str]]
     form: list[tuple[str, str]]
-    json: Mapping[str, object] | None = None
-    """A JSON body; then there is no form."""
     operation: str = ""
     """Its name in the table of fields."""
     later: list[Callable[[], None]] = msgspec.field(default_factory=list)
@@ -110,9 +106,8 @@ class Call(msgspec.Struct, kw_only=True):
         assert field.reader is readers.Reader.MANY, f"MAAS reads one {name}"
         return data.getlist(name)
 
-    def flag(self, name: str) -> bool | None:
-        """Return the value of a flag; None only if MAAS has a third value for it. Raises Refused for a word that MAAS's
-        validator refuses."""
+    def flag(self, name: str) -> bool:
+        """Return the value of a flag. Raises Refused for a word that MAAS's validator refuses."""
         field, data = self._field(name)
         try:
             return readers.flag(field, field.sent_as or name, data)
@@ -148,7 +143,7 @@ class Call(msgspec.Struct, kw_only=True):
 
     def unnamed(self, origin: Origin) -> list[tuple[str, str]]:
         """Return all parameters, for operations that accept any name."""
-        return [(name, str(value)) for name, value in self._data(origin).pairs if name != "op"]
+        return [(name, value) for name, value in self._data(origin).pairs if name != "op"]
 
     def _fields(self) -> Mapping[str, Field]:
         return FIELDS.get(self.operation, {})
@@ -160,8 +155,6 @@ class Call(msgspec.Struct, kw_only=True):
     def _data(self, origin: Origin) -> Data:
         if origin is Origin.GET:
             return Data(self.query)
-        if self.json is not None:
-            return Data.of_json(self.json) if origin is Origin.DATA else Data(())
         return Data(self.form)
 
 
@@ -171,33 +164,7 @@ def kind_of(path: list[str]) -> str:
 
 
 def form_of(content_type: str, body: bytes) -> list[tuple[str, str]]:
-    """Return the parameters in a urlencoded or multipart body; none for any other body."""
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind == "application/x-www-form-urlencoded":
-        return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
-    if kind == "multipart/form-data":
-        return _parts(content_type, body)
-    return []
-
-
-def json_of(content_type: str, body: bytes) -> Mapping[str, object] | None:
-    """Return the object in a JSON body; None for any other body."""
-    if not content_type.strip().lower().startswith("application/json"):
-        return None
-    try:
-        found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Refused(400, "Bad Request") from None
-    return found if isinstance(found, dict) else {}
-
-
-def _parts(content_type: str, body: bytes) -> list[tuple[str, str]]:
-    head = b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n"
-    message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body)
-    found: list[tuple[str, str]] = []
-    for part in message.iter_parts():
-        name = part.get_param("name", header="content-disposition")
-        content = part.get_payload(decode=True)
-        if isinstance(name, str) and isinstance(content, bytes):
-            found.append((name, content.decode(errors="replace")))
-    return found
+    """Return the parameters in a urlencoded body; none for any other body."""
+    if content_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        return []
+    return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)

@@ -107,7 +107,7 @@ def create(region: Region, call: Call) -> object:
 
 def _commission_quietly(region: Region, call: Call, machine: Machine) -> None:
     path = ["machines", machine.system_id]
-    quiet = Call(method="POST", op="commission", user=call.user, query=[], form=call.form, json=call.json).named(path)
+    quiet = Call(method="POST", op="commission", user=call.user, query=[], form=call.form).named(path)
     try:
         states.commission(region, quiet, machine)
         for step in quiet.later:
@@ -117,14 +117,12 @@ def _commission_quietly(region: Region, call: Call, machine: Machine) -> None:
 
 
 def _power_parameters(call: Call) -> dict[str, str]:
-    sent = (name for name, _ in call.unnamed(Origin.DATA) if name.startswith(POWER_PARAMETERS))
-    names = [name for name in sent if name != f"{POWER_PARAMETERS}skip_check"]
+    names = [name for name, _ in call.unnamed(Origin.POST) if name.startswith(POWER_PARAMETERS)]
     unknown = {name for name in names if name not in FIELDS[call.operation]}
-    if unknown and not call.flag(f"{POWER_PARAMETERS}skip_check"):
+    if unknown:
         shown = ", ".join(sorted(name.removeprefix(POWER_PARAMETERS) for name in unknown))
         raise Refused(400, {"power_parameters": [f"Unknown parameter(s): {shown}."]})
-    known = [name for name in names if name not in unknown]
-    given = {name.removeprefix(POWER_PARAMETERS): call.one(name) or "" for name in known}
+    given = {name.removeprefix(POWER_PARAMETERS): call.one(name) or "" for name in names}
     address = given.get("power_address", "")
     if "/" in address:
         raise Refused(500, f"IPAddress() does not support netmasks or subnet prefixes! See documentation: {address}")
@@ -152,7 +150,7 @@ def _check_new(region: Region, call: Call, *, hostname: str, macs: list[str], po
     if power_type == "redfish":
         required = ("power_address", "power_user", "power_pass")
         missing = [name for name in required if not call.one(f"power_parameters_{name}")]
-        if missing and not call.flag("power_parameters_skip_check"):
+        if missing:
             raise Refused(400, {"power_parameters": [f"{missing[0]}: This field is required."]})
 
 
@@ -182,7 +180,7 @@ def update(region: Region, call: Call, machine: Machine) -> object:
     machine.hostname = hostname
     region.hostnames[hostname] = machine.system_id
     if call.has("enable_hw_sync"):
-        machine.enable_hw_sync = bool(call.flag("enable_hw_sync"))
+        machine.enable_hw_sync = call.flag("enable_hw_sync")
     return show_machine.machine(region, machine)
 
 

@@ -38,8 +38,8 @@ def _checkbox(source: str) -> Field:
     return Field(reader=Reader.CHECKBOX, source=source)
 
 
-def _word(source: str, origin: Origin = Origin.POST, *, default: bool = False) -> Field:
-    return Field(reader=Reader.STRING_BOOL, source=source, origin=origin, default=default)
+def _word(source: str, *, default: bool = False) -> Field:
+    return Field(reader=Reader.STRING_BOOL, source=source, default=default)
 
 
 def _int(source: str) -> Field:
@@ -54,7 +54,7 @@ def _choice(source: str, *choices: str, required: bool = False) -> Field:
     return Field(reader=Reader.CHOICE, source=source, choices=choices, required=required)
 
 
-def _many(source: str, origin: Origin = Origin.DATA) -> Field:
+def _many(source: str, origin: Origin = Origin.POST) -> Field:
     return Field(reader=Reader.MANY, source=source, origin=origin)
 
 
@@ -72,7 +72,6 @@ _POWER: Fields = {
     f"{POWER_PARAMETERS}power_user": _char("provisioningserver/drivers/power/redfish.py:281"),
     f"{POWER_PARAMETERS}power_pass": _char("provisioningserver/drivers/power/redfish.py:282"),
     f"{POWER_PARAMETERS}node_id": _char("provisioningserver/drivers/power/redfish.py:289"),
-    f"{POWER_PARAMETERS}skip_check": Field(reader=Reader.EXACTLY_TRUE, source=f"{_MACHINE}:312"),
 }
 _OF_MACHINE: Fields = {
     "hostname": _char(f"{_MACHINE}:709"),
@@ -85,7 +84,7 @@ _OF_MACHINE: Fields = {
 }
 _ACQUIRE: Fields = {
     "comment": _raw(f"{_API}:267"),
-    "agent_name": _raw(f"{_API}:311", Origin.DATA),
+    "agent_name": _raw(f"{_API}:311"),
 }
 _START: Fields = {"user_data": _raw(f"{_NODES}:1000"), "comment": _raw(f"{_NODES}:1001")}
 _OF_INTERFACE: Fields = {
@@ -94,7 +93,6 @@ _OF_INTERFACE: Fields = {
     "vlan": _choice(f"{_INTERFACE}:85"),
     "tags": _char(f"{_INTERFACE}:86"),
     "mtu": _integer(f"{_INTERFACE}:52", least=552),
-    "accept_ra": Field(reader=Reader.NULL_BOOLEAN, source=f"{_INTERFACE}:55"),
 }
 _BOND: Fields = {
     "bond_mode": _choice(f"{_INTERFACE}:522", *_BOND_MODES),
@@ -116,8 +114,8 @@ FIELDS: Mapping[str, Fields] = {
         **_OF_MACHINE,
         **_COMMISSION,
         "mac_addresses": _many(f"{_MACHINE}:1489"),
-        "commission": _word(f"{_API}:2096", Origin.DATA, default=True),
-        "deployed": _word(f"{_API}:2099", Origin.DATA),
+        "commission": _word(f"{_API}:2096", default=True),
+        "deployed": _word(f"{_API}:2099"),
         "deployed in the form": Field(reader=Reader.CHECKBOX, source=f"{_MACHINE}:1281", sent_as="deployed"),
     },
     "POST machines?op=allocate": {**_ACQUIRE, "system_id": _raw(f"{_API}:2576")},

@@ -45,7 +45,7 @@ def update(region: Region, call: Call, machine: Machine, interface: Interface) -
         if wanted is None:
             raise Refused(400, {"vlan": [_NO_CHOICE]})
         _move(region, interface, wanted)
-    _set_params(call, interface.params)
+    _set_mtu(call, interface.params)
     _fit(machine, interface)
     interface.name = call.one("name") or interface.name
     if call.one("tags") is not None:
@@ -53,17 +53,13 @@ def update(region: Region, call: Call, machine: Machine, interface: Interface) -
     return show_network.interface(machine, interface)
 
 
-def _set_params(call: Call, params: dict[str, object]) -> None:
-    """Set the given parameters, and remove parameters whose value is an empty text
-    (maasserver/forms/interface.py:210)."""
-    for name, key, value in (
-        ("mtu", "mtu", call.number("mtu")),
-        ("accept_ra", "accept-ra", call.flag("accept_ra")),
-    ):
-        if value is not None:
-            params[key] = value
-        elif call.one(name) == "":
-            params.pop(key, None)
+def _set_mtu(call: Call, params: dict[str, object]) -> None:
+    """Set the given MTU; an empty text removes it (maasserver/forms/interface.py:210)."""
+    mtu = call.number("mtu")
+    if mtu is not None:
+        params["mtu"] = mtu
+    elif call.one("mtu") == "":
+        params.pop("mtu", None)
 
 
 def _move(region: Region, interface: Interface, vlan: Vlan) -> None:
@@ -91,7 +87,7 @@ def _fit(machine: Machine, interface: Interface) -> None:
 
 
 def link_subnet(region: Region, call: Call, machine: Machine, interface: Interface) -> object:
-    force = bool(call.flag("force"))
+    force = call.flag("force")
     _check(machine, "link subnet")
     call.check()
     mode = call.needed("mode")
@@ -218,7 +214,7 @@ def _made(
         raise Refused(400, {"name": ["This field is required."]})
     if any(other.name == name for other in machine.interfaces):
         raise Refused(400, {"name": [f"{machine.hostname} already has an interface named '{name}'."]})
-    _set_params(call, params)
+    _set_mtu(call, params)
     made = Interface(
         id=region.next_id("interface"),
         name=name,

@@ -7,9 +7,8 @@ functions are pure. The rules are from Django 4.2.11 and formencode 2.1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum, StrEnum
-from typing import assert_never
 
 import msgspec
 
@@ -27,14 +26,8 @@ class Reader(Enum):
     """Without white space at its ends."""
     CHECKBOX = "django/forms/widgets.py:598 CheckboxInput"
     """An absent or empty value, and `false` in upper or lower case, are false; all else is true, also `0` and `no`."""
-    NULL_BOOLEAN = "django/forms/widgets.py:814 NullBooleanSelect"
-    """Unknown for all but a few words; `1` is unknown, too."""
     STRING_BOOL = "formencode/validators.py:2375 StringBool"
     """`0`, `no` and `off` are false; an unknown word is refused."""
-    TRUTHY = "formencode/validators.py:852 Bool"
-    """Every text that is not empty is true, `false` included."""
-    EXACTLY_TRUE = "maasserver/forms/__init__.py:312"
-    """Only the text `true`."""
     INT = "formencode/validators.py:911 Int"
     INTEGER = "django/forms/fields.py:340 IntegerField"
     CHOICE = "django/forms/fields.py:853 ChoiceField"
@@ -47,11 +40,10 @@ _CHECKED_BY_FORMS = frozenset({Reader.INTEGER, Reader.CHOICE, Reader.CASELESS_CH
 
 
 class Origin(StrEnum):
-    """The dictionary from which MAAS reads a field. For a JSON body, the fields are in `data`, and `POST` is empty
-    (piston3/utils.py:270)."""
+    """The dictionary from which a field is read. MAAS reads some fields from `request.data`, which has the fields of
+    JSON, too (piston3/utils.py:270); for a form, this is the same as `request.POST`."""
 
     POST = "request.POST"
-    DATA = "request.data"
     GET = "request.GET"
 
 
@@ -60,7 +52,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     reader: Reader
     source: str
-    origin: Origin = Origin.DATA
+    origin: Origin = Origin.POST
     choices: tuple[str, ...] = ()
     least: int | None = None
     required: bool = False
@@ -75,84 +67,34 @@ class BadParameter(Exception):
 
 
 class Data:
-    """A dictionary of a request. Values of a form are texts; values of a JSON body have JSON's types."""
+    """A dictionary of a request."""
 
-    def __init__(self, pairs: Sequence[tuple[str, object]]) -> None:
+    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
         self.pairs = pairs
 
-    @classmethod
-    def of_json(cls, body: Mapping[str, object]) -> Data:
-        """Read a JSON body, in which each member of a list counts as a value (maasserver/api/utils.py:listify)."""
-        pairs = [(name, one) for name, value in body.items() for one in (value if isinstance(value, list) else [value])]
-        return cls(pairs)
-
-    def get(self, name: str) -> object | None:
+    def get(self, name: str) -> str | None:
         """Return the last value of this name, as Django does."""
         return next((value for key, value in reversed(self.pairs) if key == name), None)
 
     def getlist(self, name: str) -> list[str]:
-        return [str(value) for key, value in self.pairs if key == name and value is not None]
+        return [value for key, value in self.pairs if key == name]
 
 
 def text(field: Field, name: str, data: Data) -> str | None:
     value = data.get(name)
-    if value is None:
-        return None
-    match field.reader:
-        case Reader.CASELESS_CHOICE:
-            return str(value).lower()
-        case Reader.CHAR:
-            return str(value).strip()
-        case (
-            Reader.RAW
-            | Reader.CHECKBOX
-            | Reader.NULL_BOOLEAN
-            | Reader.STRING_BOOL
-            | Reader.TRUTHY
-            | Reader.EXACTLY_TRUE
-            | Reader.INT
-            | Reader.INTEGER
-            | Reader.CHOICE
-            | Reader.MANY
-        ):
-            return str(value)
-        case _ as never:
-            assert_never(never)
+    if value is None or field.reader not in (Reader.CHAR, Reader.CASELESS_CHOICE):
+        return value
+    return value.strip() if field.reader is Reader.CHAR else value.lower()
 
 
-def flag(field: Field, name: str, data: Data) -> bool | None:
+def flag(field: Field, name: str, data: Data) -> bool:
     """Parse a flag by the field's reader. Raises `BadParameter`."""
     value = data.get(name)
-    match field.reader:
-        case Reader.CHECKBOX:
-            return value.lower() not in {"", "false"} if isinstance(value, str) else bool(value)
-        case Reader.EXACTLY_TRUE:
-            return value == "true"
-        case Reader.NULL_BOOLEAN:
-            return {"True": True, "true": True, "2": True, "False": False, "false": False, "3": False}.get(str(value))
-        case Reader.STRING_BOOL:
-            return _string_bool(field, name, value)
-        case Reader.TRUTHY:
-            return field.default if value is None else bool(value)
-        case (
-            Reader.RAW
-            | Reader.CHAR
-            | Reader.INT
-            | Reader.INTEGER
-            | Reader.CHOICE
-            | Reader.CASELESS_CHOICE
-            | Reader.MANY
-        ):
-            raise AssertionError(f"{name} is no flag: MAAS reads it by {field.reader.value}")
-        case _ as never:
-            assert_never(never)
-
-
-def _string_bool(field: Field, name: str, value: object) -> bool:
+    if field.reader is Reader.CHECKBOX:
+        return (value or "").lower() not in {"", "false"}
+    assert field.reader is Reader.STRING_BOOL, f"{name} is no flag: MAAS reads it by {field.reader.value}"
     if value is None:
         return field.default
-    if not isinstance(value, str):
-        return bool(value)
     word = value.strip().lower()
     if word not in _WORDS_TRUE | _WORDS_FALSE:
         raise BadParameter(f"Invalid {name}: Value should be 'true' or 'false'")
@@ -165,7 +107,7 @@ def number(field: Field, name: str, data: Data) -> int | None:
     if value is None or value == "":
         return None
     try:
-        return int(str(value))
+        return int(value)
     except ValueError:
         raise BadParameter(f"Invalid {name}: Please enter an integer value") from None
 

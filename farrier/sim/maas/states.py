@@ -26,8 +26,8 @@ def commission(region: Region, call: Call, machine: Machine) -> None:
         raise Refused(400, {"__all__": ["Unconfigured power type."]})
     before = machine.status
     machine.owner = call.user.username
-    machine.skip_storage = bool(call.flag("skip_storage"))
-    machine.skip_networking = bool(call.flag("skip_networking"))
+    machine.skip_storage = call.flag("skip_storage")
+    machine.skip_networking = call.flag("skip_networking")
     region.requested(machine, "User starting node commissioning", call.user, None)
     region.open_scripts(machine, SetType.COMMISSIONING, "maas-lshw")
     region.note(machine, "Commissioning")
@@ -80,7 +80,7 @@ def deploy(region: Region, call: Call, machine: Machine) -> None:
     machine.osystem, machine.distro_series = str(region.site.config["default_osystem"]), series
     machine.hwe_kernel = call.one("hwe_kernel") or "ga-24.04"
     machine.user_data = call.one("user_data")
-    machine.enable_hw_sync = bool(call.flag("enable_hw_sync"))
+    machine.enable_hw_sync = call.flag("enable_hw_sync")
     machine.sync_interval = round(region.durations.sync.total_seconds()) if machine.enable_hw_sync else None
     _begin_deployment(region, call, machine)
 
