@@ -33,7 +33,7 @@ class RegionApp:
         request = Request(scope, receive)
         form = form_of(request.headers.get("content-type", ""), await request.body())
         query = parse_qsl(request.url.query, keep_blank_values=True)
-        op = next((value for name, value in [*query, *form] if name == "op"), None) or _suffix(request.url.path)
+        op = next((value for name, value in [*query, *form] if name == "op"), None)
         fault = self._region.faults.strike(request.method, request.url.path, op)
         if fault is not None:
             await fault.delay()
@@ -58,9 +58,6 @@ class RegionApp:
         form: list[tuple[str, str]],
     ) -> Answer:
         try:
-            open_to_all = _without_identity(request.url.path)
-            if open_to_all is not None:
-                return open_to_all
             path = _path(request.url.path)
             routes.check_known(path)
             user = self._region.keys.caller(request.headers.get("authorization"))
@@ -77,25 +74,9 @@ class RegionApp:
         return answer
 
 
-def _suffix(path: str) -> str | None:
-    """Return the operation at the end of a path, as in `/op-name`."""
-    last = path.rpartition("/")[2]
-    return last.removeprefix("op-") if last.startswith("op-") else None
-
-
-def _without_identity(path: str) -> Answer | None:
-    if path == "/MAAS/api/version/":
-        return encoded("2.0")
-    if path.startswith("/MAAS/api/1.0/"):
-        return encoded("The 1.0 API is no longer available. Please use API version 2.0.", status=410)
-    if path.startswith("/MAAS/") and not path.startswith(ROOT):
-        return encoded("", status=302, headers={"Location": "/MAAS/?next=%2FMAAS%2F"}, kind=HTML)
-    return None
-
-
 def _path(path: str) -> list[str]:
-    if _suffix(path) is not None:
-        path = path.rpartition("op-")[0]
+    if path.startswith("/MAAS/") and not path.startswith(ROOT):
+        raise Refused(302, headers={"Location": "/MAAS/?next=%2FMAAS%2F"}, kind=HTML)
     if not path.startswith(ROOT) or not path.endswith("/"):
         raise routes.unknown(path)
     return path.removeprefix(ROOT).strip("/").split("/")

@@ -22,14 +22,6 @@ _FILTERS: dict[str, _Matches] = {
     "id": lambda machine: {machine.system_id},
     "hostname": lambda machine: {machine.hostname},
     "mac_address": lambda machine: {interface.mac_address for interface in machine.interfaces},
-    "status": lambda machine: {machine.status.name.lower()},
-    "power_state": lambda machine: {machine.power_state},
-    "agent_name": lambda machine: {machine.agent_name},
-    "owner": lambda machine: {machine.owner or ""},
-    "pool": lambda machine: {machine.pool},
-    "zone": lambda machine: {machine.zone},
-    "domain": lambda machine: {machine.domain},
-    "tags": lambda machine: set(machine.tag_names),
 }
 # The systems that support hardware sync (maasserver/forms/__init__.py:895).
 _SYNCS = {"ubuntu", "centos", "rhel", "ol", "custom"}
@@ -48,22 +40,15 @@ def selected(region: Region, call: Call) -> list[Machine]:
     """Return the machines that match all filters. A filter matches if one of its values matches."""
     wanted: dict[str, set[str]] = {}
     for name, value in call.unnamed(Origin.GET):
-        if name.removeprefix("not_") not in _FILTERS:
+        if name not in _FILTERS:
             raise Refused(400, {name: ["No such constraint."]})
         wanted.setdefault(name, set()).add(value.lower() if name.endswith("mac_address") else value)
-    if "status" in wanted and not wanted["status"] <= {status.name.lower() for status in Status}:
-        raise Refused(400, {"status": ["Select a valid choice."]})
     found = [region.machines[one] for one in sorted(wanted.get("id", ())) if one in region.machines]
     return [
         machine
         for machine in (found if "id" in wanted else region.machines.values())
-        if sees(call, machine) and all(_holds(machine, name, values) for name, values in wanted.items())
+        if sees(call, machine) and all(_FILTERS[name](machine) & values for name, values in wanted.items())
     ]
-
-
-def _holds(machine: Machine, name: str, values: set[str]) -> bool:
-    found = bool(_FILTERS[name.removeprefix("not_")](machine) & values)
-    return found is not name.startswith("not_")
 
 
 def all_power_parameters(region: Region, call: Call) -> object:

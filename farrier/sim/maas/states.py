@@ -170,30 +170,25 @@ def abort(region: Region, call: Call, machine: Machine) -> None:
     status = machine.status
     before = machine.previous_status if machine.previous_status is Status.DEPLOYED else Status.READY
     ends = {
-        Status.COMMISSIONING: Status.NEW,
-        Status.DEPLOYING: Status.ALLOCATED,
-        Status.DISK_ERASING: Status.FAILED_DISK_ERASING,
-        Status.TESTING: before,
+        Status.COMMISSIONING: ("User aborting node commissioning", Status.NEW),
+        Status.DEPLOYING: ("User aborting deployment", Status.ALLOCATED),
+        Status.DISK_ERASING: ("User aborting disk erasing", Status.FAILED_DISK_ERASING),
+        Status.TESTING: ("User aborting node testing", before),
     }
     if status not in ends:
         text = f"Cannot abort in current state: node {machine.system_id} is in state {status.label}."
         raise Refused(409, text)
-    kinds = {
-        Status.COMMISSIONING: "User aborting node commissioning",
-        Status.DEPLOYING: "User aborting deployment",
-        Status.DISK_ERASING: "User aborting disk erasing",
-        Status.TESTING: "User aborting node testing",
-    }
-    region.requested(machine, kinds[status], call.user, call.one("comment"))
+    kind, end = ends[status]
+    region.requested(machine, kind, call.user, call.one("comment"))
 
     def ended() -> None:
-        if ends[status] in {Status.NEW, Status.READY}:
+        if end in {Status.NEW, Status.READY}:
             machine.owner = None
         if status is Status.DEPLOYING:
             region.release_addresses(machine)
             machine.osystem = machine.distro_series = ""
         _abort_scripts(machine)
-        region.move(machine, ends[status])
+        region.move(machine, end)
 
     _switch_later(region, call, machine, on=False, then=ended)
 
