@@ -1,4 +1,4 @@
-"""The objects of a region that are not machines: networks, zones, pools, configuration, version.
+"""The objects of a region that are not machines: networks, zones, pools, images, version.
 
 Each region has one `Site`, which operations read. Tests add networks to the `Site`. The responses are those of a
 recorded real region.
@@ -23,16 +23,6 @@ _CAPABILITIES = [
     "bridging-automatic-ubuntu",
     "authenticate-api",
 ]
-_CONFIG: dict[str, object] = {
-    "node_timeout": 30,
-    "hardware_sync_interval": "15m",
-    "default_storage_layout": "flat",
-    "enable_disk_erasing_on_release": False,
-    "default_osystem": "ubuntu",
-    "default_distro_series": "noble",
-    "commissioning_distro_series": "noble",
-    "default_boot_interface_link_type": "auto",
-}
 
 
 def _networks() -> list[Subnet]:
@@ -55,9 +45,12 @@ class Site:
     spares: list[Vlan] = field(default_factory=list)
     zones: list[str] = field(default_factory=lambda: ["default"])
     pools: list[str] = field(default_factory=lambda: ["default"])
-    config: dict[str, object] = field(default_factory=lambda: dict(_CONFIG))
+    osystem: str = "ubuntu"
     series: tuple[str, ...] = ("noble", "jammy")
+    """The images; the first is the default."""
     architectures: tuple[str, ...] = ("amd64/generic",)
+    erases_on_release: bool = False
+    """MAAS's setting `enable_disk_erasing_on_release`."""
 
     def vlans(self) -> list[Vlan]:
         known = {subnet.vlan.id: subnet.vlan for subnet in self.subnets} | {

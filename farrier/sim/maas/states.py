@@ -77,7 +77,7 @@ def deploy(region: Region, call: Call, machine: Machine) -> None:
         acquire(region, call, machine)
     elif call.one("agent_name"):
         machine.agent_name = call.one("agent_name") or ""
-    machine.osystem, machine.distro_series = str(region.site.config["default_osystem"]), series
+    machine.osystem, machine.distro_series = region.site.osystem, series
     machine.hwe_kernel = call.one("hwe_kernel") or "ga-24.04"
     machine.user_data = call.one("user_data")
     machine.enable_hw_sync = call.flag("enable_hw_sync")
@@ -86,7 +86,7 @@ def deploy(region: Region, call: Call, machine: Machine) -> None:
 
 
 def _series(region: Region, call: Call) -> str:
-    given = (call.one("distro_series") or str(region.site.config["default_distro_series"])).removeprefix("ubuntu/")
+    given = (call.one("distro_series") or region.site.series[0]).removeprefix("ubuntu/")
     series = {"24.04": "noble", "22.04": "jammy"}.get(given, given)
     if series not in region.site.series:
         text = f"'{given}' is not a valid distro_series.  It should be one of: '', "
@@ -133,7 +133,7 @@ def release(region: Region, call: Call, machine: Machine) -> None:
     if machine.status not in RELEASABLE:
         raise Refused(409, f"Machine cannot be released in its current state ('{machine.status.label}').")
     asked = any(call.flag(name) for name in ("erase", "quick_erase", "secure_erase"))
-    erases = asked or bool(region.site.config["enable_disk_erasing_on_release"])
+    erases = asked or region.site.erases_on_release
     _refuse_without_a_bmc(region, machine, erases=erases)
     region.requested(machine, "User releasing node", call.user, call.one("comment"))
     if erases:

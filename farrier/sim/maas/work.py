@@ -72,8 +72,7 @@ def commission(region: Region, machine: Machine) -> None:
     """Commission the machine, from power on until Ready or until the end that the machine's nature determines."""
     total, fate = region.durations.commission, region.nature_of(machine).commission
     if fate is CommissionFate.NEVER_BOOTS:
-        minutes = int(region.site.config["node_timeout"])  # type: ignore[call-overload]
-        reason = f"Node operation 'Commissioning' timed out after {minutes} minutes."
+        reason = "Node operation 'Commissioning' timed out after 30 minutes."
         region.plan(machine, region.durations.node_timeout, lambda: _commissioning_failed(region, machine, reason))
         return
     region.plan(machine, total * 0.3, lambda: region.note(machine, "Performing PXE boot"))

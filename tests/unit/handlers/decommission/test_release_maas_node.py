@@ -144,7 +144,7 @@ async def test_erasing_is_waited_for_on_what_was_observed_without_asking_maas(st
 
 
 async def test_erasing_that_the_region_adds_by_itself_is_waited_for(stand: Stand) -> None:
-    stand.region.site.config["enable_disk_erasing_on_release"] = True
+    stand.region.site.erases_on_release = True
     await given_deployed(stand, STAGE)
     await stand.settle()
     stand.observe()
