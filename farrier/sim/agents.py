@@ -1,14 +1,13 @@
 """Simulated agents, which enroll, send heartbeats, and do the tasks of their nodes.
 
 `farrier demo` and tests run simulated agents, which call the same SQL functions as real agents. Heartbeats are sent in
-batches, a fraction of the fleet at a time, so that the load of the database is even with any number of agents. Faults
-can be injected: an agent can become silent, and its next tasks can fail.
+batches, a fraction of the fleet at a time, so that the load of the database is even with any number of agents. An agent
+can become silent.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import NoReturn
@@ -48,7 +47,6 @@ class SimulatedAgents:
         self._pace = pace or Pace()
         self._agents: dict[int, Enrolled] = {}
         self._silent: set[int] = set()
-        self._to_fail: Counter[int] = Counter()
 
     def __len__(self) -> int:
         return len(self._agents)
@@ -59,6 +57,19 @@ class SimulatedAgents:
         self._agents[agent.node] = agent
         await self._beat([agent])
         return agent.node
+
+    async def enroll_at_last(self, token: str) -> int | None:
+        """Enroll the agent of one node. As a real agent, retry until the database responds. Returns None for a refused
+        token."""
+        while True:
+            try:
+                return await self.enroll(token)
+            except DatabaseUnreachable as away:
+                _log.warning("agents.database_away", error=str(away))
+                await anyio.sleep(self._pace.look_for_tasks_every.total_seconds())
+            except RefusedByModel as refused:
+                _log.warning("agents.not_enrolled", error=str(refused))
+                return None
 
     def end(self, node: int) -> None:
         """End the agent of a node, because its disk was erased."""
@@ -71,10 +82,6 @@ class SimulatedAgents:
     def revive(self, node: int) -> None:
         """Continue heartbeats and work after `silence`."""
         self._silent.discard(node)
-
-    def fail_next(self, node: int, times: int) -> None:
-        """Make the next `times` tasks of the agent fail."""
-        self._to_fail[node] = times
 
     async def run(self) -> None:
         """Send heartbeats and do tasks until cancelled. While the database is unreachable, wait for it."""
@@ -132,11 +139,6 @@ class SimulatedAgents:
             _log.warning("agents.task_lost", task=task.id, node=task.agent.node, error=str(lost))
 
     async def _finish(self, task: AgentTask) -> None:
-        node = task.agent.node
-        if node in self._silent:
+        if task.agent.node in self._silent:
             return  # if a machine fails, it reports nothing and its lease expires
-        fails = self._to_fail[node] > 0
-        if fails:
-            self._to_fail[node] -= 1
-        result = {"error": "simulated failure"} if fails else {"simulated": True}
-        await self._api.finish(task, succeeded=not fails, result=result)
+        await self._api.finish(task, succeeded=True, result={"simulated": True})

@@ -132,17 +132,7 @@ class SimulatedFleet:
     async def _enrol(self, token: str, slots: anyio.CapacityLimiter, delay: float) -> None:
         await anyio.sleep(delay)
         async with slots:
-            while True:
-                try:
-                    await self._agents.enroll(token)
-                except DatabaseUnreachable as away:  # an agent retries until the database responds
-                    _log.warning("fleet.database_away", error=str(away))
-                    await anyio.sleep(_LOOK_EVERY.total_seconds())
-                except RefusedByModel as refused:
-                    _log.warning("fleet.agent_not_enrolled", error=str(refused))
-                    return
-                else:
-                    return
+            await self._agents.enroll_at_last(token)
 
     async def _onboard(self) -> None:
         """Request the onboarding of the nodes that are ready, once for each node."""

@@ -12,15 +12,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import anyio
-import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.maas import Region, Status
 from farrier.sim.maas.records import Machine
-
-_log = structlog.stdlib.get_logger(__name__)
 
 TEMPLATE = """\
 #cloud-config
@@ -34,7 +30,6 @@ write_files:
 
 _TOKEN = re.compile(r'content: "(fbt_[0-9a-f]+)"')
 _BOOTS_AT_ONCE = 8
-_AGAIN = timedelta(seconds=1)
 
 
 class Installations:
@@ -73,17 +68,9 @@ class Installations:
     async def _start(self, system_id: str, token: str, slots: anyio.CapacityLimiter) -> None:
         await anyio.sleep(self._boot.total_seconds())
         async with slots:
-            while True:
-                try:
-                    self._nodes[system_id] = await self._agents.enroll(token)
-                except DatabaseUnreachable as away:  # an agent retries until the database responds
-                    _log.warning("install.database_away", machine=system_id, error=str(away))
-                    await anyio.sleep(_AGAIN.total_seconds())
-                except RefusedByModel as refused:
-                    _log.warning("install.agent_not_enrolled", machine=system_id, error=str(refused))
-                    return
-                else:
-                    return
+            node = await self._agents.enroll_at_last(token)
+        if node is not None:
+            self._nodes[system_id] = node
 
 
 _ERASED = (Status.RELEASING, Status.DISK_ERASING, Status.READY, Status.NEW)

@@ -105,18 +105,6 @@ async def test_an_agent_does_the_task_of_its_node_and_of_no_other(api: PostgresA
     assert await conn.fetchval("SELECT status FROM farrier.node_tasks WHERE id = $1", others_task) == "queued"
 
 
-async def test_an_agent_set_to_fail_reports_a_failed_task(api: PostgresAgents, conn: Connection) -> None:
-    node = await register(conn, "gpu-1")
-    task = await give_task(conn, node)
-    agents = SimulatedAgents(api, AT_ONCE)
-    await agents.enroll(named("gpu-1"))
-    agents.fail_next(node, 1)
-    async with anyio.create_task_group() as living:
-        living.start_soon(agents.run)
-        await until(conn, "SELECT status = 'failed' FROM farrier.node_tasks WHERE id = $1", task)
-        living.cancel_scope.cancel()
-
-
 async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(
     api: PostgresAgents, conn: Connection
 ) -> None:
