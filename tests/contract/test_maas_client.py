@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from farrier.errors import CredentialError
 from farrier.model import maas_changes as changes
-from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, PowerAddress
+from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine
 from farrier.model.maas_changes import Change, LookUp
 from farrier.services.maas import FRESH, MOST_MACHINES, UNANSWERED_HOLDS
 from farrier.services.maas_service import CONCURRENCY
@@ -25,7 +25,6 @@ from tests.support.maas import (
     COMMISSION,
     DEPLOY,
     NEW,
-    POWER,
     RELEASE,
     SETTINGS,
     World,
@@ -92,26 +91,6 @@ async def refusal(world: World, system_id: str, change: Change) -> MaasError:
 # --- reads
 
 
-async def test_the_region_returns_its_version_and_our_user(world: World) -> None:
-    assert await world.client.version() == "3.7.3"
-    who = await world.client.whoami()
-    assert (who.username, who.is_superuser) == ("admin", True)
-
-
-async def test_a_machine_is_found_by_each_of_its_names(world: World, region: Region) -> None:
-    machine = await deployed(world, region)
-    for by, value in (
-        (LookUp.ID, machine.system_id),
-        (LookUp.HOSTNAME, "gpu001"),
-        (LookUp.MAC_ADDRESS, NEW.mac_addresses[0]),
-    ):
-        assert await world.client.machines(by, [value]) == (machine,)
-        assert await world.client.machines(by, ["none"]) == ()
-    assert await world.client.machines(LookUp.ID, []) == ()
-    where = PowerAddress(power_address=POWER.address, power_user=POWER.username, node_id="")
-    assert await world.client.power_addresses() == {machine.system_id: where}
-
-
 async def test_many_machines_are_requested_in_pieces(world: World) -> None:
     ids = [f"abc{number}" for number in range(2 * MOST_MACHINES + 1)]
     assert await world.client.machines(LookUp.ID, [*ids, *ids]) == ()
@@ -156,12 +135,6 @@ async def test_events_are_read_back_page_by_page(world: World, region: Region) -
     while page := await world.client.events(system_id=machine.system_id, before=seen[0].id, limit=7):
         seen = (*page, *seen)
     assert seen == everything
-
-
-async def test_a_machine_that_is_not_there_is_absent_and_not_merely_unlisted(world: World) -> None:
-    with pytest.raises(MaasError) as refused:
-        await world.client.machine("abc123")
-    assert refused.value.failure is MaasFailure.ABSENT
 
 
 # --- owners of machines
@@ -331,19 +304,6 @@ async def test_waiting_for_a_slot_does_not_use_up_the_timeout(region: Region) ->
         waited_until = anyio.current_time()
         gate.set()
     assert len(ends) == 1 and ends[0] >= waited_until + within.total_seconds()
-
-
-@pytest.mark.parametrize(("skew", "failure"), [(0.0, None), (299.0, None), (600.0, MaasFailure.CLOCK_SKEW)])
-async def test_differing_clocks_have_their_own_failure_class(
-    world: World, region: Region, skew: float, failure: MaasFailure | None
-) -> None:
-    region.keys.skew = skew
-    if failure is None:
-        await world.client.whoami()
-        return
-    with pytest.raises(MaasError, match="clock") as refused:
-        await world.client.whoami()
-    assert refused.value.failure is failure
 
 
 @pytest.mark.parametrize("key", ["nonsense", f"{ADMIN.key}x", f"x{ADMIN.key}"])

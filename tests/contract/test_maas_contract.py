@@ -60,6 +60,8 @@ async def test_a_machine_is_found_by_each_of_its_names(site: Site) -> None:
         (LookUp.MAC_ADDRESS, machine.boot_interface.mac_address),
     ):
         assert [one.system_id for one in await site.client.machines(by, [value])] == [machine.system_id]
+        assert await site.client.machines(by, ["none"]) == ()
+    assert await site.client.machines(LookUp.ID, []) == ()
     where = (await site.client.power_addresses([machine.system_id]))[machine.system_id]
     assert (where.power_address, where.power_user) == (POWER.address, POWER.username)
 

@@ -1,25 +1,23 @@
 """The UFM client against a UFM, or a proxy in front of it, that responds badly: a clear class, and no harm.
 
-Bodies and statuses are scripted responses in memory; certificates and connections that end are real, over a socket.
+Bodies and statuses are scripted responses in memory. Connections, certificates, redirects and limits of time are those
+of the HTTP client that all services share; `test_maas_client_faults` tests them.
 """
 
 from __future__ import annotations
 
 import json
 from datetime import timedelta
-from pathlib import Path
 
 import httpx
 import pytest
 
-from farrier.errors import ConfigError, CredentialError
+from farrier.errors import CredentialError
 from farrier.model.credential import Credential
 from farrier.model.ufm import Membership, Port, UfmError, UfmFailure
 from farrier.services.ufm_service import ATTEMPTS, LARGEST_BODY_BYTES, pass_of
-from farrier.sim.certificates import Authority
 from farrier.sim.ufm import Broken, Fault, Manager, UfmTransport
-from tests.support.answers import PAGE, Endless, Scripted, http, serving, text
-from tests.support.sockets import free_port, tls_with
+from tests.support.answers import PAGE, Endless, Scripted, text
 from tests.support.ufm import GUIDS, QOS, Call, OneCredential, World, failing, wanted, world_of, world_with
 
 SECRETS = ("123456", "YWRtaW46MTIzNDU2", "a-token-of-ufm")
@@ -92,16 +90,6 @@ async def test_a_list_without_end_is_read_no_further_than_its_bound() -> None:
         error = await failure_of_read(world)
     assert error.failure is UfmFailure.PROTOCOL and str(LARGEST_BODY_BYTES) in error.detail
     assert endless.closed
-
-
-async def test_a_response_of_ten_megabytes_is_refused() -> None:
-    manager = Manager()
-    manager.faults.add(
-        Fault(op="list", times=None, body=b"{" + b" " * 10_000_000 + b"}", content_type="application/json")
-    )
-    async with world_with(manager) as world:
-        error = await failure_of_read(world)
-    assert error.failure is UfmFailure.PROTOCOL and "larger" in error.detail
 
 
 @pytest.mark.matrix(strength=1)
@@ -180,19 +168,6 @@ async def test_a_read_with_a_transient_failure_is_repeated() -> None:
     assert world.pauses == [1.0]
 
 
-async def test_a_read_is_not_repeated_for_ever() -> None:
-    async with world_of(Scripted(text(500))) as world:
-        assert (await failure_of_read(world)).failure is UfmFailure.UPSTREAM
-    assert len(world.observed.requests) == ATTEMPTS
-
-
-async def test_a_long_retry_after_is_passed_on_to_the_caller() -> None:
-    async with world_of(Scripted(text(503, retry_after="120"))) as world:
-        error = await failure_of_read(world)
-    assert (error.failure, error.retry_after) == (UfmFailure.BUSY, timedelta(minutes=2))
-    assert len(world.observed.requests) == 1
-
-
 @pytest.mark.parametrize("status", [400, 409, 422])
 async def test_a_refused_read_is_a_protocol_failure(status: int) -> None:
     async with world_of(Scripted(text(status))) as world:
@@ -268,47 +243,6 @@ async def test_a_change_whose_response_is_lost_may_have_been_made(operation: str
             await change(world.client)
     assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.UNREACHABLE, True)
     assert world.observed.requests == [(operation, "unreachable")]
-
-
-async def test_a_ufm_that_hangs_is_a_timeout() -> None:
-    manager = Manager()
-    manager.faults.add(Fault(op="create", broken=Broken.HANG))
-    async with world_with(manager, change_timeout=timedelta(seconds=0.05)) as world:
-        with failing() as caught:
-            await world.client.create(wanted())
-    assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.TIMEOUT, True)
-
-
-async def test_a_closed_port_is_unreachable_and_nothing_was_sent() -> None:
-    with free_port() as port:
-        async with world_of(None, url=f"http://127.0.0.1:{port}") as world:
-            with failing() as caught:
-                await world.client.create(wanted())
-    assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.UNREACHABLE, False)
-
-
-async def test_an_untrusted_certificate_is_a_tls_failure(authority: Authority, tmp_path: Path) -> None:
-    server = serving(b"", tls=tls_with(authority.issue(tmp_path, hosts=("127.0.0.1",))))
-    async with server as (port, heads), world_of(None, url=f"https://127.0.0.1:{port}") as world:
-        with failing() as caught:
-            await world.client.create(wanted())
-    assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.TLS, False)
-    assert not heads
-
-
-async def test_a_redirect_is_not_followed_so_the_credential_goes_nowhere_else() -> None:
-    async with serving(b"") as (elsewhere, stolen):
-        answer = http("307 Temporary Redirect", f"Location: http://127.0.0.1:{elsewhere}/ufmRest/")
-        async with serving(answer) as (port, heads), world_of(None, url=f"http://127.0.0.1:{port}") as world:
-            error = await failure_of_read(world)
-    assert error.failure is UfmFailure.PROTOCOL and "redirect" in error.detail
-    assert len(heads) == 1 and not stolen
-
-
-async def test_an_invalid_file_of_authorities_is_refused_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="CA certificates"):
-        async with world_of(None, ca_file=str(tmp_path / "missing.pem")):
-            pass
 
 
 # --- secrets

@@ -16,7 +16,7 @@ import pytest
 
 from farrier.sim.certificates import Authority
 from tests.support import vault_recorded as recorded
-from tests.support.vault import LOOK_UP, TOKEN, FakeVault, Raw
+from tests.support.vault import LOOK_UP, TOKEN, FakeVault
 from tests.support.vault_client import PATH, REFERENCE, URL_PATH, Client, client_of, refusal
 from tests.support.vault_recorded import PASSWORD, USERNAME, Recorded
 
@@ -194,15 +194,6 @@ async def test_mount_and_namespace_are_those_of_the_settings(server: FakeVault, 
     (request,) = server.requests
     assert request.path == "/v1/kv/bmc/data/sites/a/gpu-1@rack-4:u12"
     assert request.headers["x-vault-namespace"] == "fleet/prod"
-
-
-async def test_a_redirect_is_not_followed(server: FakeVault, client: Client) -> None:
-    """A redirect could lead to any host, which would get the token."""
-    server.put("farrier/other", username="root", password="x")
-    server.replay(URL_PATH, Raw(302, b"", (("Location", "/v1/secret/data/farrier/other"),)))
-    async with client.connect() as store:
-        assert "redirect" in (await refusal(store)).reason
-    assert server.paths == [URL_PATH]
 
 
 # --- the secret's content

@@ -12,7 +12,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from farrier.config import BmcTrustConfig, CredentialBinding
-from farrier.errors import ConfigError
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget
 from farrier.services import vault
 from farrier.services.bindings import Bindings
@@ -246,12 +245,6 @@ async def test_a_closed_port_is_a_temporary_error(client: Client) -> None:
     assert (error.reason, error.temporary) == ("no connection to Vault", True)
 
 
-async def test_an_unresolvable_name_is_a_temporary_error(client: Client) -> None:
-    async with client.connect(address="https://vault.invalid") as store:
-        error = await refusal(store)
-    assert (error.reason, error.temporary) == ("the host name of Vault does not resolve", True)
-
-
 async def test_the_certificate_is_checked_before_the_token_is_sent(
     tmp_path: Path, server: FakeVault, client: Client
 ) -> None:
@@ -264,21 +257,6 @@ async def test_the_certificate_is_checked_before_the_token_is_sent(
     async with client.connect(address=server.address.replace("127.0.0.1", "localhost")) as store:
         assert "certificate is not trusted" in (await refusal(store)).reason
     assert server.requests == []
-
-
-async def test_an_unusable_file_of_authorities_is_refused_at_start(client: Client) -> None:
-    with pytest.raises(ConfigError, match="expected a PEM file"):
-        async with client.connect(ca_file="/dev/null"):
-            pass
-
-
-async def test_a_cancelled_request_is_observed_as_such(server: FakeVault, client: Client) -> None:
-    server.hold()
-    async with client.connect() as store, anyio.create_task_group() as tasks:
-        tasks.start_soon(store.resolve, REFERENCE)
-        await server.asked.wait()
-        tasks.cancel_scope.cancel()
-    assert client.observed.requests == [("read", "cancelled")]
 
 
 BOUND = Bindings((CredentialBinding(references=("vault:farrier/bmc/*",), networks=("127.0.0.0/8",)),))
