@@ -8,8 +8,7 @@ no packet to a refused address.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
 from yarl import URL
@@ -28,6 +27,14 @@ PRIVATE_NETWORKS: tuple[Network, ...] = tuple(
 )
 
 
+def number(host: str) -> IPv4Address | IPv6Address | None:
+    """Return a numeric address, or None for a name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
 class Networks:
     """The networks to which farrier may connect."""
 
@@ -36,13 +43,10 @@ class Networks:
 
     def allows(self, address: str) -> bool:
         """Return whether a numeric address is in one of the networks. An IPv4-mapped IPv6 address counts as IPv4."""
-        try:
-            number = ip_address(address)
-        except ValueError:
-            return False
-        if isinstance(number, IPv6Address) and number.ipv4_mapped is not None:
-            number = number.ipv4_mapped
-        return any(number in network for network in self._networks)
+        found = number(address)
+        if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+            found = found.ipv4_mapped
+        return found is not None and any(found in network for network in self._networks)
 
     def check(self, addresses: Sequence[str]) -> None:
         """Raise `BmcError` unless all of these addresses are in the networks."""
@@ -61,8 +65,9 @@ def parse(address: str) -> URL:
     follows, the brackets are required.
     """
     text = address.strip()
+    bare = f"[{text}]" if isinstance(number(text), IPv6Address) else text
     try:
-        url = URL(text if "://" in text else f"https://{_bracketed(text)}")
+        url = URL(text if "://" in text else f"https://{bare}")
     except ValueError:
         raise _malformed() from None
     if url.user is not None or url.password is not None:
@@ -83,8 +88,7 @@ def parse(address: str) -> URL:
 def _one_spelling(url: URL) -> URL:
     """Return the URL in one canonical form. farrier counts turns and logins of a BMC by this form."""
     host = (url.host or "").rstrip(".")
-    with suppress(ValueError):  # a name
-        host = str(ip_address(host))
+    host = str(number(host) or host)
     return URL.build(scheme="https", host=host, port=None if url.port == HTTPS else url.port)
 
 
@@ -94,10 +98,3 @@ def _malformed() -> BmcError:
 
 def _incomplete(detail: str) -> BmcError:
     return BmcError(BmcFailure.INCOMPLETE, detail)
-
-
-def _bracketed(text: str) -> str:
-    try:
-        return f"[{text}]" if isinstance(ip_address(text), IPv6Address) else text
-    except ValueError:
-        return text

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import ip_network
 
 import msgspec
 
@@ -19,7 +19,7 @@ from farrier.config.sites import Sites
 from farrier.errors import CredentialError
 from farrier.model.bmc import BmcTarget
 from farrier.services import credential_forms
-from farrier.services.address import Network, Networks
+from farrier.services.address import Network, Networks, number
 
 _SETTING = "[[credentials.bindings]]"
 
@@ -46,7 +46,7 @@ class Bound(msgspec.Struct, frozen=True):
     def check_for_others(self) -> None:
         """Raise `CredentialError` if the host is a name and only its networks are bound, because MAAS resolves the name
         itself and may get another address. Call this on a result of `at`."""
-        if any(binding.hosts for binding in self.bindings) or is_number(self.host):
+        if any(binding.hosts for binding in self.bindings) or number(self.host) is not None:
             return
         raise CredentialError(
             self.reference,
@@ -81,18 +81,6 @@ class Bindings:
         )
 
 
-def is_number(host: str) -> bool:
-    """Return whether a host is a numeric address and not a name."""
-    return _number(host) is not None
-
-
-def _number(host: str) -> IPv4Address | IPv6Address | None:
-    try:
-        return ip_address(host)
-    except ValueError:
-        return None
-
-
 def _fits(binding: CredentialBinding, reference: str, host: str) -> bool:
     if _OTHER_DIRECTORY.fullmatch(reference):
         return False
@@ -104,8 +92,8 @@ def _is_host(pattern: str, host: str) -> bool:
     """Return whether a pattern matches the host. A star matches a part of a name, but never a part of an address, where
     it could match any digits."""
     if _IN_NUMBERS.fullmatch(host):
-        number = _number(host)
-        return pattern == host if number is None else _number(pattern) == number
+        found = number(host)
+        return pattern == host if found is None else number(pattern) == found
     return _host(pattern).fullmatch(host) is not None
 
 

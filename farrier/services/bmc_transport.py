@@ -33,8 +33,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
 from farrier.config import BmcTrustConfig
+from farrier.services.address import number
 from farrier.services.aio_transport import sent_once
-from farrier.services.bindings import is_number
 from farrier.services.trust import connector_ssl
 
 # A system's resource has 2 to 20 KiB; a larger body is not a Redfish resource.
@@ -74,7 +74,7 @@ class Route:
         """Return the checked addresses, the same at each call. Raises `OSError` for a name without an address, and the
         errors of the check."""
         if self._addresses is None:
-            found = (self.host,) if is_number(self.host) else tuple(await self._lookup(self.host))
+            found = (self.host,) if number(self.host) is not None else tuple(await self._lookup(self.host))
             self._check(found)
             self._addresses = found
         return self._addresses

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import re
 from enum import StrEnum
-from ipaddress import ip_address
 from typing import TypeAlias, assert_never
 
 import msgspec
@@ -17,6 +16,7 @@ import msgspec
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.model.maas_changes import Change, NewMachine, PowerAccess
+from farrier.services.address import number
 from farrier.services.http_messages import Form, Request
 
 _Value: TypeAlias = str | int | bool | None
@@ -228,10 +228,9 @@ def _text(value: str | int | bool) -> str:
 
 def _bare(address: str) -> str:
     """Return the address without a URL's scheme, because the region responds to a URL here with a server error."""
-    try:
-        return str(ip_address(address.strip("[]")))
-    except ValueError:
-        pass
+    found = number(address.strip("[]"))
+    if found is not None:
+        return str(found)
     if not _HOST.fullmatch(address):
         raise MaasError(
             MaasFailure.INVALID,
