@@ -270,7 +270,7 @@ class Exchange:
             self._use_basic()
             return
         await sessions.end(bmc)
-        entry = None if await self._waits_for_expiry() else await sessions.begin(bmc)
+        entry = None if await self._waits_for_expiry() else await sessions.records.begin(bmc)
         if entry is None:
             self._use_basic()
             return
@@ -288,7 +288,7 @@ class Exchange:
         """Return whether farrier has an open session that it cannot close and that must expire first."""
         bmc, sessions = self._access.bmc, self._shared.sessions
         await sessions.forget_expired(bmc)
-        stuck = [entry for entry in sessions.left(bmc) if sessions.is_stuck(entry)]
+        stuck = [entry for entry in sessions.records.left(bmc) if sessions.is_stuck(entry)]
         untimed = [entry for entry in stuck if not sessions.is_timed(entry)]
         if untimed:
             self._use_basic()
@@ -301,12 +301,12 @@ class Exchange:
         """Close the sessions of ended processes by their recorded IDs, using the current session. Returns whether all
         are closed."""
         sessions = self._shared.sessions
-        for entry in sessions.left(self._access.bmc):
+        for entry in sessions.records.left(self._access.bmc):
             if await self._closed(entry):
                 await sessions.forget(entry)
             else:
                 sessions.expires(entry, await self._session_timeout())
-        return not sessions.left(self._access.bmc)
+        return not sessions.records.left(self._access.bmc)
 
     async def _closed(self, entry: Entry) -> bool:
         """Close a recorded session, and return whether it has ended. Reads the session first, because the BMC may have
@@ -354,10 +354,10 @@ class Exchange:
                 with anyio.CancelScope(shield=True):
                     await self._shared.sessions.forget(entry)
             else:
-                self._shared.sessions.leave(entry)
+                self._shared.sessions.records.leave(entry)
             raise
         token, location, created = opened
-        entry = await self._shared.sessions.opened(entry, location=location, created=created)
+        entry = await self._shared.sessions.records.opened(entry, location=location, created=created)
         access = self._access
         return Session(
             secret=await self._secret(),

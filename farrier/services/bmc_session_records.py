@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 from uuid import uuid4
 
 import anyio.to_thread
@@ -26,8 +25,6 @@ from yarl import URL
 from farrier import errors
 
 log = structlog.stdlib.get_logger(__name__)
-
-_T = TypeVar("_T")
 
 _LOCK = "lock"
 _SUFFIX = ".json"
@@ -71,17 +68,16 @@ class SessionRecords:
         """Record that no process uses the session any more."""
         self._left.setdefault(URL(entry.record.bmc), []).append(entry)
 
-    async def begin(self, bmc: URL) -> Entry:
-        """Record that a login for a session is about to be sent. If this raises `OSError`, the login must not be
-        sent."""
+    async def begin(self, bmc: URL) -> Entry | None:
+        """Record that a login for a session is about to be sent. Returns None if it cannot be recorded and so must not
+        be sent."""
         entry = Entry(self._own / f"{uuid4().hex}{_SUFFIX}", Record(bmc=str(bmc)))
-        await _in_thread(partial(_write, entry))
-        return entry
+        return entry if await _recorded(entry) else None
 
     async def opened(self, entry: Entry, *, location: str | None, created: str | None) -> Entry:
-        """Record that the BMC has opened the session. Raises `OSError` if its ID cannot be recorded."""
+        """Add the location and the creation time that the BMC returned to the record of the session."""
         known = Entry(entry.path, Record(bmc=entry.record.bmc, location=location, created=created))
-        await _in_thread(partial(_write, known))
+        await _recorded(known)
         return known
 
     async def forget(self, entry: Entry) -> None:
@@ -90,7 +86,7 @@ class SessionRecords:
         rest = [other for other in self._left.pop(bmc, ()) if other.path != entry.path]
         if rest:
             self._left[bmc] = rest
-        await _in_thread(partial(_remove, entry.path, self._own))
+        await anyio.to_thread.run_sync(_remove, entry.path, self._own)
 
 
 def open_records(directory: Path) -> tuple[SessionRecords, Callable[[], None]]:
@@ -163,6 +159,15 @@ def _read(place: Path) -> Iterator[Entry]:
         shutil.rmtree(place, ignore_errors=True)
 
 
+async def _recorded(entry: Entry) -> bool:
+    try:
+        await anyio.to_thread.run_sync(_write, entry)
+    except OSError as error:
+        log.warning("bmc.session_not_recorded", bmc=entry.record.bmc, error=error.strerror)
+        return False
+    return True
+
+
 def _write(entry: Entry) -> None:
     """Write the record atomically. When this function returns, the record is on disk."""
     new = entry.path.with_suffix(".new")
@@ -183,7 +188,3 @@ def _remove(path: Path, own: Path) -> None:
         path.unlink(missing_ok=True)
         if path.parent != own and not any(path.parent.glob(f"*{_SUFFIX}")):
             shutil.rmtree(path.parent, ignore_errors=True)
-
-
-async def _in_thread(work: Callable[[], _T]) -> _T:
-    return await anyio.to_thread.run_sync(work)

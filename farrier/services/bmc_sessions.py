@@ -87,7 +87,7 @@ class Sessions:
 
     def __init__(self, records: SessionRecords, clock: Clock) -> None:
         self._open: dict[URL, Session] = {}
-        self._records = records
+        self.records = records
         self._clock = clock
         self._expire: dict[Path, float] = {}  # when sessions that cannot be closed expire
 
@@ -96,27 +96,6 @@ class Sessions:
 
     def keep(self, bmc: URL, session: Session) -> None:
         self._open[bmc] = session
-
-    async def begin(self, bmc: URL) -> Entry | None:
-        """Record the session that is about to be opened. Returns None if it cannot be recorded and so must not be
-        opened."""
-        try:
-            return await self._records.begin(bmc)
-        except OSError as error:
-            log.warning("bmc.session_not_recorded", bmc=str(bmc), error=error.strerror)
-            return None
-
-    async def opened(self, entry: Entry, *, location: str | None, created: str | None) -> Entry:
-        """Add the location and the creation time that the BMC returned to the record of the session."""
-        try:
-            return await self._records.opened(entry, location=location, created=created)
-        except OSError as error:
-            log.warning("bmc.session_not_recorded", bmc=entry.record.bmc, error=error.strerror)
-            return Entry(entry.path, msgspec.structs.replace(entry.record, location=location, created=created))
-
-    def left(self, bmc: URL) -> tuple[Entry, ...]:
-        """Return the sessions of farrier that no process uses any more."""
-        return self._records.left(bmc)
 
     def is_stuck(self, entry: Entry) -> bool:
         """Return whether the session cannot be closed."""
@@ -133,18 +112,14 @@ class Sessions:
 
     async def forget_expired(self, bmc: URL) -> None:
         now = self._clock.monotonic()
-        for entry in self.left(bmc):
+        for entry in self.records.left(bmc):
             if self._expire.get(entry.path, now + 1) <= now:
                 await self.forget(entry)
 
     async def forget(self, entry: Entry) -> None:
         """Remove a session that has ended or was never opened."""
         self._expire.pop(entry.path, None)
-        await self._records.forget(entry)
-
-    def leave(self, entry: Entry) -> None:
-        """Record that no process uses the session any more, although it may be open."""
-        self._records.leave(entry)
+        await self.records.forget(entry)
 
     async def end(self, bmc: URL) -> None:
         """Forget the session of this BMC, and end it at the BMC if the BMC responds in time. Only a cancellation is
@@ -161,7 +136,7 @@ class Sessions:
         if reason is None:
             await self.forget(session.entry)
         else:
-            self.leave(session.entry)
+            self.records.leave(session.entry)
             log.warning("bmc.session_left", bmc=str(bmc), error=reason)
 
     async def close(self) -> None:
