@@ -38,7 +38,7 @@ from farrier.model.credential import Credential
 from farrier.model.maas_changes import Commission, Deploy, NewMachine, PowerAccess
 from farrier.protocols import CredentialStore, MaasClient, ServiceObserver
 from farrier.services.maas_service import MaasSettings
-from farrier.services.regions import Regions, open_regions
+from farrier.services.regions import Regions
 from farrier.services.times import Times
 from farrier.sim.maas import ADMIN, Region, RegionTransport, Status
 from farrier.sim.maas.records import Machine
@@ -186,7 +186,7 @@ async def _ready(client: MaasClient, number: int) -> str:
 @asynccontextmanager
 async def _client(region: Region, observed: _Counted) -> AsyncIterator[Regions]:
     times, transport = Times(clock=MonotonicClock()), RegionTransport(region)
-    async with open_regions(credentials=_Key(), times=times, observer=observed, transport=transport) as regions:
+    async with Regions.open(credentials=_Key(), times=times, observer=observed, transport=transport) as regions:
         await regions.use({_SITE.name: MaasSettings(url=_URL, key="env:KEY")})
         yield regions
 

@@ -13,7 +13,7 @@ from farrier.config import Config, site_files
 from farrier.config.sites import Sites
 from farrier.errors import ConfigError
 from farrier.protocols import ServiceObserver
-from farrier.services.regions import Regions, open_regions, settings_of
+from farrier.services.regions import Regions, settings_of
 from farrier.services.times import Times
 
 
@@ -41,7 +41,7 @@ async def opened(settings: Config, sites: Sites) -> AsyncIterator[Regions]:
     observer = _Unobserved()
     async with (
         wiring.credentials(settings, observer=observer) as store,
-        open_regions(credentials=store, times=Times(clock=MonotonicClock()), observer=observer) as regions,
+        Regions.open(credentials=store, times=Times(clock=MonotonicClock()), observer=observer) as regions,
     ):
         await regions.use(settings_of(sites))
         yield regions

@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping
 
-import httpx
 from typing_extensions import override
 
 from farrier import protocols
 from farrier.config.sites import Sites, UfmSite
 from farrier.services.site_clients import SiteClients
-from farrier.services.times import Times
 from farrier.services.ufm import Ufm, open_ufm
 
 
@@ -41,16 +38,3 @@ class Fabrics(SiteClients[UfmSite, Ufm]):
                 transport=self._transport,
             )
         )
-
-
-@asynccontextmanager
-async def open_fabrics(
-    *,
-    credentials: protocols.CredentialStore,
-    times: Times,
-    observer: protocols.ServiceObserver,
-    transport: httpx.AsyncBaseTransport | None = None,
-) -> AsyncIterator[Fabrics]:
-    """Open the clients of UFMs; there are none at first. The context closes them at its end."""
-    async with AsyncExitStack() as stack:
-        yield Fabrics(stack, credentials=credentials, times=times, observer=observer, transport=transport)

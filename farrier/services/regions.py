@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 
-import httpx
 from typing_extensions import override
 
 from farrier import protocols
@@ -18,7 +17,6 @@ from farrier.services.maas import open_maas
 from farrier.services.maas_service import MaasSettings
 from farrier.services.region_turns import Turns
 from farrier.services.site_clients import Kept, SiteClients
-from farrier.services.times import Times
 
 
 def settings_of(sites: Sites) -> Mapping[str, MaasSettings]:
@@ -72,16 +70,3 @@ class Regions(SiteClients[MaasSettings, Turns]):
             )
         )
         return Turns(client, site=site, clock=self._times.clock)
-
-
-@asynccontextmanager
-async def open_regions(
-    *,
-    credentials: protocols.CredentialStore,
-    times: Times,
-    observer: protocols.ServiceObserver,
-    transport: httpx.AsyncBaseTransport | None = None,
-) -> AsyncIterator[Regions]:
-    """Open the regions; there are none at first. The context closes their clients at its end."""
-    async with AsyncExitStack() as stack:
-        yield Regions(stack, credentials=credentials, times=times, observer=observer, transport=transport)

@@ -7,9 +7,9 @@ still use it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
-from typing import Generic, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Generic, Self, TypeVar
 
 import httpx
 import msgspec
@@ -38,7 +38,7 @@ class SiteClients(ABC, Generic[_S, _C]):
         credentials: protocols.CredentialStore,
         times: Times,
         observer: protocols.ServiceObserver,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: httpx.AsyncBaseTransport | None,
     ) -> None:
         self._stack = stack
         self._credentials = credentials
@@ -46,6 +46,20 @@ class SiteClients(ABC, Generic[_S, _C]):
         self._observer = observer
         self._transport = transport
         self._sites: Mapping[str, Kept[_S, _C]] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        *,
+        credentials: protocols.CredentialStore,
+        times: Times,
+        observer: protocols.ServiceObserver,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> AsyncIterator[Self]:
+        """Open the clients; there are none at first. The context closes them at its end."""
+        async with AsyncExitStack() as stack:
+            yield cls(stack, credentials=credentials, times=times, observer=observer, transport=transport)
 
     async def use(self, wanted: Mapping[str, _S]) -> None:
         """Open and use clients with exactly these settings, by site. May be called again with other settings. If it

@@ -40,8 +40,8 @@ from farrier.protocols import CredentialStore, MetricsSink, ServiceObserver
 from farrier.services import fabrics as fabric_services
 from farrier.services.bindings import Bindings
 from farrier.services.bmc import open_bmc
-from farrier.services.fabrics import Fabrics, open_fabrics
-from farrier.services.regions import Regions, open_regions, settings_of
+from farrier.services.fabrics import Fabrics
+from farrier.services.regions import Regions, settings_of
 from farrier.services.times import Times
 from farrier.services.ways import BoundCredentials, Ways
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, kind_loop, loop_of
@@ -110,8 +110,8 @@ async def runtime(
     async with (
         credentials(config, observer=observer) as store,
         open_bmc(bmcs, credentials=store, bindings=bound, observer=observer) as bmc,
-        open_regions(credentials=store, times=Times(clock=clock), observer=observer) as regions,
-        open_fabrics(credentials=store, times=Times(clock=clock), observer=observer) as fabrics,
+        Regions.open(credentials=store, times=Times(clock=clock), observer=observer) as regions,
+        Fabrics.open(credentials=store, times=Times(clock=clock), observer=observer) as fabrics,
         _of_others(extensions or {}, store) as others,
     ):
         of_nodes = BoundCredentials(store, Ways(bound, bmcs.networks))

@@ -18,7 +18,7 @@ from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServi
 from farrier.io import maas_region as region_rows
 from farrier.io.built_in import REGION_ROWS
 from farrier.services.maas_service import MaasSettings
-from farrier.services.regions import Regions, open_regions
+from farrier.services.regions import Regions
 from farrier.services.times import Times
 from farrier.sim.maas import Region, RegionTransport
 from tests.support.loop import Ledger
@@ -77,7 +77,7 @@ async def observatory(
     observed = Observed("maas")
     clock = MovedClock()
     times = Times(clock=clock, pause=_no_pause)
-    async with open_regions(
+    async with Regions.open(
         credentials=KeyOfMaas(), times=times, observer=observed, transport=wire or RegionTransport(region)
     ) as regions:
         await regions.use({config.name: settings})

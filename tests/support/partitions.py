@@ -24,7 +24,7 @@ from farrier.io.built_in import PARTITION_ROWS
 from farrier.io.pool import Connection, Pool
 from farrier.model.ib_partition import KIND
 from farrier.model.outcome import Step
-from farrier.services.fabrics import Fabrics, open_fabrics
+from farrier.services.fabrics import Fabrics
 from farrier.services.times import Times
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import loop, pg
@@ -229,7 +229,7 @@ class _ByHost(httpx.AsyncBaseTransport):
 
 def _fabrics(fabric: Fabric) -> AbstractAsyncContextManager[Fabrics]:
     manager = fabric.manager
-    return open_fabrics(
+    return Fabrics.open(
         credentials=OneCredential(manager.username, manager.password, manager.token),
         times=Times(clock=fabric.clock, pause=_no_pause),
         observer=fabric.observed,

@@ -21,7 +21,7 @@ from farrier.config.sites import Site as SiteConfig
 from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.io.built_in import PARTITION_ROWS, SEGMENT_ROWS
-from farrier.services.fabrics import open_fabrics
+from farrier.services.fabrics import Fabrics
 from farrier.services.times import Times
 from farrier.sim.maas import Region
 from farrier.sim.ufm import Manager, UfmTransport
@@ -230,7 +230,7 @@ async def opened(
 
     @asynccontextmanager
     async def networks(site: Site) -> AsyncIterator[None]:
-        async with open_fabrics(
+        async with Fabrics.open(
             credentials=OneCredential(manager.username, manager.password, manager.token),
             times=Times(clock=site.maas.clock, pause=_no_pause),
             observer=Observed("ufm"),

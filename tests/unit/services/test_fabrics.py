@@ -10,7 +10,7 @@ import pytest
 
 from farrier.config.sites import Site, UfmSite
 from farrier.errors import ConfigError
-from farrier.services.fabrics import Fabrics, open_fabrics, settings_of
+from farrier.services.fabrics import Fabrics, settings_of
 from farrier.services.times import Times
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support.clock import HandClock
@@ -24,7 +24,7 @@ SOUTH = Site(name="south", ufm=UfmSite(url="https://ufm.south", token="env:TOKEN
 def fabrics_over(manager: Manager | None) -> AbstractAsyncContextManager[Fabrics]:
     """The fabrics whose clients send their requests to this UFM; None: through the network."""
     known = manager or Manager()
-    return open_fabrics(
+    return Fabrics.open(
         credentials=OneCredential(known.username, known.password, known.token),
         times=Times(clock=HandClock()),
         observer=Observed("ufm"),

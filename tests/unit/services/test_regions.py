@@ -16,7 +16,7 @@ from farrier.model.maas import MaasError, MaasFailure
 from farrier.services import maas
 from farrier.services.maas_service import CONCURRENCY, MaasSettings
 from farrier.services.region_turns import TURNS
-from farrier.services.regions import Regions, open_regions
+from farrier.services.regions import Regions
 from farrier.services.times import Times
 from farrier.sim.maas import Broken, Fault, Region, RegionTransport
 from tests.support.clock import HandClock
@@ -54,7 +54,7 @@ class Place:
 async def at() -> AsyncIterator[Place]:
     region, clock, observed = Region(), HandClock(), Observed("maas")
     times = Times(clock=clock)
-    async with open_regions(
+    async with Regions.open(
         credentials=KeyOfMaas(), times=times, observer=observed, transport=RegionTransport(region)
     ) as found:
         await found.use({SITE: SETTINGS})
