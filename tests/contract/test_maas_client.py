@@ -66,11 +66,6 @@ class Recording(RegionTransport):
 
 
 @pytest.fixture
-def region() -> Region:
-    return Region()
-
-
-@pytest.fixture
 def wire(region: Region) -> Recording:
     return Recording(region)
 

@@ -22,11 +22,6 @@ from tests.support.maas import DEPLOY, NEW, commissioned, world_of
 MACHINE = Machine(system_id="abc123", hostname="gpu001", status=4, read_at=1000.0)
 
 
-@pytest.fixture
-def region() -> Region:
-    return Region()
-
-
 async def test_a_reading_that_grew_old_while_waiting_for_a_slot_is_repeated(region: Region) -> None:
     gate = anyio.Event()
 

@@ -17,11 +17,6 @@ from tests.support.maas_region import Caller
 
 
 @pytest.fixture
-def region() -> Region:
-    return Region()
-
-
-@pytest.fixture
 async def world(region: Region) -> AsyncIterator[World]:
     async with world_of(RegionTransport(region)) as opened:
         yield opened

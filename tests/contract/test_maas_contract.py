@@ -7,7 +7,6 @@ skipped there, with the reason, unless the environment names a machine: see `tes
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import msgspec
@@ -18,13 +17,7 @@ from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine
 from farrier.model.maas_changes import Change, LookUp, PowerAccess
 from tests.support.maas import DEPLOY, NEW, POWER, RELEASE
 from tests.support.maas_region import signed
-from tests.support.maas_site import Site, site_of
-
-
-@pytest.fixture(params=["simulated", "live"])
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
-    async with site_of(request.param) as opened:
-        yield opened
+from tests.support.maas_site import Site
 
 
 async def refusal(site: Site, machine: Machine, change: Change) -> MaasError:

@@ -17,16 +17,6 @@ from tests.support.asking import PATIENCE
 from tests.support.maas_region import Caller, ready, signed
 
 
-@pytest.fixture
-def region() -> Region:
-    return Region()
-
-
-@pytest.fixture
-def caller(region: Region) -> Caller:
-    return Caller(region)
-
-
 async def test_a_dropped_answer_leaves_the_work_done(region: Region, caller: Caller) -> None:
     system_id = await ready(region, caller)
     region.faults.add(Fault(op="deploy", broken=Broken.DROP))

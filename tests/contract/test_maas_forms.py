@@ -7,7 +7,6 @@ region. The table in `farrier.sim.maas.forms` is complete: every field that an o
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -17,13 +16,7 @@ from farrier.model.maas_changes import Commission
 from farrier.services.maas_requests import of_change
 from farrier.sim.maas.forms import FIELDS
 from farrier.sim.maas.readers import Data, Field, Reader, flag
-from tests.support.maas_site import Site, site_of
-
-
-@pytest.fixture(params=["simulated", "live"])
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
-    async with site_of(request.param) as opened:
-        yield opened
+from tests.support.maas_site import Site
 
 
 def boot_path(machine: Machine) -> str:

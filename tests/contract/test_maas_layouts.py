@@ -3,30 +3,12 @@ the links that a move to another VLAN removes, the MTUs that follow each other, 
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from farrier.sim.maas import Region
-from tests.support.maas_region import Caller, created
-
-
-@pytest.fixture
-def region() -> Region:
-    return Region()
-
-
-@pytest.fixture
-def caller(region: Region) -> Caller:
-    return Caller(region)
-
-
-async def ready(region: Region, caller: Caller) -> str:
-    system_id = await created(caller)
-    await caller.post(f"machines/{system_id}/?op=commission")
-    region.advance(timedelta(hours=1))
-    return system_id
+from tests.support.maas_region import Caller, ready
 
 
 def roots(machine: dict[str, Any]) -> list[tuple[str, str]]:

@@ -7,22 +7,15 @@ region. Tests that need hardware are skipped on a live region without it: see `t
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 
 import pytest
 
 from farrier.model.maas import Machine
 from tests.support.maas import POWER
 from tests.support.maas_region import signed
-from tests.support.maas_site import Site, site_of
+from tests.support.maas_site import Site
 
 LIST = "machines/?id=zzzzzz"  # a list without a filter would be too long on a live region
-
-
-@pytest.fixture(params=["simulated", "live"])
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
-    async with site_of(request.param) as opened:
-        yield opened
 
 
 def link_path(machine: Machine) -> str:

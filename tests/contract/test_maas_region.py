@@ -27,16 +27,6 @@ from farrier.sim.maas.call import Exchange
 from tests.support.maas_region import Caller, created, ready, signed
 
 
-@pytest.fixture
-def region() -> Region:
-    return Region()
-
-
-@pytest.fixture
-def caller(region: Region) -> Caller:
-    return Caller(region)
-
-
 async def test_a_region_whose_clock_is_ahead_refuses_every_key(region: Region, caller: Caller) -> None:
     region.keys.skew = 600
     assert (await caller.get("machines/")).status_code == 401

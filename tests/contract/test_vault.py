@@ -6,31 +6,17 @@ The suite runs on the fake and on recorded responses. Behaviour of a faulty Vaul
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
 
-from farrier.sim.certificates import Authority
 from tests.support import vault_recorded as recorded
 from tests.support.vault import LOOK_UP, TOKEN, FakeVault
-from tests.support.vault_client import PATH, REFERENCE, URL_PATH, Client, client_of, refusal
+from tests.support.vault_client import PATH, REFERENCE, URL_PATH, Client, refusal
 from tests.support.vault_recorded import PASSWORD, USERNAME, Recorded
-
-
-@pytest.fixture
-async def client(tmp_path: Path, authority: Authority) -> AsyncIterator[Client]:
-    async with client_of(tmp_path, authority) as opened:
-        yield opened
-
-
-@pytest.fixture
-def server(client: Client) -> FakeVault:
-    return client.server
-
 
 # --- the contract
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -26,20 +25,8 @@ from tests.support import bmc as bmcs
 from tests.support.observed import Observed
 from tests.support.sockets import ENOUGH, free_port
 from tests.support.vault import TOKEN, Answer, FakeVault, Misbehaviour, Raw
-from tests.support.vault_client import KEEP, PATH, REFERENCE, URL_PATH, Client, client_of, refusal
+from tests.support.vault_client import KEEP, PATH, REFERENCE, URL_PATH, Client, refusal
 from tests.support.vault_recorded import PASSWORD, USERNAME
-
-
-@pytest.fixture
-async def client(tmp_path: Path, authority: Authority) -> AsyncIterator[Client]:
-    async with client_of(tmp_path, authority) as opened:
-        yield opened
-
-
-@pytest.fixture
-def server(client: Client) -> FakeVault:
-    return client.server
-
 
 # --- rotation, and cached secrets
 
