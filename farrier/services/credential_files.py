@@ -16,9 +16,6 @@ from farrier.errors import CredentialError
 # A credential consists of two short texts, so a larger file is not a credential.
 LARGEST_SECRET_BYTES = 64 * 1024
 
-# Only Linux has it.
-_ONLY_LOOK: int | None = getattr(os, "O_PATH", None)
-
 
 def read_file(reference: str, name: str, *, roots: tuple[Path, ...]) -> str:
     """Read the file of a `file:` reference. Raises `CredentialError`."""
@@ -77,10 +74,8 @@ def _real(path: Path) -> str:
     kernel does not find the path, Python resolves it without the file. So an error about a path outside the roots does
     not reveal whether the file exists.
     """
-    if _ONLY_LOOK is None:
-        return str(path.resolve())
     try:
-        found = os.open(path, _ONLY_LOOK)
+        found = os.open(path, os.O_PATH)
         try:
             real = os.readlink(f"/proc/self/fd/{found}")
         finally:

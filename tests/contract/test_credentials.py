@@ -14,17 +14,14 @@ from rich.pretty import pretty_repr
 from farrier.config import CredentialsConfig
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
-from farrier.services import credential_files
 from farrier.services.credential_files import LARGEST_SECRET_BYTES, read_file
 from farrier.services.credentials import Credentials
 
 PASSWORD = "s3kr1t:with\"quotes'and blanks in it"
 
 
-@pytest.fixture(params=["Linux", "elsewhere"])
-def root(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
-    if request.param == "elsewhere":
-        monkeypatch.setattr(credential_files, "_ONLY_LOOK", None)
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
     directory = tmp_path / "creds"
     directory.mkdir()
     return directory
