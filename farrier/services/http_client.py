@@ -100,19 +100,16 @@ class Pass(msgspec.Struct, frozen=True):
         return "Pass(***)"
 
 
-_C = TypeVar("_C", bound=Shown)
-
-
 @asynccontextmanager
 async def open_client(
     service: Service[_E],
     endpoint: Endpoint,
     *,
-    credential: Callable[[], Awaitable[_C]],
+    credential: Callable[[], Awaitable[Shown]],
     times: Times,
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
-) -> AsyncIterator[HttpClient[_C, _E]]:
+) -> AsyncIterator[HttpClient[_E]]:
     """Open a client of one instance, which connects at its first request. `transport` replaces its connections, for
     tests. `credential` returns the current credential. Raises `ConfigError` for an unusable CA file."""
     if transport is None:
@@ -121,7 +118,7 @@ async def open_client(
         yield HttpClient(service, endpoint, opened, credential=credential, times=times, observer=observer)
 
 
-class HttpClient(Generic[_C, _E]):
+class HttpClient(Generic[_E]):
     """Sends requests to one instance of a service. To send several requests in a row without a wait, a caller takes one
     of `slots` and calls `send_once`."""
 
@@ -131,7 +128,7 @@ class HttpClient(Generic[_C, _E]):
         endpoint: Endpoint,
         transport: httpx.AsyncBaseTransport,
         *,
-        credential: Callable[[], Awaitable[_C]],
+        credential: Callable[[], Awaitable[Shown]],
         times: Times,
         observer: protocols.ServiceObserver,
     ) -> None:
@@ -146,8 +143,8 @@ class HttpClient(Generic[_C, _E]):
         self._now = times.clock.monotonic
         self._observer = observer
         self.slots = anyio.CapacityLimiter(service.concurrency)
-        self._known: tuple[float, _C] | None = None
-        self._refused: tuple[float, _C, _E] | None = None
+        self._known: tuple[float, Shown] | None = None
+        self._refused: tuple[float, Shown, _E] | None = None
 
     async def send(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
         """Wait for a slot, send a request, and decode the response with `understand`, which raises `Garbled` for a
@@ -173,7 +170,7 @@ class HttpClient(Generic[_C, _E]):
             await self._times.pause(pause.total_seconds())
         raise AssertionError("the last attempt returns or raises")
 
-    async def credential(self, operation: str) -> _C:
+    async def credential(self, operation: str) -> Shown:
         """Return the current credential, which is cached for `credential_kept`. Raises the service's error."""
         now = self._now()
         if self._known is not None and now - self._known[0] < self._service.credential_kept.total_seconds():
@@ -211,12 +208,12 @@ class HttpClient(Generic[_C, _E]):
             self._observer.requested(self._label, request.operation, result, self._now() - started)
         return found
 
-    def _refuse_again(self, at: float, before: _C, error: _E, operation: str, shown: _C) -> None:
+    def _refuse_again(self, at: float, before: Shown, error: _E, operation: str, shown: Shown) -> None:
         """If the same credential was refused recently, raise the error of that refusal again."""
         if before == shown and self._now() - at < self._service.refused_kept.total_seconds():
             raise error.of_another(operation=operation)
 
-    def _refusal(self, request: Request, answer: Answer, shown: _C) -> _E:
+    def _refusal(self, request: Request, answer: Answer, shown: Shown) -> _E:
         """Return the service's error for a response that is no success. If the credential was refused, the next request
         reads the credential again."""
         refusal = self._failures.of_answer(request, answer, secrets=(*shown.secrets, *request.secrets))
@@ -225,7 +222,7 @@ class HttpClient(Generic[_C, _E]):
             self._refused = self._now(), shown, refusal
         return refusal
 
-    async def _exchange(self, request: Request, shown: _C) -> Answer:
+    async def _exchange(self, request: Request, shown: Shown) -> Answer:
         """Encode and send the request, and read the response up to the size limit. Errors are raised without their
         cause, which contains the request and its credential. Raises `Garbled` for a response that is too large."""
         within, most = self._endpoint.read_timeout, self._service.largest_body_bytes

@@ -31,7 +31,7 @@ from farrier.model.maas import (
 )
 from farrier.model.maas_changes import Change, Deploy, LookUp, NewMachine
 from farrier.services import maas_answers, maas_requests
-from farrier.services.http_client import Send, open_client
+from farrier.services.http_client import Send, Shown, open_client
 from farrier.services.http_messages import Request
 from farrier.services.maas_requests import Operation
 from farrier.services.maas_service import FAILURES, MAAS, MaasHttp, MaasSettings
@@ -67,7 +67,7 @@ class Maas:
         self._http = http
         self._clock = clock
         self._settings = settings
-        self._user: tuple[ApiKey, str] | None = None
+        self._user: tuple[Shown, str] | None = None
         self._deploying = 0
         self._unanswered: list[float] = []  # for each request without a response, the time until which it counts
         self._addresses = SharedReading(self._read_addresses, kept=ADDRESSES_KEPT, clock=clock)

@@ -20,7 +20,6 @@ from farrier.services.http_client import Endpoint, HttpClient, Service
 from farrier.services.http_failures import Failures, Rule, redirect
 from farrier.services.http_messages import Answer, Request
 from farrier.services.maas_requests import Operation
-from farrier.services.maas_signing import ApiKey
 from farrier.services.quoting import quoted
 
 # A region has four workers with four requests each for all clients; more requests would only queue in the region.
@@ -131,7 +130,7 @@ MAAS: Final = Service(
     credential_kept=KEY_KEPT,
 )
 
-MaasHttp: TypeAlias = HttpClient[ApiKey, MaasError]
+MaasHttp: TypeAlias = HttpClient[MaasError]
 
 
 class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):

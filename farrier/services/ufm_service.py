@@ -60,7 +60,7 @@ UFM: Final = Service(
 )
 
 
-UfmHttp: TypeAlias = HttpClient[Pass, UfmError]
+UfmHttp: TypeAlias = HttpClient[UfmError]
 
 
 async def pass_of(store: protocols.CredentialStore, site: UfmSite) -> Pass:

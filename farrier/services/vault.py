@@ -70,7 +70,7 @@ async def open_vault(
 class Vault:
     """Reads secrets."""
 
-    def __init__(self, settings: VaultConfig, http: HttpClient[Pass, VaultError], *, clock: protocols.Clock) -> None:
+    def __init__(self, settings: VaultConfig, http: HttpClient[VaultError], *, clock: protocols.Clock) -> None:
         self._settings = settings
         self._http = http
         self._clock = clock

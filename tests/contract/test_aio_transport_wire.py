@@ -151,7 +151,7 @@ async def test_after_a_cancellation_at_any_moment_each_request_gets_its_own_resp
 
 
 @asynccontextmanager
-async def client_to(port: int, *, user: str = "") -> AsyncIterator[HttpClient[Pass, MaasError]]:
+async def client_to(port: int, *, user: str = "") -> AsyncIterator[HttpClient[MaasError]]:
     settings = MaasSettings(url=f"http://{user}127.0.0.1:{port}/MAAS", key="env:KEY")
 
     async def credential() -> Pass:
