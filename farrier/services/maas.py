@@ -31,10 +31,10 @@ from farrier.model.maas import (
 )
 from farrier.model.maas_changes import Change, Deploy, LookUp, NewMachine
 from farrier.services import maas_answers, maas_requests
-from farrier.services.http_client import Send, Shown, open_client
+from farrier.services.http_client import HttpClient, Send, Shown, open_client
 from farrier.services.http_messages import Request
 from farrier.services.maas_requests import Operation
-from farrier.services.maas_service import FAILURES, MAAS, MaasHttp, MaasSettings
+from farrier.services.maas_service import FAILURES, MAAS, MaasSettings
 from farrier.services.maas_signing import ApiKey, parsed
 from farrier.services.shared_reading import SharedReading
 from farrier.services.times import Times
@@ -63,7 +63,7 @@ _WHOAMI = Request(operation=Operation.WHOAMI, path="users/", query=(("op", "whoa
 class Maas:
     """The implementation of `MaasClient`."""
 
-    def __init__(self, http: MaasHttp, *, clock: protocols.Clock, settings: MaasSettings) -> None:
+    def __init__(self, http: HttpClient[MaasError], *, clock: protocols.Clock, settings: MaasSettings) -> None:
         self._http = http
         self._clock = clock
         self._settings = settings

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 from typing_extensions import override
 
 from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
-from farrier.services.http_client import Endpoint, HttpClient, Service
+from farrier.services.http_client import Endpoint, Service
 from farrier.services.http_failures import Failures, Rule, redirect
 from farrier.services.http_messages import Answer, Request
 from farrier.services.maas_requests import Operation
@@ -129,8 +129,6 @@ MAAS: Final = Service(
     longest_pause=timedelta(seconds=10),
     credential_kept=KEY_KEPT,
 )
-
-MaasHttp: TypeAlias = HttpClient[MaasError]
 
 
 class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):

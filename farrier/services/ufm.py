@@ -22,11 +22,11 @@ from farrier.config.sites import UfmSite
 from farrier.model.ufm import Membership, Pkey, Port, Qos, UfmError, UfmFailure, Wanted
 from farrier.services import ufm_answers, ufm_requests
 from farrier.services.breaker import Breaker
-from farrier.services.http_client import Endpoint, open_client
+from farrier.services.http_client import Endpoint, HttpClient, open_client
 from farrier.services.http_messages import Garbled, Request
 from farrier.services.times import Times
 from farrier.services.ufm_answers import Listed
-from farrier.services.ufm_service import FAILURES, UFM, UfmHttp, pass_of
+from farrier.services.ufm_service import FAILURES, UFM, pass_of
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -61,7 +61,7 @@ class _Reading(msgspec.Struct, frozen=True):
 class Ufm:
     """The client of one UFM."""
 
-    def __init__(self, http: UfmHttp, *, clock: protocols.Clock, url: str, named: bool) -> None:
+    def __init__(self, http: HttpClient[UfmError], *, clock: protocols.Clock, url: str, named: bool) -> None:
         self.url = url
         self.named = named
         self._http = http

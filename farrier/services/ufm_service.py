@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final
 
 from farrier import protocols
 from farrier.config.sites import UfmSite
 from farrier.model.ufm import UfmError
 from farrier.model.ufm import UfmFailure as F
-from farrier.services.http_client import HttpClient, Pass, Service
+from farrier.services.http_client import Pass, Service
 from farrier.services.http_failures import Failures, Rule, redirect
 from farrier.services.ufm_requests import Operation
 
@@ -58,9 +58,6 @@ UFM: Final = Service(
     credential_kept=timedelta(seconds=1),
     refused_kept=timedelta(minutes=1),  # UFM locks a user after some wrong passwords in a row
 )
-
-
-UfmHttp: TypeAlias = HttpClient[UfmError]
 
 
 async def pass_of(store: protocols.CredentialStore, site: UfmSite) -> Pass:
