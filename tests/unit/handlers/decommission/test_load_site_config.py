@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from farrier.handlers.node.moves import Call, with_fields
 from farrier.handlers.node.stages import run_stage
 from farrier.model.failures import FailureClass as F
@@ -13,15 +9,9 @@ from farrier.model.node import Options
 from farrier.model.stages import DecommissionStage as D
 from farrier.sim.maas import OPERATOR, Broken, Fault
 from tests.support.decommissions import asked, fails, given_deployed, is_through, sent, skips, waits
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 STAGE = D.LOAD_SITE_CONFIG
-
-
-@pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
 
 
 async def test_a_region_that_takes_us_for_an_administrator_will_do(stand: Stand) -> None:

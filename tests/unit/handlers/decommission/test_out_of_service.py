@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from farrier.config import NodeConfig
@@ -16,17 +14,11 @@ from farrier.model.status import NodeStatus as N
 from farrier.model.writes import CreateTask
 from tests.support.decommissions import fails, is_through, skips, waits
 from tests.support.nodes import task
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 T = TaskStatus
 IN_SERVICE = (N.ACTIVE, N.OFFLINE, N.QUARANTINED)
 HELD = Quarantine(QuarantineCause.OPERATOR, "looked at")
-
-
-@pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
 
 
 def at(stand: Stand, stage: D, status: N, **fields: object) -> None:

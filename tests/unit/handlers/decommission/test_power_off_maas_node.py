@@ -23,7 +23,7 @@ from tests.support.decommissions import (
     skips,
     waits,
 )
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 from tests.support.stages import stand as stand_on
 
 STAGE = D.POWER_OFF_MAAS_NODE
@@ -31,12 +31,6 @@ S = Status
 
 
 RELEASED: dict[str, Any] = {"upstream": Upstream(released=True)}
-
-
-@pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -32,18 +32,12 @@ from tests.support.decommissions import (
     waits,
 )
 from tests.support.nodes import MARK
-from tests.support.stages import SECOND, Stand, open_stand
+from tests.support.stages import SECOND, Stand
 
 STAGE = D.RELEASE_MAAS_NODE
 S = Status
 NOT_NOW = b"Machine cannot be released in its current state ('Testing')."
 RELEASABLE = (S.DEPLOYED, S.ALLOCATED, S.RESERVED, S.BROKEN, S.FAILED_DEPLOYMENT, S.FAILED_RELEASING)
-
-
-@pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
 
 
 def is_released(stand: Stand) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from farrier.handlers.node.moves import Step, with_fields
@@ -13,15 +11,9 @@ from farrier.model.status import NodeStatus as N
 from farrier.model.writes import CreateTask, ForgetAgent, RevokeBootstrap, UseNetworks
 from tests.support.decommissions import is_through, skips, waits
 from tests.support.nodes import task
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 T = TaskStatus
-
-
-@pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
 
 
 async def test_a_removal_begins_with_its_task_in_the_same_commit(stand: Stand) -> None:

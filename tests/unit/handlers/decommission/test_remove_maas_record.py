@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from farrier.model.workflow import DecommissionMode
 from farrier.sim.maas import Broken, Fault, Status
 from farrier.sim.maas.records import Machine
 from tests.support.decommissions import FORCED, asked, fails, given, is_through, sent, skips, waits
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 STAGE = D.REMOVE_MAAS_RECORD
 S = Status
@@ -26,12 +25,6 @@ USED = (S.DEPLOYED, S.DEPLOYING, S.ALLOCATED, S.RESERVED, S.FAILED_DEPLOYMENT, S
 REMOVES = ReleaseSite(remove_record=True)
 STORAGE: dict[str, Any] = {"mode": DecommissionMode.STORAGE_CLEANUP}
 WALK: dict[str, Any] = {"options": Options(untouched="not_applicable", retire=True)}
-
-
-@pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
 
 
 async def removing(stand: Stand, status: Status, *, owner: str | None = None, **fields: Any) -> Machine:

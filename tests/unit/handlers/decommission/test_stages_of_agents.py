@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -15,7 +14,7 @@ from farrier.model.stages import DecommissionStage as D
 from farrier.model.writes import CreateTask, EndTask, ForgetAgent
 from tests.support.decommissions import fails, is_through, skips, waits
 from tests.support.nodes import task
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 T = TaskStatus
 STAGES = {
@@ -26,12 +25,6 @@ STAGES = {
 }
 MAX = NodeConfig().max_task_attempts
 FORCE = Options(force=True, reason="dead", asked_by="ann")
-
-
-@pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
 
 
 each_stage = pytest.mark.parametrize(("stage", "type_"), STAGES.items())

@@ -6,7 +6,7 @@ each change is sent once.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -29,7 +29,7 @@ from tests.support import pairs
 from tests.support.decommissions import CHANGES
 from tests.support.maas import deployed
 from tests.support.nodes import agent, intent, writes
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 from tests.support.stored import OPEN, stored
 
 MOST_RUNS = 120
@@ -92,12 +92,6 @@ class Walk:
     @property
     def sent(self) -> list[str]:
         return [operation for operation in self.stand.world.observed.operations if operation in CHANGES]
-
-
-@pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
 
 
 async def in_service(stand: Stand, action: Action, **params: Any) -> Machine:

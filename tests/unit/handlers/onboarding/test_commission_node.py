@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -31,18 +30,12 @@ from tests.support.found_machines import (
     upstream,
     waits,
 )
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 STAGE = O.COMMISSION_NODE
 S = Status
 PLAIN = Commission(skip_networking=False, skip_storage=False)
 KEEPS = Commission(skip_networking=True, skip_storage=True)
-
-
-@pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
 
 
 def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **fields: Any) -> Machine:

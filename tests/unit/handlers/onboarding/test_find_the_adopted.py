@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from farrier.handlers.node.moves import with_fields
 from farrier.model.failures import FailureClass as F
@@ -14,16 +11,10 @@ from farrier.model.workflow import OnboardingMode
 from farrier.sim.maas import OPERATOR
 from farrier.sim.maas import Status as S
 from tests.support.found_machines import REDFISH, changes, fails, has, is_done, is_held
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand
 
 STAGE = O.CREATE_OR_FIND_IN_MAAS
 OTHER_MAC = "52:54:00:00:00:09"
-
-
-@pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
 
 
 def adopts(stand: Stand, **fields: Any) -> None:

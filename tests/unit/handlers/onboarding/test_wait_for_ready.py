@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -21,17 +20,11 @@ from farrier.model.workflow import WorkflowStatus as W
 from farrier.sim.maas import OPERATOR, CommissionFate, Nature, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
 from tests.support.found_machines import fails, has, is_done, is_held, round_of_scripts, steps, upstream, waits
-from tests.support.stages import SECOND, Stand, open_stand
+from tests.support.stages import SECOND, Stand
 
 STAGE = O.WAIT_FOR_READY
 S = Status
 _MOST_RUNS = 200
-
-
-@pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
-    async with open_stand() as stand:
-        yield stand
 
 
 def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **fields: Any) -> Machine:
