@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import anyio
 import pytest
 
-from farrier.model.ib_partition import SPEC
-from farrier.model.kinds import KindEdge
 from farrier.sim.faults import Broken, Fault
 from farrier.sim.ufm.manager import Partition, Port
 from tests.support import loop
@@ -107,29 +104,6 @@ async def test_provisioning_to_deleting_without_ufm_if_no_request_was_sent(fabri
     assert (await fabric.asked("delete"))[0] == "accepted"
     assert await fabric.history(made) == ["deleting", "gone"]
     assert await fabric.taken() == []
-
-
-# For each edge of the model a test that takes it.
-WAYS: dict[tuple[str, str], Callable[[Fabric], Awaitable[None]]] = {
-    ("provisioning", "ready"): test_omitted_parameters_are_the_defaults_of_ufm,
-    ("provisioning", "error"): test_an_error_is_entered_once_however_long_it_lasts,
-    ("provisioning", "deleting"): test_provisioning_to_deleting_without_ufm_if_no_request_was_sent,
-    ("ready", "error"): test_ready_to_error_and_back_by_an_update,
-    ("ready", "deleting"): test_ready_to_deleting_to_gone_and_ufm_has_it_no_more,
-    ("error", "ready"): test_provisioning_to_error_to_ready_by_itself,
-    ("error", "deleting"): test_error_to_deleting,
-    ("deleting", "gone"): test_ready_to_deleting_to_gone_and_ufm_has_it_no_more,
-}
-
-
-@pytest.mark.parametrize("edge", SPEC.edges, ids=lambda edge: f"{edge.source} {edge.target}")
-async def test_every_edge_of_the_model_is_taken(fabric: Fabric, edge: KindEdge) -> None:
-    await WAYS[edge.source, edge.target](fabric)
-    taken = await fabric.conn.fetch(
-        "SELECT DISTINCT from_value, to_value FROM farrier.history"
-        " WHERE kind = 'ib_partition' AND from_value IS NOT NULL"
-    )
-    assert (edge.source, edge.target) in {tuple(one) for one in taken}
 
 
 async def test_a_freed_number_goes_to_the_next_partition_and_is_freed_once(fabric: Fabric) -> None:

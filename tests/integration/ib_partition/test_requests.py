@@ -15,30 +15,28 @@ async def refusal(fabric: Fabric, **params: object) -> pg.PostgresError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("params", "code", "words"),
-    [
-        ({"site": SITE, "pkey": 0}, "FR400", "must be 1 or more"),
-        ({"site": SITE, "pkey": 0x7FFF}, "FR400", "must be 32766 or less"),
-        ({"site": SITE, "pkey": "0x12"}, "FR400", "whole number"),
-        ({"site": SITE, "pkey": 0x20}, "FR409", "is not in pool pkey:north"),
-        ({"site": SITE, "mtu_limit": 3}, "FR400", "mtu_limit must be 2 or 4"),
-        ({"site": SITE, "mtu_limit": 8}, "FR400", "must be 4 or less"),
-        ({"site": SITE, "rate_limit": "17"}, "FR400", "must be one of 2.5, 5"),
-        ({"site": SITE, "rate_limit": 100}, "FR400", "must be a string"),
-        ({"site": SITE, "service_level": 16}, "FR400", "must be 15 or less"),
-        ({"site": SITE, "index0": "yes"}, "FR400", "true or false"),
-        ({"site": SITE, "colour": "red"}, "FR400", "is unknown"),
-        ({"site": "south"}, "FR409", "pool 'pkey:south' does not exist"),
-        ({}, "FR409", "pool 'pkey' does not exist"),
-    ],
-)
-async def test_an_invalid_creation_is_refused_at_the_insert(
-    every_fabric: Fabric, params: dict[str, object], code: str, words: str
-) -> None:
-    error = await refusal(every_fabric, **params)
-    assert error.sqlstate == code and words in str(error)
-    assert await every_fabric.taken() == []
+INVALID: list[tuple[dict[str, object], str, str]] = [
+    ({"site": SITE, "pkey": 0}, "FR400", "must be 1 or more"),
+    ({"site": SITE, "pkey": 0x7FFF}, "FR400", "must be 32766 or less"),
+    ({"site": SITE, "pkey": "0x12"}, "FR400", "whole number"),
+    ({"site": SITE, "pkey": 0x20}, "FR409", "is not in pool pkey:north"),
+    ({"site": SITE, "mtu_limit": 3}, "FR400", "mtu_limit must be 2 or 4"),
+    ({"site": SITE, "mtu_limit": 8}, "FR400", "must be 4 or less"),
+    ({"site": SITE, "rate_limit": "17"}, "FR400", "must be one of 2.5, 5"),
+    ({"site": SITE, "rate_limit": 100}, "FR400", "must be a string"),
+    ({"site": SITE, "service_level": 16}, "FR400", "must be 15 or less"),
+    ({"site": SITE, "index0": "yes"}, "FR400", "true or false"),
+    ({"site": SITE, "colour": "red"}, "FR400", "is unknown"),
+    ({"site": "south"}, "FR409", "pool 'pkey:south' does not exist"),
+    ({}, "FR409", "pool 'pkey' does not exist"),
+]
+
+
+async def test_an_invalid_creation_is_refused_at_the_insert(every_fabric: Fabric) -> None:
+    for params, code, words in INVALID:
+        error = await refusal(every_fabric, **params)
+        assert error.sqlstate == code and words in str(error), words
+        assert await every_fabric.taken() == []
 
 
 async def test_a_partition_gets_the_given_number_or_the_lowest_free_one(every_fabric: Fabric) -> None:
@@ -60,15 +58,11 @@ async def test_an_exhausted_pool_refuses_a_creation(every_fabric: Fabric) -> Non
     assert error.sqlstate == "FR409" and "is exhausted" in str(error)
 
 
-@pytest.mark.matrix(strength=1)
-@pytest.mark.parametrize("pool", ["pkey", "pkey:south", f"pkey:{SITE}"])
-@pytest.mark.parametrize(("first", "last"), [(0, 31), (-5, 31), (16, 32767)])
-async def test_a_pool_with_numbers_outside_of_the_keys_is_refused(
-    every_fabric: Fabric, pool: str, first: int, last: int
-) -> None:
-    with pytest.raises(pg.PostgresError, match="0x7ffe") as caught:
-        await every_fabric.conn.execute("SELECT farrier.set_pool($1, $2, $3)", pool, first, last)
-    assert caught.value.sqlstate == "FR400"
+async def test_a_pool_with_numbers_outside_of_the_keys_is_refused(every_fabric: Fabric) -> None:
+    for pool, first, last in (("pkey", 0, 31), ("pkey:south", -5, 31), (f"pkey:{SITE}", 16, 32767)):
+        with pytest.raises(pg.PostgresError, match="0x7ffe") as caught:
+            await every_fabric.conn.execute("SELECT farrier.set_pool($1, $2, $3)", pool, first, last)
+        assert caught.value.sqlstate == "FR400"
 
 
 async def test_pools_of_other_kinds_may_have_any_numbers(every_fabric: Fabric) -> None:
