@@ -131,7 +131,7 @@ class Machine:
             if later is not None:
                 await self.site.conn.execute(pg.ADVANCE, later)
             if beat:
-                await self._beat({})
+                await self.send_health({})
             ids = [await self.tell(action, **params) for action, params in requests]
         await self.site.settled()
         return [await self.site.answer(id_) for id_ in ids]
@@ -152,10 +152,11 @@ class Machine:
 
     async def report(self, health: dict[str, Any]) -> None:
         """Send a heartbeat with this health."""
-        await self._beat(health)
+        await self.send_health(health)
         await self.site.settled()
 
-    async def _beat(self, health: dict[str, Any]) -> None:
+    async def send_health(self, health: dict[str, Any]) -> None:
+        """Send a heartbeat with this health, and do not wait for the loop."""
         await self.site.conn.execute(
             "SELECT farrier.heartbeat($1, $2::jsonb, $3)", self.name, as_json(health), self.key
         )

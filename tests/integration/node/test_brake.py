@@ -38,11 +38,13 @@ async def site(db: pg.Database) -> AsyncIterator[Site]:
 
 async def fleet(site: Site, many: int, place: str | None = "ams1") -> list[Machine]:
     """Nodes in service at one site."""
-    machines = []
-    for _ in range(many):
-        machine = await site.register(site=place)
-        await machine.asked("onboard", mode="manual")
-        machines.append(await (await machine.enroll()).beat())
+    machines = [await site.register(site=place) for _ in range(many)]
+    for machine in machines:
+        await machine.tell("onboard", mode="manual")
+    await site.settled()
+    for machine in machines:
+        await machine.enroll()
+    await beat(machines)
     assert {(await machine.state())[0] for machine in machines} == {"active"}
     return machines
 
@@ -72,7 +74,8 @@ async def waits_for_a_lock(site: Site) -> None:
 
 async def beat(machines: Sequence[Machine]) -> None:
     for machine in machines:
-        await machine.beat()
+        await machine.send_health({"ok": True})
+    await machines[0].site.settled()
 
 
 async def waits_for(site: Site, machine: Machine) -> str:
