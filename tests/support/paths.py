@@ -10,10 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
 
-from farrier.model.bmc import BmcReading, PowerState
 from farrier.model.edges import Layer
 from farrier.model.node import TaskType
-from tests.support.fake_bmc import READING
 from tests.support.site import MINUTE, Machine, Site
 
 Path: TypeAlias = Callable[[Site], Awaitable[Machine]]
@@ -51,11 +49,6 @@ async def agent_enrols(site: Site) -> Machine:
 
 
 @takes(STATUS, "bootstrap_issued", "enrolling", "intent")
-async def onboard_before_the_agent_enrols(site: Site) -> Machine:
-    return await (await site.register(bootstrap_token=str(uuid4()))).asked("onboard", mode="manual")
-
-
-@takes(STATUS, "bootstrap_issued", "enrolling", "intent")
 @takes(STATUS, "enrolling", "quarantined", "rule: delete")
 @takes(STATUS, "removing", "deleted", "stage: remove_maas_record")
 async def delete_before_the_agent_enrols(site: Site) -> Machine:
@@ -66,11 +59,6 @@ async def delete_before_the_agent_enrols(site: Site) -> Machine:
 @takes(ONBOARDING, "running", "completed", "stage: wait_for_agent_enrollment")
 async def first_heartbeat(site: Site) -> Machine:
     return await site.active()
-
-
-@takes(STATUS, "enrolling", "active", "stage: wait_for_agent_enrollment")
-async def agentless_with_power_on(site: Site) -> Machine:
-    return await (await site.with_bmc(agentless=True)).asked("onboard", mode="manual")
 
 
 @takes(STATUS, "enrolling", "quarantined", "intent")
@@ -84,13 +72,6 @@ async def silence(site: Site) -> Machine:
     machine = await site.active()
     await site.wait(4 * MINUTE)
     return machine
-
-
-@takes(STATUS, "active", "offline", "timer: heartbeat")
-async def agentless_with_power_off(site: Site) -> Machine:
-    machine = await agentless_with_power_on(site)
-    site.bmc.script = lambda _target: power(PowerState.OFF)
-    return await machine.asked("manage")
 
 
 @takes(STATUS, "offline", "active", "signal: health")
@@ -187,13 +168,6 @@ async def drained(site: Site) -> Machine:
     return await site.retired()
 
 
-@takes(STATUS, "draining", "retired", "stage: drain_node")
-async def forced_drain(site: Site) -> Machine:
-    machine = await (await site.active()).asked("drain", force=True, reason="the agent is dead")
-    await site.wait(11 * MINUTE)
-    return machine
-
-
 @takes(STATUS, "draining", "offline", "intent")
 @takes(DECOMMISSION, "running", "cancelled", "intent")
 async def cancelled_drain(site: Site) -> Machine:
@@ -238,7 +212,3 @@ async def cancelled_removal(site: Site) -> Machine:
 @takes(STATUS, "removing", "deleted", "stage: cleanup_secrets")
 async def removed(site: Site) -> Machine:
     return await (await site.removing()).finish(TaskType.UNINSTALL)
-
-
-def power(state: PowerState) -> BmcReading:
-    return BmcReading(power=state, system_path=READING.system_path, credential_version="v1", requests=4)

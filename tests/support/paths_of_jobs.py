@@ -64,11 +64,6 @@ async def ssh_seed_fails_three_times(site: Site) -> Machine:
     return machine
 
 
-@takes(ONBOARDING, "failed_manual_intervention", "running", "intent")
-async def resumed(site: Site) -> Machine:
-    return await (await ssh_seed_fails_three_times(site)).asked("rerun")
-
-
 @takes(ONBOARDING, "failed_manual_intervention", "cancelled", "intent")
 async def given_up(site: Site) -> Machine:
     return await (await ssh_seed_fails_three_times(site)).asked("cancel")
@@ -210,11 +205,6 @@ async def cleared_while_verifying(site: Site) -> Machine:
     await machine.tell("clear_bmc")
     await site.cut_short()
     return machine
-
-
-@takes(MANAGEMENT, "manageable", "verifying", "intent")
-async def managed_again(site: Site) -> Machine:
-    return await (await site.with_bmc()).asked("manage")
 
 
 @takes(MANAGEMENT, "manageable", "verifying", "intent")

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.model.bmc import BmcError, BmcFailure
 from farrier.model.node import TaskType
 from tests.support import pg, tokens
 from tests.support import site as sites
@@ -213,41 +212,6 @@ async def test_a_node_without_its_agent_is_not_reactivated_but_installed_anew(si
 # --- verification through the loop
 
 
-async def test_an_address_that_another_node_has_is_refused_with_its_name(site: Site) -> None:
-    owner, other = await site.with_bmc("gpu-a"), await site.register("gpu-b")
-    address = (await owner.look())["bmc_address"]
-    assert "already belongs to node gpu-a" in await told(other, "set_bmc", address=address)
-    await owner.asked("clear_bmc")
-    await other.asked("set_bmc", address=address, credential="env:B")
-    assert (await other.look())["management"] == "manageable"
-
-
-async def test_of_two_nodes_that_set_one_address_at_once_only_one_gets_it(db: pg.Database) -> None:
-    """Neither node's snapshot shows the other's intent: the database refuses one commit, the next run rejects it."""
-    async with sites.opened(db, refusals=(1,)) as site:
-        machines = [await site.register(), await site.register()]
-        async with site.conn.transaction():
-            asked = [await m.tell("set_bmc", address="https://10.0.0.9", credential="env:B") for m in machines]
-        await site.settled()
-        await site.wait(MINUTE)
-        assert sorted([(await site.answer(id_)).status for id_ in asked]) == ["accepted", "rejected"]
-
-
-async def test_a_bmc_that_refuses_logins_is_left_alone(site: Site) -> None:
-    site.bmc.fail(BmcError(BmcFailure.AUTH, "401", credential_version="v1"))
-    machine = await site.with_bmc()
-    for _ in range(20):
-        await machine.asked("manage")
-        await machine.asked("set_bmc", credential="env:OTHER")
-    assert len(site.bmc.calls) == 3
-    bmc = await machine.bmc()
-    assert (bmc["failure"], bmc["last_error"]) == ("auth", "401")
-    site.bmc.recover()
-    await site.wait(5 * MINUTE + SECOND)
-    assert (await machine.look())["management"] == "manageable"
-    assert "last_error" not in await machine.bmc()
-
-
 async def test_a_verification_that_a_crash_cut_off_is_counted_and_begun_again(db: pg.Database) -> None:
     """Four controllers crash in a login at one BMC that refuses it; there is no fourth login within five minutes."""
     logins = 0
@@ -268,24 +232,6 @@ async def test_a_verification_that_a_crash_cut_off_is_counted_and_begun_again(db
                 assert not site.bmc.calls
                 assert len((await machine.bmc())["tries"]) == logins == 3
                 assert (await machine.look())["management"] == "enroll"
-
-
-async def test_no_bmc_is_called_for_a_node_without_or_with_partial_bmc_details(site: Site) -> None:
-    machine = await site.register()
-    await site.wait(HOUR)
-    assert (await machine.look())["management"] == "unmanaged"
-    await machine.asked("set_bmc", address="https://10.0.0.1")
-    assert (await machine.bmc())["failure"] == "incomplete"
-    assert "set it with set_bmc" in await told(machine, "manage")
-    await site.wait(HOUR)
-    assert not site.bmc.calls
-    await machine.asked("set_bmc", credential="env:B")
-    assert (await machine.look())["management"] == "manageable"
-
-
-async def test_an_unmanaged_node_may_be_active(site: Site) -> None:
-    machine = await site.active()
-    assert ((await machine.look())["status"], (await machine.look())["management"]) == ("active", "unmanaged")
 
 
 # --- rows with inconsistent data

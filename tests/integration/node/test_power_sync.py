@@ -6,7 +6,6 @@ from typing import Any
 
 import anyio
 import msgspec
-import pytest
 from msgspec.structs import replace
 
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
@@ -54,24 +53,6 @@ async def test_a_regular_read_does_not_renew_the_time_of_the_outcome(site: Site)
     await site.wait(DUE)
     assert site.bmc.reads != []
     assert await site.conn.fetchval(told, machine.id) == before
-
-
-@pytest.mark.parametrize("why", ["unmanaged", "enroll", "error", "adopt_failed", "paused"])
-async def test_a_bmc_is_not_read_regularly_while_the_node_is_not_manageable_or_paused(site: Site, why: str) -> None:
-    machine = await (site.register() if why == "unmanaged" else site.with_bmc(auto_manage=why != "enroll"))
-    if why == "error":
-        await machine.asked("clear_bmc")
-    if why == "adopt_failed":
-        site.bmc.fail(UNREACHABLE)
-        await machine.asked("adopt")
-        site.bmc.recover()
-    if why == "paused":
-        await machine.asked("pause", reason="fire drill")
-    dialled = site.bmc.logins
-    for _ in range(4):
-        await site.wait(DUE)
-    assert site.bmc.logins == dialled
-    assert why in ("paused", (await machine.look())["management"])
 
 
 async def test_an_agentless_node_stays_in_service_as_long_as_its_bmc_says_on(site: Site) -> None:
@@ -135,17 +116,6 @@ async def test_a_wake_after_a_read_that_confirmed_causes_no_other_read_and_is_de
     with anyio.fail_after(PATIENCE):
         while await site.conn.fetchval("SELECT count(*) FROM farrier.wakes"):
             await anyio.lowlevel.checkpoint()
-
-
-async def test_a_read_that_fails_stores_when_power_was_last_confirmed(site: Site) -> None:
-    machine = await site.with_bmc()
-    await behind(machine)
-    stored = (await machine.bmc())["power_at"]
-    site.bmc.fail(UNREACHABLE)
-    await site.wait(DUE)
-    bmc = await machine.bmc()
-    assert bmc["sync_failure"] == "unreachable"
-    assert bmc["power_at"] > stored
 
 
 async def test_an_intent_stores_when_power_was_last_confirmed(site: Site) -> None:

@@ -103,29 +103,6 @@ async def test_a_drain_does_not_clear_the_node(site: Site) -> None:
     await is_quarantined(machine)
 
 
-async def test_a_failed_drain_does_not_clear_the_node(site: Site) -> None:
-    machine = await (await quarantined(site)).asked("drain")
-    await machine.finish(TaskType.DRAIN, succeeded=False, times=5)
-    await is_quarantined(machine)
-
-
-async def test_another_quarantine_does_not_clear_the_node(site: Site) -> None:
-    machine = await (await quarantined(site)).asked("quarantine", reason="fans")
-    await is_quarantined(machine)
-    assert (await machine.ask("release")).status == "rejected"
-
-
-async def test_alerts_during_the_undo_of_its_drain_do_not_clear_the_node(site: Site) -> None:
-    machine = await (await quarantined(site)).asked("drain")
-    await machine.beat("gpu-1")
-    await machine.asked("restart_clean")
-    await machine.asked("cancel")
-    for _ in range(3):
-        await site.wait(30 * SECOND)
-        await machine.beat()
-    await is_quarantined(machine)
-
-
 async def test_an_onboarding_does_not_clear_the_retired_node(site: Site) -> None:
     machine = await (await given_up(site)).asked("onboard", mode="manual")
     await (await machine.enroll()).beat()
