@@ -35,7 +35,7 @@ def test_each_service_has_a_failure_for_each_reason(
 @pytest.mark.parametrize("body", [b"", b"text", b"<html>"], ids=["nothing", "text", "page"])
 def test_no_status_is_without_a_class(failures: Failures[Any], operations: type[StrEnum], body: bytes) -> None:
     for operation in operations:
-        for status in range(1000):
+        for status in (0, *range(100, 600), 999):
             error = failures.of_answer(
                 Request(operation=operation, path=""), Answer(status=status, body=body), secrets=()
             )

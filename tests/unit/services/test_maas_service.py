@@ -73,15 +73,6 @@ def test_every_answer_has_its_class(status: int, body: bytes, kind: str, retry: 
         assert error.ambiguous == (request is CHANGE and status >= 500)
 
 
-@pytest.mark.parametrize("body", [b"", PAGE, b"text", b"\xff\x00", b"{}"])
-def test_no_status_is_left_without_a_class(body: bytes) -> None:
-    for status in (*range(300, 600), 999):
-        error = FAILURES.of_answer(CHANGE, Answer(status=status, body=body), secrets=())
-        assert error.failure in MaasFailure
-        assert str(status) in error.detail
-        assert error.ambiguous == (status >= 500)
-
-
 def test_a_missing_machine_is_absent_only_in_the_region_s_own_words() -> None:
     """A 404 of a proxy that has lost the region must not make machines look deleted."""
     proxy = Answer(status=404, body=b"<html>No Machine matches the given query.</html>", content_type="text/html")
