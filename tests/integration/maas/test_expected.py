@@ -86,15 +86,8 @@ async def test_a_retired_node_reports_a_changed_machine_and_is_not_reactivated(
     assert errors.endswith("expected while retired: ready, deployed, switched off")
     assert "reactivate" not in (await why(node)).advice
     answer = await node.ask("reactivate")
-    assert answer.status == "rejected"
+    assert answer.status == "rejected" and (human is is_broken or says in str(answer.reason))
     assert (await node.state())[0] == "retired"
-
-
-async def test_a_machine_that_another_user_took_is_named_where_reactivation_is_refused(site: Site) -> None:
-    node = await drained(site)
-    is_taken(site, await record(node))
-    await later(node)
-    assert f"as owned by '{OPERATOR.username}', not by farrier" in str((await node.ask("reactivate")).reason)
 
 
 async def test_a_user_to_whom_rescue_mode_gave_the_machine_is_explained_until_the_owner_changes(site: Site) -> None:
