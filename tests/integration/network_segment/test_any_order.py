@@ -125,7 +125,7 @@ STEPS = st.tuples(
 _segments = itertools.count(1)
 
 
-@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(plan=plans(), script=st.lists(STEPS, max_size=30))
 async def test_allocations_agree_with_a_simple_model(lan: Lan, plan: Plan, script: list[tuple[str, str, int]]) -> None:
     name = f"lan-{next(_segments)}"
