@@ -146,9 +146,9 @@ async def test_old_history_is_counted_and_then_removed(
     assert 0 < len(left) == len(everything) - int(done.split()[0])
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
+async def test_a_filter_that_no_change_can_match_is_a_usage_error_with_the_nearest(farrier: Prompt) -> None:
+    await farrier("node", "add", "gpu-1")
+    for words, text in (
         (("history", "list", "--to", "activ"), "to: no state is named 'activ'; did you mean 'active'?"),
         (("history", "export", "--from", "quarantine"), "from: no state is named 'quarantine'"),
         (("history", "list", "--layer", "statsu"), "layer: no layer is named 'statsu'; did you mean 'status'?"),
@@ -161,13 +161,8 @@ async def test_old_history_is_counted_and_then_removed(
         (("resource", "history", "nods", "gpu-1"), "unknown kind 'nods'"),
         (("history", "list", "--follow", "--until", "1h"), "omit --until"),
         (("history", "list", "--follow", "--after", "1.1.1.node.status"), "leave out --after"),
-    ],
-)
-async def test_a_filter_that_no_change_can_match_is_a_usage_error_with_the_nearest(
-    farrier: Prompt, words: tuple[str, ...], text: str
-) -> None:
-    await farrier("node", "add", "gpu-1")
-    assert text in (await farrier(*words, ends=ExitCode.USAGE)).err.splitlines()[0]
+    ):
+        assert text in (await farrier(*words, ends=ExitCode.USAGE)).err.splitlines()[0]
 
 
 async def test_filters_accept_values_of_details_and_stages(farrier: Prompt) -> None:

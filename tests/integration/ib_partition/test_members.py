@@ -191,9 +191,9 @@ async def refusal(fabric: Fabric, statement: str, *arguments: object) -> pg.Post
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
+async def test_an_invalid_join_is_refused_with_the_reason(every_fabric: Fabric) -> None:
+    await every_fabric.create()
+    for arguments, code, words in (
         (("'nothing'", "'0002c903000e0001'", "'me'"), "FR404", "nothing"),
         (("'ib'", "'xyz'", "'me'"), "FR400", "16 hexadecimal digits"),
         (("'ib'", "NULL", "'me'"), "FR400", "16 hexadecimal digits"),
@@ -202,14 +202,9 @@ async def refusal(fabric: Fabric, statement: str, *arguments: object) -> pg.Post
         (("'ib'", "'0002c903000e0001'", "NULL"), "FR400", "owner"),
         (("'ib'", "'0002c903000e0001'", "'me'", "NULL", "'half'"), "FR400", "full or limited"),
         (("'ib'", "'0002c903000e0001'", "'me'", "4711"), "FR404", "4711"),
-    ],
-)
-async def test_an_invalid_join_is_refused_with_the_reason(
-    every_fabric: Fabric, arguments: tuple[str, ...], code: str, words: str
-) -> None:
-    await every_fabric.create()
-    error = await refusal(every_fabric, f"SELECT farrier.join_partition({', '.join(arguments)})")
-    assert error.sqlstate == code and words in str(error)
+    ):
+        error = await refusal(every_fabric, f"SELECT farrier.join_partition({', '.join(arguments)})")
+        assert error.sqlstate == code and words in str(error)
 
 
 async def test_an_owner_cannot_join_or_leave_with_another_owners_port(every_fabric: Fabric) -> None:
