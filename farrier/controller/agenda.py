@@ -63,8 +63,6 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     reload_at: float = 0.0
     outcome: Any = None  # the decision because of which it rests
     confirmed: R | None = None  # the snapshot with confirmations that are not stored yet
-    key: int | None = None  # key of the stored outcome
-    error: Any = None  # why the snapshot could not be read
     wakes: tuple[Any, ...] = ()
 
 

@@ -28,7 +28,6 @@ from farrier.controller.publish import Publisher
 from farrier.controller.runner import Run, Runner
 from farrier.controller.signal import Bell
 from farrier.controller.steps import Planned, Steps
-from farrier.errors import UndecodableState
 from farrier.model.outcome import Wait
 from farrier.model.runs import Due, Loaded, Result, Turn, Verdict
 from farrier.protocols import Kind, StateHandler, StateIO
@@ -251,7 +250,7 @@ class Loop(Generic[R, S, W, V]):
         for first in range(0, len(entries), _SLICE):
             for entry in entries[first : first + _SLICE]:
                 if self._take_in(entry, loaded, at):
-                    self._run_fresh(entry, at, planned)
+                    self._run_fresh(entry, loaded, at, planned)
             await anyio.lowlevel.checkpoint()
         self._to_commit.ring()  # rings only now, so that runs that were loaded together are committed together
         if planned or self.steps.slots.waiting:
@@ -260,19 +259,20 @@ class Loop(Generic[R, S, W, V]):
     def _take_in(self, entry: Entry[R], loaded: Loaded[R], now: float) -> bool:
         """Record the result of the load for one resource. Returns whether to run the resource."""
         wakes = loaded.wakes.get(entry.id, ())
-        entry.key, entry.error = loaded.keys.get(entry.id), loaded.unreadable.get(entry.id)
         snapshot = loaded.resources.get(entry.id)
         if snapshot is not None and entry.confirmed is not None:
             stored, snapshot = snapshot, self._runner.confirmed(snapshot, entry.confirmed, loaded.now)
             entry.confirmed = None if snapshot is stored else snapshot
-        if snapshot is not None or entry.error is not None:
+        if snapshot is not None or entry.id in loaded.unreadable:
             return self.agenda.loaded(entry, snapshot, wakes, now=now)
         self.steps.ended(entry)
         self.agenda.absent(entry)
-        self._consume({entry.id: wakes})
+        self._consume(entry.id, wakes)
         return False
 
-    def _run_fresh(self, entry: Entry[R], loaded_at: float, planned: list[Planned[R, S, W, V]]) -> None:
+    def _run_fresh(
+        self, entry: Entry[R], loaded: Loaded[R], loaded_at: float, planned: list[Planned[R, S, W, V]]
+    ) -> None:
         """Decide over a fresh snapshot. Then hand the finished run over to the commit, or plan the step."""
         if not self._host.may_act() or self._clock.monotonic() - loaded_at > _FRESH_SECONDS:
             self.agenda.requeue(entry)
@@ -283,13 +283,12 @@ class Loop(Generic[R, S, W, V]):
             id=entry.id,
             epoch=epoch,
             reruns=entry.reruns,
-            outcome_key=entry.key,
+            outcome_key=loaded.keys.get(entry.id),
             wakes=entry.wakes,
             recovers=entry.step,
         )
         if entry.snapshot is None:
-            error = entry.error or UndecodableState(self.kind, "no snapshot")
-            self._hand_over(entry, self._runner.missing(turn, error))
+            self._hand_over(entry, self._runner.missing(turn, loaded.unreadable[entry.id]))
             return
         began = time.perf_counter()
         decision = self._runner.decide(turn, entry.snapshot, self._now())
@@ -326,16 +325,15 @@ class Loop(Generic[R, S, W, V]):
             else:
                 wakes = self.agenda.rests(entry, due_at, outcome=run.rests_on and run.rests_on[1])
             entry.step = run.recovers
-            self._consume({entry.id: wakes})
+            self._consume(entry.id, wakes)
             self._publisher.publish([run], {finished.id: _RESTED})
         elif self.agenda.commits(entry):
             run.due_at = due_at
             self._finished.append((entry, run))
 
-    def _consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
-        for id_, seen in wakes.items():
-            if seen:
-                self._seen[id_] = (*self._seen.get(id_, ()), *seen)
+    def _consume(self, id_: int, wakes: Sequence[UUID]) -> None:
+        if wakes:
+            self._seen[id_] = (*self._seen.get(id_, ()), *wakes)
 
     async def _commit(self, tasks: TaskGroup) -> NoReturn:
         """Commit finished runs together, until cancelled. If another transaction has locked the rows of a run, this run
