@@ -78,16 +78,16 @@ class Controller:
         """Enqueue the resources of a notification. `ids` is None if the notification could not contain all IDs. Never
         blocks."""
         if kind == "shards":
-            self._nudge.set("notify")
+            self._nudge.set()
         elif ids is None:
-            self._poll_now.set("notify")
+            self._poll_now.set()
         elif kind in self._loops:
             self._host.sink.woken("notify")
             self._loops[kind].woken(ids)
 
     def heard_nothing(self) -> None:
         """Poll now, because notifications may have been missed."""
-        self._poll_now.set("notify")
+        self._poll_now.set()
 
     async def run(self, stop: anyio.Event) -> None:
         """Work until `stop` is set, then drain and give all shards back. After a cancellation, other controllers take
@@ -100,7 +100,7 @@ class Controller:
                     loops.start_soon(loop.run, stop, name=f"loop of {loop.kind}")
                 await stop.wait()
                 self._stopping = True
-                self._nudge.set("stop")
+                self._nudge.set()
             # Let the current round end. If its statement that gives shards back were cancelled, this controller might
             # keep them, and other controllers would have to wait until it expires.
             async with self._rounds:
@@ -320,7 +320,8 @@ class Controller:
     async def _poll(self) -> NoReturn:
         """Find wakes for which no notification arrived, until cancelled."""
         while True:
-            self._host.sink.woken(await self._poll_now.wait(self._host.config.poll_interval.total_seconds()))
+            was_set = await self._poll_now.wait(self._host.config.poll_interval.total_seconds())
+            self._host.sink.woken("notify" if was_set else "poll")
             if not self._own.held:
                 continue
             floor, self._floor = self._floor, "0"

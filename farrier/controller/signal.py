@@ -26,19 +26,16 @@ class Wakeup:
 
     def __init__(self) -> None:
         self._event = anyio.Event()
-        self._source = "poll"
 
-    def set(self, source: str) -> None:
+    def set(self) -> None:
         """Wake the waiting task. May be called any number of times."""
-        self._source = source
         self._event.set()
 
-    async def wait(self, seconds: float) -> str:
-        """Wait for the next signal, at most this many seconds. Returns the source of the signal, or `poll` after this
-        time."""
+    async def wait(self, seconds: float) -> bool:
+        """Wait for the next signal, at most this many seconds. Returns whether the signal was set."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
-        if not self._event.is_set():
-            return "poll"
-        self._event = anyio.Event()
-        return self._source
+        was_set = self._event.is_set()
+        if was_set:
+            self._event = anyio.Event()
+        return was_set

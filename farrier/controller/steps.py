@@ -107,7 +107,7 @@ class Steps(Generic[R, S, W, V]):
             self._agenda.defer(plan.entry, now + waits)
         self._call()
         if chosen:
-            self._news.set("step")
+            self._news.set()
 
     def _call(self) -> None:
         """Load and run the first resources in the queue, as many as there are free slots."""
@@ -129,7 +129,7 @@ class Steps(Generic[R, S, W, V]):
                 else:
                     self._not_begun(plan)
             if self._ended:  # also after a failure: a shard with such marks cannot be given back
-                self._news.set("step")
+                self._news.set()
             await anyio.sleep(_PAUSE if marked is None else _MARK_EVERY)
 
     async def _mark(self, begun: Mapping[int, str]) -> AbstractSet[int] | None:
@@ -164,7 +164,7 @@ class Steps(Generic[R, S, W, V]):
         left = None if run is None else run.recovers
         if entry.step is not None and left is None and entry.phase is not Phase.GONE:
             self._ended.add(entry.id)
-            self._news.set("step")
+            self._news.set()
 
     def is_quiet(self, shard: int) -> bool:
         """Return whether the marks of all ended steps in the shard have been removed."""
@@ -201,11 +201,11 @@ class Steps(Generic[R, S, W, V]):
     def close(self) -> None:
         """Begin no more steps. Running steps continue."""
         self._closed = True
-        self._news.set("step")
+        self._news.set()
 
     def woken(self) -> None:
         """Check whether intents interrupt the running steps, because a wake may concern one of their resources."""
-        self._maybe_interrupted.set("notify")
+        self._maybe_interrupted.set()
 
     def interrupt_all(self, shard: int | None = None) -> None:
         """Interrupt all steps, or the steps of one shard, because their time to end has passed."""

@@ -194,7 +194,7 @@ class Owner:
 
     def wake(self) -> None:
         """Look for wakes now."""
-        self._now.set("test")
+        self._now.set()
 
     async def settled(self, held: Callable[[], bool] = lambda: False, *, only: Of = None) -> None:
         """Return once nothing is to be done at this time, or once `held` returns true. With `only`, once these
