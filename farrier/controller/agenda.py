@@ -105,14 +105,13 @@ class Agenda(Generic[R]):
 
     # --- shards
 
-    def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> list[Entry[R]]:
+    def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
         """Add a shard that this process took. A later statement listed the IDs of its resources, and whether each has a
-        wake. `steps` are the marked steps, whose ends are not recorded. Returns the entries that `lost` returns."""
-        acting = self.lost(shard)
+        wake. `steps` are the marked steps, whose ends are not recorded."""
+        self.lost(shard)
         self._shards[shard] = {}
         for id_, woken in ids.items():
             self._add(id_, shard, urgent=woken, step=steps.get(id_))
-        return acting
 
     def listed(self, shard: int, ids: Collection[int]) -> None:
         """Enqueue the resources that have appeared in the shard or have left the shard since the last listing."""
@@ -127,14 +126,11 @@ class Agenda(Generic[R]):
         """Return whether the shard has no running step and no running commit, so that it may be given back."""
         return all(entry.shard != shard for entry in self.under_way.values())
 
-    def lost(self, shard: int) -> list[Entry[R]]:
-        """Forget a shard that was lost or released, and return the entries whose steps must be cancelled."""
-        gone = self._shards.pop(shard, {}).values()
-        acting = [entry for entry in gone if entry.phase is Phase.ACTING]
-        for entry in gone:
+    def lost(self, shard: int) -> None:
+        """Forget a shard that was lost or released."""
+        for entry in self._shards.pop(shard, {}).values():
             entry.phase, entry.slot = Phase.GONE, NOWHERE
             self.under_way.pop(entry.id, None)
-        return acting
 
     # --- wakes and loads
 

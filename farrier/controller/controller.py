@@ -291,7 +291,7 @@ class Controller:
 
     def _cut(self) -> None:
         for loop in self._loops.values():
-            loop.steps.cut_all()
+            loop.steps.cut()
 
     def _lose(self, shards: Iterable[Shard]) -> None:
         lost = list(shards)

@@ -98,13 +98,13 @@ class Loop(Generic[R, S, W, V]):
     def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
         """Add a shard that this process took, with its resources, their wakes, and its marked steps."""
         self.steps.lost(shard)
-        self.steps.cut(entry.id for entry in self.agenda.took(shard, ids, steps))
+        self.agenda.took(shard, ids, steps)
         self._to_load.ring()
 
     def lost(self, shard: int) -> None:
         """Forget a shard that was lost or released, and cut its steps."""
         self.steps.lost(shard)
-        self.steps.cut(entry.id for entry in self.agenda.lost(shard))
+        self.agenda.lost(shard)
 
     def is_quiet(self, shard: int) -> bool:
         """Return whether no work of the shard is running, so that the shard may be given back."""

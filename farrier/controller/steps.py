@@ -9,7 +9,7 @@ step is cut when the process stops or may no longer act.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Generic, NoReturn, TypeVar
 
@@ -171,7 +171,8 @@ class Steps(Generic[R, S, W, V]):
         return not any(id_ % SHARDS == shard for id_ in (*self._ended, *self._removing))
 
     def lost(self, shard: int) -> None:
-        """Forget a lost shard and its marks."""
+        """Forget a lost shard and its marks, and cut its steps."""
+        self.cut(shard)
         self._ended = {id_ for id_ in self._ended if id_ % SHARDS != shard}
         self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
         self.slots.forget(lambda id_: id_ % SHARDS == shard)
@@ -213,15 +214,11 @@ class Steps(Generic[R, S, W, V]):
             if shard is None or id_ % SHARDS == shard:
                 acting.interrupt()
 
-    def cut(self, ids: Iterable[int]) -> None:
-        """Cut the steps of these resources, because the process may no longer act on them."""
-        for id_ in ids:
-            if id_ in self._acting:
-                self._acting[id_].cut()
-
-    def cut_all(self) -> None:
-        """Cut all steps."""
-        self.cut(self._acting)
+    def cut(self, shard: int | None = None) -> None:
+        """Cut all steps, or the steps of one shard, because the process may no longer act on their resources."""
+        for id_, acting in self._acting.items():
+            if shard is None or id_ % SHARDS == shard:
+                acting.cut()
 
     async def interrupt(self) -> NoReturn:
         """Interrupt running steps that only read, if the resource of a step has a pending intent that interrupts. Runs
