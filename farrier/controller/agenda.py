@@ -249,14 +249,11 @@ class Agenda(Generic[R]):
         if entry.phase is Phase.RUNNING:
             self._postpone(entry, due_at)
 
-    def acts(self, entry: Entry[R], step: str) -> bool:
-        """Record that a step is about to begin. Returns False if the shard was lost; the step must then not begin."""
-        if entry.phase is Phase.GONE:
-            return False
+    def acts(self, entry: Entry[R], step: str) -> None:
+        """Record that a step is about to begin."""
         assert entry.phase is Phase.RUNNING, "a step is decided over a fresh snapshot"
         entry.phase, entry.step = Phase.ACTING, step
         self.under_way[entry.id] = entry
-        return True
 
     def commits(self, entry: Entry[R]) -> bool:
         """Record that the commit of a run or step is about to be sent. Returns False if the shard was lost; the commit

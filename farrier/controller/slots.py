@@ -7,7 +7,7 @@ resource in the queue also runs every period, and leaves the queue when a run ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -17,45 +17,38 @@ R = TypeVar("R")
 
 
 class Slots(Generic[R]):
-    """The slots of one kind in one process."""
+    """The queue of one kind in one process."""
 
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._taken = 0
+    def __init__(self) -> None:
         # In the order of the queue. The slots are promised to the first resources.
         self.waiting: dict[int, Entry[R]] = {}
         self._promised: set[int] = set()
 
-    def take(self, ran: Sequence[Entry[R]], wanting: Collection[Entry[R]]) -> list[Entry[R]]:
-        """Record that the resources `ran` have run, and that the resources `wanting` need a slot. Returns the resources
-        that have a slot now; the others wait. The caller gives each slot back."""
+    def take(self, ran: Sequence[Entry[R]], wanting: Collection[Entry[R]], *, free: int) -> list[Entry[R]]:
+        """Record that the resources `ran` have run, and that the resources `wanting` need a slot; `free` slots have no
+        step. Returns the resources that have a slot now; the others wait."""
         wanted = {entry.id for entry in wanting}
         self._leave(entry.id for entry in ran if entry.id not in wanted)
         taking: list[Entry[R]] = []
         for entry in sorted(wanting, key=lambda each: each.id not in self._promised):
-            is_first = len(self.waiting) == len(self._promised) < self._number - self._taken
+            is_first = len(self.waiting) == len(self._promised) < free - len(taking)
             if entry.id in self._promised or is_first:
                 self._leave((entry.id,))
-                self._taken += 1
                 taking.append(entry)
             else:
                 self.waiting[entry.id] = entry
         return taking
 
-    def give_back(self) -> None:
-        """Record that the step in a slot has ended."""
-        self._taken -= 1
-
-    def promise(self) -> list[Entry[R]]:
+    def promise(self, free: int) -> list[Entry[R]]:
         """Promise the free slots to the resources that have waited longest. Returns these resources; the caller loads
         and runs them."""
-        first = list(islice(self.waiting.values(), len(self._promised), self._number - self._taken))
+        first = list(islice(self.waiting.values(), len(self._promised), free))
         self._promised.update(entry.id for entry in first)
         return first
 
-    def forget(self, is_lost: Callable[[int], bool]) -> None:
-        """Remove the lost resources from the queue."""
-        self._leave([id_ for id_ in self.waiting if is_lost(id_)])
+    def forget(self, shard: int) -> None:
+        """Remove the resources of a lost shard from the queue."""
+        self._leave([entry.id for entry in self.waiting.values() if entry.shard == shard])
 
     def _leave(self, ids: Iterable[int]) -> None:
         for id_ in ids:

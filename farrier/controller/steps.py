@@ -82,7 +82,7 @@ class Steps(Generic[R, S, W, V]):
         self._markings = 0
         self._marking = anyio.Lock()  # one statement at a time, so that they run in order
         self._news = Wakeup()
-        self.slots: Slots[R] = Slots(host.config.max_in_flight)
+        self.slots: Slots[R] = Slots()
         self._closed = False
         self._maybe_interrupted = Wakeup()
 
@@ -93,15 +93,16 @@ class Steps(Generic[R, S, W, V]):
         """Begin the steps that the runs of a pass decided on, after their marks are on disk. Steps without a free slot
         wait in the queue."""
         now = self._host.clock.monotonic()
-        # A step of the same resource that began before its shard was lost may not have ended yet.
-        ready = {} if self._closed else {p.entry.id: p for p in planned if p.entry.id not in self._acting}
-        chosen = [ready[entry.id] for entry in self.slots.take(ran, [plan.entry for plan in ready.values()])]
+        # The shard may have been lost since the run. Or a step of the same resource may not have ended yet, which began
+        # before the shard was lost.
+        still = [p for p in planned if p.entry.phase is Phase.RUNNING and p.entry.id not in self._acting]
+        ready = {} if self._closed else {plan.entry.id: plan for plan in still}
+        taking = self.slots.take(ran, [plan.entry for plan in ready.values()], free=self._free_slots())
+        chosen = [ready[entry.id] for entry in taking]
         for plan in chosen:
-            if self._agenda.acts(plan.entry, plan.step.name):
-                self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
-                self._planned.append(plan)
-            else:
-                self.slots.give_back()
+            self._agenda.acts(plan.entry, plan.step.name)
+            self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
+            self._planned.append(plan)
         for plan in planned:
             waits = self._host.config.period.total_seconds() if plan.entry.id in ready else _AGAIN_AFTER
             self._agenda.defer(plan.entry, now + waits)
@@ -109,9 +110,12 @@ class Steps(Generic[R, S, W, V]):
         if chosen:
             self._news.set()
 
+    def _free_slots(self) -> int:
+        return self._host.config.max_in_flight - len(self._acting)
+
     def _call(self) -> None:
         """Load and run the first resources in the queue, as many as there are free slots."""
-        for entry in self.slots.promise():
+        for entry in self.slots.promise(self._free_slots()):
             if entry.phase is Phase.IDLE:  # otherwise it is being loaded
                 self._agenda.requeue(entry)
 
@@ -175,7 +179,7 @@ class Steps(Generic[R, S, W, V]):
         self.cut(shard)
         self._ended = {id_ for id_ in self._ended if id_ % SHARDS != shard}
         self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
-        self.slots.forget(lambda id_: id_ % SHARDS == shard)
+        self.slots.forget(shard)
 
     def _not_begun(self, plan: Planned[R, S, W, V]) -> None:
         self._over(plan.entry)
@@ -184,7 +188,6 @@ class Steps(Generic[R, S, W, V]):
     def _over(self, entry: Entry[R]) -> None:
         """Free the slot of a step that has ended."""
         del self._acting[entry.id]
-        self.slots.give_back()
         if self.slots.waiting:
             self._call()
 
