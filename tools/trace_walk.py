@@ -109,7 +109,7 @@ def _of_nodes(frame: FrameType) -> bool:
 
 
 def _asks_maas(frame: FrameType) -> bool:
-    return bool(frame.f_locals["plan"].step.name == _MAAS_STEP)
+    return bool(frame.f_locals["acting"].step.name == _MAAS_STEP)
 
 
 WAYS: Mapping[str, Way] = {

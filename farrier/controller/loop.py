@@ -25,9 +25,9 @@ from farrier.controller.agenda import Agenda, Entry, Phase
 from farrier.controller.host import Host, asked
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.controller.publish import Publisher
-from farrier.controller.runner import Run, Runner
+from farrier.controller.runner import Acting, Run, Runner
 from farrier.controller.signal import Bell
-from farrier.controller.steps import Planned, Steps
+from farrier.controller.steps import Steps
 from farrier.model.outcome import Wait
 from farrier.model.runs import Due, Loaded, Result, Turn, Verdict
 from farrier.protocols import Kind, StateHandler, StateIO
@@ -246,7 +246,7 @@ class Loop(Generic[R, S, W, V]):
             # The wait is never negative, even if the clock was set back.
             waited = [max(0.0, (self._now() - at).total_seconds()) for at in loaded.woken_at.values()]
             self._host.sink.waited(self.kind, waited)
-        planned: list[Planned[R, S, W, V]] = []
+        planned: list[Acting[R, S, W, V]] = []
         for first in range(0, len(entries), _SLICE):
             for entry in entries[first : first + _SLICE]:
                 if self._take_in(entry, loaded, at):
@@ -271,7 +271,7 @@ class Loop(Generic[R, S, W, V]):
         return False
 
     def _run_fresh(
-        self, entry: Entry[R], loaded: Loaded[R], loaded_at: float, planned: list[Planned[R, S, W, V]]
+        self, entry: Entry[R], loaded: Loaded[R], loaded_at: float, planned: list[Acting[R, S, W, V]]
     ) -> None:
         """Decide over a fresh snapshot. Then hand the finished run over to the commit, or plan the step."""
         if not self._host.may_act() or self._clock.monotonic() - loaded_at > _FRESH_SECONDS:
@@ -299,7 +299,7 @@ class Loop(Generic[R, S, W, V]):
         elif self._host.ownership.closing_since((self.kind, entry.shard)) is not None:
             self.agenda.defer(entry, self._clock.monotonic() + _PAUSE)
         else:
-            planned.append(Planned(entry, turn, decision))
+            planned.append(Acting(entry, turn, decision, self._host.may_act))
 
     def _blocked(self, entry: Entry[R], seconds: float) -> None:
         """Log a decision during which nothing else of this process could run, not even its renewal."""

@@ -18,6 +18,7 @@ import anyio
 import msgspec
 import structlog
 
+from farrier.controller.agenda import Entry
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
 from farrier.model.outcome import Resting, Step, Transition, Wait, rests
@@ -52,12 +53,14 @@ class Run(msgspec.Struct, Generic[R, S, W]):
     recovers: str | None = None
 
 
-class Acting:
-    """A running step. Other tasks end it by `cut` and `interrupt`."""
+class Acting(Generic[R, S, W, V]):
+    """A step that a run over the entry's snapshot has decided on. Other tasks end the step by `cut` and `interrupt`."""
 
-    def __init__(self, may_act: Callable[[], bool], *, reads_only: bool) -> None:
+    def __init__(self, entry: Entry[R], turn: Turn, step: Step[S, W, V], may_act: Callable[[], bool]) -> None:
+        self.entry = entry
+        self.turn = turn
+        self.step = step
         self._may_act = may_act
-        self.reads_only = reads_only
         self.scope = anyio.CancelScope()
         self.interrupted = False
         self.lost: LeaseLost | None = None
@@ -160,11 +163,12 @@ class Runner(Generic[R, S, W, V]):
                 return None
         return (resource, decision) if rests(decision, decision) else None
 
-    async def act(self, turn: Turn, resource: R, step: Step[S, W, V], acting: Acting) -> Run[R, S, W] | None:
-        """Await a step and return its run. Returns None if the step was interrupted and defines no outcome for an
-        interruption; the resource is then run again. Raises `LeaseLost` if the process lost its right to act; nothing
-        is then committed."""
+    async def act(self, acting: Acting[R, S, W, V], resource: R) -> Run[R, S, W] | None:
+        """Await a step over this snapshot and return its run. Returns None if the step was interrupted and defines no
+        outcome for an interruption; the resource is then run again. Raises `LeaseLost` if the process lost its right to
+        act; nothing is then committed."""
         started = time.perf_counter()
+        turn, step = acting.turn, acting.step
         limit = min(step.deadline, self._limit)
         outcome: object = None
         with acting.scope:

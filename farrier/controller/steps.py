@@ -14,7 +14,6 @@ from collections.abc import Set as AbstractSet
 from typing import Generic, NoReturn, TypeVar
 
 import anyio
-import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
@@ -25,8 +24,7 @@ from farrier.controller.signal import Wakeup
 from farrier.controller.slots import Slots
 from farrier.errors import LeaseLost
 from farrier.model.controllers import SHARDS
-from farrier.model.outcome import Step
-from farrier.model.runs import Marking, Turn
+from farrier.model.runs import Marking
 from farrier.protocols import StateIO
 
 R = TypeVar("R")
@@ -48,14 +46,6 @@ _MARK_EVERY = 0.1
 _PAUSE = 0.5
 
 
-class Planned(msgspec.Struct, Generic[R, S, W, V], frozen=True):
-    """A step that a run over the entry's snapshot has decided on."""
-
-    entry: Entry[R]
-    turn: Turn
-    step: Step[S, W, V]
-
-
 class Steps(Generic[R, S, W, V]):
     """The steps of one kind."""
 
@@ -75,8 +65,8 @@ class Steps(Generic[R, S, W, V]):
         self._runner = runner
         self._host = host
         self._commit = commit
-        self._acting: dict[int, Acting] = {}  # also steps that have not begun
-        self._planned: list[Planned[R, S, W, V]] = []
+        self._acting: dict[int, Acting[R, S, W, V]] = {}  # also steps that have not begun
+        self._planned: list[Acting[R, S, W, V]] = []
         self._ended: set[int] = set()  # IDs whose marks must be removed
         self._removing: set[int] = set()  # IDs whose marks the current statement removes
         self._markings = 0
@@ -89,7 +79,7 @@ class Steps(Generic[R, S, W, V]):
     def __len__(self) -> int:
         return len(self._acting)
 
-    def begin(self, ran: Sequence[Entry[R]], planned: Sequence[Planned[R, S, W, V]]) -> None:
+    def begin(self, ran: Sequence[Entry[R]], planned: Sequence[Acting[R, S, W, V]]) -> None:
         """Begin the steps that the runs of a pass decided on, after their marks are on disk. Steps without a free slot
         wait in the queue."""
         now = self._host.clock.monotonic()
@@ -101,8 +91,8 @@ class Steps(Generic[R, S, W, V]):
         chosen = [ready[entry.id] for entry in taking]
         for plan in chosen:
             self._agenda.acts(plan.entry, plan.step.name)
-            self._acting[plan.entry.id] = Acting(self._host.may_act, reads_only=plan.step.reads_only)
-            self._planned.append(plan)
+            self._acting[plan.entry.id] = plan
+        self._planned += chosen
         for plan in planned:
             waits = self._host.config.period.total_seconds() if plan.entry.id in ready else _AGAIN_AFTER
             self._agenda.defer(plan.entry, now + waits)
@@ -181,7 +171,7 @@ class Steps(Generic[R, S, W, V]):
         self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
         self.slots.forget(shard)
 
-    def _not_begun(self, plan: Planned[R, S, W, V]) -> None:
+    def _not_begun(self, plan: Acting[R, S, W, V]) -> None:
         self._over(plan.entry)
         self._nothing_done(plan)
 
@@ -191,7 +181,7 @@ class Steps(Generic[R, S, W, V]):
         if self.slots.waiting:
             self._call()
 
-    def _nothing_done(self, plan: Planned[R, S, W, V]) -> None:
+    def _nothing_done(self, plan: Acting[R, S, W, V]) -> None:
         """Load and run the resource again, because its step had no effect. If the run was to recover from an earlier
         step, the next run must do so."""
         entry, before = plan.entry, plan.turn.recovers
@@ -228,7 +218,7 @@ class Steps(Generic[R, S, W, V]):
         until cancelled."""
         while True:
             await self._maybe_interrupted.wait(self._host.config.poll_interval.total_seconds())
-            reading = [id_ for id_, acting in self._acting.items() if acting.reads_only]
+            reading = [id_ for id_, acting in self._acting.items() if acting.step.reads_only]
             if reading:
                 with asked(
                     _QUERY_SECONDS, lambda error: _log.warning("interrupt.failed", kind=self._kind, error=error)
@@ -238,17 +228,17 @@ class Steps(Generic[R, S, W, V]):
                             self._acting[id_].interrupt()
             await anyio.sleep(_ASK_AT_MOST_EVERY)
 
-    async def _run(self, plan: Planned[R, S, W, V]) -> None:
+    async def _run(self, acting: Acting[R, S, W, V]) -> None:
         """Run one step, and hand its outcome over to the commit."""
-        entry, step, resource = plan.entry, plan.step, plan.entry.snapshot
+        entry, step, resource = acting.entry, acting.step, acting.entry.snapshot
         assert resource is not None, "a step is decided over a snapshot"
-        acting, name = self._acting[entry.id], self._runner.name_of(resource)
+        name = self._runner.name_of(resource)
         if not acting.may_begin():  # nothing was done yet, so there is nothing to recover from
-            self._not_begun(plan)
+            self._not_begun(acting)
             return
         try:
             with structlog.contextvars.bound_contextvars(kind=self._kind, id=entry.id, name=name):
-                run = await self._runner.act(plan.turn, resource, step, acting)
+                run = await self._runner.act(acting, resource)
         except LeaseLost as lost:
             self._host.sink.step_cut(self._kind)
             _log.warning("step.cut", kind=self._kind, id=entry.id, name=name, step=step.name, error=str(lost))
@@ -259,6 +249,6 @@ class Steps(Generic[R, S, W, V]):
         if run is not None:
             self._commit(entry, run)
         elif step.reads_only:
-            self._nothing_done(plan)
+            self._nothing_done(acting)
         else:
             self._agenda.requeue(entry)
