@@ -49,7 +49,7 @@ class Phase(enum.IntEnum):
 
 class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     """One resource. `again` is set if a wake arrived after the load of the resource was sent. `step` is the name of a
-    step that began and whose end is not recorded; the next run recovers from that step."""
+    step that began and whose end is not recorded; the next run recovers from that step. Module `steps` resets it."""
 
     id: int
     shard: int
@@ -225,7 +225,7 @@ class Agenda(Generic[R]):
         if entry.phase not in (Phase.RUNNING, Phase.ACTING):
             return ()
         wakes, entry.wakes = entry.wakes, ()
-        entry.reruns, entry.step = 0, None
+        entry.reruns = 0
         entry.outcome = outcome
         if outcome is None:
             entry.snapshot = None
@@ -240,7 +240,8 @@ class Agenda(Generic[R]):
         return self.rests(entry, due_at, outcome=entry.outcome)
 
     def requeue(self, entry: Entry[R]) -> None:
-        """Load the resource, because a run over the snapshot in memory decided to act, or because a run did not end."""
+        """Load the resource, because a run over the snapshot in memory decided to act, because a run did not end, or
+        because `StateIO.settle` has made sure that its commit happened or will never happen."""
         if entry.phase not in (Phase.QUEUED, Phase.GONE):
             self._enqueue(entry)
 
@@ -274,7 +275,7 @@ class Agenda(Generic[R]):
         dropped."""
         if entry.phase is not Phase.COMMITTING:
             return
-        entry.wakes, entry.step = (), None
+        entry.wakes = ()
         entry.snapshot, entry.outcome = rests_on or (None, None)
         if due_at is None:
             entry.reruns += 1
@@ -288,7 +289,7 @@ class Agenda(Generic[R]):
         more time."""
         if entry.phase is not Phase.COMMITTING:
             return
-        entry.wakes, entry.snapshot, entry.step = (), None, None
+        entry.wakes, entry.snapshot = (), None
         if entry.again:
             self._enqueue(entry)
         else:
@@ -304,17 +305,10 @@ class Agenda(Generic[R]):
             self._postpone(entry, due_at)
 
     def unknown(self, entry: Entry[R]) -> None:
-        """Close the entry until `settled` is called, because the reply to its commit was lost."""
+        """Close the entry until `requeue` is called, because the reply to its commit was lost."""
         if entry.phase is Phase.COMMITTING:
             self.under_way.pop(entry.id, None)
             entry.phase = Phase.UNKNOWN
-
-    def settled(self, entry: Entry[R], *, happened: bool) -> None:
-        """Open the entry again. `StateIO.settle` has made sure that the commit `happened` or will never happen."""
-        if entry.phase is Phase.UNKNOWN:
-            if happened:
-                entry.step = None
-            self._enqueue(entry)
 
     # --- internals
 

@@ -319,12 +319,11 @@ class Loop(Generic[R, S, W, V]):
         # The time counts from the decision, so that a waiting commit does not delay the next run.
         due_at = self._clock.monotonic() + finished.delay.total_seconds()
         if finished.rests:
-            self.steps.ended(entry, run)
+            self.steps.ended(entry, run.recovers)
             if finished.confirms:
                 wakes = self.agenda.confirms(entry, finished.to, due_at)
             else:
                 wakes = self.agenda.rests(entry, due_at, outcome=run.rests_on and run.rests_on[1])
-            entry.step = run.recovers
             self._consume(entry.id, wakes)
             self._publisher.publish([run], {finished.id: _RESTED})
         elif self.agenda.commits(entry):
@@ -378,9 +377,8 @@ class Loop(Generic[R, S, W, V]):
 
     def _settle_entry(self, entry: Entry[R], run: Run[R, S, W], result: Result) -> None:
         finished, now = run.finished, self._clock.monotonic()
-        is_recorded = result.verdict in (Verdict.COMMITTED, Verdict.REFUSED)
-        if is_recorded:
-            self.steps.ended(entry, run)
+        if result.verdict in (Verdict.COMMITTED, Verdict.REFUSED):
+            self.steps.ended(entry, run.recovers)
         match result.verdict:
             case Verdict.COMMITTED if finished.due is Due.NEVER:
                 self.agenda.ended(entry)
@@ -400,8 +398,6 @@ class Loop(Generic[R, S, W, V]):
                 self._unknown.append((entry, run))
             case _ as never:
                 assert_never(never)
-        if is_recorded:
-            entry.step = run.recovers
 
     async def _delete_seen(self) -> None:
         seen, self._seen = self._seen, {}
@@ -431,8 +427,8 @@ class Loop(Generic[R, S, W, V]):
             for entry, run in unknown:
                 if entry.id in happened:
                     self._publisher.publish([run], {entry.id: Result(Verdict.COMMITTED, at=happened[entry.id])})
-                    self.steps.ended(entry, run)
-                self.agenda.settled(entry, happened=entry.id in happened)
+                    self.steps.ended(entry, run.recovers)
+                self.agenda.requeue(entry)
 
     # --- internals
 

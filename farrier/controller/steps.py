@@ -152,13 +152,13 @@ class Steps(Generic[R, S, W, V]):
         """Remove the marks of all ended steps before the process stops."""
         await self._mark({})
 
-    def ended(self, entry: Entry[R], run: Run[R, S, W] | None = None) -> None:
-        """Remove the mark of the entry's step, because the end of the step is recorded. The mark stays if `run` failed
-        to recover from the step."""
-        left = None if run is None else run.recovers
-        if entry.step is not None and left is None and entry.phase is not Phase.GONE:
+    def ended(self, entry: Entry[R], recovers: str | None = None) -> None:
+        """Remove the mark of the entry's step, because the end of the step is recorded. The mark stays if the run must
+        still recover from the step `recovers`; the next run does so."""
+        if entry.step is not None and recovers is None and entry.phase is not Phase.GONE:
             self._ended.add(entry.id)
             self._news.set()
+        entry.step = recovers
 
     def is_quiet(self, shard: int) -> bool:
         """Return whether the marks of all ended steps in the shard have been removed."""
@@ -184,11 +184,8 @@ class Steps(Generic[R, S, W, V]):
     def _nothing_done(self, plan: Acting[R, S, W, V]) -> None:
         """Load and run the resource again, because its step had no effect. If the run was to recover from an earlier
         step, the next run must do so."""
-        entry, before = plan.entry, plan.turn.recovers
-        if before is None:
-            self.ended(entry)
-        entry.step = before
-        self._agenda.requeue(entry)
+        self.ended(plan.entry, plan.turn.recovers)
+        self._agenda.requeue(plan.entry)
 
     # --- ends
 

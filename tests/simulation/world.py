@@ -332,6 +332,7 @@ class World:
     def _ended(self, process: Process, entry: Entry[Snapshot]) -> None:
         if entry.step is not None and entry.phase is not Phase.GONE:
             self._enqueue_mark(process, "unmark", entry)
+        entry.step = None
 
     def _enqueue_mark(self, process: Process, what: str, entry: Entry[Snapshot]) -> None:
         """Queue a statement on a mark; it replaces one that is queued for the same entry."""
@@ -378,11 +379,10 @@ class World:
             resource.version += 2
         if happened:
             self._ended(process, call.entry)
-        process.agenda.settled(call.entry, happened=happened)
+        process.agenda.requeue(call.entry)
 
     def _nothing_done(self, process: Process, entry: Entry[Snapshot]) -> None:
         self._ended(process, entry)
-        entry.step = None
         process.agenda.requeue(entry)
 
     # --- statements at the server

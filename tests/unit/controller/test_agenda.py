@@ -237,7 +237,7 @@ def test_an_entry_whose_commit_is_unknown_is_closed_until_it_is_settled() -> Non
     agenda.unknown(entry)
     agenda.woken([1])
     assert agenda.load_at == math.inf
-    agenda.settled(entry, happened=False)
+    agenda.requeue(entry)
     assert [each.id for each in agenda.load(1)] == [1]
 
 
@@ -331,13 +331,10 @@ def test_a_wake_that_was_polled_for_and_is_seen_already_leads_to_no_load() -> No
     assert entry.again
 
 
-def test_a_mark_that_was_found_with_the_shard_makes_the_first_run_recover_and_no_other() -> None:
+def test_a_mark_that_was_found_with_the_shard_makes_the_first_run_recover() -> None:
     agenda = agenda_of(1, 2, marked=2)
     first, second = loaded(agenda)
     assert (first.step, second.step) == (None, "work")
-    agenda.commits(second)
-    agenda.committed(second, None)
-    assert second.step is None
 
 
 def test_a_step_that_did_not_come_to_its_end_makes_the_next_run_recover() -> None:
@@ -347,19 +344,6 @@ def test_a_step_that_did_not_come_to_its_end_makes_the_next_run_recover() -> Non
     agenda.requeue(entry)
     [again] = loaded(agenda)
     assert again.step == "work"
-
-
-@pytest.mark.parametrize(("happened", "step"), [(True, None), (False, "work")])
-def test_a_step_is_recovered_from_unless_its_commit_turns_out_to_have_happened(
-    happened: bool, step: str | None
-) -> None:
-    agenda = agenda_of(1)
-    [entry] = loaded(agenda)
-    agenda.acts(entry, "work")
-    agenda.commits(entry)
-    agenda.unknown(entry)
-    agenda.settled(entry, happened=happened)
-    assert entry.step == step
 
 
 def test_a_queue_that_is_never_empty_is_late_only_while_the_same_entries_wait() -> None:
