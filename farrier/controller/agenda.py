@@ -201,15 +201,6 @@ class Agenda(Generic[R]):
             if entry.phase is Phase.LOADING:
                 self._enqueue(entry, once_more=True)
 
-    def absent(self, entry: Entry[R]) -> None:
-        """Remove an entry if the load found no resource for it."""
-        if entry.phase is not Phase.LOADING:
-            return
-        if entry.again:  # the resource may have been created after the load was sent
-            self._enqueue(entry)
-        else:
-            self._remove(entry)
-
     # --- runs
 
     def reload(self, entry: Entry[R], now: float) -> None:
@@ -240,15 +231,17 @@ class Agenda(Generic[R]):
         return self.rests(entry, due_at, outcome=entry.outcome)
 
     def requeue(self, entry: Entry[R]) -> None:
-        """Load the resource, because a run over the snapshot in memory decided to act, because a run did not end, or
-        because `StateIO.settle` has made sure that its commit happened or will never happen."""
+        """Load the resource now, because a run over the snapshot in memory decided to act, a run did not end, a commit
+        did not happen, or `StateIO.settle` has made sure that a commit happened or will never happen."""
         if entry.phase not in (Phase.QUEUED, Phase.GONE):
             self._enqueue(entry)
 
     def defer(self, entry: Entry[R], due_at: float) -> None:
-        """Load the resource again at `due_at`, because its step cannot begin now. Its wakes stay in the database."""
-        if entry.phase is Phase.RUNNING:
-            self._postpone(entry, due_at)
+        """Load the resource again at `due_at`, because its step cannot begin now, or because its commit did not happen.
+        Its wakes stay in the database."""
+        if entry.phase in (Phase.RUNNING, Phase.COMMITTING):
+            entry.snapshot = None
+            self._settle(entry, due_at)
 
     def acts(self, entry: Entry[R], step: str) -> None:
         """Record that a step is about to begin."""
@@ -285,24 +278,16 @@ class Agenda(Generic[R]):
             self._settle(entry, due_at)
 
     def ended(self, entry: Entry[R]) -> None:
-        """Record that the commit succeeded and ended the resource. If a wake arrived meanwhile, the resource runs one
-        more time."""
-        if entry.phase is not Phase.COMMITTING:
+        """Remove the entry, because the load found no resource, or because the commit ended the resource. If a wake
+        arrived meanwhile, the resource is loaded one more time instead."""
+        if entry.phase not in (Phase.LOADING, Phase.COMMITTING):
             return
-        entry.wakes, entry.snapshot = (), None
         if entry.again:
             self._enqueue(entry)
-        else:
-            self._remove(entry)
-
-    def not_committed(self, entry: Entry[R], due_at: float | None = None) -> None:
-        """Record that the commit did not happen. The resource is loaded and runs again, at once or at `due_at`."""
-        if entry.phase is not Phase.COMMITTING:
             return
-        if due_at is None:
-            self._enqueue(entry)
-        else:
-            self._postpone(entry, due_at)
+        del self._shards[entry.shard][entry.id]
+        self.under_way.pop(entry.id, None)
+        entry.phase, entry.slot = Phase.GONE, NOWHERE
 
     def unknown(self, entry: Entry[R]) -> None:
         """Close the entry until `requeue` is called, because the reply to its commit was lost."""
@@ -328,10 +313,6 @@ class Agenda(Generic[R]):
         queue.ahead += once_more
         self.load_at = min(self.load_at, load_at)
 
-    def _postpone(self, entry: Entry[R], due_at: float) -> None:
-        entry.snapshot = None
-        self._settle(entry, due_at)
-
     def _settle(self, entry: Entry[R], due_at: float) -> None:
         """Let the entry rest until `due_at`, or enqueue it if a wake has arrived."""
         if entry.again:
@@ -340,8 +321,3 @@ class Agenda(Generic[R]):
         self.under_way.pop(entry.id, None)
         entry.phase = Phase.IDLE
         self.wheel.put(entry, due_at)
-
-    def _remove(self, entry: Entry[R]) -> None:
-        del self._shards[entry.shard][entry.id]
-        self.under_way.pop(entry.id, None)
-        entry.phase, entry.slot = Phase.GONE, NOWHERE

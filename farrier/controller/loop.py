@@ -266,7 +266,7 @@ class Loop(Generic[R, S, W, V]):
         if snapshot is not None or entry.id in loaded.unreadable:
             return self.agenda.loaded(entry, snapshot, wakes, now=now)
         self.steps.ended(entry)
-        self.agenda.absent(entry)
+        self.agenda.ended(entry)
         self._consume(entry.id, wakes)
         return False
 
@@ -388,11 +388,12 @@ class Loop(Generic[R, S, W, V]):
                 self.agenda.committed(entry, run.due_at, run.rests_on)
             case Verdict.REFUSED:
                 self.agenda.committed(entry, now + self._period)
+            case Verdict.CONFLICT if result.due_in > timedelta(0):
+                self.agenda.defer(entry, now + result.due_in.total_seconds())
             case Verdict.CONFLICT:
-                delay = result.due_in.total_seconds()
-                self.agenda.not_committed(entry, now + delay if delay > 0 else None)
+                self.agenda.requeue(entry)
             case Verdict.LOST | Verdict.LOCKED:
-                self.agenda.not_committed(entry, now + 2 * _PAUSE)
+                self.agenda.defer(entry, now + 2 * _PAUSE)
             case Verdict.UNKNOWN:
                 self.agenda.unknown(entry)
                 self._unknown.append((entry, run))

@@ -415,7 +415,7 @@ class World:
                 process.steps.append((entry, "to act"))
             self._send_mark(process)
         elif not call.won:
-            process.agenda.not_committed(entry)
+            process.agenda.requeue(entry)
         elif self.database.resources[entry.id].outside:
             self._ended(process, entry)
             process.agenda.committed(entry, None)

@@ -212,7 +212,7 @@ def test_a_resource_that_is_not_there_is_forgotten_unless_it_was_woken_meanwhile
     first, second = agenda.load(2)
     agenda.woken([2])
     for entry in (first, second):
-        agenda.absent(entry)
+        agenda.ended(entry)
     assert [entry.id for entry in agenda.load(10)] == [2]
     assert len(agenda) == 1
 
@@ -296,8 +296,8 @@ def test_a_run_that_did_not_win_is_decided_anew_at_once_or_when_it_is_due() -> N
     first, second = loaded(agenda)
     for entry in (first, second):
         agenda.commits(entry)
-    agenda.not_committed(first)
-    agenda.not_committed(second, NOW + 1)
+    agenda.requeue(first)
+    agenda.defer(second, NOW + 1)
     assert [entry.id for entry in agenda.load(10)] == [1]
     assert due(agenda, 2) == []
     assert [entry.id for entry in agenda.load(10)] == [2]
