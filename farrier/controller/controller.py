@@ -64,8 +64,7 @@ class Controller:
         self._join_at = self._kinds_at = self._collapse_at = float("-inf")
         self._before: UUID | None = None  # the ID under which this process joined last
         self._floor = "0"
-        self._resync: dict[str, int] = dict.fromkeys(self._loops, 0)
-        self._resynced_at = host.clock.monotonic()
+        self._listed = self._to_list()
         self._rounds = anyio.Lock()
         self._stopping = False
 
@@ -248,21 +247,19 @@ class Controller:
 
     async def _list_anew(self) -> None:
         """List the resources of some shards again, so that each shard is listed one time in each resync period."""
-        now = self._clock.monotonic()
-        due = int((now - self._resynced_at) / self._host.config.resync.total_seconds() * SHARDS)
-        if due < 1:
-            return
-        self._resynced_at = now
+        first, self._listed = self._listed, self._to_list()
+        numbers = {each % SHARDS for each in range(first, min(self._listed, first + SHARDS))}
         for kind, loop in self._loops.items():
-            first = self._resync[kind]
-            self._resync[kind] = (first + due) % SHARDS
-            numbers = {(first + each) % SHARDS for each in range(min(due, SHARDS))}
-            held = [number for number in numbers if (kind, number) in self._own.held]
+            held = [number for number in numbers if self._own.epoch((kind, number)) is not None]
             if held:
                 with anyio.fail_after(_LIST_SECONDS):
                     listed = await loop.io.listing(held)
                 for number in held:
                     loop.listed(number, [id_ for id_ in listed.ids if id_ % SHARDS == number])
+
+    def _to_list(self) -> int:
+        """Return how many shards of each kind are to be listed by now, since the clock's beginning."""
+        return int(self._clock.monotonic() / self._host.config.resync.total_seconds() * SHARDS)
 
     async def _tidy_up(self, seen: Seen) -> None:
         """Remove the rows of dead controllers, and the surplus wakes of kinds that no controller runs."""
