@@ -147,7 +147,7 @@ async def running(
     async with ground.pool.acquire() as conn:
         await catalog.set_settings(conn, _NODES)
     tally, handler, stop = Tally(), NodeHandler(_NODES), anyio.Event()
-    host = Host(config=config, sink=tally, clock=MonotonicClock(), ownership=Ownership(()))
+    host = Host(config=config, sink=tally, clock=MonotonicClock(), ownership=Ownership())
     services = NodeServices(Unplugged(), _no_credentials(), Unconnected(), PostgresIdentities(ground.pool))
     storage = io or PostgresStateIO(ground.pool, NodeRows())
     loop: NodeLoop = Loop(NODE_KIND, handler, storage, services=services, host=host)

@@ -199,7 +199,7 @@ async def _watched(ground: Ground, nodes: int) -> AsyncIterator[_Watch]:
         region.keep(Machine(system_id=name, hostname=name, status=Status.DEPLOYED, owner=ADMIN.username))
     config = ControllerConfig(poll_interval=timedelta(milliseconds=2))
     async with _client(region, observed) as regions:
-        host = Host(config=config, sink=PrometheusSink(vocabulary()), clock=MonotonicClock(), ownership=Ownership(()))
+        host = Host(config=config, sink=PrometheusSink(vocabulary()), clock=MonotonicClock(), ownership=Ownership())
         loop: Loop[Any, Any, Any, Any] = Loop(
             REGION_KIND,
             REGION_KIND.guarded(RegionHandler({_SITE.name: _SITE})),

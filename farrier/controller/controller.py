@@ -143,12 +143,10 @@ class Controller:
             return False
         if not self._host.may_act():  # steps from before the silence must end
             self._cut()
-        owned = seen.owned_by(self._own.id) if seen.renewed else None
-        self._lose(self._own.renewed(owned, sent_at))
+        self._lose(self._own.renewed(seen, sent_at))
         if not seen.renewed:
             _log.warning("controller.expired")
             return False
-        self._own.observed(seen.controllers, seen.rows(), sent_at)
         more = await self._follow_plan()
         await self._give_back_quiet()
         await self._list_anew()
@@ -188,17 +186,14 @@ class Controller:
         return False
 
     async def _follow_plan(self) -> bool:
-        plan = self._own.plan()
-        assert self._own.id is not None
+        plan = self._own.plan(self._clock.monotonic())
         for dead in plan.expired:
             _log.warning("controller.declared_dead", controller=str(dead.id))
             await self._controllers.expire(dead.id, dead.renewals)
-        self._own.closing(plan.close, self._clock.monotonic())
-        self._own.reopened(plan.reopen)
         if self._stopping:
             return False
         more = bool(plan.expired)
-        for kind, rows in _by_kind(row.shard for row in plan.take).items():
+        for kind, rows in _by_kind(plan.take).items():
             for first in range(0, len(rows), _AT_ONCE):
                 if await self._take(kind, rows[first : first + _AT_ONCE]) > _MANY:
                     more |= first + _AT_ONCE < len(rows)

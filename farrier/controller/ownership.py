@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from farrier.model.controllers import ACT_FOR, Controller, Shard, ShardRow
+from farrier.model.controllers import ACT_FOR, Controller, Seen, Shard, ShardRow
 
 RENEW_EVERY = 2.0
 EXPIRED_AFTER = 10.0
@@ -26,27 +26,18 @@ GAP = 3.0
 GIVE_UP_AFTER = 30.0
 
 
-class Expired(msgspec.Struct, frozen=True):
-    """A controller to declare dead. This is a compare-and-swap: it fails if the controller has renewed its row since it
-    was read."""
-
-    id: UUID
-    renewals: int
-
-
 class Plan(msgspec.Struct, frozen=True):
-    """The changes of ownership to make next."""
+    """The controllers to declare dead, as they were read, and the shards to take. To declare a controller dead is a
+    compare-and-swap: it fails if the controller has renewed its row since."""
 
-    expired: tuple[Expired, ...] = ()
-    take: tuple[ShardRow, ...] = ()
-    close: tuple[Shard, ...] = ()
-    reopen: tuple[Shard, ...] = ()  # closing shards that are within the share again
+    expired: tuple[Controller, ...] = ()
+    take: tuple[Shard, ...] = ()
 
 
 class _Sight(msgspec.Struct):
     """Records for how many seconds this observer has seen the same renewal counter of a controller."""
 
-    renewals: int
+    controller: Controller
     unchanged: float
     read_at: float
 
@@ -66,13 +57,12 @@ class _Held(msgspec.Struct):
 class Ownership:
     """The shards of one process, from `join` to `abandoned`."""
 
-    def __init__(self, kinds: Iterable[str]) -> None:
-        self.kinds = frozenset(kinds)
+    def __init__(self) -> None:
+        self.kinds: frozenset[str] = frozenset()  # the kinds that this process runs
         self.id: UUID | None = None
         self._held: dict[Shard, _Held] = {}
         self.acts_until = -math.inf  # the time until which runs may start and steps may continue
         self._sight: dict[UUID, _Sight] = {}
-        self._live: tuple[Controller, ...] = ()
         self._rows: dict[Shard, ShardRow] = {}
 
     def join(self, id_: UUID, sent_at: float) -> None:
@@ -102,33 +92,29 @@ class Ownership:
         """Every owned shard with its epoch."""
         return {shard: held.epoch for shard, held in self._held.items()}
 
-    def renewed(self, owned: Mapping[Shard, int] | None, sent_at: float) -> tuple[Shard, ...]:
-        """Record the reply to a renewal that was sent at `sent_at`. The reply contains the owned shards, or None if an
-        observer declared this process dead and the row is gone. Returns the shards that were lost.
+    def renewed(self, seen: Seen, sent_at: float) -> tuple[Shard, ...]:
+        """Record the reply to a renewal that was sent at `sent_at`. Returns the shards that were lost. If an observer
+        declared this process dead, all shards are lost.
 
         If the reply to a take or a give-back was lost, the database may list a shard that is not in memory. `plan`
         takes this shard again, because nothing was loaded under its epoch.
         """
-        if owned is None:
+        if not seen.renewed:
             return self.abandoned()
         self.acts_until = max(self.acts_until, sent_at + ACT_FOR)
-        lost = tuple(shard for shard, held in self._held.items() if owned.get(shard) != held.epoch)
+        sight: dict[UUID, _Sight] = {}
+        for controller in seen.controllers:
+            before, unchanged = self._sight.get(controller.id), 0.0
+            if before is not None and before.controller.renewals == controller.renewals:
+                unchanged = before.unchanged_at(sent_at)
+            sight[controller.id] = _Sight(controller, unchanged, sent_at)
+        self._sight = sight
+        self._rows = {row.shard: row for row in seen.shards}
+        of_held = {shard: ShardRow(shard, self.id, held.epoch) for shard, held in self._held.items()}
+        lost = tuple(shard for shard, row in of_held.items() if self._rows.get(shard) != row)
         for shard in lost:
             del self._held[shard]
         return lost
-
-    def observed(self, controllers: Iterable[Controller], rows: Iterable[ShardRow], read_at: float) -> None:
-        """Record all controllers and all shards of this process' kinds. One statement read them at `read_at`."""
-        sight: dict[UUID, _Sight] = {}
-        self._live = tuple(controllers)
-        for controller in self._live:
-            before = self._sight.get(controller.id)
-            unchanged = 0.0
-            if before is not None and before.renewals == controller.renewals:
-                unchanged = before.unchanged_at(read_at)
-            sight[controller.id] = _Sight(controller.renewals, unchanged, read_at)
-        self._sight = sight
-        self._rows = {row.shard: row for row in rows}
 
     def abandoned(self) -> tuple[Shard, ...]:
         """Record that this process owns nothing until it joins again. Returns the shards that it owned."""
@@ -137,65 +123,44 @@ class Ownership:
         self.id, self.acts_until = None, -math.inf
         return lost
 
-    def plan(self) -> Plan:
-        """Return the next changes, computed from the last observation. The plan stays the same until something new is
-        observed or recorded."""
+    def plan(self, now: float) -> Plan:
+        """Return the next changes, computed from the last renewal. Shards above the share begin to close, and closing
+        shards that are within the share again stop closing."""
         if self.id is None:
             return Plan()
         expired = tuple(
-            Expired(id_, sight.renewals)
+            sight.controller
             for id_, sight in self._sight.items()
             if id_ != self.id and sight.unchanged >= EXPIRED_AFTER
         )
-        dead = {each.id for each in expired}
-        living = [controller for controller in self._live if controller.id not in dead]
-        alive = {controller.id for controller in living}
-        take: list[ShardRow] = []
-        close: list[Shard] = []
-        reopen: list[Shard] = []
+        living = {id_: sight.controller for id_, sight in self._sight.items() if sight.controller not in expired}
+        take: list[Shard] = []
         for kind in sorted(self.kinds):
             rows = [row for row in self._rows.values() if row.shard[0] == kind]
-            running = sum(kind in controller.kinds for controller in living)
+            running = sum(kind in controller.kinds for controller in living.values())
             share = math.ceil(len(rows) / max(1, running))
             kept = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing is None)
-            close += kept[share:]
-            free = sorted(
-                (
-                    row
-                    for row in rows
-                    if row.shard not in self._held and (row.owner == self.id or row.owner not in alive)
-                ),
-                key=lambda row: row.shard,
-            )
+            ended = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing is not None)
+            for shard in kept[share:]:
+                self._held[shard].closing = now
+            rest = [row for row in rows if row.shard not in self._held]
             # Shards that the database assigns to this process are taken even beyond its share, and then given back: no
             # other controller may take them.
-            own = [row for row in free if row.owner == self.id]
-            free = [row for row in free if row.owner != self.id]
+            own = sorted(row.shard for row in rest if row.owner == self.id)
+            free = sorted(row.shard for row in rest if row.owner != self.id and row.owner not in living)
             # Two processes that start at the same time begin with different shards.
             begin = self.id.int % len(free) if free else 0
-            ended = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing is not None)
             missing = max(0, share - len(kept))
-            reopen += ended[:missing]
+            for shard in ended[:missing]:
+                self._held[shard].closing = None
             take += own + (free[begin:] + free[:begin])[: max(0, missing - len(ended) - len(own))]
-        return Plan(expired, tuple(take), tuple(close), tuple(reopen))
+        return Plan(expired, tuple(take))
 
     def took(self, shards: Mapping[Shard, int]) -> None:
         """Record the shards that were taken, with their epochs. A later `plan` takes shards that were locked."""
         for shard, epoch in shards.items():
             self._held[shard] = _Held(epoch)
             self._rows[shard] = ShardRow(shard, self.id, epoch)
-
-    def closing(self, shards: Iterable[Shard], now: float) -> None:
-        """Record that these shards are to be given back when they have no running work."""
-        for shard in shards:
-            if shard in self._held:
-                self._held[shard].closing = now
-
-    def reopened(self, shards: Iterable[Shard]) -> None:
-        """Record that these shards are no longer closing."""
-        for shard in shards:
-            if shard in self._held:
-                self._held[shard].closing = None
 
     def gave_back(self, shards: Iterable[Shard]) -> None:
         """Record that these shards were given back."""

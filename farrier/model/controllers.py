@@ -25,7 +25,7 @@ class Controller(msgspec.Struct, frozen=True):
     renewals: int
 
 
-class ShardRow(msgspec.Struct, frozen=True):
+class ShardRow(msgspec.Struct, frozen=True, array_like=True):
     """A row of `shards`. `owner` is None if a controller has released the shard or no controller has ever owned it."""
 
     shard: Shard
@@ -45,17 +45,11 @@ class Seen(msgspec.Struct, frozen=True):
     started: float
     controllers: tuple[Controller, ...]
     expired: bool  # the table has rows of dead controllers
-    shards: tuple[tuple[str, int, UUID | None, int], ...]
+    shards: tuple[ShardRow, ...]
 
     @property
     def era(self) -> tuple[str, float]:
         return self.timeline, self.started
-
-    def rows(self) -> tuple[ShardRow, ...]:
-        return tuple(ShardRow((kind, shard), owner, epoch) for kind, shard, owner, epoch in self.shards)
-
-    def owned_by(self, id_: UUID) -> dict[Shard, int]:
-        return {(kind, shard): epoch for kind, shard, owner, epoch in self.shards if owner == id_}
 
 
 class Listed(msgspec.Struct, frozen=True):

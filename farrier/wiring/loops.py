@@ -106,7 +106,7 @@ async def runtime(
     ConfigError."""
     clock, observer = MonotonicClock(), observer if traces is None else traces.observer(observer)
     bmcs, bound = bmc_settings(config), bindings(config)
-    host = Host(config=config.controller, sink=sink, clock=clock, ownership=Ownership(()))
+    host = Host(config=config.controller, sink=sink, clock=clock, ownership=Ownership())
     async with (
         credentials(config, observer=observer) as store,
         open_bmc(bmcs, credentials=store, bindings=bound, observer=observer) as bmc,

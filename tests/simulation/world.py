@@ -16,7 +16,7 @@ from uuid import UUID
 
 from farrier.controller.agenda import Agenda, Entry, Phase
 from farrier.controller.ownership import RENEW_EVERY, Ownership
-from farrier.model.controllers import Controller, ShardRow
+from farrier.model.controllers import Controller, Seen, ShardRow
 from tests.simulation.budget import Budget, Size
 from tests.simulation.database import Bug, Call, Database, Snapshot, Violation
 
@@ -188,9 +188,10 @@ class World:
         reload_every = float("inf") if self.bug is Bug.RESYNC_LEFT_OUT else self.size.reload_every
         process = Process(
             self._next_id(),
-            Ownership([KIND]),
+            Ownership(),
             Agenda(reload_every=reload_every, shards=self.size.shards),
         )
+        process.ownership.kinds = frozenset([KIND])
         self._join(process)
         return process
 
@@ -211,33 +212,37 @@ class World:
         """Renew, and act on the result. Each statement is a transaction of its own."""
         ownership = process.ownership
         if process.id not in self.database.rows:
-            self._drop(process, [number for _, number in ownership.renewed(None, self.now)])
+            self._drop(process, [number for _, number in ownership.renewed(self._seen(process), self.now)])
             if process.steps or process.calls:
                 return  # the controller joins again only when the steps of its old row have ended
             process.id = self._next_id()
             self._join(process)
         self.database.rows[process.id] += 1
-        owned = {(KIND, n): epoch for n, (owner, epoch) in self.database.owners.items() if owner == process.id}
-        self._drop(process, [number for _, number in ownership.renewed(owned, self.now)])
-        ownership.observed(
-            [Controller(id_, frozenset([KIND]), renewals) for id_, renewals in self.database.rows.items()],
-            [ShardRow((KIND, n), owner, epoch) for n, (owner, epoch) in self.database.owners.items()],
-            self.now,
-        )
-        plan = ownership.plan()
+        self._drop(process, [number for _, number in ownership.renewed(self._seen(process), self.now)])
+        plan = ownership.plan(self.now)
         for expired in plan.expired:
             if self.database.rows.get(expired.id) == expired.renewals:
                 del self.database.rows[expired.id]
-        for row in plan.take:
-            self._take(process, row.shard[1])
-        ownership.closing(plan.close, self.now)
-        ownership.reopened(plan.reopen)
+        for _, number in plan.take:
+            self._take(process, number)
         for (_, number), epoch in ownership.held.items():
             marking = any(entry.shard == number for _, entry in process.marking)
             marking |= any(call.entry.shard == number for call in process.calls if call.is_on_marks())
             closing = ownership.closing_since((KIND, number)) is not None
             if closing and process.agenda.is_quiet(number) and not marking:
                 self._give_back(process, number, epoch)
+
+    def _seen(self, process: Process) -> Seen:
+        """The reply to a renewal of the process."""
+        rows, owners = self.database.rows, self.database.owners
+        return Seen(
+            renewed=process.id in rows,
+            timeline="1",
+            started=0.0,
+            controllers=tuple(Controller(id_, frozenset([KIND]), renewals) for id_, renewals in rows.items()),
+            expired=False,
+            shards=tuple(ShardRow((KIND, number), owner, epoch) for number, (owner, epoch) in owners.items()),
+        )
 
     def _give_back(self, process: Process, number: int, epoch: int) -> None:
         """From here on the process sends no commit for the shard. A commit whose reply was lost may still be open: the

@@ -214,7 +214,7 @@ class Yard:
     async def controlled(self) -> AsyncIterator[loop.Ledger]:
         """Run a whole controller; drain it at the end of the block."""
         ledger, stop = loop.Ledger(), anyio.Event()
-        host = Host(config=loop.BRISK, sink=ledger, clock=MonotonicClock(), ownership=Ownership(()))
+        host = Host(config=loop.BRISK, sink=ledger, clock=MonotonicClock(), ownership=Ownership())
         crates: Loop[Any, Any, Any, Any] = Loop(KIND, HANDLER, self.io(), services=self.hand, host=host)
         controller = Controller(PostgresControllers(self.pool), [crates], host, name="test")
         async with anyio.create_task_group() as group:

@@ -228,7 +228,7 @@ class Shop:
         clock: Clock | None = None,
         io: WidgetIO | None = None,
     ) -> tuple[Controller, WidgetLoop]:
-        host = Host(config=config, sink=ledger, clock=clock or MonotonicClock(), ownership=Ownership(()))
+        host = Host(config=config, sink=ledger, clock=clock or MonotonicClock(), ownership=Ownership())
         loop: WidgetLoop = Loop(toy.WidgetKind(), handler, io or self.io(), services=object(), host=host)
         return Controller(PostgresControllers(self.pool), [loop], host, name="test"), loop
 

@@ -132,7 +132,7 @@ class Owner:
         self._shards = shards
         self.pool = pool
         self._controllers = PostgresControllers(pool)
-        self._ownership = Ownership(())
+        self._ownership = Ownership()
         self._loops: dict[str, tuple[Loop[Any, Any, Any, Any], _IO]] = {}
         self._ids: dict[str, set[int]] = {}
         self._polling = anyio.Lock()

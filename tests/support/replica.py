@@ -87,7 +87,7 @@ class Replica:
     ) -> None:
         self.clock = HandClock(1000.0)
         self.ledger = Ledger()
-        self.own = Ownership(())
+        self.own = Ownership()
         self.handler = handler or toy.Scripted()
         self.rounds = Rounds(pool or shop.pool)
         host = Host(config=config, sink=self.ledger, clock=self.clock, ownership=self.own)

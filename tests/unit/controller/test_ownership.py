@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from farrier.controller.ownership import EXPIRED_AFTER, GIVE_UP_AFTER, RENEW_EVERY, Ownership
-from farrier.model.controllers import ACT_FOR, SHARDS, Controller, Shard, ShardRow
+from farrier.model.controllers import ACT_FOR, SHARDS, Controller, Seen, Shard, ShardRow
 
 KINDS = frozenset({"node"})
 START = 100.0
@@ -14,34 +14,52 @@ ME, YOU, OTHER, GONE = (UUID(int=number) for number in (1, 2, 3, 4))
 
 
 def joined(id_: UUID = ME) -> Ownership:
-    ownership = Ownership(KINDS)
+    ownership = Ownership()
+    ownership.kinds = KINDS
     ownership.join(id_, START)
     return ownership
 
 
-def rows(owners: Mapping[int, UUID | None]) -> list[ShardRow]:
+def rows(owners: Mapping[int, UUID | None], *, epoch: int = 1) -> tuple[ShardRow, ...]:
     """The rows of all shards of one kind; a shard that is not in the argument has no owner."""
-    return [ShardRow(("node", number), owners.get(number), 1) for number in range(SHARDS)]
+    return tuple(ShardRow(("node", number), owners.get(number), epoch) for number in range(SHARDS))
 
 
 def live(*ids: UUID, renewals: int = 1) -> list[Controller]:
     return [Controller(id_, KINDS, renewals) for id_ in ids]
 
 
-def taken(ownership: Ownership) -> list[Shard]:
-    return [row.shard for row in ownership.plan().take]
+def renewed(
+    ownership: Ownership,
+    controllers: Sequence[Controller],
+    shards: Sequence[ShardRow],
+    sent_at: float = START,
+    *,
+    row: bool = True,
+) -> tuple[Shard, ...]:
+    """Record a renewal that found these rows. Returns the shards that were lost."""
+    seen = Seen(row, "1", 0.0, tuple(controllers), False, tuple(shards))
+    return ownership.renewed(seen, sent_at)
+
+
+def taken(ownership: Ownership) -> tuple[Shard, ...]:
+    return ownership.plan(START).take
+
+
+def closing(ownership: Ownership) -> set[Shard]:
+    return {shard for shard in ownership.held if ownership.closing_since(shard) is not None}
 
 
 def test_the_only_controller_takes_every_shard() -> None:
     ownership = joined()
-    ownership.observed(live(ME), rows({}), START)
+    renewed(ownership, live(ME), rows({}))
     assert len(taken(ownership)) == SHARDS
 
 
 def test_two_controllers_take_half_each_and_begin_with_different_ones() -> None:
     first, second = joined(ME), joined(YOU)
     for ownership in (first, second):
-        ownership.observed(live(ME, YOU), rows({}), START)
+        renewed(ownership, live(ME, YOU), rows({}))
     assert len(taken(first)) == len(taken(second)) == SHARDS // 2
     assert taken(first)[0] != taken(second)[0]
 
@@ -49,84 +67,86 @@ def test_two_controllers_take_half_each_and_begin_with_different_ones() -> None:
 def test_a_controller_that_does_not_run_the_kind_has_no_share() -> None:
     ownership = joined()
     other = Controller(OTHER, frozenset({"maas_region"}), 1)
-    ownership.observed([*live(ME), other], rows({}), START)
+    renewed(ownership, [*live(ME), other], rows({}))
     assert len(taken(ownership)) == SHARDS
 
 
 def test_a_controller_that_joins_gets_its_share_from_those_that_have_more() -> None:
     ownership = joined()
     ownership.took({("node", number): 1 for number in range(SHARDS)})
-    ownership.observed(live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)), START)
-    assert len(ownership.plan().close) == SHARDS // 2
+    renewed(ownership, live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)))
+    ownership.plan(START)
+    assert len(closing(ownership)) == SHARDS // 2
 
 
 def test_a_closing_shard_is_kept_when_it_is_no_longer_too_many() -> None:
     ownership = joined()
     ownership.took({("node", number): 1 for number in range(SHARDS)})
-    ownership.closing([("node", 7)], START)
-    ownership.observed(live(ME), rows(dict.fromkeys(range(SHARDS), ME)), START)
-    assert ownership.plan().reopen == (("node", 7),)
+    for controllers, count in ((live(ME, YOU), SHARDS // 2), (live(ME), 0)):
+        renewed(ownership, controllers, rows(dict.fromkeys(range(SHARDS), ME)))
+        ownership.plan(START)
+        assert len(closing(ownership)) == count
 
 
 def test_a_controller_whose_renewals_stand_still_is_dead_after_ten_seconds_of_sight() -> None:
     ownership = joined()
     seconds = START
     while seconds - START < EXPIRED_AFTER:
-        ownership.observed(live(ME, YOU), rows({0: YOU}), seconds)
-        assert ownership.plan().expired == ()
+        renewed(ownership, live(ME, YOU), rows({0: YOU}), seconds)
+        assert ownership.plan(START).expired == ()
         seconds += RENEW_EVERY
-    ownership.observed(live(ME, YOU), rows({0: YOU}), seconds)
-    assert [each.id for each in ownership.plan().expired] == [YOU]
+    renewed(ownership, live(ME, YOU), rows({0: YOU}), seconds)
+    assert [each.id for each in ownership.plan(START).expired] == [YOU]
     assert ("node", 0) in taken(ownership)
 
 
 def test_a_renewal_that_was_seen_begins_the_count_anew() -> None:
     ownership = joined()
     for second in range(60):
-        ownership.observed(live(ME, YOU, renewals=second // 8), rows({}), START + second)
-        assert ownership.plan().expired == ()
+        renewed(ownership, live(ME, YOU, renewals=second // 8), rows({}), START + second)
+        assert ownership.plan(START).expired == ()
 
 
 def test_after_an_outage_no_controller_is_declared_dead_within_ten_seconds() -> None:
     ownership = joined()
     outage = 3600.0
     for seconds in (0.0, 2.0, 4.0, 6.0, 6.0 + outage, 8.0 + outage, 15.0 + outage):
-        ownership.observed(live(ME, YOU), rows({}), START + seconds)
-        assert ownership.plan().expired == ()
+        renewed(ownership, live(ME, YOU), rows({}), START + seconds)
+        assert ownership.plan(START).expired == ()
 
 
 def test_a_controller_is_declared_dead_also_by_reads_of_an_overloaded_database() -> None:
     """Four intervals of six seconds count for three seconds each."""
     ownership = joined()
     for seconds in (0.0, 6.0, 12.0, 18.0):
-        ownership.observed(live(ME, YOU), rows({}), START + seconds)
-        assert ownership.plan().expired == ()
-    ownership.observed(live(ME, YOU), rows({}), START + 24.0)
-    assert [each.id for each in ownership.plan().expired] == [YOU]
+        renewed(ownership, live(ME, YOU), rows({}), START + seconds)
+        assert ownership.plan(START).expired == ()
+    renewed(ownership, live(ME, YOU), rows({}), START + 24.0)
+    assert [each.id for each in ownership.plan(START).expired] == [YOU]
 
 
 def test_the_time_of_a_short_pause_of_the_observer_counts_for_three_seconds() -> None:
     ownership = joined()
     for seconds in (0.0, 2.0, 4.0, 13.0, 15.0):
-        ownership.observed(live(ME, YOU), rows({}), START + seconds)
-        assert ownership.plan().expired == ()
+        renewed(ownership, live(ME, YOU), rows({}), START + seconds)
+        assert ownership.plan(START).expired == ()
 
 
 def test_an_owner_without_a_row_counts_as_dead_at_once() -> None:
     ownership = joined()
-    ownership.observed(live(ME), rows({3: GONE}), START)
+    renewed(ownership, live(ME), rows({3: GONE}))
     assert ("node", 3) in taken(ownership)
 
 
 def test_a_shard_of_a_living_controller_is_not_taken() -> None:
     ownership = joined()
-    ownership.observed(live(ME, YOU), rows(dict.fromkeys(range(SHARDS), YOU)), START)
-    assert taken(ownership) == []
+    renewed(ownership, live(ME, YOU), rows(dict.fromkeys(range(SHARDS), YOU)))
+    assert taken(ownership) == ()
 
 
 def test_it_acts_for_six_seconds_after_a_renewal_was_sent_and_not_after_its_reply() -> None:
     ownership = joined()
-    ownership.renewed({}, sent_at=START + 10)
+    renewed(ownership, live(ME), rows({}), START + 10)
     assert ownership.acts_until == START + 10 + ACT_FOR
 
 
@@ -137,7 +157,7 @@ def test_the_time_it_acts_ends_before_an_observer_may_declare_it_dead() -> None:
 def test_a_renewal_without_a_row_loses_everything() -> None:
     ownership = joined()
     ownership.took({("node", 1): 4})
-    assert ownership.renewed(None, START) == (("node", 1),)
+    assert renewed(ownership, live(YOU), rows({1: ME}, epoch=4), row=False) == (("node", 1),)
     assert ownership.acts_until < START
 
 
@@ -145,15 +165,15 @@ def test_a_shard_that_came_back_under_another_epoch_is_lost() -> None:
     """Another controller owned it in between; the snapshots in memory were loaded under the former epoch."""
     ownership = joined()
     ownership.took({("node", 1): 4, ("node", 2): 4})
-    assert ownership.renewed({("node", 1): 6, ("node", 2): 4}, START) == (("node", 1),)
+    shards = [ShardRow(("node", 1), ME, 6), ShardRow(("node", 2), ME, 4)]
+    assert renewed(ownership, live(ME), shards) == (("node", 1),)
     assert ownership.held == {("node", 2): 4}
 
 
 def test_a_take_whose_reply_was_lost_is_made_again() -> None:
     """The database lists the shard as owned, but nothing was loaded under that epoch."""
     ownership = joined()
-    ownership.renewed({("node", 1): 4}, START)
-    ownership.observed(live(ME), rows({1: ME}), START)
+    renewed(ownership, live(ME), rows({1: ME}, epoch=4))
     assert ("node", 1) in taken(ownership)
 
 
@@ -161,12 +181,12 @@ def test_a_shard_whose_giving_back_failed_is_taken_again_though_the_share_is_ful
     """The database still names this controller as owner, so no other controller may take the shard."""
     ownership = joined()
     ownership.took({("node", number): 1 for number in range(SHARDS)})
-    ownership.observed(live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)), START)
-    surplus = ownership.plan().close
-    ownership.closing(surplus, START)
+    renewed(ownership, live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)))
+    ownership.plan(START)
+    surplus = closing(ownership)
     ownership.gave_back(surplus)
-    ownership.observed(live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)), START)
-    assert set(taken(ownership)) == set(surplus)
+    renewed(ownership, live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)))
+    assert set(taken(ownership)) == surplus
 
 
 def test_replies_that_always_arrive_too_late_end_in_giving_up() -> None:

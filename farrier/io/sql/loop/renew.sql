@@ -13,5 +13,5 @@ SELECT json_build_object(
            'controllers', (SELECT coalesce(json_agg(json_build_object('id', c.id, 'kinds', c.kinds, 'renewals', c.renewals)), '[]')
                              FROM farrier.controllers c WHERE NOT c.expired),
            'expired', EXISTS (SELECT FROM farrier.controllers c WHERE c.expired),
-           'shards', (SELECT coalesce(json_agg(json_build_array(s.kind, s.shard, s.owner, s.epoch)), '[]')
+           'shards', (SELECT coalesce(json_agg(json_build_array(json_build_array(s.kind, s.shard), s.owner, s.epoch)), '[]')
                         FROM farrier.shards s WHERE s.kind = ANY ($2::text[])))::text
