@@ -223,7 +223,7 @@ class Controller:
         latest = self._clock.monotonic() - self._host.config.drain_timeout.total_seconds()
         quiet: list[Shard] = []
         for kind, shard in self._own.held:
-            since = self._own.closing_since((kind, shard))
+            since = self._own.closing.get((kind, shard))
             if since is not None and since <= latest:
                 self._loops[kind].steps.interrupt_all(shard)
             if (self._stopping or since is not None) and self._loops[kind].is_quiet(shard):
@@ -232,12 +232,11 @@ class Controller:
 
     async def _give_back(self, shards: Iterable[Shard]) -> None:
         assert self._own.id is not None
-        held = self._own.held
         for kind, numbers in _by_kind(shards).items():
+            epochs = {number: self._own.held[kind, number] for number in numbers}
             for number in numbers:  # no commit of this shard is sent after this
                 self._loops[kind].lost(number)
             self._own.gave_back((kind, number) for number in numbers)
-            epochs = {number: held[kind, number] for number in numbers}
             await self._controllers.give_back(self._own.id, kind, epochs)
 
     async def _list_anew(self) -> None:
@@ -245,7 +244,7 @@ class Controller:
         first, self._listed = self._listed, self._to_list()
         numbers = {each % SHARDS for each in range(first, min(self._listed, first + SHARDS))}
         for kind, loop in self._loops.items():
-            held = [number for number in numbers if self._own.epoch((kind, number)) is not None]
+            held = [number for number in numbers if (kind, number) in self._own.held]
             if held:
                 with anyio.fail_after(_LIST_SECONDS):
                     listed = await loop.io.listing(held)
@@ -295,7 +294,7 @@ class Controller:
     async def _give_up(self) -> None:
         """Give all shards back, because the database's replies are too late. Another controller may reach the database
         faster."""
-        held = self._own.held
+        held = list(self._own.held)
         await self._leave()
         self._lose(held)  # even if the statements failed
         self._own.abandoned()

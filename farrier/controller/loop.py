@@ -277,11 +277,10 @@ class Loop(Generic[R, S, W, V]):
         if not self._host.may_act() or self._clock.monotonic() - loaded_at > _FRESH_SECONDS:
             self.agenda.requeue(entry)
             return
-        epoch = self._host.ownership.epoch((self.kind, entry.shard))
-        assert epoch is not None, "the entries of a shard that is lost are gone"
+        shard = self.kind, entry.shard
         turn = Turn(
             id=entry.id,
-            epoch=epoch,
+            epoch=self._host.ownership.held[shard],
             reruns=entry.reruns,
             outcome_key=loaded.keys.get(entry.id),
             wakes=entry.wakes,
@@ -296,7 +295,7 @@ class Loop(Generic[R, S, W, V]):
             self._blocked(entry, seconds)
         if isinstance(decision, Run):
             self._hand_over(entry, decision)
-        elif self._host.ownership.closing_since((self.kind, entry.shard)) is not None:
+        elif shard in self._host.ownership.closing:
             self.agenda.defer(entry, self._clock.monotonic() + _PAUSE)
         else:
             planned.append(Acting(entry, turn, decision, self._host.may_act))

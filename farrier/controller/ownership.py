@@ -49,18 +49,16 @@ class _Sight(msgspec.Struct):
         return 0.0 if gap > EXPIRED_AFTER else self.unchanged + min(gap, GAP)
 
 
-class _Held(msgspec.Struct):
-    epoch: int
-    closing: float | None = None  # the time since which the shard is closing
-
-
 class Ownership:
     """The shards of one process, from `join` to `abandoned`."""
 
     def __init__(self) -> None:
         self.kinds: frozenset[str] = frozenset()  # the kinds that this process runs
         self.id: UUID | None = None
-        self._held: dict[Shard, _Held] = {}
+        self.held: dict[Shard, int] = {}  # every owned shard, with its epoch
+        # Owned shards that are to be given back, with the time since which they are closing. A closing shard still
+        # handles wakes, but starts no steps.
+        self.closing: dict[Shard, float] = {}
         self.acts_until = -math.inf  # the time until which runs may start and steps may continue
         self._sight: dict[UUID, _Sight] = {}
         self._rows: dict[Shard, ShardRow] = {}
@@ -69,28 +67,11 @@ class Ownership:
         """Record that this process has inserted its row; the statement was sent at `sent_at`. The process owns no shard
         yet."""
         self.id = id_
-        self._held.clear()
         self.acts_until = sent_at + ACT_FOR
 
     def is_out_of_touch(self, now: float) -> bool:
         """Return whether the last successful renewal is so long ago that this process must give its shards back."""
         return self.id is not None and now - self.acts_until > GIVE_UP_AFTER - ACT_FOR
-
-    def epoch(self, shard: Shard) -> int | None:
-        """Return the epoch under which this process owns the shard; None if this process does not own the shard."""
-        held = self._held.get(shard)
-        return held.epoch if held is not None else None
-
-    def closing_since(self, shard: Shard) -> float | None:
-        """Return the time since which the shard is closing; None if it is not closing. A closing shard still handles
-        wakes, but starts no steps until it is given back."""
-        held = self._held.get(shard)
-        return None if held is None else held.closing
-
-    @property
-    def held(self) -> Mapping[Shard, int]:
-        """Every owned shard with its epoch."""
-        return {shard: held.epoch for shard, held in self._held.items()}
 
     def renewed(self, seen: Seen, sent_at: float) -> tuple[Shard, ...]:
         """Record the reply to a renewal that was sent at `sent_at`. Returns the shards that were lost. If an observer
@@ -110,16 +91,17 @@ class Ownership:
             sight[controller.id] = _Sight(controller, unchanged, sent_at)
         self._sight = sight
         self._rows = {row.shard: row for row in seen.shards}
-        of_held = {shard: ShardRow(shard, self.id, held.epoch) for shard, held in self._held.items()}
-        lost = tuple(shard for shard, row in of_held.items() if self._rows.get(shard) != row)
+        expected = (ShardRow(shard, self.id, epoch) for shard, epoch in self.held.items())
+        lost = tuple(row.shard for row in expected if self._rows.get(row.shard) != row)
         for shard in lost:
-            del self._held[shard]
+            self._drop(shard)
         return lost
 
     def abandoned(self) -> tuple[Shard, ...]:
         """Record that this process owns nothing until it joins again. Returns the shards that it owned."""
-        lost = tuple(self._held)
-        self._held.clear()
+        lost = tuple(self.held)
+        self.held.clear()
+        self.closing.clear()
         self.id, self.acts_until = None, -math.inf
         return lost
 
@@ -139,11 +121,10 @@ class Ownership:
             rows = [row for row in self._rows.values() if row.shard[0] == kind]
             running = sum(kind in controller.kinds for controller in living.values())
             share = math.ceil(len(rows) / max(1, running))
-            kept = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing is None)
-            ended = sorted(shard for shard, held in self._held.items() if shard[0] == kind and held.closing is not None)
-            for shard in kept[share:]:
-                self._held[shard].closing = now
-            rest = [row for row in rows if row.shard not in self._held]
+            closing = sorted(shard for shard in self.closing if shard[0] == kind)
+            kept = sorted(shard for shard in self.held.keys() - self.closing.keys() if shard[0] == kind)
+            self.closing |= dict.fromkeys(kept[share:], now)
+            rest = [row for row in rows if row.shard not in self.held]
             # Shards that the database assigns to this process are taken even beyond its share, and then given back: no
             # other controller may take them.
             own = sorted(row.shard for row in rest if row.owner == self.id)
@@ -151,20 +132,24 @@ class Ownership:
             # Two processes that start at the same time begin with different shards.
             begin = self.id.int % len(free) if free else 0
             missing = max(0, share - len(kept))
-            for shard in ended[:missing]:
-                self._held[shard].closing = None
-            take += own + (free[begin:] + free[:begin])[: max(0, missing - len(ended) - len(own))]
+            for shard in closing[:missing]:
+                del self.closing[shard]
+            take += own + (free[begin:] + free[:begin])[: max(0, missing - len(closing) - len(own))]
         return Plan(expired, tuple(take))
 
     def took(self, shards: Mapping[Shard, int]) -> None:
         """Record the shards that were taken, with their epochs. A later `plan` takes shards that were locked."""
         for shard, epoch in shards.items():
-            self._held[shard] = _Held(epoch)
+            self._drop(shard)
+            self.held[shard] = epoch
             self._rows[shard] = ShardRow(shard, self.id, epoch)
 
     def gave_back(self, shards: Iterable[Shard]) -> None:
         """Record that these shards were given back."""
         for shard in shards:
-            held = self._held.pop(shard, None)
-            if held is not None:
-                self._rows[shard] = ShardRow(shard, None, held.epoch)
+            self._rows[shard] = ShardRow(shard, None, self.held[shard])
+            self._drop(shard)
+
+    def _drop(self, shard: Shard) -> None:
+        self.held.pop(shard, None)
+        self.closing.pop(shard, None)

@@ -132,7 +132,8 @@ class Steps(Generic[R, S, W, V]):
         async with self._marking:
             self._removing, self._ended = self._ended, set()
             own, ids = self._host.ownership, {*begun, *self._removing}
-            epochs = {each: epoch for each in {id_ % SHARDS for id_ in ids} if (epoch := own.epoch((self._kind, each)))}
+            shards = {id_ % SHARDS for id_ in ids}
+            epochs = {each: own.held[self._kind, each] for each in shards if (self._kind, each) in own.held}
             marked: AbstractSet[int] | None = None
             with asked(
                 _QUERY_SECONDS, lambda error: _log.warning("mark.failed", kind=self._kind, rows=len(ids), error=error)

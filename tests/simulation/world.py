@@ -225,10 +225,10 @@ class World:
                 del self.database.rows[expired.id]
         for _, number in plan.take:
             self._take(process, number)
-        for (_, number), epoch in ownership.held.items():
+        for (_, number), epoch in list(ownership.held.items()):
             marking = any(entry.shard == number for _, entry in process.marking)
             marking |= any(call.entry.shard == number for call in process.calls if call.is_on_marks())
-            closing = ownership.closing_since((KIND, number)) is not None
+            closing = (KIND, number) in ownership.closing
             if closing and process.agenda.is_quiet(number) and not marking:
                 self._give_back(process, number, epoch)
 
@@ -320,7 +320,7 @@ class World:
             self.database.delete(seen, entry.id, snapshot)
         elif not self.database.resources[entry.id].outside:
             self._send(process, entry, snapshot.wanted)
-        elif process.ownership.closing_since((KIND, entry.shard)) is not None:
+        elif (KIND, entry.shard) in process.ownership.closing:
             process.agenda.defer(entry, self.now + 1)
         else:
             process.agenda.acts(entry, "work")
@@ -330,9 +330,7 @@ class World:
                 self._enqueue_mark(process, "mark", entry)
 
     def _epoch(self, process: Process, entry: Entry[Snapshot]) -> int:
-        epoch = process.ownership.epoch((KIND, entry.shard))
-        assert epoch is not None
-        return epoch
+        return process.ownership.held[KIND, entry.shard]
 
     def _ended(self, process: Process, entry: Entry[Snapshot]) -> None:
         if entry.step is not None and entry.phase is not Phase.GONE:
@@ -416,7 +414,7 @@ class World:
         elif call.is_on_marks():
             if call.what == "mark" and not call.won:
                 self._nothing_done(process, entry)
-            elif call.what == "mark" and process.ownership.epoch((KIND, entry.shard)) == call.epoch:
+            elif call.what == "mark" and process.ownership.held.get((KIND, entry.shard)) == call.epoch:
                 process.steps.append((entry, "to act"))
             self._send_mark(process)
         elif not call.won:

@@ -217,9 +217,7 @@ class Owner:
 
     def epoch(self, kind: str, id_: int) -> int:
         """The epoch under which the owner has the shard of a resource."""
-        epoch = self._ownership.epoch((kind, id_ % SHARDS))
-        assert epoch is not None
-        return epoch
+        return self._ownership.held[kind, id_ % SHARDS]
 
     async def is_busy(self) -> bool:
         """Whether anything is to be done at this time."""

@@ -46,10 +46,6 @@ def taken(ownership: Ownership) -> tuple[Shard, ...]:
     return ownership.plan(START).take
 
 
-def closing(ownership: Ownership) -> set[Shard]:
-    return {shard for shard in ownership.held if ownership.closing_since(shard) is not None}
-
-
 def test_the_only_controller_takes_every_shard() -> None:
     ownership = joined()
     renewed(ownership, live(ME), rows({}))
@@ -76,7 +72,7 @@ def test_a_controller_that_joins_gets_its_share_from_those_that_have_more() -> N
     ownership.took({("node", number): 1 for number in range(SHARDS)})
     renewed(ownership, live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)))
     ownership.plan(START)
-    assert len(closing(ownership)) == SHARDS // 2
+    assert len(ownership.closing) == SHARDS // 2
 
 
 def test_a_closing_shard_is_kept_when_it_is_no_longer_too_many() -> None:
@@ -85,7 +81,7 @@ def test_a_closing_shard_is_kept_when_it_is_no_longer_too_many() -> None:
     for controllers, count in ((live(ME, YOU), SHARDS // 2), (live(ME), 0)):
         renewed(ownership, controllers, rows(dict.fromkeys(range(SHARDS), ME)))
         ownership.plan(START)
-        assert len(closing(ownership)) == count
+        assert len(ownership.closing) == count
 
 
 def test_a_controller_whose_renewals_stand_still_is_dead_after_ten_seconds_of_sight() -> None:
@@ -183,7 +179,7 @@ def test_a_shard_whose_giving_back_failed_is_taken_again_though_the_share_is_ful
     ownership.took({("node", number): 1 for number in range(SHARDS)})
     renewed(ownership, live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)))
     ownership.plan(START)
-    surplus = closing(ownership)
+    surplus = set(ownership.closing)
     ownership.gave_back(surplus)
     renewed(ownership, live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)))
     assert set(taken(ownership)) == surplus
