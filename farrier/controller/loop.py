@@ -23,7 +23,6 @@ from anyio.abc import TaskGroup
 
 from farrier.controller.agenda import Agenda, Entry, Phase
 from farrier.controller.host import Host, asked
-from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.controller.publish import Publisher
 from farrier.controller.runner import Acting, Run, Runner
 from farrier.controller.signal import Bell
@@ -80,9 +79,7 @@ class Loop(Generic[R, S, W, V]):
         self._period = config.period.total_seconds()
         self._shortest, self._spread = self._period * (1 - config.jitter), 2 * self._period * config.jitter
         self._publisher: Publisher[R, S] = Publisher(kind, sink=host.sink)
-        self._runner: Runner[R, S, W, V] = Runner(
-            kind, handler, OutcomeValidator(kind, config), services=services, max_handling_time=config.max_handling_time
-        )
+        self._runner: Runner[R, S, W, V] = Runner(kind, handler, config, services=services)
         self.steps: Steps[R, S, W, V] = Steps(
             io, self.agenda, self._runner, host, kind=kind.name, commit=self._step_ended
         )

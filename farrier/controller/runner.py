@@ -11,13 +11,14 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Generic, TypeVar
 
 import anyio
 import msgspec
 import structlog
 
+from farrier.config import ControllerConfig
 from farrier.controller.agenda import Entry
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
@@ -95,17 +96,16 @@ class Runner(Generic[R, S, W, V]):
         self,
         kind: Kind[R, S],
         handler: StateHandler[R, S, W, V],
-        validator: OutcomeValidator[R, S, W],
+        config: ControllerConfig,
         *,
         services: V,
-        max_handling_time: timedelta,
     ) -> None:
         self._kind = kind
         self.name_of = kind.display_name  # for the log
         self._handler = handler
-        self._validator = validator
+        self._validator: OutcomeValidator[R, S, W] = OutcomeValidator(kind, config)
         self._services = services
-        self._limit = max_handling_time
+        self._limit = config.max_handling_time
         self._idle: dict[str, Resting] = {}  # by source line
 
     def remembered(self, resource: R, now: datetime, before: Resting | None) -> Resting | None:
