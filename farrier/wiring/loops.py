@@ -46,14 +46,20 @@ from farrier.services.times import Times
 from farrier.services.ways import BoundCredentials, Ways
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, kind_loop, loop_of
 from farrier.wiring.progress import Progress, Pulse, WatchedControllers
-from farrier.wiring.settings import bindings, bmc_settings, credentials
+from farrier.wiring.settings import bmc_settings, credentials
 from farrier.wiring.storage import Database, brief
 from farrier.wiring.traces import Traces
 
 
-class Deciders(msgspec.Struct, frozen=True, kw_only=True):
-    """All objects that use the configuration of sites."""
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts that the daemon runs once the database is available, and all objects that use the configuration of
+    sites."""
 
+    controller: Controller
+    listener: Listener | None
+    keeper: Keeper | None
+    pulse: Pulse
+    progress: Progress
     nodes: NodeHandler
     maas_regions: RegionHandler
     regions: Regions
@@ -61,35 +67,16 @@ class Deciders(msgspec.Struct, frozen=True, kw_only=True):
     bindings: Bindings
     pool: Pool
 
-
-class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that the daemon runs once the database is available."""
-
-    controller: Controller
-    listener: Listener | None
-    keeper: Keeper | None
-    pulse: Pulse
-    progress: Progress
-    deciders: Deciders
-
     async def use_sites(self, sites: Sites) -> None:
         """Use these sites from the next run on. If it raises ConfigError or DatabaseUnreachable, it changes nothing."""
-        to = self.deciders
-        opened = await to.regions.opened(settings_of(sites))
-        fabrics = await to.fabrics.opened(fabric_services.settings_of(sites))
-        await region_rows.use(to.pool, sites)
-        to.regions.take(opened)
-        to.fabrics.take(fabrics)
-        to.bindings.use_sites(sites)
-        to.nodes.use_sites(sites)
-        to.maas_regions.use_sites(sites)
-
-
-def _keeper(history: settings.HistoryConfig, database: Database) -> Keeper | None:
-    """Return the object that removes old history, or None if farrier never removes history."""
-    if not history.keep_days:
-        return None
-    return Keeper(PostgresRetention(database.pool), keep=timedelta(days=history.keep_days))
+        regions = await self.regions.opened(settings_of(sites))
+        fabrics = await self.fabrics.opened(fabric_services.settings_of(sites))
+        await region_rows.use(self.pool, sites)
+        self.regions.take(regions)
+        self.fabrics.take(fabrics)
+        self.bindings.use_sites(sites)
+        self.nodes.use_sites(sites)
+        self.maas_regions.use_sites(sites)
 
 
 @asynccontextmanager
@@ -105,7 +92,7 @@ async def runtime(
     """Create the loops, which do not run yet and have no sites. `extensions` are kinds of other packages. Raises
     ConfigError."""
     clock, observer = MonotonicClock(), observer if traces is None else traces.observer(observer)
-    bmcs, bound = bmc_settings(config), bindings(config)
+    bmcs, bound = bmc_settings(config), Bindings(config.credentials.bindings)
     host = Host(config=config.controller, sink=sink, clock=clock, ownership=Ownership())
     async with (
         credentials(config, observer=observer) as store,
@@ -135,20 +122,21 @@ async def runtime(
         if not config.database.pgbouncer:
             notifications = PostgresNotifications(database.dsn, timeouts=brief(config.database))
             listener = Listener(notifications, wake=controller.woken, missed=controller.heard_nothing)
+        keeper = None
+        if keep_days := config.history.keep_days:
+            keeper = Keeper(PostgresRetention(database.pool), keep=timedelta(days=keep_days))
         yield Runtime(
             controller=controller,
             listener=listener,
-            keeper=_keeper(config.history, database),
+            keeper=keeper,
             pulse=Pulse(PostgresPulse(database.pool)),
             progress=progress,
-            deciders=Deciders(
-                nodes=node_handler,
-                maas_regions=region_handler,
-                regions=regions,
-                fabrics=fabrics,
-                bindings=bound,
-                pool=database.pool,
-            ),
+            nodes=node_handler,
+            maas_regions=region_handler,
+            regions=regions,
+            fabrics=fabrics,
+            bindings=bound,
+            pool=database.pool,
         )
 
 

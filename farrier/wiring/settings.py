@@ -13,7 +13,6 @@ from pathlib import Path
 from farrier import config as settings
 from farrier.clock import MonotonicClock
 from farrier.protocols import ServiceObserver
-from farrier.services.bindings import Bindings
 from farrier.services.bmc_settings import BmcSettings
 from farrier.services.credentials import Credentials, open_credentials
 
@@ -45,8 +44,3 @@ def _session_directory(config: settings.BmcConfig) -> Path | None:
     if config.session_directory:
         return Path(config.session_directory)
     return Path(state, "bmc-sessions") if state else None
-
-
-def bindings(config: settings.Config) -> Bindings:
-    """Return the bindings of credentials to BMCs that apply to all sites."""
-    return Bindings(config.credentials.bindings)

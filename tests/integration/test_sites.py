@@ -64,7 +64,7 @@ async def test_a_write_of_sites_that_conflicts_with_another_replica_is_retried(d
     await refusing(db, times=2)
     async with at_work(db) as runtime:
         await runtime.use_sites({"north": a_site("north")})
-        assert runtime.deciders.regions.client("north") is not None
+        assert runtime.regions.client("north") is not None
     assert await regions(db) == ["north"]
 
 
@@ -76,7 +76,7 @@ async def test_sites_that_the_database_refuses_change_nothing(
     async with at_work(db) as runtime:
         with pytest.raises(error, match="somebody was faster"):
             await runtime.use_sites({"north": a_site("north")})
-        assert runtime.deciders.regions.client("north") is None
+        assert runtime.regions.client("north") is None
     assert await regions(db) == []
 
 
