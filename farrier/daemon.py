@@ -25,6 +25,7 @@ import farrier
 from farrier import log, memory, wiring
 from farrier.config import Config, HttpConfig, site_files, token_file
 from farrier.config.sites import Sites
+from farrier.controller.controller import Controller
 from farrier.errors import ConfigError, DatabaseUnreachable, ExitCode, FarrierError, InternalError
 from farrier.metrics.sink import PrometheusSink
 from farrier.signals import distinct
@@ -60,7 +61,7 @@ class Daemon:
         self._stop = stop
         self._notifier = notifier or Notifier()
         self._waits_for: str | None = "the database"
-        self._progress: wiring.Progress | None = None
+        self.is_ready = False  # whether the loop has begun, so that a stop must drain it
         self._runtime: wiring.Runtime | None = None
         self._sites: Sites = {}
         self._access = Access(loopback=is_loopback(config.http.host))
@@ -147,11 +148,6 @@ class Daemon:
         self._runtime = runtime
 
     @property
-    def is_ready(self) -> bool:
-        """Whether the loop has begun, so that a stop must drain it."""
-        return self._progress is not None
-
-    @property
     def serves(self) -> bool:
         """Whether the daemon is ready and not stopping."""
         return self.is_ready and not self._stop.is_set()
@@ -167,12 +163,12 @@ class Daemon:
                 beside.start_soon(until_stopped, "history", runtime.keeper.run, self._stop)
             beside.start_soon(until_stopped, "pulse", runtime.pulse.run, self._stop)
             beside.start_soon(until_stopped, "mend", runtime.pulse.mend, self._stop)
-            beside.start_soon(until_stopped, "watchdog", partial(self._watch, runtime.progress), self._stop)
+            beside.start_soon(until_stopped, "watchdog", partial(self._watch, runtime.controller), self._stop)
             async with anyio.create_task_group() as loop:
                 work = partial(runtime.controller.run, self._stop)
                 loop.start_soon(until_stopped, "controller", work, self._stop)
                 await runtime.controller.ready.wait()
-                self._waits_for, self._progress = None, runtime.progress
+                self._waits_for, self.is_ready = None, True
                 memory.settle()
                 _log.info("daemon.ready")
                 self._notifier.ready()
@@ -183,12 +179,12 @@ class Daemon:
                 _log.info("daemon.stopping", in_flight=runtime.controller.in_flight)
             beside.cancel_scope.cancel()
 
-    async def _watch(self, progress: wiring.Progress) -> None:
-        """Notify systemd as long as the controller's renewals return, successfully or not. If the database is
-        unreachable, systemd must not kill the process, because a new process could not reach the database either."""
+    async def _watch(self, controller: Controller) -> None:
+        """Notify systemd as long as the controller begins rounds, successfully or not. If the database is unreachable,
+        systemd must not kill the process, because a new process could not reach the database either."""
         patience = self._notifier.watchdog
         while True:
-            if patience is not None and progress.stalled_for() < patience:
+            if patience is not None and controller.stalled_for() < patience:
                 self._notifier.alive()
             self._notifier.status(self._unready_because() or "at work")
             log.write_repeats()
@@ -197,9 +193,8 @@ class Daemon:
     def _unready_because(self) -> str | None:
         if self._waits_for is not None:
             return f"waiting for {self._waits_for}"
-        if self._progress is None:
-            return None
-        if (silence := self._progress.uncommitted_for()) > _SILENCE:
+        assert self._runtime is not None, "the daemon waits for the database first"
+        if (silence := self._runtime.controller.uncommitted_for()) > _SILENCE:
             return f"the database has committed no renewal for {silence.total_seconds():.0f} s"
         return None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, NoReturn
 from uuid import UUID, uuid4
 
@@ -61,6 +62,7 @@ class Controller:
         self._name = name or socket.gethostname()
         self._nudge, self._poll_now = Wakeup(), Wakeup()
         self._era: tuple[str, float] | None = None
+        self._round_began_at = self._renewed_at = self._clock.monotonic()
         self._join_at = self._kinds_at = self._collapse_at = float("-inf")
         self._before: UUID | None = None  # the ID under which this process joined last
         self._floor = "0"
@@ -72,6 +74,14 @@ class Controller:
     def in_flight(self) -> int:
         """The number of running steps and commits, of all kinds."""
         return sum(len(loop.agenda.under_way) for loop in self._loops.values())
+
+    def stalled_for(self) -> timedelta:
+        """Return the time since a round last began. Rounds continue while the database is unreachable."""
+        return timedelta(seconds=self._clock.monotonic() - self._round_began_at)
+
+    def uncommitted_for(self) -> timedelta:
+        """Return the time since the database last committed a renewal."""
+        return timedelta(seconds=self._clock.monotonic() - self._renewed_at)
 
     def woken(self, kind: str, ids: Sequence[int] | None) -> None:
         """Enqueue the resources of a notification. `ids` is None if the notification could not contain all IDs. Never
@@ -109,7 +119,7 @@ class Controller:
     async def _manage(self) -> NoReturn:
         while True:
             more = failed = False
-            began = self._clock.monotonic()
+            self._round_began_at = self._clock.monotonic()
             try:
                 async with self._rounds:
                     more = await self._round()
@@ -126,7 +136,7 @@ class Controller:
                 hurries = failed or self._stopping or self._own.id is None
                 # The interval is counted from the beginning of the round, because observers count only reads that are
                 # close together, even if rounds are slow.
-                left = RENEW_EVERY - (self._clock.monotonic() - began)
+                left = RENEW_EVERY - (self._clock.monotonic() - self._round_began_at)
                 await self._nudge.wait(soon if hurries else max(left, _DRAINING))
 
     async def _round(self) -> bool:
@@ -139,6 +149,7 @@ class Controller:
         lags = {kind: self._loops[kind].lag() for kind in sorted(self._own.kinds)}
         sent_at = self._clock.monotonic()
         seen = await self._controllers.renew(self._own.id, lags)
+        self._renewed_at = self._clock.monotonic()
         if not self._is_same_server(seen):
             return False
         if not self._host.may_act():  # steps from before the silence must end

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from farrier.wiring.kinds import Extensions, extensions, installable, require_kinds, specs_of
 from farrier.wiring.loops import Runtime, runtime
-from farrier.wiring.progress import Progress
 from farrier.wiring.settings import bmc_settings, credentials
 from farrier.wiring.storage import (
     Database,
@@ -29,7 +28,6 @@ __all__ = [
     "Database",
     "Extensions",
     "Outside",
-    "Progress",
     "Runtime",
     "backend",
     "bmc_settings",

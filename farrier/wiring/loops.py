@@ -29,6 +29,7 @@ from farrier.handlers.node.moves import NodeServices
 from farrier.handlers.resource import Surroundings
 from farrier.io import maas_region as region_rows
 from farrier.io.built_in import REGION_ROWS
+from farrier.io.controllers import PostgresControllers
 from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
 from farrier.io.notifications import PostgresNotifications
@@ -45,7 +46,7 @@ from farrier.services.regions import Regions, settings_of
 from farrier.services.times import Times
 from farrier.services.ways import BoundCredentials, Ways
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, kind_loop, loop_of
-from farrier.wiring.progress import Progress, Pulse, WatchedControllers
+from farrier.wiring.pulse import Pulse
 from farrier.wiring.settings import bmc_settings, credentials
 from farrier.wiring.storage import Database, brief
 from farrier.wiring.traces import Traces
@@ -59,7 +60,6 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     listener: Listener | None
     keeper: Keeper | None
     pulse: Pulse
-    progress: Progress
     nodes: NodeHandler
     maas_regions: RegionHandler
     regions: Regions
@@ -114,9 +114,8 @@ async def runtime(
             *built_in_loops(config, fabrics),
             *others,
         ]
-        progress = Progress(clock)
         controller = Controller(
-            WatchedControllers(database.pool, progress), [_loop(each, database, host, traces) for each in loops], host
+            PostgresControllers(database.pool), [_loop(each, database, host, traces) for each in loops], host
         )
         listener = None
         if not config.database.pgbouncer:
@@ -130,7 +129,6 @@ async def runtime(
             listener=listener,
             keeper=keeper,
             pulse=Pulse(PostgresPulse(database.pool)),
-            progress=progress,
             nodes=node_handler,
             maas_regions=region_handler,
             regions=regions,

@@ -41,6 +41,14 @@ class Rounds(PostgresControllers):
         self._changed = anyio.Event()
 
     @override
+    async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
+        if self.cut_off:
+            self.begun += 1
+            self._tell()
+            raise DatabaseUnreachable("the test", "cut off")
+        await super().join(controller, name, kinds)
+
+    @override
     async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
         self.begun += 1
         self._tell()

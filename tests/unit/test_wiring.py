@@ -15,7 +15,6 @@ from farrier.handlers.node.kind import NODE_KIND, NodeKind
 from farrier.handlers.resource import ResourceKind
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcAuth
-from tests.support.clock import HandClock
 
 
 @pytest.mark.parametrize("kind", [NODE_KIND, REGION_KIND])
@@ -55,14 +54,3 @@ def test_a_host_may_be_trusted_in_its_own_way_and_what_is_not_checked_is_counted
     assert made.auth is BmcAuth.SESSION
     assert [sample.value for family in wiring.trust_gauge(config).collect() for sample in family.samples] == [1]
     assert [sample.value for family in wiring.trust_gauge(BmcConfig()).collect() for sample in family.samples] == [0]
-
-
-def test_a_renewal_that_failed_proves_that_the_controller_turns_and_not_that_the_database_commits() -> None:
-    clock = HandClock()
-    progress = wiring.Progress(clock)
-    clock.now = 10
-    progress.tried()
-    assert progress.stalled_for() == timedelta(0)
-    assert progress.uncommitted_for() == timedelta(seconds=10)
-    progress.succeeded()
-    assert progress.uncommitted_for() == timedelta(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +14,7 @@ from farrier.io.embedded import EmbeddedServer
 from farrier.model.outcome import Transition
 from tests.support import loop, pg, toy
 from tests.support.loop import Shop
+from tests.support.replica import Replica, at_work
 from tests.support.toy import Decided, Scripted, Shape, State, Widget, answered
 
 
@@ -97,3 +99,16 @@ async def test_after_a_restart_of_the_server_the_loop_goes_on(
         await ledger.until(lambda: bool(ledger.moves))
     assert ledger.moves == [("raw", "made")]
     assert await shop.answers() == [1]
+
+
+async def test_a_controller_without_a_database_goes_on_with_its_rounds(shop: Shop) -> None:
+    """Its watchdog must not end the process, because another process could not reach the database either."""
+    replica = Replica(shop)
+    async with at_work(replica):
+        replica.rounds.cut_off = True
+        await replica.pass_seconds(60)
+        assert replica.controller.stalled_for() < timedelta(seconds=3)
+        assert replica.controller.uncommitted_for() > timedelta(seconds=50)
+        replica.rounds.cut_off = False
+        await replica.round()
+        assert replica.controller.uncommitted_for() < timedelta(seconds=3)
