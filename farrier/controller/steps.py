@@ -117,6 +117,7 @@ class Steps(Generic[R, S, W, V]):
             await self._news.wait(math.inf)
             planned, self._planned = self._planned, []
             marked = await self._mark({plan.entry.id: plan.step.name for plan in planned})
+            await anyio.lowlevel.checkpoint_if_cancelled()  # after a cancellation, `tasks` may have ended
             for plan in planned:
                 if marked and plan.entry.id in marked and not self._closed:
                     tasks.start_soon(self._run, plan, name=f"{self._kind} {plan.entry.id} {plan.step.name}")

@@ -75,6 +75,23 @@ class Redoing(Scripted):
         return self.default(resource, now)
 
 
+class Ending(WidgetIO):
+    """Storage that ends the process while it marks a step, and returns when the process' other tasks have ended."""
+
+    def __init__(self, shop: Shop, process: anyio.CancelScope) -> None:
+        super().__init__(shop.pool, toy.WidgetRows())
+        self._process = process
+
+    @override
+    async def mark(self, marking: Marking, controller: UUID) -> frozenset[int]:
+        marked = await super().mark(marking, controller)
+        self._process.cancel()
+        with anyio.CancelScope(shield=True):
+            for _ in range(100):
+                await anyio.lowlevel.checkpoint()
+        return marked
+
+
 async def leave_a_mark(shop: Shop, id_: int, step: str = "other") -> UUID:
     """Insert a mark, as a process that dies in a step leaves it."""
     dead = uuid4()
@@ -101,6 +118,16 @@ async def until_none(shop: Shop) -> None:
 
 
 # --- steps that are planned and not begun
+
+
+async def test_a_process_that_ends_while_it_marks_a_step_does_not_begin_the_step(shop: Shop) -> None:
+    await shop.register(1)
+    bench = Bench()
+    with anyio.CancelScope() as process:
+        async with shop.running(Scripted(default=bench.script), io=Ending(shop, process)):
+            await anyio.sleep_forever()
+    assert not bench.begun.is_set()
+    assert await steps_of(shop, 1)
 
 
 async def test_a_step_that_is_cut_before_it_begins_leaves_no_mark(shop: Shop) -> None:
