@@ -176,7 +176,6 @@ class Agenda(Generic[R]):
                 entry = queue.entries.popleft()
                 if entry.phase is Phase.QUEUED and entry.urgent is urgent:
                     entry.phase = Phase.LOADING
-                    entry.again = False
                     chosen.append(entry)
             queue.ahead = max(0, queue.ahead - waiting + len(queue.entries))
         if not (self._urgent.entries or self._routine.entries):

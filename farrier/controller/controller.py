@@ -23,7 +23,7 @@ from farrier.controller.loop import Loop
 from farrier.controller.ownership import RENEW_EVERY
 from farrier.controller.signal import Wakeup
 from farrier.errors import DatabaseUnreachable
-from farrier.model.controllers import ACT_FOR, SHARDS, Seen, Shard, Woken
+from farrier.model.controllers import ACT_FOR, SHARDS, Seen, Shard
 from farrier.protocols import Controllers
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -330,13 +330,10 @@ class Controller:
             with asked(_POLL_SECONDS, lambda error: _log.warning("poll.failed", error=error)):
                 found = await self._controllers.poll(sorted(self._own.kinds), floor)
                 self._floor = found.floor
-                self._hear(found)
-
-    def _hear(self, found: Woken) -> None:
-        for loop in self._loops.values():
-            loop.timed(found.now)
-        for kind, wakes in found.wakes.items():
-            self._loops[kind].polled(wakes)
+                for loop in self._loops.values():
+                    loop.timed(found.now)
+                for kind, wakes in found.wakes.items():
+                    self._loops[kind].polled(wakes)
 
     async def _watch(self) -> NoReturn:
         """Until cancelled, cut all steps when this process may no longer act because it could not renew its row in
