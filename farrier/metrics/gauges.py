@@ -108,13 +108,13 @@ HEARTBEATS_STALE = Gauge(
 )
 OBSERVATIONS_STALE = Gauge(
     "farrier_observations_stale",
-    "Number of nodes whose newest observation is older than node.observation_ttl. Source bmc: manageable nodes whose "
-    "power cannot be read. Source maas: machines in a region that farrier reads.",
+    "Number of nodes whose newest observation is older than node.observation_ttl. Source bmc: nodes whose BMC was "
+    "verified and cannot be read now. Source maas: machines in a region that farrier reads.",
     ("source",),
 )
 POWER_SYNC_FAILING = Gauge(
     "farrier_power_sync_failing",
-    "Number of manageable nodes whose power farrier cannot read, by failure class.",
+    "Number of nodes whose BMC was verified and cannot be read now, by failure class.",
     ("failure",),
 )
 COLLECTED = Gauge(

@@ -347,6 +347,22 @@ async def test_overdue_readings_are_counted_by_their_source(conn: Connection, qu
     assert census.unread_power == {"timeout": 6}
 
 
+async def test_a_bmc_that_was_verified_and_cannot_be_verified_again_counts_as_unread(
+    conn: Connection, queries: PostgresQueries
+) -> None:
+    await conn.execute(
+        """
+        INSERT INTO farrier.nodes (name, status, management, bmc)
+        VALUES ('lost', 'active', 'enroll', jsonb_build_object('failure', 'auth', 'verified_at', farrier.now())),
+               ('retried', 'active', 'verifying', jsonb_build_object('failure', 'auth', 'verified_at', farrier.now())),
+               ('never-verified', 'active', 'enroll', jsonb_build_object('failure', 'auth')),
+               ('verified-anew', 'active', 'verifying', jsonb_build_object('verified_at', farrier.now()))
+        """
+    )
+    census = await queries.census(rules())
+    assert (census.unread_power, census.observations_stale["bmc"]) == ({"auth": 2}, 2)
+
+
 async def test_shards_are_counted_by_controller_with_the_age_of_the_oldest_sweep(
     db: pg.Database, pool: Pool, queries: PostgresQueries
 ) -> None:

@@ -286,10 +286,11 @@ def _many_bmcs_unreadable() -> Alert:
     return Alert(
         name="FarrierManyBmcsUnreadable",
         severity=Severity.PAGE,
-        expr=f"{stale} / {fleet(manageable)} >= {_MANY} and {stale} >= {_MANY_AT_LEAST}",
+        # A BMC that cannot be verified again is no longer manageable: all of a fleet may be stale, and none manageable.
+        expr=f"{stale} >= {_MANY} * {fleet(manageable)} and {stale} >= {_MANY_AT_LEAST}",
         hold=timedelta(minutes=10),
         because="a restart of a switch takes less time",
-        summary="{{ $value | humanizePercentage }} of all BMCs cannot be read",
+        summary="{{ $value }} BMCs cannot be read, one in twenty or more",
         description="So many failures usually have a common cause: the management network or a credential. farrier "
         "does not act on old power states.",
     )

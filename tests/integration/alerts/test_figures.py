@@ -282,6 +282,11 @@ def test_a_few_unreadable_bmcs_of_a_small_fleet_do_not_page(tmp_path: Path) -> N
         promtool.check(tmp_path, [few], never("FarrierManyBmcsUnreadable", 100))
 
 
+def test_all_bmcs_that_cannot_be_verified_again_page(tmp_path: Path) -> None:
+    lost = Replica("a", {UNREAD_FOR_LONG: "16x200", MANAGEABLE: "0x200"})
+    promtool.check(tmp_path, [lost], firing("FarrierManyBmcsUnreadable", 10, {"severity": "page"}))
+
+
 @pytest.mark.parametrize(("unobserved", "pages"), [(60, True), (59, False)])
 def test_stale_observations_page_for_many_nodes_and_make_a_ticket_for_few(
     unobserved: int, pages: bool, tmp_path: Path

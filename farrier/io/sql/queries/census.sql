@@ -108,13 +108,19 @@ by_alert AS (
     SELECT id, n FROM named_alerts
     UNION ALL
     SELECT 'other', count(DISTINCT a.node_id) FROM alerts a WHERE NOT EXISTS (SELECT FROM named_alerts m WHERE m.id = a.id)),
--- A commit stores a failed reading at once, with the time of the last successful reading.
+-- A commit stores a failed reading at once, with the time of the last successful reading. A BMC that was verified before and cannot
+-- be verified again, such as with a new version of its credential, counts as unread, too.
 unread AS MATERIALIZED (
-    SELECT n.sync_failure, count(*) AS n,
-           count(*) FILTER (WHERE n.bmc ->> 'power_at' IS NULL OR (n.bmc ->> 'power_at')::timestamptz < farrier.now() - $8::interval) AS stale
-      FROM farrier.nodes n
-     WHERE n.sync_failure IS NOT NULL AND n.management = 'manageable' AND n.status <> 'deleted'
-     GROUP BY n.sync_failure),
+    SELECT u.failure, count(*) AS n, count(*) FILTER (WHERE u.power_at IS NULL OR u.power_at < farrier.now() - $8::interval) AS stale
+      FROM (SELECT n.sync_failure AS failure, (n.bmc ->> 'power_at')::timestamptz AS power_at
+              FROM farrier.nodes n
+             WHERE n.sync_failure IS NOT NULL AND n.management = 'manageable' AND n.status <> 'deleted'
+            UNION ALL
+            SELECT n.bmc ->> 'failure', (n.bmc ->> 'power_at')::timestamptz
+              FROM farrier.nodes n
+             WHERE (n.management < 'manageable' OR n.management > 'manageable') AND n.status <> 'deleted'
+               AND n.bmc ->> 'failure' IS NOT NULL AND n.bmc ->> 'verified_at' IS NOT NULL) u
+     GROUP BY u.failure),
 shards AS (
     SELECT s.kind, coalesce(s.controller, '') AS controller, count(*) AS n, extract(epoch FROM farrier.now() - min(s.swept_at))::double precision AS lag
       FROM farrier.shard_owners s GROUP BY s.kind, s.controller)
@@ -159,7 +165,7 @@ SELECT row_to_json(x)::text
            (SELECT count(*) FROM farrier.brakes_holding) AS brakes_holding,
            (SELECT a.silent - e.n FROM agents a, silent_elsewhere e) AS heartbeats_stale,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'error', error, 'count', n)), '[]') FROM failing) AS failing,
-           (SELECT coalesce(json_object_agg(sync_failure, n), '{}') FROM unread) AS unread_power,
+           (SELECT coalesce(json_object_agg(failure, n), '{}') FROM unread) AS unread_power,
            json_build_object(
                'bmc', (SELECT coalesce(sum(stale), 0)::bigint FROM unread),
                'maas', (SELECT coalesce(sum(c.n), 0)::bigint FROM farrier.maas_regions r CROSS JOIN LATERAL (
