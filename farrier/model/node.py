@@ -56,7 +56,7 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Failures: `failures` counts consecutive failures of any class since the last edit or intent. `of_class` counts how
     many failures in a row, up to the last one, had class `failure`. `verified_at` is when a verification last
-    succeeded; `asked_at` is when the pending verification was requested, or None if no verification is pending.
+    succeeded; `asked_at` is since when a verification is pending, by an intent or by `auto_manage`, or None.
 
     Logins: `tries` are the times of logins that are not known to have succeeded, newest last; `trying` is the login
     that a verification may use. `others` are logins of other nodes at this BMC; a run never writes `others`.

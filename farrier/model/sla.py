@@ -41,7 +41,7 @@ class SlaFacts(msgspec.Struct, frozen=True, kw_only=True):
     or ended."""
 
     management: Management
-    manage_asked: bool = False  # intent `manage` came after management entered `enroll`
+    manage_asked: bool = False  # a verification of the BMC is pending
     onboarding: WorkflowStatus | None = None
     has_mode: bool = True  # the workflow has a mode
 
@@ -113,7 +113,7 @@ DEFAULTS: Mapping[Layer, Mapping[str, KindState]] = {
     },
     Layer.MANAGEMENT: {
         Management.UNMANAGED: KindState(why_none="a node may have no BMC"),
-        Management.ENROLL: KindState(limit=timedelta(minutes=30), unless="no client has requested to manage the BMC"),
+        Management.ENROLL: KindState(limit=timedelta(minutes=30), unless="no verification is pending"),
         Management.VERIFYING: KindState(limit=timedelta(minutes=2)),
         Management.MANAGEABLE: KindState(why_none="the target state of a BMC"),
         Management.ADOPTING: KindState(limit=timedelta(minutes=10)),

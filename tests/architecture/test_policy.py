@@ -82,7 +82,6 @@ EXCEPT: Mapping[tuple[str, str], str] = {
     ("tables/08_tasks.sql", "node.LIVE_TASKS"): "constraints look at no table; see ENUMERATIONS",
     ("tasks/take_task.sql", "node.LIVE_TASKS"): "it makes a dispatched task of a queued one",
     ("nodes/still_clocks.sql", ASKED): "the one place",
-    ("queries/nodes.sql", ASKED): "the fact itself, for Python",
     ("nodes/register_node.sql", "sla.STOPS of enrolling by management"): "in which of them a node begins",
     ("nodes/node_workflows.sql", "workflow.AT_WORK"): "each of the two alone: one has stages, the other undoes",
 }

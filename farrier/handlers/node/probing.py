@@ -35,8 +35,9 @@ _CANCELLED_FOR = timedelta(minutes=5)
 
 
 def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Change | Wait[Write]:
-    """Start `verifying` and count the try, or wait if the login cap is reached."""
-    bmc = counted(node.bmc, now)
+    """Start `verifying` and count the try, or wait if the login cap is reached. Until a verification succeeds, further
+    ones follow, and the clock of `enroll` runs from the first."""
+    bmc = counted(replace(node.bmc, asked_at=node.bmc.asked_at or now), now)
     if bmc.trying is None:
         reason, requeue_after = capped(bmc, now)
         return Wait(reason=reason, requeue_after=requeue_after)

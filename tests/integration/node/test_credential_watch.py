@@ -47,6 +47,16 @@ async def test_a_wrong_new_version_leaves_the_node_in_enroll_with_its_error(site
     )
 
 
+async def test_failed_verifications_do_not_restart_the_clock_of_enroll(site: Site) -> None:
+    site.bmc.fail(BmcError(BmcFailure.UNREACHABLE, "no route"))
+    machine = await site.with_bmc()
+    for _ in range(8):
+        await site.wait(5 * MINUTE)
+    assert len(site.bmc.calls) > 5
+    clock = "SELECT state FROM farrier.node_clocks WHERE node_id = $1 AND above_since IS NOT NULL"
+    assert await site.conn.fetchval(clock, machine.id) == "enroll"
+
+
 async def test_an_unchanged_version_causes_no_verification(site: Site) -> None:
     machine = await site.with_bmc()
     for _ in range(5):

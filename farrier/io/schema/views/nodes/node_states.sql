@@ -1,5 +1,6 @@
 -- Each layer in table nodes with its state, and whether a pause stops its clock. A pause stops neither a deletion nor the end of
--- a cancelled workflow, but always the work on management.
+-- a cancelled workflow, but always the work on management. In `enroll`, the clock begins when a verification becomes pending, so
+-- that a failed verification does not restart it.
 CREATE OR REPLACE VIEW farrier.node_states AS
 SELECT n.id AS node_id, 'node' AS kind, n.status AS state, n.status_entered_at AS since, n.site, n.model,
        n.paused IS NOT NULL AND NOT n.deleting
@@ -8,7 +9,9 @@ SELECT n.id AS node_id, 'node' AS kind, n.status AS state, n.status_entered_at A
                  WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id) IS NOT TRUE) AS paused
   FROM farrier.nodes n
 UNION ALL
-SELECT n.id AS node_id, 'management' AS kind, n.management AS state, n.management_entered_at AS since, n.site, n.model,
+SELECT n.id AS node_id, 'management' AS kind, n.management AS state,
+       coalesce(CASE n.management WHEN 'enroll' THEN (n.bmc ->> 'asked_at')::timestamptz END, n.management_entered_at) AS since,
+       n.site, n.model,
        n.paused IS NOT NULL AS paused
   FROM farrier.nodes n
  WHERE n.status <> 'deleted';
