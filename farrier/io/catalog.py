@@ -39,7 +39,6 @@ from farrier.model.node import TaskType
 from farrier.model.status import NodeStatus
 
 _REPLACE_ROWS = statements.load("catalog/replace_rows")
-_ENDED_WORKFLOWS = statements.load("catalog/ended_workflows")
 _OWN_TABLE = statements.load("catalog/own_table")
 _MAKE_KIND = statements.load("schema/make_kind")
 _MAKE_SHARDS = statements.load("schema/make_shards")
@@ -60,7 +59,6 @@ async def sync(conn: Connection) -> None:
     async with conn.transaction():
         for table, rows in _model().items():
             await _replace(conn, table, rows)
-        await conn.execute(_ENDED_WORKFLOWS)
         await conn.execute(_OWN_TABLE, *_own_table())
         await conn.execute(_MAKE_SHARDS, node_spec.SPEC.name)
         await sync_kinds(conn, (node_spec.SPEC, *BUILT_IN))

@@ -10,7 +10,6 @@ from itertools import permutations
 
 import pytest
 
-from farrier.io import catalog
 from farrier.io.pool import Connection
 from farrier.model.workflow import AT_WORK, FAILED, SUCCEEDED, TERMINAL, WorkflowKind, WorkflowStatus
 from tests.support import pg
@@ -105,53 +104,3 @@ async def test_the_database_classifies_each_status_as_the_model_does(db: pg.Data
     said = {name: {row["status"] for row in rows if row[name]} for name in ("ended", "succeeded", "failed", "at_work")}
     assert said == {"ended": TERMINAL, "succeeded": SUCCEEDED, "failed": FAILED, "at_work": AT_WORK}
     assert {row["status"] for row in rows} == set(WorkflowStatus)
-
-
-# Makes the database classify a status as ended or live as another release did.
-BEFORE = "UPDATE farrier.workflow_statuses SET ended = NOT ended WHERE status = $1"
-NAME_LIVE = "UPDATE farrier.nodes SET status = $1, live_workflow_kind = $2, live_workflow_id = $3"
-NAMED = "SELECT live_workflow_kind, live_workflow_id FROM farrier.nodes"
-
-
-@pytest.mark.parametrize("kind", WorkflowKind)
-async def test_sync_ends_workflows_whose_status_this_model_counts_as_ended(
-    every_db: pg.Database, kind: WorkflowKind
-) -> None:
-    async with every_db.connect() as conn:
-        await live(conn, kind)
-        await conn.execute(BEFORE, "cancelled")
-        await conn.execute(f"UPDATE farrier.node_{kind}s SET status = 'cancelled'")
-        await conn.execute(NAME_LIVE, "active", str(kind), 1)
-        assert not await has_ended(conn, kind)
-        await conn.execute("RESET session_replication_role")
-        await catalog.sync(conn)
-        assert await has_ended(conn, kind)
-        assert tuple(await conn.fetchrow(NAMED) or ()) == (None, None)
-
-
-@pytest.mark.parametrize(("kind", "status"), [("onboarding", "enrolling"), ("decommission", "draining")])
-async def test_sync_makes_workflows_live_whose_status_this_model_counts_as_live(
-    every_db: pg.Database, kind: str, status: str
-) -> None:
-    async with every_db.connect() as conn:
-        await live(conn, WorkflowKind(kind))
-        await conn.execute(BEFORE, "running")
-        await conn.execute(f"UPDATE farrier.node_{kind}s SET status = 'running'")
-        await conn.execute(NAME_LIVE, status, None, None)
-        assert await has_ended(conn, WorkflowKind(kind))
-        await conn.execute("RESET session_replication_role")
-        await catalog.sync(conn)
-        assert not await has_ended(conn, WorkflowKind(kind))
-        assert tuple(await conn.fetchrow(NAMED) or ()) == (kind, 1)
-
-
-async def test_sync_refuses_to_end_a_workflow_whose_end_contradicts_the_nodes_status(db: pg.Database) -> None:
-    async with db.connect() as conn:
-        await live(conn, WorkflowKind.ONBOARDING)
-        await conn.execute(BEFORE, "cancelled")
-        await conn.execute("UPDATE farrier.node_onboardings SET status = 'cancelled'")
-        await conn.execute(NAME_LIVE, "draining", "onboarding", 1)
-        await conn.execute("RESET session_replication_role")
-        with pytest.raises(pg.PostgresError, match="contradicts no live workflow"):
-            await catalog.sync(conn)
-        assert not await has_ended(conn, WorkflowKind.ONBOARDING)
