@@ -47,16 +47,22 @@ async def test_the_region_returns_its_version_and_our_user(site: Site) -> None:
 async def test_a_machine_is_found_by_each_of_its_names(site: Site) -> None:
     machine = await site.new()
     assert machine.boot_interface is not None and machine.boot_interface.mac_address is not None
-    for by, value in (
-        (LookUp.ID, machine.system_id),
-        (LookUp.HOSTNAME, machine.hostname),
-        (LookUp.MAC_ADDRESS, machine.boot_interface.mac_address),
+    for by, value, unknown in (
+        (LookUp.ID, machine.system_id, "none"),
+        (LookUp.HOSTNAME, machine.hostname, "none"),
+        (LookUp.MAC_ADDRESS, machine.boot_interface.mac_address, "02:00:5e:00:53:ff"),
     ):
         assert [one.system_id for one in await site.client.machines(by, [value])] == [machine.system_id]
-        assert await site.client.machines(by, ["none"]) == ()
+        assert await site.client.machines(by, [unknown]) == ()
     assert await site.client.machines(LookUp.ID, []) == ()
     where = (await site.client.power_addresses([machine.system_id]))[machine.system_id]
     assert (where.power_address, where.power_user) == (POWER.address, POWER.username)
+
+
+async def test_a_filter_by_a_malformed_mac_address_is_refused(site: Site) -> None:
+    with pytest.raises(MaasError, match="not a valid MAC address") as refused:
+        await site.client.machines(LookUp.MAC_ADDRESS, ["none"])
+    assert refused.value.failure is MaasFailure.INVALID
 
 
 async def test_every_subnet_is_on_a_network_that_is_listed_with_its_fabric(site: Site) -> None:

@@ -7,6 +7,7 @@ own machines and machines without an owner.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from farrier.sim.maas import show_machine, states
@@ -23,6 +24,8 @@ _FILTERS: dict[str, _Matches] = {
     "hostname": lambda machine: {machine.hostname},
     "mac_address": lambda machine: {interface.mac_address for interface in machine.interfaces},
 }
+# The form in which farrier writes an address. MAAS accepts further separators (maascommon/fields.py:8).
+_MAC = re.compile("([0-9a-f]{1,2}:){5}[0-9a-f]{1,2}", re.IGNORECASE)
 # The systems that support hardware sync (maasserver/forms/__init__.py:895).
 _SYNCS = {"ubuntu", "centos", "rhel", "ol", "custom"}
 _EXISTS = "Node with this Hostname already exists."
@@ -42,7 +45,9 @@ def selected(region: Region, call: Call) -> list[Machine]:
     for name, value in call.unnamed(Origin.GET):
         if name not in _FILTERS:
             raise Refused(400, {name: ["No such constraint."]})
-        wanted.setdefault(name, set()).add(value.lower() if name.endswith("mac_address") else value)
+        if name == "mac_address" and not _MAC.fullmatch(value):  # maasserver/node_constraint_filter_forms.py:1379
+            raise Refused(400, {name: [f"'{value}' is not a valid MAC address."]})
+        wanted.setdefault(name, set()).add(value.lower() if name == "mac_address" else value)
     found = [region.machines[one] for one in sorted(wanted.get("id", ())) if one in region.machines]
     return [
         machine
