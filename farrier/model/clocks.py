@@ -94,14 +94,14 @@ def worst(of: Iterable[Clock]) -> timedelta | None:
 def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]:
     facts = SlaFacts(
         management=Management(node.management or Management.UNMANAGED),
-        manage_asked=node.manage_asked_at is not None,
+        manage_asked=node.verify_pending_at is not None,
         onboarding=None if node.last_onboarding is None else WorkflowStatus(node.last_onboarding),
         has_mode=node.workflow is None or node.workflow.mode is not None,
     )
     status = NodeStatus(node.status)
     places: list[tuple[Layer, NodeStatus | Management, datetime]] = [(Layer.STATUS, status, node.status_entered_at)]
     if node.management_entered_at is not None:  # a deleted node has no management state
-        since = node.manage_asked_at if facts.management is Management.ENROLL else None
+        since = node.verify_pending_at if facts.management is Management.ENROLL else None
         places.append((Layer.MANAGEMENT, facts.management, since or node.management_entered_at))
     for layer, state, since in places:
         limit = sla.limit(layer, state, facts=facts, overrides=limits)

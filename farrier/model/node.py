@@ -56,7 +56,8 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Failures: `failures` counts consecutive failures of any class since the last edit or intent. `of_class` counts how
     many failures in a row, up to the last one, had class `failure`. `verified_at` is when a verification last
-    succeeded; `asked_at` is since when a verification is pending, by an intent or by `auto_manage`, or None.
+    succeeded; `asked_at` is when the pending verification was requested, or None if no verification is pending.
+    `pending_at` is when the first of the verifications began since which none has succeeded.
 
     Logins: `tries` are the times of logins that are not known to have succeeded, newest last; `trying` is the login
     that a verification may use. `others` are logins of other nodes at this BMC; a run never writes `others`.
@@ -82,6 +83,7 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     good_before: str | None = None
     verified_at: datetime | None = None
     asked_at: datetime | None = None
+    pending_at: datetime | None = None
     system_path: str | None = None
     manager_path: str | None = None
     serial: str | None = None

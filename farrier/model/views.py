@@ -114,7 +114,7 @@ class NodeView(RowDetails, frozen=True, kw_only=True):
     management: str | None
     """None for a deleted node."""
     management_entered_at: datetime | None
-    manage_asked_at: datetime | None
+    verify_pending_at: datetime | None
     """Since when a verification of the BMC is pending."""
     schedulable: bool
     paused: str | None

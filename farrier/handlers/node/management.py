@@ -54,11 +54,12 @@ def enroll(node: Node, now: datetime, config: Policy) -> Decision:
             else f"the BMC could not be verified ({node.bmc.failure})"
         )
         return Wait(reason=f"{why}; farrier retries after the back-off", requeue_after=node.bmc.next_try_at - now)
+    asked = node.bmc.asked_at is not None
     return probing.begin_verify(
         node,
         now,
-        reason="the BMC details are complete" if node.auto_manage else "manage was requested",
-        cause="rule: auto_manage" if node.auto_manage else "rule: manage",
+        reason="manage was requested" if asked else "the BMC details are complete",
+        cause="rule: manage" if asked else "rule: auto_manage",
     )
 
 

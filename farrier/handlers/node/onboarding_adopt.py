@@ -49,7 +49,7 @@ def back_to_the_gate(node: Node) -> Node:
 
 def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
     """Start `adopting` and count the try, or wait if the login cap is reached."""
-    bmc = counted(replace(node.bmc, asked_at=None), now)
+    bmc = counted(replace(node.bmc, asked_at=None, pending_at=None), now)
     if bmc.trying is None:
         reason, requeue_after = capped(bmc, now)
         return Wait(reason=reason, requeue_after=requeue_after)

@@ -37,7 +37,7 @@ _CANCELLED_FOR = timedelta(minutes=5)
 def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Change | Wait[Write]:
     """Start `verifying` and count the try, or wait if the login cap is reached. Until a verification succeeds, further
     ones follow, and the clock of `enroll` runs from the first."""
-    bmc = counted(replace(node.bmc, asked_at=node.bmc.asked_at or now), now)
+    bmc = counted(replace(node.bmc, pending_at=node.bmc.pending_at or node.bmc.asked_at or now), now)
     if bmc.trying is None:
         reason, requeue_after = capped(bmc, now)
         return Wait(reason=reason, requeue_after=requeue_after)
@@ -47,7 +47,10 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
 def put_off(node: Node, now: datetime) -> Node:
     """Return the node after an operator stopped its verification. A requested verification is dropped, and
     `auto_manage` pauses for a while."""
-    return with_fields(node, bmc=replace(node.bmc, asked_at=None, failures=0, next_try_at=now + _CANCELLED_FOR))
+    return with_fields(
+        node,
+        bmc=replace(node.bmc, asked_at=None, pending_at=None, failures=0, next_try_at=now + _CANCELLED_FOR),
+    )
 
 
 def cut_short(node: Node) -> Node:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.model.details import DETAILS
@@ -55,4 +57,7 @@ def _used(node: Node, named: tuple[str, ...]) -> str | None:
 
 def _changed(node: Node, given: Mapping[str, Any], unset: tuple[str, ...]) -> Node:
     values = {**given, **dict.fromkeys(unset)}
-    return with_fields(node, **{name: value for name, value in values.items() if name in _OF_THE_NODE})
+    changed = with_fields(node, **{name: value for name, value in values.items() if name in _OF_THE_NODE})
+    if changed.auto_manage or node.bmc.asked_at is not None:
+        return changed
+    return with_fields(changed, bmc=replace(node.bmc, pending_at=None))  # no further verification follows

@@ -57,6 +57,19 @@ async def test_failed_verifications_do_not_restart_the_clock_of_enroll(site: Sit
     assert await site.conn.fetchval(clock, machine.id) == "enroll"
 
 
+async def test_a_failing_bmc_is_verified_no_longer_without_auto_manage(site: Site) -> None:
+    site.bmc.fail(BmcError(BmcFailure.UNREACHABLE, "no route"))
+    machine = await site.with_bmc()
+    await site.wait(5 * MINUTE)
+    await machine.asked("set", auto_manage=False)
+    tried = len(site.bmc.calls)
+    for _ in range(8):
+        await site.wait(5 * MINUTE)
+    assert len(site.bmc.calls) == tried
+    clock = "SELECT count(*) FROM farrier.node_clocks WHERE node_id = $1 AND kind = 'management'"
+    assert await site.conn.fetchval(clock, machine.id) == 0, "no verification is pending"
+
+
 async def test_an_unchanged_version_causes_no_verification(site: Site) -> None:
     machine = await site.with_bmc()
     for _ in range(5):

@@ -48,7 +48,7 @@ def view(**fields: Any) -> NodeView:
         "status_entered_at": NOW,
         "management": "unmanaged",
         "management_entered_at": NOW,
-        "manage_asked_at": None,
+        "verify_pending_at": None,
         "schedulable": True,
         "paused": None,
         "quarantine_cause": None,

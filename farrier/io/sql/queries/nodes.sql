@@ -5,7 +5,7 @@ SELECT row_to_json(x)::text
     SELECT n.id, n.name, details.*, n.status, n.status_entered_at,
            CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
            CASE WHEN n.status <> 'deleted' THEN n.management_entered_at END AS management_entered_at,
-           (n.bmc ->> 'asked_at')::timestamptz AS manage_asked_at,
+           coalesce(n.bmc ->> 'pending_at', n.bmc ->> 'asked_at')::timestamptz AS verify_pending_at,
            coalesce(v.schedulable, false) AS schedulable,
            n.paused ->> 'reason' AS paused, n.quarantine ->> 'cause' AS quarantine_cause,
            n.quarantine ->> 'reason' AS quarantine_reason,

@@ -10,7 +10,7 @@ SELECT n.id AS node_id, 'node' AS kind, n.status AS state, n.status_entered_at A
   FROM farrier.nodes n
 UNION ALL
 SELECT n.id AS node_id, 'management' AS kind, n.management AS state,
-       coalesce(CASE n.management WHEN 'enroll' THEN (n.bmc ->> 'asked_at')::timestamptz END, n.management_entered_at) AS since,
+       coalesce(CASE n.management WHEN 'enroll' THEN coalesce(n.bmc ->> 'pending_at', n.bmc ->> 'asked_at')::timestamptz END, n.management_entered_at) AS since,
        n.site, n.model,
        n.paused IS NOT NULL AS paused
   FROM farrier.nodes n

@@ -6,7 +6,7 @@ SELECT n.id AS node_id, s.kind, s.state
   FROM farrier.nodes n CROSS JOIN farrier.clock_stops s
  WHERE s.value = CASE s.fact
            WHEN 'management' THEN n.management
-           WHEN 'manage_asked' THEN (n.bmc ->> 'asked_at' IS NOT NULL)::text
+           WHEN 'manage_asked' THEN (coalesce(n.bmc ->> 'pending_at', n.bmc ->> 'asked_at') IS NOT NULL)::text
            WHEN 'onboarding' THEN (SELECT o.status FROM farrier.node_onboardings o WHERE o.node_id = n.id ORDER BY o.id DESC LIMIT 1)
            WHEN 'has_mode' THEN coalesce((
                 SELECT o.mode IS NOT NULL FROM farrier.node_onboardings o
