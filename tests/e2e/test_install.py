@@ -185,13 +185,13 @@ async def test_the_other_lines_of_the_page_work_after_the_first_ten(machine: Mac
 @pytest.mark.full
 async def test_an_operator_s_shell_reaches_the_database_without_files_in_the_home_directory(machine: Machine) -> None:
     await machine.runs("install")
-    owner = f"postgresql://fleetowner@{machine.database}/farrier?sslmode=require"
-    person = "CREATE ROLE ada LOGIN PASSWORD 'adas' IN ROLE farrier_reader, farrier_intents"
-    await machine.types(f"psql '{owner}' -c \"{person}\"", PGPASSWORD=OWNERS)
+    async with pg.Database(machine.administrator).connect() as conn:
+        await conn.execute("CREATE ROLE ada LOGIN PASSWORD 'adas';" + BLOCKS["operator"])
     home = machine.directory / "home"
     home.mkdir()
     asked = BLOCKS["shell"] + (
         "farrier node list --json\n"
+        "farrier db check >/dev/null\n"
         'psql -At "$FARRIER_DATABASE_DSN" -c "SELECT current_user, count(*) FROM farrier.intents"\n'
     )
     said = await machine.types(asked, HOME=str(home), USER="ada", PGPASSWORD="adas")

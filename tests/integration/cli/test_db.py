@@ -216,16 +216,17 @@ async def test_the_readers_role_may_read_and_a_refusal_names_the_required_role(
 async def test_a_schema_command_without_the_right_names_the_owner_of_the_schema(
     farrier: Prompt, db: pg.Database, command: tuple[str, ...]
 ) -> None:
-    reader = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_reader")
-    refused = await reader(*command, ends=ExitCode.REFUSED)
+    agent = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_agent")
+    refused = await agent(*command, ends=ExitCode.REFUSED)
     assert "permission denied" in refused.err
     assert "the owner of the schema farrier" in refused.err
     assert "farrier_intents" not in refused.err
 
 
-async def test_the_daemon_s_role_may_check_the_schema(db: pg.Database) -> None:
-    daemon = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3Dfarrier_controller")
-    assert "as this program requires" in (await daemon("db", "check")).out
+@pytest.mark.parametrize("role", ["farrier_controller", "farrier_reader"])
+async def test_the_roles_of_the_daemon_and_of_operators_may_check_the_schema(role: str, db: pg.Database) -> None:
+    checking = Prompt(FARRIER_DATABASE_DSN=f"{db.dsn}&options=-c%20role%3D{role}")
+    assert "as this program requires" in (await checking("db", "check")).out
 
 
 async def test_the_intents_role_may_register_nodes_and_insert_intents(farrier: Prompt, db: pg.Database) -> None:
