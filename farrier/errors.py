@@ -225,7 +225,7 @@ class RowsLocked(HandlerError):
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"the run could not write, because another transaction has locked its rows ({reason}); find this "
-            "transaction with pg_blocking_pids in pg_stat_activity, and end it"
+            "transaction in pg_stat_activity (backend_xid is set, and xact_start is old), and end it"
         )
 
 

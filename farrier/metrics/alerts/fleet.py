@@ -238,8 +238,9 @@ def _resources_failing() -> Alert:
         because="a restart of a service takes less time; each resource has failed for five minutes before the alert "
         "counts it",
         summary="Every run of {{ $value }} {{ $labels.kind }}(s) ends in the same error: {{ $labels.error }}",
-        description="These resources make no progress. To list them: SELECT id, at, outcome FROM farrier.outcomes "
-        "WHERE outcome ->> 'error' = '{{ $labels.error }}'",
+        description="These resources make no progress. To list them: SELECT n.name, o.at, o.outcome FROM "
+        "farrier.outcomes o, farrier.resource_names(o.kind, ARRAY[o.id]) n WHERE o.kind = '{{ $labels.kind }}' AND "
+        "o.outcome ->> 'error' = '{{ $labels.error }}'",
     )
 
 

@@ -31,6 +31,7 @@ PAGES = OPERATING / "alerts"
 ALERTS = [alert for group in promtool.RULES for alert in group.alerts]
 SELECTED = re.compile(r"\b(farrier_[a-z_]+)(?:\{([^}]*)\})?")
 MATCHED = re.compile(r'(\w+)(?:=|!=|=~|!~)"')
+INSTALL = (OPERATING / "install.md").read_text(encoding="utf-8")
 PSQL = re.compile(r'psql "\$FARRIER_DATABASE_DSN" -c "([^"]+)"')
 GROUPED = re.compile(r"\bby \(([^)]+)\)")
 
@@ -176,6 +177,45 @@ async def test_queries_on_the_pages_succeed_with_the_readers_role(db: pg.Databas
         await conn.execute("SET ROLE farrier_reader")
         for question in asked:
             await conn.fetch(question)
+
+
+async def test_a_shell_finds_the_transaction_that_keeps_a_row_locked(db: pg.Database) -> None:
+    _, query = PSQL.findall((PAGES / "FarrierResourcesFailing.md").read_text())
+    granted = re.search(r"<!-- sql: operator -->\n```sql\n(.*?)```", INSTALL, re.DOTALL)
+    assert granted
+    async with db.connect() as owner, db.connect() as other, db.connect() as shell:
+        name = f"ada_in_{await owner.fetchval('SELECT current_database()')}"
+        await owner.execute("SELECT farrier.register_node('gpu-1')")
+        await owner.execute(f"CREATE ROLE {name};" + re.sub(r"\bada\b", name, granted[1]))
+        try:
+            await shell.execute(f"SET ROLE {name}")
+            async with other.transaction():
+                await other.execute("SELECT FROM farrier.nodes FOR UPDATE")
+                oldest = (await shell.fetch(query))[0]
+                assert oldest["pid"] == await other.fetchval("SELECT pg_backend_pid()")
+                assert oldest["query"] == "SELECT FROM farrier.nodes FOR UPDATE"
+        finally:
+            await owner.execute(f"DROP ROLE {name}")
+
+
+async def test_the_query_for_failing_resources_names_resources_of_every_kind(db: pg.Database) -> None:
+    query, _ = PSQL.findall((PAGES / "FarrierResourcesFailing.md").read_text())
+    async with db.connect() as conn:
+        node = await conn.fetchval("SELECT farrier.register_node('gpu-1')")
+        region = await conn.fetchval(
+            "INSERT INTO farrier.maas_regions (name, site, url) VALUES ('ams1', 'ams1', 'http://ams1') RETURNING id"
+        )
+        for kind, id_ in (("node", node), ("maas_region", region)):
+            await conn.execute(
+                "INSERT INTO farrier.outcomes (kind, id, at, outcome) VALUES ($1, $2, farrier.now(), $3)",
+                kind,
+                id_,
+                '{"error": "ERROR", "reason": "no response"}',
+            )
+        assert {(row["kind"], row["name"]) for row in await conn.fetch(query)} == {
+            ("node", "gpu-1"),
+            ("maas_region", "ams1"),
+        }
 
 
 def test_the_page_of_failures_has_exactly_one_section_for_each_failure() -> None:
