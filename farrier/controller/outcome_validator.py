@@ -41,6 +41,12 @@ def _storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode(errors="backslashreplace").decode()
 
 
+def recorded(error: FarrierError) -> Record:
+    """Return the stored form of an error in which a run ended."""
+    detail = "see the log" if isinstance(error, InternalError) else _storable(str(error))
+    return Record("error", detail, "", error.label)
+
+
 class OutcomeValidator(Generic[R, S, W]):
     """Converts the outcomes of one kind to `Finished` runs."""
 
@@ -97,11 +103,9 @@ class OutcomeValidator(Generic[R, S, W]):
             **history,
         )
 
-    def fail(self, turn: Turn, version: int | None, error: FarrierError) -> Finished[S, W]:
-        """Return the run to commit after an `error`. This run is stored and shown like an outcome, and the resource is
-        retried after the period."""
-        detail = "see the log" if isinstance(error, InternalError) else _storable(str(error))
-        record = Record("error", detail, "", error.label)
+    def fail(self, turn: Turn, version: int | None, record: Record) -> Finished[S, W]:
+        """Return the run to commit after an error with this record. This run is stored and shown like an outcome, and
+        the resource is retried after the period."""
         key = _key(record)
         return Finished(
             id=turn.id,
@@ -109,7 +113,7 @@ class OutcomeValidator(Generic[R, S, W]):
             wakes=turn.wakes,
             version=version,
             due=Due.PERIODIC,
-            outcome="error",
+            outcome=record.outcome,
             delay=self._delay(None),
             record=None if key == turn.outcome_key else record,
             outcome_key=key,

@@ -22,7 +22,7 @@ _log = structlog.stdlib.get_logger(__name__)
 def _has_effects(run: Run[Any, Any, Any]) -> bool:
     """Return whether the run has more to publish than its count and duration."""
     finished = run.finished
-    return bool(finished.moves or finished.writes or finished.samples or run.error or finished.limited)
+    return bool(finished.moves or finished.writes or finished.samples or run.error is not None or finished.limited)
 
 
 class Publisher(Generic[R, S]):
@@ -49,10 +49,9 @@ class Publisher(Generic[R, S]):
 
     def _publish_one(self, run: Run[R, S, Any], result: Result, log: structlog.stdlib.BoundLogger) -> None:
         finished, kind, name = run.finished, self._kind.name, self._name_of(run)
-        if run.error:
-            failure = self._failure(run, run.error)
+        if run.error is not None:
+            failure = self._failure(run, run.error.error)
             self._sink.failed(kind, failure)
-            text = "" if finished.record is None else finished.record.reason
             log.warning(
                 "run.failed",
                 kind=kind,
@@ -60,8 +59,8 @@ class Publisher(Generic[R, S]):
                 name=name,
                 state=failure.state,
                 substate=failure.substate,
-                label=run.error,
-                error=text,
+                label=run.error.error,
+                error=run.error.reason,
             )
         answers = () if run.resource is None else self._kind.answers(run.resource, finished.writes)
         for answer in answers:

@@ -20,9 +20,9 @@ import structlog
 
 from farrier.config import ControllerConfig
 from farrier.controller.agenda import Entry
-from farrier.controller.outcome_validator import OutcomeValidator
+from farrier.controller.outcome_validator import OutcomeValidator, recorded
 from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
-from farrier.model.outcome import Resting, Step, Transition, Wait, rests
+from farrier.model.outcome import Record, Resting, Step, Transition, Wait, rests
 from farrier.model.runs import Finished, Turn
 from farrier.protocols import Kind, StateHandler
 from farrier.protocols.acting import acting_while
@@ -43,12 +43,13 @@ _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
 class Run(msgspec.Struct, Generic[R, S, W]):
     """A run that ended: the data to commit, and the data to publish after the commit. `rests_on` is the snapshot after
     the commit and the decision over it, if that decision rests. `due_at` is when the resource runs again, by this
-    process' clock. `recovers` is the step from which the run failed to recover."""
+    process' clock. `recovers` is the step from which the run failed to recover. `error` is the record of the error in
+    which the run ended; the run commits this record only if the outcome differs from the previous one."""
 
     finished: Finished[S, W]
     seconds: float
     resource: R | None
-    error: str = ""
+    error: Record | None = None
     rests_on: tuple[R, Resting] | None = None
     due_at: float = 0.0
     recovers: str | None = None
@@ -192,15 +193,16 @@ class Runner(Generic[R, S, W, V]):
             else:
                 outcome = step.if_cut
         run = self._conclude(turn, resource, outcome, started)
-        if not run.error or step.if_cut is None:
+        if run.error is None or step.if_cut is None:
             return run
         kept = self._conclude(turn, resource, step.if_cut, started)
-        return run if kept.error else _with_error(kept, run)
+        return run if kept.error is not None else _with_error(kept, run)
 
     def missing(self, turn: Turn, error: FarrierError) -> Run[R, S, W]:
         """Return the failed run of a resource that could not be read."""
-        finished: Finished[S, W] = self._validator.fail(turn, None, error)
-        return Run(finished, 0.0, None, error.label, recovers=turn.recovers)
+        record = recorded(error)
+        finished: Finished[S, W] = self._validator.fail(turn, None, record)
+        return Run(finished, 0.0, None, record, recovers=turn.recovers)
 
     def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W]:
         """Build the run to commit from the outcome or the error of a step."""
@@ -220,12 +222,13 @@ class Runner(Generic[R, S, W, V]):
         _, version = self._kind.identify(resource)
         finished: Finished[S, W]
         try:
-            finished = self._validator.fail(turn, version, error)
+            record = recorded(error)
+            finished = self._validator.fail(turn, version, record)
         except _ITS_OWN as unreadable:
             _log.error("handler.crashed", kind=self._kind.name, id=turn.id, exc_info=unreadable)
-            error = InternalError(f"{type(error).__name__}, whose text or label cannot be read")
-            finished = self._validator.fail(turn, version, error)
-        return Run(finished, time.perf_counter() - started, resource, error.label)
+            record = recorded(InternalError(f"{type(error).__name__}, whose text or label cannot be read"))
+            finished = self._validator.fail(turn, version, record)
+        return Run(finished, time.perf_counter() - started, resource, record)
 
 
 def _with_error(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:

@@ -65,6 +65,18 @@ async def test_an_error_is_logged_in_one_line_with_its_label_and_text(shop: Shop
     assert "no answer" in line["error"]
 
 
+async def test_each_line_of_a_repeated_error_has_its_text(shop: Shop) -> None:
+    with capture_logs() as logged:
+        async with shop.running(Scripted(default=fail)) as (_, ledger):
+            await shop.register(1)
+            await ledger.until(lambda: bool(ledger.errors))
+            await shop.pool.execute("SELECT farrier.enqueue('widget', 1)")
+            await ledger.until(lambda: len(ledger.errors) > 1)
+    lines = [line["error"] for line in logged if line["event"] == "run.failed"]
+    assert len(lines) > 1
+    assert all("no answer" in line for line in lines)
+
+
 async def test_log_lines_during_a_step_have_the_kind_id_and_name_of_its_resource(shop: Shop) -> None:
     found: dict[str, Any] = {}
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies
 
 from farrier.config import ControllerConfig
-from farrier.controller.outcome_validator import OutcomeValidator
+from farrier.controller.outcome_validator import OutcomeValidator, recorded
 from farrier.errors import HandlerGarbage, HandlerTimeout, InternalError
 from farrier.model.outcome import Deleted, DoNothing, Outcome, Transition, Update, Wait
 from farrier.model.runs import Due, Finished, Move, Turn
@@ -101,11 +101,11 @@ def test_a_run_with_writes_never_rests() -> None:
 
 def test_a_failed_run_is_tried_again_next_period_and_tells_no_secret() -> None:
     turn = Turn(id=1, epoch=7)
-    run = validator.fail(turn, 5, InternalError("password=hunter2"))
+    run = validator.fail(turn, 5, recorded(InternalError("password=hunter2")))
     assert run.record is not None
     assert (run.record.outcome, run.record.error, run.record.reason) == ("error", "internal", "see the log")
     assert run.due is Due.PERIODIC
     assert run.delay >= 0.9 * PERIOD
-    timeout = validator.fail(turn, 5, HandlerTimeout(timedelta(seconds=3)))
+    timeout = validator.fail(turn, 5, recorded(HandlerTimeout(timedelta(seconds=3))))
     assert timeout.record is not None
     assert "3 s" in timeout.record.reason
