@@ -337,12 +337,13 @@ def _flapping() -> Alert:
     return Alert(
         name="FarrierFlapping",
         severity=Severity.TICKET,
-        expr=f"{stays} > {SHORT_STAYS}",
+        # increase() extrapolates to the edges of its window, so it returns 5.08 for five stays.
+        expr=f"{stays} > {SHORT_STAYS + 0.5}",
         hold=timedelta(minutes=5),
         because="a replica may be missing for a moment; the query itself counts over an hour, so that it ignores "
         "single events",
         summary="{{ $labels.kind }}s leave {{ $labels.state }} soon after entering it",
-        description=f"In the last hour, resources left {{{{ $labels.state }}}} {{{{ $value | humanize }}}} times, "
-        f"each time within {duration.human(definitions.SHORT_STAY)} of entering it and without an intent. To list "
-        f"them, run farrier history list --last 1h --from {{{{ $labels.state }}}}",
+        description="In the last hour, resources left {{ $labels.state }} {{ $value | printf `%.0f` }} times, each "
+        f"time within {duration.human(definitions.SHORT_STAY)} of entering it and without an intent. To list them, run "
+        "farrier history list --last 1h --from {{ $labels.state }}",
     )

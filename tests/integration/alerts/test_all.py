@@ -140,6 +140,23 @@ def test_when_no_run_is_committed_the_alert_says_100_percent(tmp_path: Path) -> 
     promtool.check(tmp_path, [promtool.Replica("a", told)], expected)
 
 
+def test_the_alert_about_short_stays_says_a_whole_number(tmp_path: Path) -> None:
+    told = {'farrier_short_stays_total{kind="node",state="active"}': "0x20 1x9 2x9 3x9 4x9 5x4 6x200"}
+    annotations = {
+        "summary": "nodes leave active soon after entering it",
+        "description": "In the last hour, resources left active 6 times, each time within 15m of entering it and "
+        "without an intent. To list them, run farrier history list --last 1h --from active",
+        "runbook_url": "https://docs.example/operating/alerts/FarrierFlapping.md",
+    }
+    labels = {"severity": "ticket", "kind": "node", "state": "active"}
+    alert = {"exp_labels": labels, "exp_annotations": annotations}
+    promtool.check(
+        tmp_path,
+        [promtool.Replica("a", told)],
+        {"eval_time": "75m", "alertname": "FarrierFlapping", "exp_alerts": [alert]},
+    )
+
+
 def alertmanager() -> str:
     """The example configuration of Alertmanager on the page."""
     found = re.search(r"```yaml\n(route:\n.+?)```", (PAGES / "README.md").read_text(), re.DOTALL)

@@ -55,6 +55,7 @@ def restarted(exposes: Mapping[str, str]) -> tuple[Replica, ...]:
 
 
 STOOD = "50x30"
+STAYS = "1x9 2x9 3x9 4x9 5x4"  # five short stays in less than an hour
 DOWN = "1x30 0x200"
 GONE_AT_30 = Replica("c", {}, up=DOWN, counted="0+60x30 stale")
 
@@ -98,6 +99,8 @@ CASES = (
         100,
         NODE | {"state": "active"},
     ),
+    Case("FarrierFlapping", "six in an hour", alone({SHORT: f"0x20 {STAYS} 6x200"}), 80, NODE | {"state": "active"}),
+    Case("FarrierFlapping", "five in an hour", alone({SHORT: f"0x20 {STAYS} 5x200"}), 100),
     Case("FarrierFlapping", "a few", alike({SHORT: "0x30 1x200"}), 100),
     Case("FarrierFlapping", "the silent agents of the demo", alone({SHORT: "0x14 1x14 2x14 3x14 4x14 5x14 6x14"}), 100),
     Case("FarrierFlapping", "a restart", restarted({SHORT: STOOD}), 100),
