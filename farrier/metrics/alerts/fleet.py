@@ -19,12 +19,13 @@ from farrier.metrics.alerts.rules import (
     latest,
     latest_named,
     none_of,
+    one_of,
     series,
 )
 from farrier.model import duration, maas_region
 from farrier.model.bmc import BmcFailure
 from farrier.model.built_in import BUILT_IN
-from farrier.model.edges import NODE
+from farrier.model.edges import LAYER_KIND, NODE
 from farrier.model.failures import BMC_ADVICE, FAILURES, UNSAFE, FailureClass
 from farrier.model.kinds import KindSpec
 from farrier.model.limits import END_TO_END, PLACES, Limits, Place, places_of, rules
@@ -34,8 +35,8 @@ _PLACE = ("kind", "state", "substate")
 _WHERE = "{{ $labels.kind }} {{ $labels.state }}{{ with $labels.substate }} {{ . }}{{ end }}"
 
 PATIENT_FROM = timedelta(hours=24)
-"""An alert about a limit of at least this length is a ticket, because people do the work in such a state. If the limit
-is shorter, machines do the work, and the alert pages."""
+"""If many resources are above a limit of at least this length, no alert pages, because people do the work in such a
+state. If the limit is shorter, machines do the work."""
 
 # An intent waits while its node is verifying or adopting, for ten minutes at most; then it has an answer.
 _ANSWERED_WITHIN = timedelta(minutes=15)
@@ -46,6 +47,7 @@ SHORT_STAYS = 5
 # farrier reads a BMC every minute. An unreadable BMC has had no good read for `node.observation_ttl`, five minutes.
 _BMC_AWAY = timedelta(minutes=30)
 _BMC_AWAY_BECAUSE = "a BMC is unreachable for ten to twenty minutes during a reset or an update"
+# A page for many resources needs both this share and this number.
 _MANY = 0.05  # of all; one or two in a hundred fail without a common cause
 _MANY_AT_LEAST = 5  # a share of a small fleet is a single machine
 
@@ -63,7 +65,8 @@ def alerts(config: Config) -> tuple[Alert, ...]:
     """Return every alert about the fleet, with the limits of these settings."""
     named = config.metrics.name_resources
     return (
-        *_stuck(config, named=named),
+        _stuck(named=named),
+        _many_stuck(config),
         *((_resource_stuck(),) if named else ()),
         _end_to_end(config, named=named),
         *(_manual_intervention(failure) for failure in FailureClass),
@@ -82,30 +85,47 @@ def alerts(config: Config) -> tuple[Alert, ...]:
     )
 
 
-def _stuck(config: Config, *, named: bool) -> Iterator[Alert]:
-    """Yield two rules: one for limits that depend on operators, and one for all other limits. If a state gets its first
-    limit after the rules were generated, the second rule covers the state."""
+def _stuck(*, named: bool) -> Alert:
+    selected = latest(gauges.ABOVE_SLA, f'kind!="{maas_region.KIND}"', f'state!="{END_TO_END}"')
+    return Alert(
+        name="FarrierStuck",
+        severity=Severity.TICKET,
+        expr=fleet(selected, *_PLACE) + " > 0",
+        summary=f"{{{{ $value }}}} resource(s) above the limit of {_WHERE}",
+        description="To list them, run farrier sla breaches." + (_FURTHEST if named else ""),
+    )
+
+
+def _many_stuck(config: Config) -> Alert:
+    """Return the page for many stuck resources of one kind, without states whose limits depend on operators. If a state
+    gets its first limit after the rules were generated, the page covers the state."""
     of_kinds = places_of(_kinds(config))
     patient = " or ".join(latest(gauges.ABOVE_SLA, *place) for place in _patient(config.sla, (*PLACES, *of_kinds)))
-    others = latest(gauges.ABOVE_SLA, f'kind!="{maas_region.KIND}"', f'state!="{END_TO_END}"')
-    yield _stuck_at(Severity.PAGE, f"({others} unless ({patient}))" if patient else others, named=named)
-    if patient:
-        yield _stuck_at(Severity.TICKET, f"({patient})", named=named)
+
+    def late(*matchers: str) -> str:
+        selected = latest(gauges.ABOVE_SLA, *matchers)
+        return f"sum by (kind) ({fleet(f'({selected} unless ({patient}))' if patient else selected, *_PLACE)})"
+
+    layers = sorted({*LAYER_KIND.values()})
+    of_nodes = late(one_of("kind", layers), f'state!="{END_TO_END}"')
+    # The share of a layer is a share of all nodes: few workflows run, and often most of them are the stuck ones.
+    nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', NODE)), 'state')})"
+    of_others = late(none_of("kind", [*layers, maas_region.KIND]))
+    others = f"sum by (kind) ({fleet(latest(gauges.RESOURCES, none_of('kind', layers)), *_PLACE)})"
+    return Alert(
+        name="FarrierManyStuck",
+        severity=Severity.PAGE,
+        expr=f"{of_nodes} >= {_MANY_AT_LEAST} >= on () group_left () {_MANY} * {nodes}"
+        f" or {of_others} >= {_MANY_AT_LEAST} >= on (kind) {_MANY} * {others}",
+        summary="{{ $value }} resources of {{ $labels.kind }} are above their limits",
+        description="So many stuck resources usually have a common cause, such as a service or a network. To list "
+        "them, run farrier sla breaches.",
+    )
 
 
 def _kinds(config: Config) -> tuple[KindSpec, ...]:
     """Return all kinds of these settings except nodes."""
     return (*BUILT_IN, *kinds.specs(config.controller.kinds))
-
-
-def _stuck_at(severity: Severity, selected: str, *, named: bool) -> Alert:
-    return Alert(
-        name="FarrierStuck",
-        severity=severity,
-        expr=fleet(selected, *_PLACE) + " > 0",
-        summary=f"{{{{ $value }}}} resource(s) above the limit of {_WHERE}",
-        description="To list them, run farrier sla breaches." + (_FURTHEST if named else ""),
-    )
 
 
 def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...]]:

@@ -24,6 +24,7 @@ CUT_OFF = "0+60x6 360x200"
 UNREAD_FOR_LONG = 'farrier_observations_stale{source="bmc"}'
 UNOBSERVED = 'farrier_observations_stale{source="maas"}'
 ACTIVE = 'farrier_resources{kind="node",state="active",substate=""}'
+PARTITIONS = 'farrier_resources{kind="ib_partition",state="active",substate=""}'
 MANAGEABLE = 'farrier_resources{kind="management",state="manageable",substate=""}'
 NEWER = "a_class_of_a_newer_release"
 
@@ -51,10 +52,16 @@ class Figure(msgspec.Struct, frozen=True):
         return int(promtool.BY_NAME[self.alert].hold.total_seconds() // 60)
 
 
-def stuck(kind: str, state: str, substate: str = "", *, severity: Severity = Severity.PAGE) -> Figure:
+def stuck(kind: str, state: str, substate: str = "") -> Figure:
     labels = {"kind": kind, "state": state, "substate": substate}
     series = promtool.labelled("farrier_resources_above_sla", **labels)
-    return Figure("FarrierStuck", series, severity, {k: v for k, v in labels.items() if v}, loud=3)
+    return Figure("FarrierStuck", series, Severity.TICKET, {k: v for k, v in labels.items() if v}, loud=3)
+
+
+def many(kind: str, state: str, substate: str = "") -> Figure:
+    series = promtool.labelled("farrier_resources_above_sla", kind=kind, state=state, substate=substate)
+    total = PARTITIONS if kind == "ib_partition" else ACTIVE
+    return Figure("FarrierManyStuck", series, Severity.PAGE, {"kind": kind}, loud=50, quiet=49, beside={total: 1000})
 
 
 def named(name: str, resource_kind: str, kind: str, state: str) -> Figure:
@@ -83,8 +90,11 @@ FIGURES = (
     stuck("ib_partition", "error"),
     stuck("network_segment", "deleting", "db_delete"),
     stuck("node", "active"),  # has a limit only at sites that set one
-    stuck("node", "quarantined", severity=Severity.TICKET),
-    stuck("onboarding", "failed_manual_intervention", severity=Severity.TICKET),
+    stuck("node", "quarantined"),
+    stuck("onboarding", "failed_manual_intervention"),
+    many("node", "offline"),
+    many("onboarding", "running", "wait_for_ready"),
+    many("ib_partition", "error"),
     named("gpu-1", "node", "management", "verifying"),
     named("ib-1", "ib_partition", "ib_partition", "error"),
     Figure(
@@ -248,7 +258,30 @@ def test_a_replica_without_the_database_does_not_outvote_the_others(figure: Figu
 )
 def test_a_state_with_an_alert_of_its_own_does_not_fire_farrierstuck(labels: dict[str, str], tmp_path: Path) -> None:
     series = promtool.labelled("farrier_resources_above_sla", **labels, substate="")
-    promtool.check(tmp_path, [Replica("a", {series: "5x200"})], never("FarrierStuck", 60))
+    expected = [never(alert, 60) for alert in ("FarrierStuck", "FarrierManyStuck")]
+    promtool.check(tmp_path, [Replica("a", {series: "5x200"})], *expected)
+
+
+@pytest.mark.parametrize(
+    ("clocks", "total", "pages"),
+    [
+        ({("node", "offline"): 30, ("node", "draining"): 20}, 1000, True),
+        ({("node", "offline"): 30, ("management", "verifying"): 30}, 1000, False),  # each layer has its own share
+        ({("node", "offline"): 4}, 10, False),
+        ({("node", "offline"): 5}, 10, True),
+        ({("node", "quarantined"): 500, ("onboarding", "failed_manual_intervention"): 500}, 1000, False),
+        ({("onboarding", "end_to_end"): 500}, 1000, False),
+    ],
+)
+def test_many_stuck_nodes_page_unless_operators_do_the_work(
+    clocks: dict[tuple[str, str], int], total: int, pages: bool, tmp_path: Path
+) -> None:
+    told = {
+        promtool.labelled("farrier_resources_above_sla", kind=kind, state=state, substate=""): f"{count}x200"
+        for (kind, state), count in clocks.items()
+    }
+    answers = ({"kind": "node", "severity": "page"},) if pages else ()
+    promtool.check(tmp_path, replicas_of({ACTIVE: f"{total}x200"} | told), firing("FarrierManyStuck", 6, *answers))
 
 
 def test_every_state_of_every_other_kind_above_its_limit_fires_farrierstuck(tmp_path: Path) -> None:
