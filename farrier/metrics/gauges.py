@@ -109,7 +109,8 @@ HEARTBEATS_STALE = Gauge(
 OBSERVATIONS_STALE = Gauge(
     "farrier_observations_stale",
     "Number of nodes whose newest observation is older than node.observation_ttl. Source bmc: nodes whose BMC was "
-    "verified and cannot be read now. Source maas: machines in a region that farrier reads.",
+    "verified and cannot be read now. Source maas: machines in MAAS regions that are not failing. Source maas_failing: "
+    "machines in failing regions.",
     ("source",),
 )
 POWER_SYNC_FAILING = Gauge(

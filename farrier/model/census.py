@@ -36,7 +36,8 @@ class Source(StrEnum):
     """The sources of observations."""
 
     BMC = "bmc"
-    MAAS = "maas"
+    MAAS = "maas"  # regions that are not failing
+    MAAS_FAILING = "maas_failing"  # failing regions; the failure of a region has its own alert
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):

@@ -328,12 +328,13 @@ async def test_overdue_readings_are_counted_by_their_source(conn: Connection, qu
         """
         INSERT INTO farrier.maas_regions (name, site, url, state, complete_at)
         VALUES ('fresh', 'fresh', 'http://maas', 'starting', farrier.now()),
+               ('broken', 'broken', 'http://maas', 'failing', NULL),
                ('behind', 'behind', 'http://maas', 'starting', farrier.now() - interval '6 min');
         INSERT INTO farrier.nodes (name, site, status, management, bmc)
         SELECT site || nr, site, 'active', 'manageable',
                jsonb_build_object('sync_failure', CASE WHEN nr > 1 THEN 'timeout' END,
                                   'power_at', farrier.now() - nr * interval '2 min')
-          FROM unnest('{fresh, behind, unobserved}'::text[]) site, generate_series(1, 3) nr;
+          FROM unnest('{fresh, behind, broken, unobserved}'::text[]) site, generate_series(1, 3) nr;
         INSERT INTO farrier.node_observations (node_id, site, system_id, state, since, read_at, stale_since)
         SELECT n.id, n.site, n.name, 'deployed', farrier.now(),
                farrier.now() - right(n.name, 1)::integer * interval '4 min',
@@ -342,9 +343,9 @@ async def test_overdue_readings_are_counted_by_their_source(conn: Connection, qu
         """
     )
     census = await queries.census(rules())
-    # In the complete region, the machine with an event; in the other, the two that were read long ago.
-    assert census.observations_stale == {"bmc": 3, "maas": 3}
-    assert census.unread_power == {"timeout": 6}
+    # In the complete region, the machine with an event; in each of the others, the two that were read long ago.
+    assert census.observations_stale == {"bmc": 4, "maas": 3, "maas_failing": 2}
+    assert census.unread_power == {"timeout": 8}
 
 
 async def test_a_bmc_that_was_verified_and_cannot_be_verified_again_counts_as_unread(

@@ -25,6 +25,7 @@ from farrier.metrics.alerts.rules import (
 from farrier.model import duration, maas_region
 from farrier.model.bmc import BmcFailure
 from farrier.model.built_in import BUILT_IN
+from farrier.model.census import Source
 from farrier.model.edges import LAYER_KIND, NODE
 from farrier.model.failures import BMC_ADVICE, FAILURES, UNSAFE, FailureClass
 from farrier.model.kinds import KindSpec
@@ -225,8 +226,9 @@ def _region_unconfigured() -> Alert:
 
 def _observations_stale() -> tuple[Alert, Alert]:
     """Return the alerts for outdated observations: a ticket for single machines, and a page for many machines. If many
-    observations are outdated, usually no controller reads their region."""
-    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "maas")))
+    observations are outdated, usually no controller reads their region. The machines of failing regions do not count,
+    because the alert of `_region_failing` reports these regions."""
+    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", Source.MAAS)))
     nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', NODE)), 'state')})"
     return (
         _observations_stale_at(Severity.PAGE, f"{stale} >= {_MANY_AT_LEAST} and {stale} / {nodes} >= {_MANY}"),
@@ -240,11 +242,10 @@ def _observations_stale_at(severity: Severity, expr: str) -> Alert:
         severity=severity,
         expr=expr,
         hold=timedelta(minutes=15),
-        because="if the region fails, another alert fires earlier; otherwise farrier reads a machine again within "
-        "minutes",
+        because="farrier usually reads a machine again within minutes",
         summary="farrier has no fresh observation of {{ $value }} machine(s) in MAAS",
-        description="farrier does not act on the old observations of these machines. Either the region fails, or no "
-        "controller reads it, or the region does not return these machines. To find the reason, run farrier site list",
+        description="farrier does not act on the old observations of these machines. Either no controller reads the "
+        "region, or the region does not return these machines. To find the reason, run farrier site list",
     )
 
 
@@ -297,12 +298,12 @@ def _bmc_unreadable_unknown() -> Alert:
 def _unread(which: str) -> str:
     """Return a selector of failed reads that matches only while some BMC has had no good read for `observation_ttl`, so
     that single failed reads do not count."""
-    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "bmc")))
+    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", Source.BMC)))
     return f"{fleet(latest(gauges.POWER_SYNC_FAILING, which), 'failure')} > 0 and on () {stale} > 0"
 
 
 def _many_bmcs_unreadable() -> Alert:
-    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", "bmc")))
+    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", Source.BMC)))
     manageable = latest(gauges.RESOURCES, equals("kind", "management"), equals("state", "manageable"))
     return Alert(
         name="FarrierManyBmcsUnreadable",

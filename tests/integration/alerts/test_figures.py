@@ -12,6 +12,7 @@ from farrier.metrics.alerts import Severity
 from farrier.model import maas_region
 from farrier.model.bmc import BmcFailure
 from farrier.model.built_in import BUILT_IN
+from farrier.model.census import Source
 from farrier.model.failures import UNSAFE, FailureClass
 from farrier.model.limits import Place, places_of
 from tests.support import promtool
@@ -329,6 +330,12 @@ def test_stale_observations_page_for_many_nodes_and_make_a_ticket_for_few(
     severities = ("page", "ticket") if pages else ("ticket",)
     expected = firing("FarrierObservationsStale", 15, *({"severity": severity} for severity in severities))
     promtool.check(tmp_path, replicas_of(told), expected, never("FarrierObservationsStale", 14))
+
+
+def test_stale_observations_of_failing_regions_fire_only_the_alert_about_the_regions(tmp_path: Path) -> None:
+    failing = promtool.labelled("farrier_observations_stale", source=Source.MAAS_FAILING)
+    told = {failing: "500x200", UNOBSERVED: "0x200", ACTIVE: "1000x200"}
+    promtool.check(tmp_path, replicas_of(told), never("FarrierObservationsStale", 100))
 
 
 def test_unowned_shards_of_a_kind_without_resources_do_not_page(tmp_path: Path) -> None:

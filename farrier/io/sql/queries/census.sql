@@ -166,12 +166,13 @@ SELECT row_to_json(x)::text
            (SELECT a.silent - e.n FROM agents a, silent_elsewhere e) AS heartbeats_stale,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'error', error, 'count', n)), '[]') FROM failing) AS failing,
            (SELECT coalesce(json_object_agg(failure, n), '{}') FROM unread) AS unread_power,
-           json_build_object(
-               'bmc', (SELECT coalesce(sum(stale), 0)::bigint FROM unread),
-               'maas', (SELECT coalesce(sum(c.n), 0)::bigint FROM farrier.maas_regions r CROSS JOIN LATERAL (
-                            SELECT count(*) AS n FROM farrier.node_observations o
-                             WHERE o.site = r.site AND (o.read_at IS NULL OR o.read_at < farrier.now() - $8::interval)
-                               AND (o.stale_since IS NOT NULL OR r.complete_at IS NULL OR r.complete_at < farrier.now() - $8::interval)) c
-                         WHERE r.ended_at IS NULL)
-           ) AS observations_stale
+           (SELECT json_build_object(
+                       'bmc', (SELECT coalesce(sum(stale), 0)::bigint FROM unread),
+                       'maas', coalesce(sum(c.n) FILTER (WHERE r.state <> 'failing'), 0)::bigint,
+                       'maas_failing', coalesce(sum(c.n) FILTER (WHERE r.state = 'failing'), 0)::bigint)
+              FROM farrier.maas_regions r CROSS JOIN LATERAL (
+                   SELECT count(*) AS n FROM farrier.node_observations o
+                    WHERE o.site = r.site AND (o.read_at IS NULL OR o.read_at < farrier.now() - $8::interval)
+                      AND (o.stale_since IS NOT NULL OR r.complete_at IS NULL OR r.complete_at < farrier.now() - $8::interval)) c
+             WHERE r.ended_at IS NULL) AS observations_stale
   ) x
