@@ -159,7 +159,7 @@ class Verdict(enum.StrEnum):
 
     COMMITTED = "committed"
     LOST = "lost"  # another controller has the shard; nothing was written
-    CONFLICT = "conflict"  # the version of the resource has changed; the loop decides again
+    CONFLICT = "conflict"  # the resource has changed, or the run exceeds a limit; the loop decides again
     LOCKED = "locked"  # another transaction has locked rows of the run; the loop commits it alone
     REFUSED = "refused"  # the database refuses the writes; the error becomes the outcome of the resource
     UNKNOWN = "unknown"  # the connection broke or time ran out; the loop finds out before it loads the resource again

@@ -29,7 +29,7 @@ _ONCE = (
     "failure"
 )
 
-_CONFLICTS = 0.05  # share of all runs; changes of a shard's owner and writes of clients cause one in a hundred
+_CONFLICTS = 0.05  # share of all runs; changes of a shard's owner and short waits for a limit cause one in a hundred
 _ERRORS = 0.1  # share of all runs; a dead service at a site causes more errors, a few broken nodes cause fewer
 _WINDOW = timedelta(minutes=10)
 _LASTS = timedelta(minutes=15)
@@ -85,8 +85,9 @@ def _replica_down() -> Alert:
         hold=timedelta(minutes=10),
         because="a reboot of the replica's machine takes less time",
         summary="A replica of farrier does not respond: {{ $labels.instance }}",
-        description="The other replicas have taken over the nodes of this replica. If you removed the replica, also "
-        "remove it from the targets of Prometheus.",
+        description="If other replicas run the same kinds, they have taken over its shards. If it was the only replica "
+        "that runs a kind, FarrierShardsUnowned fires, too. If you removed the replica, also remove it from the "
+        "targets of Prometheus.",
     )
 
 
@@ -154,8 +155,8 @@ def _commit_conflicts() -> Alert:
         hold=_LASTS,
         because="a fail-over of the database causes only a few conflicts, and only for a moment",
         summary="{{ $value | humanizePercentage }} of the runs of {{ $labels.kind }} fail to commit",
-        description="Controllers lose shards during runs, or another program writes the same rows. No data is lost, "
-        "but farrier repeats the work.",
+        description="Controllers lose shards during runs, the network breaks connections during commits, or many runs "
+        "exceed a limit at once, such as the login cap of a BMC. No data is lost, but farrier repeats the work.",
     )
 
 
