@@ -262,6 +262,11 @@ def _of_bmc(node: NodeDetail) -> Iterator[str]:
         yield failures.BMC_ADVICE[bmc.failure]
     if diagnosis.is_unread(node) and bmc.sync_failure is not None:
         yield failures.BMC_ADVICE[bmc.sync_failure]
+    if diagnosis.waits_for_logins(node):
+        yield (
+            "if the BMC's credential is wrong, correct it where it is stored, or submit set_bmc; farrier logs in again "
+            "when the pause ends"
+        )
     if diagnosis.is_unkept(node) and bmc.enforce_error is not None:
         ends = (
             ", or submit set_power without enforce to stop enforcing it" if is_accepted(Action.SET_POWER, node) else ""

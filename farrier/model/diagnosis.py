@@ -34,6 +34,9 @@ _TASK_STAGES = frozenset(
         D.REMOVE_GPUAAS_NODE_RECORD,
     }
 )
+# The reason of a node that waits because its BMC has refused too many logins. The node itself may have no failure: the
+# logins of other nodes at the same BMC count, too.
+_LOGIN_PAUSE = "waits for a pause in logins"
 _BAD_REGIONS = frozenset({RegionState.FAILING, RegionState.UNCONFIGURED})
 
 
@@ -82,6 +85,12 @@ def is_unkept(node: NodeDetail) -> bool:
     """Return whether the node's power differs from the power that farrier enforces."""
     bmc = node.bmc
     return node.management == Management.MANAGEABLE and bmc.desired_power not in (None, bmc.power)
+
+
+def waits_for_logins(node: NodeDetail) -> bool:
+    """Return whether the node waits until farrier may log in at its BMC again."""
+    outcome = node.outcome
+    return outcome is not None and outcome.outcome == "wait" and outcome.reason.startswith(_LOGIN_PAUSE)
 
 
 def unanswered(node: NodeDetail) -> tuple[RequestView, ...]:

@@ -18,9 +18,11 @@ from farrier.handlers.node.logins import (
 from farrier.model.actions import Action
 from farrier.model.bmc import LOGIN_WINDOW
 from farrier.model.node import Bmc, OtherLogin
+from farrier.model.outcome import Record
 from farrier.model.workflow import OnboardingMode
 from tests.support.nodes import NOW, answers, decide, intent, node, onboarding
 from tests.support.power import manageable
+from tests.unit.model.test_why import why
 
 MINUTE = timedelta(minutes=1)
 
@@ -56,6 +58,12 @@ def test_logins_under_way_are_looked_at_again_soon_unless_failed_ones_are_enough
     assert waits_for_others(bmc, NOW) and capped(bmc, NOW)[1] == OTHERS_TAKE
     bmc = replace(bmc, others=(*bmc.others, ago(1)))
     assert not waits_for_others(bmc, NOW) and capped(bmc, NOW)[1] == 4 * MINUTE
+
+
+def test_a_node_that_waits_for_a_pause_in_logins_is_advised_to_correct_the_credential() -> None:
+    reason, _ = capped(counted(Bmc(others=(ago(1), ago(2), ago(3))), NOW), NOW)
+    said = why(outcome=Record("wait", reason, "x.py:1"))
+    assert said.advice.startswith("if the BMC's credential is wrong, correct it")
 
 
 @pytest.mark.parametrize("under_way", [True, False])
