@@ -48,7 +48,8 @@ MANUAL_INTERVENTION = Gauge(
 )
 SHARDS = Gauge(
     "farrier_shards",
-    "Number of shards that each controller owns.",
+    "Number of shards that each controller owns. The label controller is the name and the short ID that farrier "
+    "controllers shows.",
     ("kind", "controller"),
 )
 SHARDS_UNOWNED = Gauge("farrier_shards_unowned", "Number of shards that no controller owns.", ("kind",))

@@ -102,8 +102,9 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards of one kind that one controller owns; with owner '', the shards without an owner. `lag` is the number
-    of seconds since the last sweep of the shard that was swept least recently, or 0 without an owner."""
+    """The shards of one kind that one controller owns; with owner '', the shards without an owner. `controller` is the
+    name and the first part of the ID. `lag` is the number of seconds since the last sweep of the shard that was swept
+    least recently, or 0 without an owner."""
 
     kind: str
     controller: str

@@ -122,8 +122,9 @@ unread AS MATERIALIZED (
                AND n.bmc ->> 'failure' IS NOT NULL AND n.bmc ->> 'verified_at' IS NOT NULL) u
      GROUP BY u.failure),
 shards AS (
-    SELECT s.kind, coalesce(s.controller, '') AS controller, count(*) AS n, extract(epoch FROM farrier.now() - min(s.swept_at))::double precision AS lag
-      FROM farrier.shard_owners s GROUP BY s.kind, s.controller)
+    -- Replicas on one host have the same name.
+    SELECT s.kind, coalesce(s.controller || ' (' || left(s.controller_id::text, 8) || ')', '') AS controller, count(*) AS n, extract(epoch FROM farrier.now() - min(s.swept_at))::double precision AS lag
+      FROM farrier.shard_owners s GROUP BY s.kind, s.controller, s.controller_id)
 SELECT row_to_json(x)::text
   FROM (
     SELECT farrier.now() AS now,
