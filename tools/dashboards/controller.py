@@ -38,7 +38,7 @@ def _now() -> Panels:
         ),
         number(
             About("Shards without a controller", "The resources in these shards make no progress.", 4, 4),
-            f"sum({fleet(gauges.SHARDS_UNOWNED)})",
+            total(gauges.SHARDS_UNOWNED),
             steps=SOME,
         ),
         number(
@@ -119,7 +119,7 @@ def _runs() -> Panels:
         lines(
             About("Duration of a run", "Time from snapshot to outcome.", 12),
             [
-                Query(quantile(0.5, definitions.HANDLER_DURATION, "kind"), "{{kind}} half"),
+                Query(quantile(0.5, definitions.HANDLER_DURATION, "kind"), "{{kind}} median"),
                 Query(quantile(0.99, definitions.HANDLER_DURATION, "kind"), "{{kind}} 99 %"),
             ],
             "s",

@@ -21,9 +21,8 @@ from tools.dashboards.panels import (
     lines,
     number,
     rows,
-    timeline,
 )
-from tools.dashboards.promql import fleet, rate, total
+from tools.dashboards.promql import fleet, last_hour, total
 
 _NODE = 'kind="node"'
 _OTHERS = f'kind!~"{"|".join([*dict.fromkeys(LAYER_KIND.values()), maas_region.KIND])}"'
@@ -94,15 +93,8 @@ def _over_time() -> Panels:
             Query(total(gauges.RESOURCES, "state", where=_NODE), "{{state}}"),
         ),
         lines(
-            About("Transitions", "Nodes per hour that entered a state."),
-            [Query(f"{rate(definitions.STATE_ENTERED, 'state', where=_NODE)} * 3600", "{{state}}")],
-        ),
-        timeline(
-            About("Layers over time", "How many clocks of each layer are above their limit.", 24, 7),
-            Query(total(gauges.ABOVE_SLA, "kind"), "{{kind}}"),
-            "short",
-            {None: "green", 1: "orange", 10: "red"},
-            zero="in time",
+            About("Transitions in the last hour", "How many times nodes entered a state in the hour before each time."),
+            [Query(last_hour(definitions.STATE_ENTERED, "state", where=_NODE), "{{state}}")],
         ),
         heat(
             About(

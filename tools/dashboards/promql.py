@@ -1,7 +1,7 @@
 """Builds expressions that are correct with any number of replicas.
 
-Every replica exports the figures of the fleet. As in the alert rules, an expression first takes the largest value of
-the replicas that have counted lately, and then computes sums. Counters of a process are summed over the processes.
+Every replica exports the figures of the fleet. As in the alert rules, an expression computes the sums of each replica
+that has counted lately, and takes the largest result. Counters of a process are summed over the processes.
 `$job` selects one fleet; like `instance`, it is a label that Prometheus adds to scraped series. If a metric does not
 have a label, the label is refused.
 """
@@ -30,7 +30,8 @@ def fleet(gauge: Gauge, *by: str, where: str = "") -> str:
 
 def total(gauge: Gauge, *by: str, where: str = "") -> str:
     """Return a figure of the fleet, summed over all labels except these."""
-    return f"sum{_by(gauge.labels, by)}({fleet(gauge, where=where)})"
+    _known(gauge.labels, by)
+    return rules.total(_selected(gauge.name, gauge.labels, where), *by)
 
 
 def each(gauge: Gauge, *by: str) -> str:
@@ -41,6 +42,12 @@ def each(gauge: Gauge, *by: str) -> str:
 def rate(counted: Definition, *by: str, where: str = "") -> str:
     """Return the rate per second, summed over all processes."""
     return f"sum{_by(counted.labels, by)}({_rate(counted, counted.series, where, _SPAN)})"
+
+
+def last_hour(counted: Definition, *by: str, where: str = "") -> str:
+    """Return the increase in the last hour, summed over all processes. The rate of a short range, converted to an hour,
+    would show a large number for a single event."""
+    return f"sum{_by(counted.labels, by)}(increase({_selected(counted.series, counted.labels, where)}[1h]))"
 
 
 def rate_of_seen(counted: Definition, *by: str, where: str = "") -> str:

@@ -90,7 +90,7 @@ def _unread() -> Panels:
 def _failing(service: str) -> str:
     failed = rate(definitions.SERVICE_REQUESTS, where=_failed(service))
     asked = rate(definitions.SERVICE_REQUESTS, where=f'service="{service}", result!="cancelled"')
-    return f"{failed} / ({asked} > 0) or 0 * {asked}"
+    return f"{failed} / ({asked} > 0) or vector(0)"
 
 
 def _failed(service: str) -> str:

@@ -8,7 +8,7 @@ from farrier.metrics import definitions, gauges
 from farrier.model.workflow import WorkflowKind, WorkflowStatus
 from tools.dashboards.frame import Board, Panels, Part
 from tools.dashboards.panels import FATAL, GREEN, SOME, About, Column, Query, Steps, bars, lines, number, rows
-from tools.dashboards.promql import fleet, quantile, rate, rate_of_seen, total
+from tools.dashboards.promql import fleet, last_hour, quantile, total
 
 _SHOWN: Sequence[tuple[WorkflowStatus, str, str, Steps]] = (
     (WorkflowStatus.PENDING, "Pending", "Not begun.", GREEN),
@@ -103,29 +103,31 @@ def _speed(kind: WorkflowKind) -> Panels:
     ended = f'kind="{kind}", state=~"{"|".join(ends)}"'
     late = f'kind="{kind}", state="{WorkflowStatus.RUNNING}"'
     failed = f'workflow="{kind}"'
+    slow = quantile(0.95, definitions.TIME_IN_STATE, "state", where=_stage(kind))
     return (
         lines(
             About(
-                "What fails",
-                "Failed attempts of a stage and stops for an operator, per hour; failures that did not occur are "
-                "omitted.",
+                "Failures in the last hour",
+                "Failed attempts of a stage and stops for an operator in the hour before each time; failures that did "
+                "not occur are omitted.",
                 24,
                 8,
             ),
             [
                 Query(
-                    f"({rate_of_seen(definitions.WORKFLOW_FAILURES, 'stage', 'failure_class', where=failed)}) * 3600",
+                    f"{last_hour(definitions.WORKFLOW_FAILURES, 'stage', 'failure_class', where=failed)} > 0",
                     "{{stage}}: {{failure_class}}",
                 )
             ],
         ),
         lines(
-            About("Ends and failures", "Workflows per hour that ended or failed.", 8, 8),
-            [Query(f"{rate(definitions.STATE_ENTERED, 'state', where=ended)} * 3600", "{{state}}")],
+            About("Ends in the last hour", "Workflows that ended or failed in the hour before each time.", 8, 8),
+            [Query(last_hour(definitions.STATE_ENTERED, "state", where=ended), "{{state}}")],
         ),
         lines(
             About("Slowest stages", "95th percentile of the time in a stage, for the five slowest stages.", 8, 8),
-            [Query(f"topk(5, {quantile(0.95, definitions.TIME_IN_STATE, 'state', where=_stage(kind))})", "{{state}}")],
+            # A stage that no node left in this range has the value NaN, which `> 0` omits.
+            [Query(f"topk(5, {slow} > 0)", "{{state}}")],
             "s",
         ),
         lines(

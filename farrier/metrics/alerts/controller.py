@@ -19,6 +19,7 @@ from farrier.metrics.alerts.rules import (
     promql,
     rate,
     series,
+    total,
 )
 from farrier.model import duration, sweeps
 from farrier.model.runs import Verdict
@@ -132,11 +133,11 @@ def _sweep_late(config: Config) -> Alert:
 
 def _shards_unowned() -> Alert:
     unowned = fleet(latest(gauges.SHARDS_UNOWNED), "kind")
-    there = fleet(latest(gauges.RESOURCES), "kind", "state", "substate")
+    there = total(latest(gauges.RESOURCES), "kind")
     return Alert(
         name="FarrierShardsUnowned",
         severity=Severity.PAGE,
-        expr=f"{unowned} > 0 and on (kind) sum by (kind) ({there}) > 0",
+        expr=f"{unowned} > 0 and on (kind) {there} > 0",
         summary="No controller runs {{ $value }} of the shards of {{ $labels.kind }}",
         description="Nothing happens to the resources in these shards. Live controllers take the shards of a dead "
         "controller within 13 seconds. So either no live controller runs this kind, or no controller can "

@@ -21,6 +21,7 @@ from farrier.metrics.alerts.rules import (
     none_of,
     one_of,
     series,
+    total,
 )
 from farrier.model import duration, maas_region
 from farrier.model.bmc import BmcFailure
@@ -105,14 +106,14 @@ def _many_stuck(config: Config) -> Alert:
 
     def late(*matchers: str) -> str:
         selected = latest(gauges.ABOVE_SLA, *matchers)
-        return f"sum by (kind) ({fleet(f'({selected} unless ({patient}))' if patient else selected, *_PLACE)})"
+        return total(f"({selected} unless ({patient}))" if patient else selected, "kind")
 
     layers = sorted({*LAYER_KIND.values()})
     of_nodes = late(one_of("kind", layers), f'state!="{END_TO_END}"')
     # The share of a layer is a share of all nodes: few workflows run, and often most of them are the stuck ones.
-    nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', NODE)), 'state')})"
+    nodes = total(latest(gauges.RESOURCES, equals("kind", NODE)))
     of_others = late(none_of("kind", [*layers, maas_region.KIND]))
-    others = f"sum by (kind) ({fleet(latest(gauges.RESOURCES, none_of('kind', layers)), *_PLACE)})"
+    others = total(latest(gauges.RESOURCES, none_of("kind", layers)), "kind")
     return Alert(
         name="FarrierManyStuck",
         severity=Severity.PAGE,
@@ -229,7 +230,7 @@ def _observations_stale() -> tuple[Alert, Alert]:
     observations are outdated, usually no controller reads their region. The machines of failing regions do not count,
     because the alert of `_region_failing` reports these regions."""
     stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", Source.MAAS)))
-    nodes = f"sum ({fleet(latest(gauges.RESOURCES, equals('kind', NODE)), 'state')})"
+    nodes = total(latest(gauges.RESOURCES, equals("kind", NODE)))
     return (
         _observations_stale_at(Severity.PAGE, f"{stale} >= {_MANY_AT_LEAST} and {stale} / {nodes} >= {_MANY}"),
         _observations_stale_at(Severity.TICKET, f"{stale} > 0"),

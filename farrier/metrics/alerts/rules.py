@@ -131,10 +131,23 @@ def latest_named(metric: Gauge, *matchers: str) -> str:
 
 def fleet(selected: str, *by: str) -> str:
     """Return a figure of the fleet from `latest` series: the largest figure of the replicas that counted recently."""
-    grouped = f"max by ({', '.join(by)})" if by else "max"
     # The maximum is used, because a process that has just started exports 0 until it has counted.
+    return f"{_grouped('max', by)} ({_counted_recently(selected)})"
+
+
+def total(selected: str, *by: str) -> str:
+    """Do the same as `fleet`, for the sum over all labels except `by`. Each replica has its own sum. Replicas count at
+    different times, so a sum of their largest figures would count a resource twice when it changes its state."""
+    return f"{_grouped('max', by)} ({_grouped('sum', (*by, 'job', 'instance'))} ({_counted_recently(selected)}))"
+
+
+def _grouped(aggregation: str, by: tuple[str, ...]) -> str:
+    return f"{aggregation} by ({', '.join(by)})" if by else aggregation
+
+
+def _counted_recently(selected: str) -> str:
     counted = f"max_over_time({gauges.COLLECTED.name}[{promql(STALE_AFTER)}])"
-    return f"{grouped} ({selected} and on (job, instance) (time() - {counted} < {STALE_AFTER.total_seconds():.0f}))"
+    return f"{selected} and on (job, instance) (time() - {counted} < {STALE_AFTER.total_seconds():.0f})"
 
 
 def rate(selected: str, window: timedelta, *by: str) -> str:

@@ -31,7 +31,7 @@ _SERIES = re.compile(r"\b(farrier_\w+)\b")
 _SELECTOR = re.compile(r"\b(farrier_\w+)\{([^}]*)\}")
 _MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
 _GROUPED = re.compile(r"\b(?:by|on) \(([^)]*)\)")
-_LARGEST = re.compile(r"\bmax(?: by \([^)]*\))? \((farrier_\w+)\{")
+_LARGEST = re.compile(r"\bmax(?: by \([^)]*\))? \((?:sum by \([^)]*\) \()?(farrier_\w+)\{")
 _VARIABLE = re.compile(r"\$\{?([a-z_]\w*)")
 _OF_GRAFANA = {"__rate_interval", "__range", "__data"}
 

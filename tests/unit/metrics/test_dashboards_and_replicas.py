@@ -41,7 +41,7 @@ class _Shown(msgspec.Struct, frozen=True):
 
     def as_promtool_has_it(self) -> dict[str, object]:
         panels = json.loads(dashboards.path(self.board).read_text(encoding="utf-8"))["panels"]
-        (expr,) = (panel["targets"][0]["expr"] for panel in panels if panel["title"] == self.panel)
+        expr = next(panel["targets"][0]["expr"] for panel in panels if panel["title"] == self.panel)
         filled = expr.replace("$job", "farrier").replace("$__rate_interval", "5m")
         # promtool has no notation for labels without a name.
         named = f'label_replace({filled}, "__name__", "shown", "", "")'
@@ -70,7 +70,7 @@ _FLEET = (
     _Shown("fleet", "Nodes", 9),
     _Shown("fleet", "Active", 7),
     _Shown("fleet", "Above a limit", 1),
-    _Shown("fleet", "Layers over time", 1, {"kind": "node"}),
+    _Shown("stuck", "Above the limit over time", 1, {"kind": "node"}),
     _Shown("fleet", "Share above the limit", 0.5, {"kind": "node", "state": "offline"}),
     _Shown("stuck", "Resources above a limit", 1),
     _Shown("stuck", "Stuck resources", 60 * _MINUTE, {**_OFFLINE, "name": "gpu-1"}),
@@ -93,6 +93,34 @@ def test_two_replicas_show_the_same_fleet_and_twice_the_work(tmp_path: Path) -> 
 
 def test_a_replica_that_has_lost_its_database_is_not_believed(tmp_path: Path) -> None:
     _check(tmp_path, [Replica("one", _NODES), Replica("two", _GONE, counted=_OLD)], *_FLEET)
+
+
+def test_a_node_that_changes_its_state_between_the_counts_of_two_replicas_counts_once(tmp_path: Path) -> None:
+    moved = {
+        'farrier_resources{kind="node",state="active",substate=""}': "8x60",
+        'farrier_resources{kind="node",state="offline",substate=""}': "1x60",
+    }
+    _check(tmp_path, [Replica("one", _NODES), Replica("two", _NODES | moved)], _Shown("fleet", "Nodes", 9))
+
+
+def test_a_transition_counts_once_in_its_hour(tmp_path: Path) -> None:
+    entered = {'farrier_state_entered_total{kind="node",state="offline"}': "0x27 30x60"}
+    shown = _Shown("fleet", "Transitions in the last hour", 30, {"state": "offline"})
+    _check(tmp_path, [Replica("one", _NODES | entered)], shown)
+
+
+def test_a_stage_that_no_node_left_lately_is_not_among_the_slowest(tmp_path: Path) -> None:
+    left = {
+        f'farrier_time_in_state_seconds_bucket{{kind="onboarding_stage",state="{stage}",le="{le}"}}': samples
+        for stage, samples in (("commission_node", "0+60x60"), ("configure_storage", "5x60"))
+        for le in ("60", "+Inf")
+    }
+    shown = _Shown("workflows", "Slowest stages", 57, {"state": "commission_node"})
+    _check(tmp_path, [Replica("one", _NODES | left)], shown)
+
+
+def test_a_service_without_requests_has_no_failed_requests(tmp_path: Path) -> None:
+    _check(tmp_path, [Replica("one", _NODES)], _Shown("upstream", "Vault: failed requests", 0))
 
 
 def test_nothing_stuck_is_a_zero_unless_nobody_has_counted(tmp_path: Path) -> None:
