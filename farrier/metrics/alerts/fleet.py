@@ -275,7 +275,7 @@ def _bmc_unreadable(failure: BmcFailure) -> Alert:
         because=_BMC_AWAY_BECAUSE,
         summary=f"{{{{ $value }}}} BMC(s) cannot be read: {failure}",
         description=f"To do: {BMC_ADVICE[failure]}. To list them: SELECT name, bmc_address FROM "
-        f"farrier.node_lifecycle WHERE power_failure = '{failure}'",
+        f"farrier.node_lifecycle WHERE coalesce(power_failure, bmc_failure) = '{failure}'",
         runbook=f"failures.md#bmc-{failure}",
         labels={"failure": str(failure)},
     )
