@@ -251,9 +251,10 @@ class Controller:
             await self._controllers.give_back(self._own.id, kind, epochs)
 
     async def _list_anew(self) -> None:
-        """List the resources of some shards again, so that each shard is listed one time in each resync period."""
-        first, self._listed = self._listed, self._to_list()
-        numbers = {each % SHARDS for each in range(first, min(self._listed, first + SHARDS))}
+        """List the resources of some shards again, so that each shard is listed one time in each resync period. After a
+        failure, the next round lists the same shards again."""
+        first, listed_to = self._listed, self._to_list()
+        numbers = {each % SHARDS for each in range(first, min(listed_to, first + SHARDS))}
         for kind, loop in self._loops.items():
             held = [number for number in numbers if (kind, number) in self._own.held]
             if held:
@@ -261,6 +262,7 @@ class Controller:
                     listed = await loop.io.listing(held)
                 for number in held:
                     loop.listed(number, [id_ for id_ in listed.ids if id_ % SHARDS == number])
+        self._listed = listed_to
 
     def _to_list(self) -> int:
         """Return how many shards of each kind are to be listed by now, since the clock's beginning."""

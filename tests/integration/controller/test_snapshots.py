@@ -12,6 +12,8 @@ import msgspec
 import pytest
 from typing_extensions import override
 
+from farrier.errors import DatabaseUnreachable
+from farrier.model.controllers import SHARDS, Listed
 from farrier.model.outcome import DoNothing, Outcome, Step, Transition, Wait
 from farrier.model.runs import Finished, Loaded, Result
 from tests.support import pg, proxy, toy
@@ -21,6 +23,8 @@ from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, a
 
 A_PERIOD = 34.0
 NEVER_AGAIN = msgspec.structs.replace(QUIET, resync=timedelta(days=1))
+# Shorter than the time without a renewal after which a controller gives its shards back.
+BRIEF = msgspec.structs.replace(QUIET, resync=timedelta(seconds=20))
 
 
 class Counting(WidgetIO):
@@ -52,6 +56,23 @@ class Counting(WidgetIO):
     async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
         self.statements.append("consume")
         await super().consume(wakes)
+
+
+class Unlisted(WidgetIO):
+    """Storage that records the shards that it lists. While `fail` is positive, a listing fails."""
+
+    def __init__(self, shop: Shop) -> None:
+        super().__init__(shop.pool, toy.WidgetRows())
+        self.fail = 0
+        self.shards: set[int] = set()
+
+    @override
+    async def listing(self, shards: Sequence[int]) -> Listed:
+        if self.fail:
+            self.fail -= 1
+            raise DatabaseUnreachable("the test", "away")
+        self.shards |= set(shards)
+        return await super().listing(shards)
 
 
 def rests(_widget: Widget, _now: datetime) -> Decided:
@@ -195,6 +216,21 @@ async def test_rows_inserted_or_changed_by_hand_are_found_by_the_resync(shop: Sh
         await replica.round()
         await replica.ledger.until(lambda: 2 in replica.handler.order and replica.ledger.outcomes.total() >= 4)
     assert await shop.answers() == [1]
+
+
+async def test_a_resync_whose_listing_failed_is_repeated_by_the_next_round(shop: Shop) -> None:
+    io = Unlisted(shop)
+    replica = Replica(shop, config=BRIEF, io=io)
+    async with at_work(replica):
+        await shop.pool.execute("INSERT INTO farrier_toy.widgets (id) VALUES (2)")
+        io.shards.clear()
+        io.fail = 1
+        replica.clock.advance(BRIEF.resync)
+        while io.fail:
+            await replica.round()
+        await replica.round()
+        assert io.shards == set(range(SHARDS))
+        await replica.ledger.until(lambda: replica.handler.order == [2])
 
 
 async def test_requests_whose_wakes_a_server_crash_lost_are_found_after_its_restart(shop: Shop) -> None:
