@@ -140,7 +140,6 @@ class Ownership:
     def took(self, shards: Mapping[Shard, int]) -> None:
         """Record the shards that were taken, with their epochs. A later `plan` takes shards that were locked."""
         for shard, epoch in shards.items():
-            self._drop(shard)
             self.held[shard] = epoch
             self._rows[shard] = ShardRow(shard, self.id, epoch)
 

@@ -157,6 +157,17 @@ def test_a_renewal_without_a_row_loses_everything() -> None:
     assert ownership.acts_until < START
 
 
+def test_a_controller_that_gave_up_while_shards_were_closing_joins_again_with_none_of_them() -> None:
+    """A shard that it takes again must not count as closing: its steps would not begin, and it would be given back."""
+    ownership = joined()
+    ownership.took({("node", number): 1 for number in range(SHARDS)})
+    renewed(ownership, live(ME, YOU), rows(dict.fromkeys(range(SHARDS), ME)))
+    ownership.plan(START)
+    assert ownership.closing
+    assert len(ownership.abandoned()) == SHARDS
+    assert (ownership.held, ownership.closing) == ({}, {})
+
+
 def test_a_shard_that_came_back_under_another_epoch_is_lost() -> None:
     """Another controller owned it in between; the snapshots in memory were loaded under the former epoch."""
     ownership = joined()
