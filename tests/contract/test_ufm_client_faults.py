@@ -1,7 +1,7 @@
 """The UFM client against a UFM, or a proxy in front of it, that responds badly: a clear class, and no harm.
 
-Bodies and statuses are scripted responses in memory. Connections, certificates, redirects and limits of time are those
-of the HTTP client that all services share; `test_maas_client_faults` tests them.
+Bodies and statuses are scripted responses in memory. Connections, certificates and redirects are those of the HTTP
+client that all services share; `test_maas_client_faults` tests them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+import anyio
 import httpx
 import pytest
 
@@ -18,8 +19,11 @@ from farrier.model.ufm import Membership, Port, UfmError, UfmFailure
 from farrier.services.ufm_service import ATTEMPTS, LARGEST_BODY_BYTES, pass_of
 from farrier.sim.ufm import Broken, Fault, Manager, UfmTransport
 from tests.support.answers import PAGE, Endless, Scripted, text
+from tests.support.loop import PATIENCE
 from tests.support.ufm import GUIDS, QOS, Call, OneCredential, World, failing, wanted, world_of, world_with
 
+SOON = timedelta(seconds=0.05)
+NEVER = timedelta(days=1)
 SECRETS = ("123456", "YWRtaW46MTIzNDU2", "a-token-of-ufm")
 PKEYS = {"0x12": {"partition": "a", "ip_over_ib": True, "guids": [{"guid": GUIDS[0], "membership": "full"}]}}
 CHANGES: list[tuple[str, Call]] = [
@@ -243,6 +247,24 @@ async def test_a_change_whose_response_is_lost_may_have_been_made(operation: str
             await change(world.client)
     assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.UNREACHABLE, True)
     assert world.observed.requests == [(operation, "unreachable")]
+
+
+async def test_a_ufm_that_hangs_in_a_change_is_a_timeout_after_the_limit_of_changes() -> None:
+    manager = Manager()
+    manager.faults.add(Fault(op="create", broken=Broken.HANG))
+    async with world_with(manager, change_timeout=SOON, read_timeout=NEVER) as world:
+        with anyio.fail_after(PATIENCE), failing() as caught:
+            await world.client.create(wanted())
+    assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.TIMEOUT, True)
+
+
+async def test_a_ufm_that_hangs_in_a_read_is_a_timeout_after_the_limit_of_reads() -> None:
+    manager = Manager()
+    manager.faults.add(Fault(broken=Broken.HANG, times=None))
+    async with world_with(manager, read_timeout=SOON, change_timeout=NEVER) as world:
+        with anyio.fail_after(PATIENCE):
+            error = await failure_of_read(world)
+    assert (error.failure, error.ambiguous) == (UfmFailure.TIMEOUT, False)
 
 
 # --- secrets
