@@ -1,0 +1,72 @@
+"""Commits that happened although their replies were lost: the controller settles them, and goes on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from typing_extensions import override
+
+from farrier.model.runs import Finished, Result, Verdict
+from tests.integration.controller.test_marks import MADE, Redoing, leave_a_mark, until_none
+from tests.support import pg, proxy, toy
+from tests.support.loop import QUIET, Bench, Shop, WidgetIO
+from tests.support.toy import Answer, Shape
+
+
+class Losing(WidgetIO):
+    """Storage that makes every commit, and loses the replies to the first `lose` commits that hold a run with this
+    outcome. After a lost reply, a client changes the widgets if `changed` is set."""
+
+    def __init__(self, shop: Shop, outcome: str, *, lose: int, changed: bool = False) -> None:
+        super().__init__(shop.pool, toy.WidgetRows())
+        self._outcome = outcome
+        self._lose = lose
+        self._changed = changed
+
+    @override
+    async def commit(
+        self, runs: Sequence[Finished[Shape, Answer]], controller: UUID, *, patient: bool = False
+    ) -> Mapping[int, Result]:
+        results = await super().commit(runs, controller, patient=patient)
+        if self._lose == 0 or all(run.outcome != self._outcome for run in runs):
+            return results
+        self._lose -= 1
+        if self._changed:
+            await self._pool.execute("UPDATE farrier_toy.widgets SET version = version + 1")
+        return {run.id: Result(Verdict.UNKNOWN) for run in runs}
+
+
+# --- steps
+
+
+async def test_a_step_whose_commit_happened_is_not_recovered_although_the_reply_was_lost(shop: Shop) -> None:
+    await shop.register(1)
+    bench = Bench(MADE)
+    handler = Redoing(bench.script)
+    async with (
+        proxy.before(shop.db.dsn) as between,
+        pg.Database(between.dsn).pool(2) as pool,
+        shop.running(handler, io=shop.io(pool=pool), config=QUIET) as (_, ledger),
+    ):
+        await bench.begun.wait()
+        handler.default = toy.content
+        between.cut_after(b"it was raw")
+        bench.let_go.set()
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
+        await until_none(shop)
+    assert between.cuts == 1
+    assert ledger.moves == [("raw", "made")]
+    assert handler.recovered == []
+
+
+async def test_a_failed_recovery_is_repeated_although_it_was_committed_without_a_reply(shop: Shop) -> None:
+    """A commit of a failure does not change the version. The controller finds that the commit happened because a client
+    changed the widget meanwhile."""
+    await shop.register(1)
+    await leave_a_mark(shop, 1)
+    handler, io = Redoing(toy.content, fail=1), Losing(shop, "error", lose=1, changed=True)
+    async with shop.running(handler, io=io, config=QUIET) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
+        await until_none(shop)
+    assert handler.recovered == ["other", "other"]
