@@ -408,10 +408,16 @@ class Loop(Generic[R, S, W, V]):
         """Settle commits whose replies were lost, until cancelled."""
         while True:
             await anyio.sleep(_PAUSE)
-            self._unknown = [each for each in self._unknown if each[0].phase is Phase.UNKNOWN]
-            if self._unknown and self._host.ownership.id is not None:
-                await self._settle_all(self._unknown, self._host.ownership.id)
+            unknown = self._still_unknown()
+            if unknown and self._host.ownership.id is not None:
+                await self._settle_all(unknown, self._host.ownership.id)
                 self._to_load.ring()
+            # A settled run goes now: if the reply to the next commit of its resource is lost as well, the entry is
+            # unknown again, and the run would be published again.
+            self._unknown = self._still_unknown()
+
+    def _still_unknown(self) -> list[tuple[Entry[R], Run[R, S, W]]]:
+        return [each for each in self._unknown if each[0].phase is Phase.UNKNOWN]
 
     async def _settle_all(self, unknown: Batch, id_: UUID) -> None:
         # A resource that could not be read has no version, and its run wrote no state.

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
+import anyio
 from typing_extensions import override
 
+from farrier.model.outcome import Transition
 from farrier.model.runs import Finished, Result, Verdict
 from tests.integration.controller.test_marks import MADE, Redoing, leave_a_mark, until_none
 from tests.support import pg, proxy, toy
 from tests.support.loop import QUIET, Bench, Shop, WidgetIO
-from tests.support.toy import Answer, Shape
+from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget
+
+SOLD = Transition[Shape, Answer](to=Shape(State.SOLD), reason="it was made", cause="timer")
 
 
 class Losing(WidgetIO):
@@ -23,6 +28,8 @@ class Losing(WidgetIO):
         self._outcome = outcome
         self._lose = lose
         self._changed = changed
+        self.holds: set[int] = set()  # the widgets whose settling waits until `let_go` is set
+        self.held, self.let_go = anyio.Event(), anyio.Event()
 
     @override
     async def commit(
@@ -35,6 +42,18 @@ class Losing(WidgetIO):
         if self._changed:
             await self._pool.execute("UPDATE farrier_toy.widgets SET version = version + 1")
         return {run.id: Result(Verdict.UNKNOWN) for run in runs}
+
+    @override
+    async def settle(self, versions: Mapping[int, int], controller: UUID) -> Mapping[int, datetime | None]:
+        if self.holds & versions.keys():
+            self.held.set()
+            await self.let_go.wait()
+        return await super().settle(versions, controller)
+
+
+def goes_on(widget: Widget, now: datetime) -> Decided:
+    """Make a raw widget, sell a made one, and leave a sold one alone."""
+    return {State.RAW: MADE, State.MADE: SOLD}.get(widget.state) or toy.content(widget, now)
 
 
 # --- steps
@@ -70,3 +89,28 @@ async def test_a_failed_recovery_is_repeated_although_it_was_committed_without_a
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
         await until_none(shop)
     assert handler.recovered == ["other", "other"]
+
+
+# --- publication
+
+
+async def test_a_settled_run_is_published_once_although_the_next_reply_is_lost_as_well(shop: Shop) -> None:
+    await shop.register(1)
+    io = Losing(shop, "transition", lose=2)
+    async with shop.running(Scripted(default=goes_on), io=io, config=QUIET) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 1)
+    assert ledger.moves == [("raw", "made"), ("made", "sold")]
+
+
+async def test_a_reply_that_is_lost_while_others_are_settled_is_settled_next(shop: Shop) -> None:
+    await shop.register(1)
+    io = Losing(shop, "transition", lose=2)
+    io.holds = {1}
+    async with shop.running(Scripted(default=goes_on), io=io, config=QUIET) as (controller, ledger):
+        await io.held.wait()
+        await shop.register(2)
+        controller.woken(toy.KIND, [2])
+        await ledger.until(lambda: ledger.verdicts.count("unknown") == 2)
+        io.let_go.set()
+        await ledger.until(lambda: ledger.outcomes["do_nothing"] == 2)
+    assert sorted(ledger.moves) == sorted([("raw", "made"), ("made", "sold")] * 2)
