@@ -15,6 +15,7 @@ from starlette.routing import Mount, Route
 from farrier.config.token_file import ApiToken
 from farrier.model import api_token
 from farrier.model.api_token import Scope
+from farrier.web import api
 from farrier.web.access import Access, is_loopback
 from farrier.web.site import Site
 from tests.support.clock import HandClock
@@ -108,6 +109,22 @@ async def test_a_request_is_let_through_with_its_scope_or_admin_and_no_other(
         answer = await server.request(method, path, token=SECRETS[held])
         assert answer.status_code == (LET_THROUGH if held in (scope, "admin") else 403), held
         assert answer.status_code != 403 or f"the scope {scope}" in answer.text
+
+
+REGISTERING = {("POST", "/nodes"), ("POST", "/nodes/{node}/bootstrap")}
+
+
+async def test_every_change_needs_its_scope_or_admin_and_no_other_is_enough() -> None:
+    server = Server(loopback=True)
+    changes = [(each.method, each.path) for each in api.OPERATIONS if each.method != "GET"]
+    assert set(changes) > REGISTERING
+    for method, path in changes:
+        url = "/api/v1" + path.replace("{", "").replace("}", "")
+        assert (await server.request(method, url)).status_code == 401, path
+        needed = "register" if (method, path) in REGISTERING else "intent"
+        for held in Scope:
+            status = (await server.request(method, url, token=SECRETS[held])).status_code
+            assert status == (LET_THROUGH if held in (needed, "admin") else 403), (method, path, held)
 
 
 async def test_a_token_is_refused_from_the_moment_at_which_it_expires() -> None:
