@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from functools import partial
+from inspect import isawaitable
 from typing import Any, TypeVar
 
 import anyio
@@ -23,6 +24,7 @@ from farrier.client import (
     NewNode,
     NotAccepted,
     ServerFault,
+    wire,
 )
 from farrier.client.calls import Call, Nothing
 from farrier.errors import ConfigError, ExitCode, MalformedRequest
@@ -167,6 +169,39 @@ async def test_an_unreachable_server_is_an_error_with_its_url() -> None:
     async with AsyncFarrier(url) as farrier:
         with pytest.raises(ApiUnreachable, match=url):
             await farrier.node("gpu-1")
+
+
+class Flaky:
+    """A server whose first connection fails. It counts the requests that were sent."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.sent += 1
+        if self.sent == 1:
+            raise httpx.ConnectError("refused", request=request)
+        return httpx.Response(204)
+
+
+@pytest.mark.parametrize("client", [AsyncFarrier, Farrier])
+async def test_after_a_failed_connection_only_a_request_that_may_be_repeated_is_sent_again(
+    client: type[AsyncFarrier | Farrier], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Flaky()
+    farrier = client("http://elsewhere", transport=httpx.MockTransport(server))
+
+    async def respond_to(call: Call[Nothing]) -> Nothing:
+        answer = farrier.call(call)
+        return await answer if isawaitable(answer) else answer
+
+    monkeypatch.setattr(wire, "PAUSE_SECONDS", 0)
+    with pytest.raises(ApiUnreachable, match=r"elsewhere.*refused"):
+        await respond_to(Call(method="POST", path="/nodes", type=Nothing, again=False))
+    assert server.sent == 1
+    server.sent = 0
+    assert await respond_to(Call(path="/nodes", type=Nothing)) == Nothing()
+    assert server.sent == 2
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
