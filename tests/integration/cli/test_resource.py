@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from farrier.cli import pages
 from farrier.errors import ExitCode
 from farrier.model.actions import ACTIONS
 from farrier.model.status import NodeStatus
@@ -59,6 +60,27 @@ async def test_nodes_are_a_kind_in_the_list(farrier: Prompt, yard: Yard) -> None
         for action, spec in ACTIONS.items()
     }
     assert actions["delete"]["instead"] == "decommission the node, or remove it"
+
+
+async def test_a_list_of_several_pages_has_every_node_and_every_resource_once(
+    farrier: Prompt, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "_ROWS", 2)
+    names = ["gpu-1", "gpu-2", "gpu-20", "gpu-21", "gpu-3"]  # the first page ends with a prefix of the next name
+    for name in names:
+        await farrier("node", "add", name)
+    assert (await farrier("node", "list", "-o", "name")).out.split() == names
+    await yard.create("c-1")
+    await yard.create("c-2")
+    async with yard.running():
+        await yard.until(PACKED)
+        await yard.ask("delete", "c-2")
+        await yard.until("SELECT count(*) = 1 FROM farrier_crates.crates WHERE ended_at IS NOT NULL")
+    await yard.create("c-2")
+    await yard.create("c-3")
+    listed = (await farrier("resource", "list", "crate", "--ended", "--json")).json
+    assert [each["name"] for each in listed] == ["c-1", "c-2", "c-2", "c-3"]
+    assert [each["state"] for each in listed if each["name"] == "c-2"] == ["gone", "packing"]
 
 
 async def test_a_list_has_every_resource_that_has_not_ended(farrier: Prompt, yard: Yard) -> None:
