@@ -167,6 +167,7 @@ def test_the_environment_spells_numbers_switches_lists_and_labels() -> None:
             id="a dashboard of an unknown value",
         ),
         pytest.param('[http]\nbearer_token = "https:s3kr1t"\n', "must be a reference", id="unknown scheme of a token"),
+        pytest.param('[http]\nbearer_token = "file:"\n', "must be a reference", id="a scheme without a path"),
         pytest.param(
             '[log]\nlevel = "loud"\n', "expected one of 'debug', 'info', 'warning', 'error'", id="unknown value"
         ),

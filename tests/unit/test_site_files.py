@@ -126,6 +126,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_no_site_is_used(sites: Pat
         (MAAS.replace("maas.north", "me:secret@maas.north"), "[maas] url: expected http[s]://host[:port]/MAAS"),
         (MAAS.replace("5240", "524000"), "[maas] url: expected http[s]://host[:port]/MAAS"),
         (MAAS.replace("env:MAAS_KEY", "aaa:bbb:secret"), "[maas] key: expected a reference to the API key"),
+        (MAAS.replace("env:MAAS_KEY", "env:"), "[maas] key: expected a reference to the API key"),
         (MAAS.replace('"env:MAAS_KEY"', '["secret"]'), "[maas] key: Expected `str`, got `array`"),
         (MAAS + 'ca_file = "ca.pem"\n', "[maas] ca_file: expected an absolute path, got 'ca.pem'"),
         (MAAS + 'node_timeout = "2s"\n', "[maas] node_timeout: expected 1m to 1d, got 2s"),
