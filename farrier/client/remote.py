@@ -125,7 +125,7 @@ class Remote:
         return HistoryPage(page.changes, None if page.next is None else parse_key(page.next))
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
-        query = calls.query_of(_given({"status": statuses, "node": node, "limit": limit}))
+        query = calls.query_of(_given({"status": tuple(statuses), "node": node, "limit": limit}))
         page = await self._api.call(Call(path="/tasks", type=Tasks, query=query))
         return Page(page.now, page.tasks)
 

@@ -27,6 +27,7 @@ from farrier.client import (
     wire,
 )
 from farrier.client.calls import Call, Nothing
+from farrier.client.remote import Remote
 from farrier.errors import ConfigError, ExitCode, MalformedRequest
 from farrier.web.backend import Backend
 from farrier.web.server import serving
@@ -267,6 +268,10 @@ def test_a_url_with_a_password_is_refused_without_showing_it() -> None:
     with pytest.raises(ConfigError, match="without user name and password") as refused:
         Farrier("https://ann:s3cret@farrier.example")
     assert "s3cret" not in str(refused.value)
+
+
+async def test_an_empty_list_of_statuses_selects_all_tasks(farrier: AsyncFarrier) -> None:
+    assert (await Remote(farrier).tasks(None, [])).rows == ()
 
 
 async def test_nodes_are_not_read_as_resources_of_a_kind(farrier: AsyncFarrier) -> None:
