@@ -31,6 +31,10 @@ class Address:
             self._replaced[name, value] = _link([*others, (name, value)] if value else others)
         return self._replaced[name, value]
 
+    def first(self) -> str:
+        """Return the address of the first page."""
+        return _link(self.pairs)
+
     def page(self, after: str) -> str:
         """Return the address of the page after a key."""
         return _link([*self.pairs, (PAGE, after)])

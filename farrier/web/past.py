@@ -43,7 +43,7 @@ async def history(request: Request) -> Response:
         "every": _LIVE_SECONDS if key is None else 0,
         "changes": page.changes,
         "older": None if page.following is None else address.page(page.following.text),
-        "newest": address.replaced("", "") if key is not None else None,
+        "newest": address.first() if key is not None else None,
         "fields": [(name, label, example, given.get(name, "")) for name, label, example in _FIELDS],
         "kinds": [kind.kind for kind in await backend.resources.kinds(counted=False)],
         "chosen": wanted.kinds,
