@@ -33,6 +33,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """The intervals and durations of simulated agents."""
 
     heartbeat_every: timedelta = timedelta(seconds=10)
+    enroll_again_every: timedelta = timedelta(seconds=1)
+    """While the database does not respond."""
     look_for_tasks_every: timedelta = timedelta(seconds=1)
     task_takes: timedelta = timedelta(seconds=2)
     """On average; each task takes between half of it and one and a half."""
@@ -58,17 +60,17 @@ class SimulatedAgents:
         await self._beat([agent])
         return agent.node
 
-    async def enroll_at_last(self, token: str) -> int | None:
+    async def enroll_at_last(self, token: str, machine: str) -> int | None:
         """Enroll the agent of one node. As a real agent, retry until the database responds. Returns None for a refused
-        token."""
+        token. The log names the machine."""
         while True:
             try:
                 return await self.enroll(token)
             except DatabaseUnreachable as away:
-                _log.warning("agents.database_away", error=str(away))
-                await anyio.sleep(self._pace.look_for_tasks_every.total_seconds())
+                _log.warning("agents.database_away", machine=machine, error=str(away))
+                await anyio.sleep(self._pace.enroll_again_every.total_seconds())
             except RefusedByModel as refused:
-                _log.warning("agents.not_enrolled", error=str(refused))
+                _log.warning("agents.not_enrolled", machine=machine, error=str(refused))
                 return None
 
     def end(self, node: int) -> None:

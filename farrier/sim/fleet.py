@@ -106,7 +106,8 @@ class SimulatedFleet:
         async with anyio.create_task_group() as tasks:
             for node in self._nodes:
                 if node.bootstrap_token is not None:
-                    tasks.start_soon(self._enrol, node.bootstrap_token, slots, random.uniform(0, over.total_seconds()))
+                    delay = random.uniform(0, over.total_seconds())
+                    tasks.start_soon(self._enrol, node.bootstrap_token, node.name, slots, delay)
             while True:
                 await self._onboard()
                 await anyio.sleep(_LOOK_EVERY.total_seconds())
@@ -129,10 +130,10 @@ class SimulatedFleet:
             if node.management is Management.ENROLL:
                 await self.ask(node, Action.MANAGE)
 
-    async def _enrol(self, token: str, slots: anyio.CapacityLimiter, delay: float) -> None:
+    async def _enrol(self, token: str, machine: str, slots: anyio.CapacityLimiter, delay: float) -> None:
         await anyio.sleep(delay)
         async with slots:
-            await self._agents.enroll_at_last(token)
+            await self._agents.enroll_at_last(token, machine)
 
     async def _onboard(self) -> None:
         """Request the onboarding of the nodes that are ready, once for each node."""

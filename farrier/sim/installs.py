@@ -68,7 +68,7 @@ class Installations:
     async def _start(self, system_id: str, token: str, slots: anyio.CapacityLimiter) -> None:
         await anyio.sleep(self._boot.total_seconds())
         async with slots:
-            node = await self._agents.enroll_at_last(token)
+            node = await self._agents.enroll_at_last(token, system_id)
         if node is not None:
             self._nodes[system_id] = node
 
