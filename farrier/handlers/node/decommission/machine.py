@@ -1,19 +1,15 @@
 """Shared code of the stages that release a node's machine in MAAS.
 
-Each attempt requests a change only one time. The commit after the request records it (`asking`). Until a later
-observation of the machine, the stage requests nothing else. A request whose response was lost is not recorded, so the
-stage reads the machine and decides by the result.
+Each attempt requests a change only one time. The commit after the request records it (`region.asking`). Until
+a later observation of the machine, the stage requests nothing else. A request whose response was lost is not recorded,
+so the stage reads the machine and decides by the result.
 """
 
 from __future__ import annotations
 
 from farrier.handlers.node import region
 from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import (
-    Done,
-    Failed,
-    Waiting,
-)
+from farrier.handlers.node.moves import Done, Failed, Waiting
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
 from farrier.model.maas import BEING_RELEASED, Machine, StatusNumber
