@@ -3,7 +3,7 @@
 Module `schema_set` uses this module when a migration has changed the tables. The comment lines directly above CREATE
 TABLE belong to the table. The comment behind a column belongs to the column, and so do comments of further lines that
 are indented more than a column. A comment that is indented like a column describes the lines below it, and is not
-copied to the database.
+copied to the database. A comment behind ALTER TABLE … ALTER replaces the comment that LIKE copied to the column.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 _TABLE = re.compile(r"CREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?(farrier\.\w+) \(")
 _LIKE = re.compile(r" {4}LIKE (farrier\.\w+) INCLUDING ALL")
+_ALTERED = re.compile(r"ALTER TABLE (farrier\.\w+) ALTER (\w+) .*;\s+-- (.*)")
 _COLUMN = re.compile(r" {4}([a-z]\w*) ")
 _ELSE = re.compile(r"(?: {4})?\S")
 _BEHIND = re.compile(r"\s-- (.*)")
@@ -27,6 +28,8 @@ def read(source: str) -> Mapping[str, str]:
         if begun := _TABLE.match(line):
             table, column = begun[1], ""
             texts[table] = above
+        elif altered := _ALTERED.match(line):
+            texts[f"{altered[1]}.{altered[2]}"] = [altered[3]]
         elif line.startswith(")"):
             table = column = ""
         elif like := _LIKE.match(line):

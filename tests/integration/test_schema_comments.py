@@ -29,12 +29,13 @@ CREATE TABLE farrier.bear (
     LIKE farrier.toy INCLUDING ALL,
     fur text  -- its length
 );
+ALTER TABLE farrier.bear ALTER name SET NOT NULL;  -- what a bear is called
 """
 COMMENTS = {
     "toy": "Toys, by name; each once.",
     "toy.name": "what a child calls it, 'quoted'",
     "toy.colour": "'red' or 'green'",
-    "bear.name": "what a child calls it, 'quoted'",
+    "bear.name": "what a bear is called",
     "bear.colour": "'red' or 'green'",
     "bear.fur": "its length",
 }

@@ -4,9 +4,7 @@
 CREATE TABLE farrier.node_onboardings (
     id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id           bigint      NOT NULL REFERENCES farrier.nodes,
-    mode              text,                                        -- of an onboarding: deploy, adopt or manual, null until an intent
-                                                                   -- gives the mode; of a decommission: soft_reset, reimage,
-                                                                   -- full_decommission or storage_cleanup
+    mode              text,                                        -- deploy, adopt or manual; null until an intent gives the mode
     status            text        NOT NULL DEFAULT 'pending',      -- farrier.model.workflow.WorkflowStatus; edges are in
                                                                    -- farrier.edges
     status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- when the workflow entered this status
@@ -41,7 +39,7 @@ CREATE TABLE farrier.node_decommissions (
     LIKE farrier.node_onboardings INCLUDING ALL,
     FOREIGN KEY (node_id) REFERENCES farrier.nodes  -- LIKE does not copy it
 );
-ALTER TABLE farrier.node_decommissions ALTER mode SET NOT NULL;
+ALTER TABLE farrier.node_decommissions ALTER mode SET NOT NULL;  -- soft_reset, reimage, full_decommission or storage_cleanup
 
 CREATE UNIQUE INDEX node_onboardings_live ON farrier.node_onboardings (node_id)
     WHERE ended_at IS NULL;
