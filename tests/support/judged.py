@@ -47,7 +47,7 @@ def has_a_limit_or_a_reason(row: Any) -> None:
         management=row["management"],
         onboarding=WorkflowStatus(row["workflow_status"]) if row["workflow"] == "onboarding" else None,
         has_mode=row["mode"] is not None,
-        manage_asked=bool(row["bmc"].keys() & {"pending_at", "asked_at"}),
+        manage_asked="pending_at" in row["bmc"] or "asked_at" in row["bmc"],
     )
     for layer, value in ((Layer.STATUS, row["status"]), (Layer.MANAGEMENT, row["management"])):
         sla.limit(layer, value, facts=facts, overrides={})
