@@ -88,9 +88,9 @@ async def test_live_resources_are_counted_by_state_and_ended_ones_are_not(yard: 
 
 
 async def test_shards_of_another_kind_are_counted_by_the_controller_that_has_them(yard: Yard) -> None:
-    await owners.joined(yard.pool, "rack-1", {"crate": 45.0}, shards=range(10))
+    controller = await owners.joined(yard.pool, "rack-1", {"crate": 45.0}, shards=range(10))
     told = await scraped(yard)
-    assert told["farrier_shards", ("crate", "rack-1")] == 10
+    assert told["farrier_shards", ("crate", f"rack-1 ({str(controller)[:8]})")] == 10
     assert told["farrier_shards_unowned", ("crate",)] == SHARDS - 10
     assert 45 <= told["farrier_shard_oldest_sweep_seconds", ("crate",)] < 105
 
