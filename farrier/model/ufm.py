@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import TypeAlias
 
 import msgspec
 
@@ -84,6 +85,53 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     ip_over_ib: bool
     index0: bool
     name: str = ""
+
+
+class Create(msgspec.Struct, frozen=True):
+    """Creates the partition without ports."""
+
+    wanted: Wanted
+
+
+class SetQos(msgspec.Struct, frozen=True):
+    """Changes the service settings of the partition."""
+
+    wanted: Wanted
+
+
+class Add(msgspec.Struct, frozen=True):
+    """Adds these ports to the members of the partition."""
+
+    wanted: Wanted
+    guids: tuple[str, ...]
+    membership: Membership
+
+
+class SetPorts(msgspec.Struct, frozen=True):
+    """Replaces the members of the partition by `ports`, and restores the values that an addition cannot set: the name,
+    IP over IB, and the properties of ports that UFM already has. `off` are the ports among `ports` whose properties in
+    UFM differ."""
+
+    wanted: Wanted
+    ports: Mapping[str, Port]
+    off: tuple[str, ...] = ()
+
+
+class Remove(msgspec.Struct, frozen=True):
+    """Removes these ports from the partition. If a partition loses its last port, UFM may delete the partition."""
+
+    wanted: Wanted
+    guids: tuple[str, ...]
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Deletes the partition with all its ports."""
+
+    wanted: Wanted
+
+
+PartitionChange: TypeAlias = Create | SetQos | Add | SetPorts | Remove | Delete
+"""A change that farrier requests from UFM. `UfmClient.do` sends it."""
 
 
 class UfmFailure(StrEnum):

@@ -19,7 +19,7 @@ from farrier.model.maas import (
 )
 from farrier.model.maas_changes import Change, LookUp, NewMachine
 from farrier.model.params import PowerRequest
-from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
+from farrier.model.ufm import PartitionChange, Pkey
 
 
 class BmcClient(Protocol):
@@ -179,24 +179,9 @@ class UfmClient(Protocol):
         """Return the current partition, perhaps without `qos`. The result is None only if neither the request for the
         key nor the list of all keys contains the partition, which proves that the number is free."""
 
-    async def create(self, wanted: Wanted) -> None:
-        """Create the partition without ports."""
-
-    async def set_qos(self, number: int, qos: Qos) -> None:
-        """Change the service settings of the partition."""
-
-    async def add(self, wanted: Wanted, guids: Sequence[str], membership: Membership) -> None:
-        """Add these ports to the members of the partition."""
-
-    async def set_ports(self, wanted: Wanted, ports: Mapping[str, Port]) -> None:
-        """Replace the members of the partition by exactly these ports, and restore the name and the IP setting of the
-        partition."""
-
-    async def remove(self, number: int, guids: Sequence[str]) -> None:
-        """Remove these ports from the partition. If a partition loses its last port, UFM may delete the partition."""
-
-    async def delete(self, number: int) -> None:
-        """Delete the partition with all its ports."""
+    async def do(self, change: PartitionChange) -> None:
+        """Request a change of a partition. Success means that UFM accepted the change; a later read shows the
+        effect."""
 
 
 class Fabrics(Protocol):

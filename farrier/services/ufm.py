@@ -7,7 +7,7 @@ changed a partition, it uses only readings that began after this change.
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -19,11 +19,11 @@ import structlog
 
 from farrier import protocols
 from farrier.config.sites import UfmSite
-from farrier.model.ufm import Membership, Pkey, Port, Qos, UfmError, UfmFailure, Wanted
+from farrier.model.ufm import PartitionChange, Pkey, UfmError, UfmFailure
 from farrier.services import ufm_answers, ufm_requests
 from farrier.services.breaker import Breaker
 from farrier.services.http_client import Endpoint, HttpClient, open_client
-from farrier.services.http_messages import Garbled, Request
+from farrier.services.http_messages import Garbled
 from farrier.services.times import Times
 from farrier.services.ufm_answers import Listed
 from farrier.services.ufm_service import FAILURES, UFM, pass_of
@@ -96,23 +96,12 @@ class Ufm:
                 raise
         return found or await self.read(number, fresh=True)
 
-    async def create(self, wanted: Wanted) -> None:
-        await self._change(wanted.number, ufm_requests.creation(wanted))
-
-    async def set_qos(self, number: int, qos: Qos) -> None:
-        await self._change(number, ufm_requests.qos(number, qos))
-
-    async def add(self, wanted: Wanted, guids: Sequence[str], membership: Membership) -> None:
-        await self._change(wanted.number, ufm_requests.addition(wanted, guids, membership))
-
-    async def set_ports(self, wanted: Wanted, ports: Mapping[str, Port]) -> None:
-        await self._change(wanted.number, ufm_requests.setting(wanted, ports))
-
-    async def remove(self, number: int, guids: Sequence[str]) -> None:
-        await self._change(number, ufm_requests.removal(number, guids))
-
-    async def delete(self, number: int) -> None:
-        await self._change(number, ufm_requests.deletion(number))
+    async def do(self, change: PartitionChange) -> None:
+        """Send a change. After any result of the change, earlier readings of this partition are not used any more."""
+        try:
+            await self._http.send(ufm_requests.of_change(change), ufm_answers.done)
+        finally:
+            self._changed[change.wanted.number] = next(self._turns)
 
     def _serves(self, reading: _Reading, since: int) -> bool:
         young = self._now() - reading.began_at < READING_KEPT.total_seconds()
@@ -135,13 +124,6 @@ class Ufm:
         trouble = self._breaker.trouble()
         if trouble is not None:
             raise trouble.error.of_another(retry_after=trouble.error.retry_after)
-
-    async def _change(self, number: int, request: Request) -> None:
-        """Send a change. After any result of the change, earlier readings of this partition are not used any more."""
-        try:
-            await self._http.send(request, ufm_answers.done)
-        finally:
-            self._changed[number] = next(self._turns)
 
 
 @asynccontextmanager

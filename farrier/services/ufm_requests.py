@@ -6,11 +6,12 @@ they cannot change a path.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 
-from farrier.model.ufm import Membership, Port, Qos, Wanted, spelled
+import msgspec
+
+from farrier.model.ufm import Add, Create, Delete, PartitionChange, Remove, SetPorts, SetQos, spelled
 from farrier.services.http_messages import Request
 
 _PKEYS = "resources/pkeys"
@@ -48,59 +49,31 @@ def pkey(number: int) -> Request:
     return Request(operation=Operation.PKEY, method="GET", path=f"{_PKEYS}/{spelled(number)}", query=query)
 
 
-def creation(wanted: Wanted) -> Request:
-    """Return the request that creates a partition without ports."""
-    body = {"pkey": spelled(wanted.number), "index0": wanted.index0, "ip_over_ib": wanted.ip_over_ib}
-    body |= _qos(wanted.qos) | _named(wanted)
-    return Request(operation=Operation.CREATE, method="POST", path=f"{_PKEYS}/add", json=body)
-
-
-def qos(number: int, wanted: Qos) -> Request:
-    body = {"pkey": spelled(number), **_qos(wanted)}
-    return Request(operation=Operation.SET_QOS, method="PUT", path=f"{_PKEYS}/qos_conf", json=body)
-
-
-def addition(wanted: Wanted, guids: Sequence[str], membership: Membership) -> Request:
-    """Return the request that adds these ports to the partition."""
-    body = {
-        "pkey": spelled(wanted.number),
-        "guids": list(guids),
-        "membership": membership.value,
-        "index0": wanted.index0,
-        "ip_over_ib": wanted.ip_over_ib,
-    }
-    return Request(operation=Operation.ADD, method="POST", path=_PORTS, json=body | _named(wanted))
-
-
-def setting(wanted: Wanted, ports: Mapping[str, Port]) -> Request:
-    """Return the request that sets exactly these ports, and also the name if farrier names its partitions."""
-    body = {
-        "pkey": spelled(wanted.number),
-        "guids": list(ports),
-        "memberships": [port.membership.value for port in ports.values()],
-        "index0": wanted.index0,
-        "ip_over_ib": wanted.ip_over_ib,
-    }
-    body |= _qos(wanted.qos) | _named(wanted)
-    return Request(operation=Operation.SET_PORTS, method="PUT", path=_PORTS, json=body)
-
-
-def removal(number: int, guids: Sequence[str]) -> Request:
-    path = f"{_PKEYS}/{spelled(number)}/guids/{','.join(guids)}"
-    return Request(operation=Operation.REMOVE, method="DELETE", path=path)
-
-
-def deletion(number: int) -> Request:
-    return Request(operation=Operation.DELETE, method="DELETE", path=f"{_PKEYS}/{spelled(number)}")
-
-
-def _qos(wanted: Qos) -> dict[str, Any]:
-    return {
-        "mtu_limit": wanted.mtu_limit,
-        "service_level": wanted.service_level,
-        "rate_limit": wanted.rate_limit,
-    }
-
-
-def _named(wanted: Wanted) -> dict[str, Any]:
-    return {"partition_name": wanted.name} if wanted.name else {}
+def of_change(change: PartitionChange) -> Request:
+    """Return the request for `change`. If farrier names its partitions, some changes also send the name."""
+    wanted = change.wanted
+    key = spelled(wanted.number)
+    body: dict[str, Any] = {"pkey": key, "index0": wanted.index0, "ip_over_ib": wanted.ip_over_ib}
+    body |= {"partition_name": wanted.name} if wanted.name else {}
+    qos = msgspec.structs.asdict(wanted.qos)
+    match change:
+        case Create():
+            return Request(operation=Operation.CREATE, method="POST", path=f"{_PKEYS}/add", json=body | qos)
+        case SetQos():
+            return Request(
+                operation=Operation.SET_QOS, method="PUT", path=f"{_PKEYS}/qos_conf", json={"pkey": key, **qos}
+            )
+        case Add():
+            body |= {"guids": change.guids, "membership": change.membership}
+            return Request(operation=Operation.ADD, method="POST", path=_PORTS, json=body)
+        case SetPorts():
+            ports = change.ports
+            body |= {"guids": list(ports), "memberships": [port.membership for port in ports.values()]}
+            return Request(operation=Operation.SET_PORTS, method="PUT", path=_PORTS, json=body | qos)
+        case Remove():
+            path = f"{_PKEYS}/{key}/guids/{','.join(change.guids)}"
+            return Request(operation=Operation.REMOVE, method="DELETE", path=path)
+        case Delete():
+            return Request(operation=Operation.DELETE, method="DELETE", path=f"{_PKEYS}/{key}")
+        case _ as never:
+            assert_never(never)

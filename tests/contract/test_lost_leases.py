@@ -9,6 +9,7 @@ import pytest
 from farrier.errors import LeaseLost
 from farrier.model.bmc import LOGIN_CAP, BmcAuth, BmcTarget, PowerState
 from farrier.model.params import PowerRequest
+from farrier.model.ufm import Create
 from farrier.protocols.acting import acting_while, require_lease
 from farrier.sim.maas import Region, RegionTransport, Status
 from farrier.sim.ufm import Manager
@@ -39,7 +40,7 @@ async def test_ufm_is_read_and_not_changed() -> None:
         with acting_while(lost):
             assert await world.client.read_anew(KEY) is None
             with pytest.raises(LeaseLost):
-                await world.client.create(wanted(KEY))
+                await world.client.do(Create(wanted(KEY)))
         assert await world.client.read_anew(KEY) is None
 
 

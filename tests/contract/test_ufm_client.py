@@ -13,7 +13,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from farrier.model.ufm import Membership, Pkey, Port, UfmFailure
+from farrier.model.ufm import Add, Create, Delete, Membership, Pkey, Port, Qos, Remove, SetPorts, SetQos, UfmFailure
 from farrier.sim.ufm import Manager, open_ufm
 from tests.support.ufm import GUIDS, QOS, World, failing, wanted, world_of, world_of_the_real_one, world_with
 
@@ -32,20 +32,20 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
             pytest.fail(f"this UFM has {KEY:#x} already")
         yield world
         if await world.client.read_anew(KEY) is not None:
-            await world.client.delete(KEY)
+            await world.client.do(Delete(wanted(KEY)))
 
 
 async def test_a_created_partition_is_read_with_its_settings(world: World) -> None:
-    await world.client.create(wanted(KEY))
+    await world.client.do(Create(wanted(KEY)))
     found = await world.client.read(KEY)
     assert found is not None
     assert (found.number, found.ip_over_ib, found.qos, dict(found.ports)) == (KEY, True, QOS, {})
 
 
 async def test_added_ports_are_members_until_they_are_removed(world: World) -> None:
-    await world.client.create(wanted(KEY))
-    await world.client.add(wanted(KEY), GUIDS[:2], Membership.FULL)
-    await world.client.add(wanted(KEY), GUIDS[2:], Membership.LIMITED)
+    await world.client.do(Create(wanted(KEY)))
+    await world.client.do(Add(wanted(KEY), GUIDS[:2], Membership.FULL))
+    await world.client.do(Add(wanted(KEY), GUIDS[2:], Membership.LIMITED))
     found = await world.client.read(KEY)
     assert found is not None
     assert {guid: port.membership.value for guid, port in found.ports.items()} == {
@@ -53,45 +53,47 @@ async def test_added_ports_are_members_until_they_are_removed(world: World) -> N
         GUIDS[1]: "full",
         GUIDS[2]: "limited",
     }
-    await world.client.remove(KEY, GUIDS[:2])
+    await world.client.do(Remove(wanted(KEY), GUIDS[:2]))
     found = await world.client.read(KEY)
     assert found is not None and list(found.ports) == [GUIDS[2]]
 
 
 async def test_set_ports_replaces_all_ports(world: World) -> None:
-    await world.client.create(wanted(KEY))
-    await world.client.add(wanted(KEY), GUIDS[:2], Membership.FULL)
-    await world.client.set_ports(wanted(KEY), {GUIDS[1]: Port(Membership.LIMITED), GUIDS[2]: Port(Membership.FULL)})
+    await world.client.do(Create(wanted(KEY)))
+    await world.client.do(Add(wanted(KEY), GUIDS[:2], Membership.FULL))
+    ports = {GUIDS[1]: Port(Membership.LIMITED), GUIDS[2]: Port(Membership.FULL)}
+    await world.client.do(SetPorts(wanted(KEY), ports))
     found = await world.client.read(KEY)
     assert found is not None
-    assert found.ports == {GUIDS[1]: Port(Membership.LIMITED), GUIDS[2]: Port(Membership.FULL)}
+    assert found.ports == ports
 
 
 async def test_services_can_be_changed(world: World) -> None:
-    await world.client.create(wanted(KEY))
-    await world.client.set_qos(KEY, type(QOS)(mtu_limit=2, rate_limit=2.5, service_level=0))
+    await world.client.do(Create(wanted(KEY)))
+    qos = Qos(mtu_limit=2, rate_limit=2.5, service_level=0)
+    await world.client.do(SetQos(wanted(KEY, qos=qos)))
     found = await world.client.read(KEY)
-    assert found is not None and found.qos == type(QOS)(mtu_limit=2, rate_limit=2.5, service_level=0)
+    assert found is not None and found.qos == qos
 
 
 async def test_a_deleted_partition_is_gone_with_its_ports(world: World) -> None:
-    await world.client.create(wanted(KEY))
-    await world.client.add(wanted(KEY), GUIDS, Membership.FULL)
-    await world.client.delete(KEY)
+    await world.client.do(Create(wanted(KEY)))
+    await world.client.do(Add(wanted(KEY), GUIDS, Membership.FULL))
+    await world.client.do(Delete(wanted(KEY)))
     assert await world.client.read_anew(KEY) is None
     assert await world.client.read(KEY) is None
 
 
 async def test_an_invalid_creation_is_refused_by_ufm_and_changes_nothing(world: World) -> None:
     with failing() as caught:
-        await world.client.create(wanted(KEY, qos=type(QOS)(mtu_limit=3, rate_limit=200, service_level=0)))
+        await world.client.do(Create(wanted(KEY, qos=Qos(mtu_limit=3, rate_limit=200, service_level=0))))
     assert caught[0].is_refusal and not caught[0].ambiguous
     assert await world.client.read_anew(KEY) is None
 
 
 async def test_every_request_is_observed_with_its_operation(world: World) -> None:
     before = len(world.observed.requests)
-    await world.client.create(wanted(KEY))
+    await world.client.do(Create(wanted(KEY)))
     await world.client.read(KEY)
     assert world.observed.requests[before:] == [("create", "ok"), ("list_ports", "ok"), ("list_qos", "ok")]
 
@@ -99,7 +101,7 @@ async def test_every_request_is_observed_with_its_operation(world: World) -> Non
 async def test_the_client_works_over_a_real_socket() -> None:
     manager = Manager()
     async with open_ufm(manager) as url, world_of(None, url=url) as world:
-        await world.client.create(wanted(0x12))
+        await world.client.do(Create(wanted(0x12)))
         found = await world.client.read(0x12)
     assert found == Pkey(number=0x12, name="api_pkey_0x12", qos=QOS)
     assert manager.partitions[0x12].mtu_limit == 4
@@ -108,9 +110,9 @@ async def test_the_client_works_over_a_real_socket() -> None:
 async def test_a_name_is_sent_only_if_one_is_given() -> None:
     manager = Manager()
     async with world_with(manager) as world:
-        await world.client.create(wanted(0x12, name="tenant-a"))
-        await world.client.create(wanted(0x13))
-        await world.client.set_ports(wanted(0x13, name="tenant-b"), {GUIDS[0]: Port()})
+        await world.client.do(Create(wanted(0x12, name="tenant-a")))
+        await world.client.do(Create(wanted(0x13)))
+        await world.client.do(SetPorts(wanted(0x13, name="tenant-b"), {GUIDS[0]: Port()}))
     assert [manager.partitions[number].name for number in (0x12, 0x13)] == ["tenant-a", "tenant-b"]
 
 
@@ -137,7 +139,7 @@ async def test_a_reading_is_made_anew_when_it_is_ten_seconds_old() -> None:
 async def test_after_a_change_only_a_read_of_that_partition_makes_a_new_reading() -> None:
     async with world_with(Manager()) as world:
         assert await world.client.read(1) is None
-        await world.client.create(wanted(1))
+        await world.client.do(Create(wanted(1)))
         await world.client.read(2)
         assert world.observed.operations == ["list_ports", "list_qos", "create"]
         assert await world.client.read(1) is not None
@@ -149,7 +151,7 @@ async def test_a_fresh_read_begins_a_new_reading() -> None:
     async with world_with(manager) as world:
         await world.client.read(1)
         async with world_with(manager) as another:
-            await another.client.create(wanted(1))
+            await another.client.do(Create(wanted(1)))
         assert await world.client.read(1) is None
         assert await world.client.read(1, fresh=True) is not None
 
@@ -166,9 +168,9 @@ async def test_a_port_outside_of_the_fabric_is_refused_with_all_ports_of_its_req
     manager = Manager()
     manager.ports = {GUIDS[0]}
     async with world_with(manager) as world:
-        await world.client.create(wanted(1))
+        await world.client.do(Create(wanted(1)))
         with failing() as caught:
-            await world.client.add(wanted(1), GUIDS[:2], Membership.FULL)
+            await world.client.do(Add(wanted(1), GUIDS[:2], Membership.FULL))
         found = await world.client.read(1)
     assert (caught[0].failure, caught[0].is_refusal) == (UfmFailure.ABSENT, True)
     assert GUIDS[1] in caught[0].detail

@@ -15,24 +15,36 @@ import pytest
 
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
-from farrier.model.ufm import Membership, Port, UfmError, UfmFailure
+from farrier.model.ufm import (
+    Add,
+    Create,
+    Delete,
+    Membership,
+    PartitionChange,
+    Port,
+    Remove,
+    SetPorts,
+    SetQos,
+    UfmError,
+    UfmFailure,
+)
 from farrier.services.ufm_service import ATTEMPTS, LARGEST_BODY_BYTES, pass_of
 from farrier.sim.ufm import Broken, Fault, Manager, UfmTransport
 from tests.support.answers import PAGE, Endless, Scripted, text
 from tests.support.loop import PATIENCE
-from tests.support.ufm import GUIDS, QOS, Call, OneCredential, World, failing, wanted, world_of, world_with
+from tests.support.ufm import GUIDS, OneCredential, World, failing, wanted, world_of, world_with
 
 SOON = timedelta(seconds=0.05)
 NEVER = timedelta(days=1)
 SECRETS = ("123456", "YWRtaW46MTIzNDU2", "a-token-of-ufm")
 PKEYS = {"0x12": {"partition": "a", "ip_over_ib": True, "guids": [{"guid": GUIDS[0], "membership": "full"}]}}
-CHANGES: list[tuple[str, Call]] = [
-    ("create", lambda client: client.create(wanted(0x12))),
-    ("set_qos", lambda client: client.set_qos(0x12, QOS)),
-    ("add", lambda client: client.add(wanted(0x12), GUIDS, Membership.FULL)),
-    ("set_ports", lambda client: client.set_ports(wanted(0x12), {GUIDS[0]: Port()})),
-    ("remove", lambda client: client.remove(0x12, GUIDS[:1])),
-    ("delete", lambda client: client.delete(0x12)),
+CHANGES: list[tuple[str, PartitionChange]] = [
+    ("create", Create(wanted(0x12))),
+    ("set_qos", SetQos(wanted(0x12))),
+    ("add", Add(wanted(0x12), GUIDS, Membership.FULL)),
+    ("set_ports", SetPorts(wanted(0x12), {GUIDS[0]: Port()})),
+    ("remove", Remove(wanted(0x12), GUIDS[:1])),
+    ("delete", Delete(wanted(0x12))),
 ]
 each_change = pytest.mark.parametrize(("operation", "change"), CHANGES, ids=[name for name, _ in CHANGES])
 
@@ -100,12 +112,12 @@ async def test_a_list_without_end_is_read_no_further_than_its_bound() -> None:
 @each_change
 @pytest.mark.parametrize("body", [PAGE, b'{"job'], ids=["page", "cut"])
 async def test_a_change_with_an_unreadable_response_may_have_been_made(
-    operation: str, change: Call, body: bytes
+    operation: str, change: PartitionChange, body: bytes
 ) -> None:
     answer = httpx.Response(200, content=body, headers={"Content-Type": "application/json"})
     async with world_of(Scripted(answer)) as world:
         with failing() as caught:
-            await change(world.client)
+            await world.client.do(change)
     assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.PROTOCOL, True)
     assert world.observed.requests == [(operation, "protocol")]
 
@@ -114,10 +126,10 @@ async def test_a_change_with_an_unreadable_response_may_have_been_made(
 @each_change
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"id": 17}', b"done"], ids=["nothing", "{}", "a job", "text"])
 async def test_a_change_counts_as_accepted_whatever_else_its_body_has(
-    operation: str, change: Call, body: bytes
+    operation: str, change: PartitionChange, body: bytes
 ) -> None:
     async with world_of(Scripted(httpx.Response(202, content=body))) as world:
-        await change(world.client)
+        await world.client.do(change)
     assert world.observed.requests == [(operation, "ok")]
 
 
@@ -147,7 +159,7 @@ async def test_a_change_counts_as_accepted_whatever_else_its_body_has(
 async def test_every_status_has_a_class(answer: httpx.Response, failure: UfmFailure) -> None:
     async with world_of(Scripted(answer)) as world:
         with failing() as caught:
-            await world.client.create(wanted())
+            await world.client.do(Create(wanted()))
     assert caught[0].failure is failure
     assert caught[0].ambiguous is (answer.status_code >= 500)
     assert caught[0].is_refusal is (failure in (UfmFailure.INVALID, UfmFailure.ABSENT, UfmFailure.CONFLICT))
@@ -156,10 +168,12 @@ async def test_every_status_has_a_class(answer: httpx.Response, failure: UfmFail
 @pytest.mark.matrix(strength=1)
 @each_change
 @pytest.mark.parametrize("status", [500, 502, 503])
-async def test_a_change_is_sent_once_whatever_its_response(operation: str, change: Call, status: int) -> None:
+async def test_a_change_is_sent_once_whatever_its_response(
+    operation: str, change: PartitionChange, status: int
+) -> None:
     async with world_of(Scripted(text(status))) as world:
         with failing() as caught:
-            await change(world.client)
+            await world.client.do(change)
     assert caught[0].ambiguous and len(world.observed.requests) == 1 and not world.pauses
 
 
@@ -200,7 +214,7 @@ async def test_a_404_of_single_key_and_list_is_a_protocol_failure() -> None:
 async def test_a_key_is_absent_only_when_the_list_of_all_lacks_it_too(fault: Fault) -> None:
     manager = Manager()
     async with world_with(manager) as world:
-        await world.client.create(wanted(0x12))
+        await world.client.do(Create(wanted(0x12)))
         manager.faults.add(fault)
         found = await world.client.read_anew(0x12)
         assert found is not None and found.name == "api_pkey_0x12"
@@ -239,12 +253,12 @@ async def test_only_a_failure_of_the_whole_ufm_stops_calls_for_other_keys(status
 
 
 @each_change
-async def test_a_change_whose_response_is_lost_may_have_been_made(operation: str, change: Call) -> None:
+async def test_a_change_whose_response_is_lost_may_have_been_made(operation: str, change: PartitionChange) -> None:
     manager = Manager()
     manager.faults.add(Fault(method=None, path="*/resources/pkeys*", broken=Broken.DROP))
     async with world_with(manager) as world:
         with failing() as caught:
-            await change(world.client)
+            await world.client.do(change)
     assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.UNREACHABLE, True)
     assert world.observed.requests == [(operation, "unreachable")]
 
@@ -254,7 +268,7 @@ async def test_a_ufm_that_hangs_in_a_change_is_a_timeout_after_the_limit_of_chan
     manager.faults.add(Fault(op="create", broken=Broken.HANG))
     async with world_with(manager, change_timeout=SOON, read_timeout=NEVER) as world:
         with anyio.fail_after(PATIENCE), failing() as caught:
-            await world.client.create(wanted())
+            await world.client.do(Create(wanted()))
     assert (caught[0].failure, caught[0].ambiguous) == (UfmFailure.TIMEOUT, True)
 
 
@@ -275,7 +289,7 @@ async def test_no_error_contains_a_secret_even_if_ufm_repeats_it(token: str) -> 
     echo = json.dumps({"you": list(SECRETS)}).encode()
     async with world_of(Scripted(text(400, echo)), token=token) as world:
         with failing() as caught:
-            await world.client.create(wanted())
+            await world.client.do(Create(wanted()))
         shown = await pass_of(world.store, world.site)
     told = f"{caught[0]} {caught[0].detail} {caught[0]!r} {shown!r}"
     secret = SECRETS[2:] if token else SECRETS[:2]
@@ -302,7 +316,7 @@ async def test_a_refused_password_is_not_sent_again_for_a_minute() -> None:
             assert error.failure is UfmFailure.AUTH and "refuses the user" in error.detail
             world.clock.advance(timedelta(seconds=5))
         with failing():
-            await world.client.create(wanted())
+            await world.client.do(Create(wanted()))
         assert len(manager.requests) == 1
         world.clock.advance(timedelta(seconds=5))
         await failure_of_read(world)

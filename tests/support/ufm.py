@@ -7,7 +7,7 @@ FARRIER_TEST_UFM_PKEY for a key that no partition there has).
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -125,6 +125,3 @@ def failing() -> Iterator[list[UfmError]]:
     with pytest.raises(UfmError) as raised:
         yield caught
     caught.append(raised.value)
-
-
-Call = Callable[[Ufm], Awaitable[object]]

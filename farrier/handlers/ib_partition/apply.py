@@ -8,12 +8,10 @@ run. The caller then waits, reads, and plans again, so no change is repeated wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
 
 import msgspec
 
-from farrier.handlers.ib_partition.plan import Add, Create, PartitionChange, Remove, SetPorts, SetQos
-from farrier.model.ufm import UfmError
+from farrier.model.ufm import Add, Create, PartitionChange, Remove, SetPorts, UfmError
 from farrier.protocols import UfmClient
 
 # A run must end within a minute; if more changes are left, the next run makes them.
@@ -56,7 +54,7 @@ async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused
             continue  # the list of ports that was set before has already removed these
         refused.requests += 1
         try:
-            await _send(client, change)
+            await client.do(change)
         except UfmError as error:
             if not error.is_refusal:
                 raise
@@ -75,7 +73,7 @@ async def _add(client: UfmClient, change: Add, refused: Refused) -> None:
         return
     refused.requests += 1
     try:
-        await client.add(change.wanted, change.guids, change.membership)
+        await client.do(change)
     except UfmError as error:
         if not error.is_refusal:
             raise
@@ -85,17 +83,3 @@ async def _add(client: UfmClient, change: Add, refused: Refused) -> None:
         middle = len(change.guids) // 2
         for half in (change.guids[:middle], change.guids[middle:]):
             await _add(client, msgspec.structs.replace(change, guids=half), refused)
-
-
-async def _send(client: UfmClient, change: Create | SetQos | SetPorts | Remove) -> None:
-    match change:
-        case Create():
-            await client.create(change.wanted)
-        case SetQos():
-            await client.set_qos(change.number, change.qos)
-        case SetPorts():
-            await client.set_ports(change.wanted, change.ports)
-        case Remove():
-            await client.remove(change.number, change.guids)
-        case _ as never:
-            assert_never(never)

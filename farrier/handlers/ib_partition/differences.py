@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from farrier.handlers.ib_partition.plan import Plan, Remove
+from farrier.handlers.ib_partition.plan import Plan
 from farrier.handlers.ib_partition.requests import listed
 from farrier.model.ib_partition import IbPartition
-from farrier.model.ufm import Pkey, Port, Wanted, spelled
+from farrier.model.ufm import Pkey, Port, Remove, Wanted, spelled
 
 
 def differences(partition: IbPartition, have: Pkey | None, plan: Plan, *, named: bool) -> str:

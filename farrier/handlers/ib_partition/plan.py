@@ -9,12 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 import msgspec
 
 from farrier.model.ib_partition import IbPartition, Left, Marked, Member, MemberState, Stranger
-from farrier.model.ufm import Membership, Pkey, Port, Qos, Wanted
+from farrier.model.ufm import (
+    Add,
+    Create,
+    Membership,
+    PartitionChange,
+    Pkey,
+    Port,
+    Remove,
+    SetPorts,
+    SetQos,
+    Wanted,
+)
 
 # Twice the time for which runs share a reading, so that the port is in two different readings.
 SEEN_AGAIN_AFTER = timedelta(seconds=20)
@@ -22,38 +32,6 @@ SEEN_AGAIN_AFTER = timedelta(seconds=20)
 MOST_AT_ONCE = 100
 # Each stranger takes 80 bytes of the partition's row. Further strangers are recorded once these are removed.
 MOST_STRANGERS = 500
-
-
-class Create(msgspec.Struct, frozen=True):
-    wanted: Wanted
-
-
-class SetQos(msgspec.Struct, frozen=True):
-    number: int
-    qos: Qos
-
-
-class Add(msgspec.Struct, frozen=True):
-    wanted: Wanted
-    guids: tuple[str, ...]
-    membership: Membership
-
-
-class SetPorts(msgspec.Struct, frozen=True):
-    """Restores the values that an addition cannot set: the name, IP over IB, and the properties of ports that UFM
-    already has. `ports` are the ports to keep in UFM; `off` are the ports among them whose properties in UFM differ."""
-
-    wanted: Wanted
-    ports: Mapping[str, Port]
-    off: tuple[str, ...] = ()
-
-
-class Remove(msgspec.Struct, frozen=True):
-    number: int
-    guids: tuple[str, ...]
-
-
-PartitionChange: TypeAlias = Create | SetQos | Add | SetPorts | Remove
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -77,7 +55,7 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
     gone = dict.fromkeys(guid for guid in have.ports if guid in leaving or guid in removed)
     changes: list[PartitionChange] = []
     if have.qos is not None and have.qos != wanted.qos:
-        changes.append(SetQos(partition.pkey, wanted.qos))
+        changes.append(SetQos(wanted))
     missing = [member for member in partition.users if member.guid not in have.ports]
     kept = {guid: ports.get(guid, port) for guid, port in have.ports.items() if guid not in gone}
     off = tuple(guid for guid, port in kept.items() if have.ports[guid] != port)
@@ -85,7 +63,7 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
     # next run restores the rest.
     if (off or _is_off(wanted, have)) and (kept or not missing):
         changes.append(SetPorts(wanted, kept, off))
-    removals = [Remove(partition.pkey, tuple(chunk)) for chunk in _chunks(list(gone))]
+    removals = [Remove(wanted, tuple(chunk)) for chunk in _chunks(list(gone))]
     changes += removals if kept else ()
     changes += _additions(wanted, missing)
     changes += removals if not kept else ()

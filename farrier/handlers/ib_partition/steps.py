@@ -30,7 +30,7 @@ from farrier.model.ib_partition import (
     PartitionWrite,
 )
 from farrier.model.outcome import DoNothing, Transition, Update, Wait
-from farrier.model.ufm import Pkey, UfmError, UfmFailure, spelled
+from farrier.model.ufm import Delete, Pkey, UfmError, UfmFailure, spelled
 from farrier.protocols import Fabrics, UfmClient
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -82,7 +82,7 @@ async def give_up(partition: IbPartition, now: datetime, services: PartitionServ
             return await _claim_elsewhere(partition, now, client)
         found = await client.read_anew(partition.pkey)
         if found is not None:
-            await _delete(client, partition.pkey)
+            await _delete(client, partition)
             if await client.read_anew(partition.pkey) is not None:
                 there = msgspec.structs.replace(partition, absent_at=None)
                 return _waits(there, partition, "UFM has not removed the partition yet", SOON)
@@ -104,9 +104,9 @@ async def give_up(partition: IbPartition, now: datetime, services: PartitionServ
     return Transition(to=to, reason="UFM has removed the partition; its pkey is free again", cause="deleted")
 
 
-async def _delete(client: UfmClient, number: int) -> None:
+async def _delete(client: UfmClient, partition: IbPartition) -> None:
     try:
-        await client.delete(number)
+        await client.do(Delete(partition.wanted(named=client.named)))
     except UfmError as error:
         if error.failure is not UfmFailure.ABSENT:  # another client has deleted it
             raise

@@ -9,24 +9,30 @@ import msgspec
 import pytest
 
 from farrier.handlers.ib_partition.apply import MOST_REQUESTS, make
-from farrier.handlers.ib_partition.plan import (
-    MOST_AT_ONCE,
-    SEEN_AGAIN_AFTER,
+from farrier.handlers.ib_partition.plan import MOST_AT_ONCE, SEEN_AGAIN_AFTER, marks, planned
+from farrier.model.ib_partition import IbPartition, Left, Marked, Member, MemberState, Stranger
+from farrier.model.ufm import (
     Add,
     Create,
+    Membership,
+    PartitionChange,
+    Pkey,
+    Port,
+    Qos,
+    RateLimit,
     Remove,
     SetPorts,
     SetQos,
-    marks,
-    planned,
+    UfmError,
+    UfmFailure,
+    Wanted,
 )
-from farrier.model.ib_partition import IbPartition, Left, Marked, Member, MemberState, Stranger
-from farrier.model.ufm import Membership, Pkey, Port, Qos, RateLimit, UfmError, UfmFailure
 from farrier.services.ufm import READING_KEPT
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GUIDS = tuple(f"{number:016x}" for number in range(1, 400))
 QOS = Qos(mtu_limit=2, rate_limit=2.5, service_level=0)
+WANTED = Wanted(number=16, qos=QOS, ip_over_ib=True, index0=False)
 HAVE = Pkey(number=16, name="api_pkey_0x10", qos=QOS, ports={GUIDS[0]: Port(), GUIDS[1]: Port()})
 
 
@@ -70,15 +76,15 @@ def test_a_ufm_that_tells_no_services_is_not_told_ours_for_ever() -> None:
 
 
 def test_services_that_differ_are_set_and_nothing_else() -> None:
-    (change,) = planned(partition(service_level=4), HAVE, NOW, named=False).changes
-    assert change == SetQos(16, Qos(mtu_limit=2, rate_limit=2.5, service_level=4))
+    other = partition(service_level=4)
+    assert planned(other, HAVE, NOW, named=False).changes == (SetQos(other.wanted(named=False)),)
 
 
 def test_ports_are_removed_before_others_are_added_unless_none_would_be_left() -> None:
     members = (member(0, state=MemberState.LEAVING), member(1), member(2, state=MemberState.PENDING))
     remove, add = planned(partition(members=members), HAVE, NOW, named=False).changes
     assert isinstance(add, Add) and add.guids == (GUIDS[2],)
-    assert remove == Remove(16, (GUIDS[0],))
+    assert remove == Remove(WANTED, (GUIDS[0],))
     alone = msgspec.structs.replace(HAVE, ports={GUIDS[0]: Port()})
     changes = planned(partition(members=members), alone, NOW, named=False).changes
     assert [type(change) for change in changes] == [Add, Remove]
@@ -105,7 +111,7 @@ def test_a_stranger_is_noted_and_removed_only_once_it_was_seen_long_enough_ago()
     early = planned(known, have, NOW + SEEN_AGAIN_AFTER - timedelta(seconds=1), named=False)
     assert early.changes == () and early.strangers == first.strangers
     late = planned(known, have, NOW + SEEN_AGAIN_AFTER, named=False)
-    assert late.changes == (Remove(16, (GUIDS[9],)),) and late.removed == (GUIDS[9],)
+    assert late.changes == (Remove(WANTED, (GUIDS[9],)),) and late.removed == (GUIDS[9],)
 
 
 def test_what_is_seen_again_comes_from_another_reading() -> None:
@@ -119,7 +125,7 @@ def test_ports_are_set_without_those_that_leave_and_with_those_that_nobody_asked
     change, remove, add = planned(partition(members=members), have, NOW, named=False).changes
     assert isinstance(change, SetPorts)
     assert change.ports == {GUIDS[0]: Port(), GUIDS[9]: Port()} and change.off == (GUIDS[0],)
-    assert remove == Remove(16, (GUIDS[1],))
+    assert remove == Remove(WANTED, (GUIDS[1],))
     assert isinstance(add, Add) and add.guids == (GUIDS[2],)
 
 
@@ -146,14 +152,14 @@ def test_members_are_marked_by_what_was_read() -> None:
 
 
 class Refusing:
-    """A `protocols.UfmClient` that refuses every addition; tests make no other calls."""
+    """A `protocols.UfmClient` that refuses every change; tests make no other calls."""
 
     named = False
 
     def __init__(self) -> None:
         self.requests = 0
 
-    async def add(self, _wanted: object, _guids: object, _membership: object) -> None:
+    async def do(self, _change: PartitionChange) -> None:
         self.requests += 1
         raise UfmError(UfmFailure.ABSENT, "unknown port")
 
