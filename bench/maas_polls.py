@@ -28,7 +28,7 @@ from farrier.controller.controller import Controller
 from farrier.controller.host import Host
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
-from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
+from farrier.handlers.maas_region import REGION_KIND, RegionHandler
 from farrier.io import maas_region as regions_of
 from farrier.io.built_in import REGION_ROWS
 from farrier.io.controllers import PostgresControllers
@@ -204,7 +204,7 @@ async def _watched(ground: Ground, nodes: int) -> AsyncIterator[_Watch]:
             REGION_KIND,
             REGION_KIND.guarded(RegionHandler({_SITE.name: _SITE})),
             PostgresStateIO(ground.pool, REGION_ROWS),
-            services=RegionServices(regions),
+            services=regions,
             host=host,
         )
         controller = Controller(PostgresControllers(ground.pool), [loop], host, name="bench")

@@ -15,7 +15,7 @@ import msgspec
 from farrier import config as settings
 from farrier.config import kinds as naming
 from farrier.errors import ConfigError
-from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
+from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.handlers.resource import Extension, ResourceKind
 from farrier.io import kinds as installed
@@ -103,7 +103,7 @@ def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[Loop]:
     """Return the loops of the built-in kinds, except for nodes and regions."""
     return [
         kind_loop(SEGMENT_KIND, SegmentHandler(config.segments.drain_period), SEGMENT_ROWS, None),
-        kind_loop(PARTITION_KIND, PartitionHandler(), PARTITION_ROWS, PartitionServices(fabrics)),
+        kind_loop(PARTITION_KIND, PartitionHandler(), PARTITION_ROWS, fabrics),
     ]
 
 

@@ -22,7 +22,7 @@ from farrier.controller.ownership import Ownership
 from farrier.controller.retention import Keeper
 from farrier.enqueuer.listener import Listener
 from farrier.errors import ConfigError, FarrierError
-from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
+from farrier.handlers.maas_region import REGION_KIND, RegionHandler
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import NodeServices
@@ -110,7 +110,7 @@ async def runtime(
                 NodeRows(),
                 NodeServices(bmc, of_nodes, regions, PostgresIdentities(database.pool)),
             ),
-            kind_loop(REGION_KIND, region_handler, REGION_ROWS, RegionServices(regions)),
+            kind_loop(REGION_KIND, region_handler, REGION_ROWS, regions),
             *built_in_loops(config, fabrics),
             *others,
         ]

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from farrier.config.sites import Site as SiteConfig
-from farrier.handlers.maas_region import REGION_KIND, RegionHandler, RegionServices
+from farrier.handlers.maas_region import REGION_KIND, RegionHandler
 from farrier.io import maas_region as region_rows
 from farrier.io.built_in import REGION_ROWS
 from farrier.services.maas_service import MaasSettings
@@ -52,7 +52,7 @@ class Observatory:
         self.ledger = Ledger()
         self.handler = RegionHandler({config.name: config})
         handler = REGION_KIND.guarded(self.handler)
-        owner.add(REGION_KIND, handler, REGION_ROWS, services=RegionServices(regions), sink=self.ledger)
+        owner.add(REGION_KIND, handler, REGION_ROWS, services=regions, sink=self.ledger)
 
     def pass_time(self, by: timedelta) -> None:
         """Let time pass in the region and for its clients."""

@@ -19,7 +19,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.config.sites import UfmSite
-from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
+from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
 from farrier.io.built_in import PARTITION_ROWS
 from farrier.io.pool import Connection, Pool
 from farrier.model.ib_partition import KIND
@@ -197,7 +197,7 @@ class Fabric:
         row: Any = await self.conn.fetchrow(PARTITION_ROWS.load, [id_])
         decision = PartitionHandler().handle(PARTITION_ROWS.decode(row["snapshot"]), row["now"])
         assert isinstance(decision, Step), decision
-        await decision.act(PartitionServices(self.fabrics))
+        await decision.act(self.fabrics)
 
 
 @asynccontextmanager
@@ -209,9 +209,8 @@ async def opened(db: pg.Database, manager: Manager | None = None) -> AsyncIterat
         fabric = Fabric(db, pool, conn, manager)
         async with _fabrics(fabric) as fabric.fabrics:
             await fabric.fabrics.use(fabric.settings)
-            services = PartitionServices(fabric.fabrics)
             handler = PARTITION_KIND.guarded(PartitionHandler())
-            fabric.owner.add(PARTITION_KIND, handler, PARTITION_ROWS, services=services, sink=fabric.ledger)
+            fabric.owner.add(PARTITION_KIND, handler, PARTITION_ROWS, services=fabric.fabrics, sink=fabric.ledger)
             async with fabric.owner.running():
                 yield fabric
 

@@ -18,7 +18,7 @@ import msgspec
 
 from farrier.config.sites import CloudInitSite, InfinibandSite, NetworkSite, UfmSite
 from farrier.config.sites import Site as SiteConfig
-from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler, PartitionServices
+from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.io.built_in import PARTITION_ROWS, SEGMENT_ROWS
 from farrier.services.fabrics import Fabrics
@@ -238,10 +238,10 @@ async def opened(
         ) as fabrics:
             settings = UfmSite(url="http://ufm.test", credential="env:UFM")
             await fabrics.use({config.name: settings})
-            owner, services = site.owner, PartitionServices(fabrics)
+            owner = site.owner
             segments, partitions = SEGMENT_KIND.guarded(SegmentHandler()), PARTITION_KIND.guarded(PartitionHandler())
             owner.add(SEGMENT_KIND, segments, SEGMENT_ROWS, services=object(), sink=ledger)
-            owner.add(PARTITION_KIND, partitions, PARTITION_ROWS, services=services, sink=ledger)
+            owner.add(PARTITION_KIND, partitions, PARTITION_ROWS, services=fabrics, sink=ledger)
             yield
 
     async with sites.opened(db, region=region, config=config, crash=crash, more=networks) as site:

@@ -7,10 +7,9 @@
 from __future__ import annotations
 
 from farrier.handlers.ib_partition.handler import PartitionHandler
-from farrier.handlers.ib_partition.steps import PartitionServices
 from farrier.handlers.resource import ResourceKind
 from farrier.model.ib_partition import SPEC, IbPartition
 
 PARTITION_KIND: ResourceKind[IbPartition] = ResourceKind(SPEC)
 
-__all__ = ["PARTITION_KIND", "SPEC", "PartitionHandler", "PartitionServices"]
+__all__ = ["PARTITION_KIND", "SPEC", "PartitionHandler"]

@@ -15,23 +15,23 @@ import msgspec
 from typing_extensions import override
 
 from farrier.handlers.ib_partition.requests import after, named
-from farrier.handlers.ib_partition.steps import Outcome, PartitionServices, give_up, keep
+from farrier.handlers.ib_partition.steps import Outcome, give_up, keep
 from farrier.handlers.resource import accept, settle
 from farrier.model.ib_partition import DELETING, GONE, IbPartition, PartitionWrite
 from farrier.model.outcome import Deleted, Step, Transition, Update, Wait
 from farrier.model.resource import Answer
 from farrier.model.runs import cause_of_intent
-from farrier.protocols import StateHandler
+from farrier.protocols import Fabrics, StateHandler
 
 # Two readings and a change may take longer with the longest time limits of a site. The run is then cut and repeated,
 # which does no harm.
 DEADLINE = timedelta(seconds=60)
 _AT_ONCE = timedelta(0)
 
-Decision: TypeAlias = Outcome | Deleted[PartitionWrite] | Step[IbPartition, PartitionWrite, PartitionServices]
+Decision: TypeAlias = Outcome | Deleted[PartitionWrite] | Step[IbPartition, PartitionWrite, Fabrics]
 
 
-class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, PartitionServices]):
+class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, Fabrics]):
     """Implements `protocols.StateHandler` for IB partitions."""
 
     @override
@@ -84,7 +84,5 @@ def _deleting(partition: IbPartition, now: datetime) -> Decision:
     return _step("give up", partial(give_up, partition, now))
 
 
-def _step(
-    name: str, act: Callable[[PartitionServices], Awaitable[Outcome]]
-) -> Step[IbPartition, PartitionWrite, PartitionServices]:
+def _step(name: str, act: Callable[[Fabrics], Awaitable[Outcome]]) -> Step[IbPartition, PartitionWrite, Fabrics]:
     return Step(name=name, act=act, deadline=DEADLINE, reads_only=False)

@@ -42,12 +42,6 @@ DONE_WITHIN = timedelta(minutes=2)
 _AT_ONCE = timedelta(0)
 
 
-class PartitionServices(msgspec.Struct, frozen=True):
-    """The services of a partition's steps."""
-
-    fabrics: Fabrics
-
-
 Outcome: TypeAlias = (
     Transition[IbPartition, PartitionWrite]
     | Update[IbPartition, PartitionWrite]
@@ -56,9 +50,9 @@ Outcome: TypeAlias = (
 )
 
 
-async def keep(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
+async def keep(partition: IbPartition, now: datetime, fabrics: Fabrics) -> Outcome:
     """Claim the number if it is not claimed yet; otherwise make the changes that UFM needs."""
-    client = _client(partition, services)
+    client = _client(partition, fabrics)
     if client is None:
         return _no_client(partition)
     try:
@@ -71,10 +65,10 @@ async def keep(partition: IbPartition, now: datetime, services: PartitionService
         return _cannot_ask(partition, error)
 
 
-async def give_up(partition: IbPartition, now: datetime, services: PartitionServices) -> Outcome:
+async def give_up(partition: IbPartition, now: datetime, fabrics: Fabrics) -> Outcome:
     """Delete the partition in UFM, and enter `gone` when UFM no longer has it. If the first read does not show the
     partition, a later read must confirm this, because UFM may still be making an earlier change."""
-    client = _client(partition, services)
+    client = _client(partition, fabrics)
     if client is None:
         return _no_client(partition)
     try:
@@ -243,8 +237,8 @@ def _waits(
     return Wait(reason=reason, requeue_after=requeue_after, writes=writes)
 
 
-def _client(partition: IbPartition, services: PartitionServices) -> UfmClient | None:
-    return None if partition.site is None else services.fabrics.client(partition.site)
+def _client(partition: IbPartition, fabrics: Fabrics) -> UfmClient | None:
+    return None if partition.site is None else fabrics.client(partition.site)
 
 
 def _no_client(partition: IbPartition) -> Outcome:

@@ -6,10 +6,10 @@ of a run store the observations that node handlers use.
 
 from __future__ import annotations
 
-from farrier.handlers.maas_region.handler import RegionHandler, RegionServices
+from farrier.handlers.maas_region.handler import RegionHandler
 from farrier.handlers.resource import ResourceKind
 from farrier.model.maas_region import SPEC, MaasRegion
 
 REGION_KIND: ResourceKind[MaasRegion] = ResourceKind(SPEC)
 
-__all__ = ["REGION_KIND", "RegionHandler", "RegionServices"]
+__all__ = ["REGION_KIND", "RegionHandler"]

@@ -42,18 +42,12 @@ _SHORT = (timedelta(seconds=5), timedelta(minutes=1))
 _LONG = (timedelta(seconds=30), timedelta(minutes=5))
 
 
-class RegionServices(msgspec.Struct, frozen=True):
-    """The services of a region's steps."""
-
-    maas: Regions
-
-
 Change: TypeAlias = Transition[MaasRegion, RegionWrite] | Update[MaasRegion, RegionWrite]
 Outcome: TypeAlias = Change | Wait[RegionWrite] | DoNothing[RegionWrite]
-Decision: TypeAlias = Outcome | Deleted[RegionWrite] | Step[MaasRegion, RegionWrite, RegionServices]
+Decision: TypeAlias = Outcome | Deleted[RegionWrite] | Step[MaasRegion, RegionWrite, Regions]
 
 
-class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServices]):
+class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, Regions]):
     """Implements `protocols.StateHandler` for MAAS regions."""
 
     def __init__(self, sites: Mapping[str, Site] | None = None) -> None:
@@ -88,8 +82,8 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, RegionServ
             assert resource.complete_at is not None, "without complete_at, events are due"
             return DoNothing(requeue_after=resource.complete_at + pace.events_every - now)
 
-        async def act(services: RegionServices) -> Outcome:
-            client = services.maas.client(resource.site)
+        async def act(regions: Regions) -> Outcome:
+            client = regions.client(resource.site)
             if client is None:
                 return _not_here(resource, now)
             found = await look(
