@@ -93,30 +93,26 @@ SPEC = KindSpec(
     what="a network segment",
     relation="farrier.network_segments",
     states={
-        _S.PROVISIONING.value: KindState(limit=_MOMENT),
-        _S.READY.value: KindState(why_none="the target state of a segment"),
-        _S.DRAINING.value: KindState(why_none="the state lasts until the last address is released"),
-        _S.DB_DELETE.value: KindState(limit=_MOMENT),
-        _S.GONE.value: KindState(why_none="it has ended"),
+        _S.PROVISIONING: KindState(limit=_MOMENT),
+        _S.READY: KindState(why_none="the target state of a segment"),
+        _S.DRAINING: KindState(why_none="the state lasts until the last address is released"),
+        _S.DB_DELETE: KindState(limit=_MOMENT),
+        _S.GONE: KindState(why_none="it has ended"),
     },
     edges=(
-        KindEdge(
-            _S.PROVISIONING.value, _S.READY.value, "its first run has allocated its prefixes, VLAN and VNI", "farrier"
-        ),
-        KindEdge(_S.READY.value, _S.DRAINING.value, "a `delete` is accepted", "client"),
-        KindEdge(
-            _S.DRAINING.value, _S.DB_DELETE.value, "no address was allocated during the last `drain_period`", "farrier"
-        ),
-        KindEdge(_S.DB_DELETE.value, _S.GONE.value, "its prefixes, VLAN and VNI are free again", "farrier"),
+        KindEdge(_S.PROVISIONING, _S.READY, "its first run has allocated its prefixes, VLAN and VNI", "farrier"),
+        KindEdge(_S.READY, _S.DRAINING, "a `delete` is accepted", "client"),
+        KindEdge(_S.DRAINING, _S.DB_DELETE, "no address was allocated during the last `drain_period`", "farrier"),
+        KindEdge(_S.DB_DELETE, _S.GONE, "its prefixes, VLAN and VNI are free again", "farrier"),
     ),
-    initial=_S.PROVISIONING.value,
-    terminal=frozenset({_S.GONE.value}),
+    initial=_S.PROVISIONING,
+    terminal=frozenset({_S.GONE}),
     create=CreateSegment,
     actions={
         "update": KindAction(
             description="change the MTU, or add prefixes with their gateways",
             params=UpdateSegment,
-            accepted_in=(_S.PROVISIONING.value, _S.READY.value),
+            accepted_in=(_S.PROVISIONING, _S.READY),
         ),
         "delete": KindAction(
             description="delete the segment; rejected while addresses are allocated, unless drain is true: then "

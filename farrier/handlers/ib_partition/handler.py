@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias
 
-import msgspec
 from typing_extensions import override
 
 from farrier.handlers.ib_partition.requests import after, named
@@ -79,7 +78,7 @@ def _deleting(partition: IbPartition, now: datetime) -> Decision:
             return Wait(reason=f"waits for members to leave: {named(partition.users)}")
         return _step("drain", partial(keep, partition, now))
     if partition.claimed_at is None:
-        to = msgspec.structs.replace(partition, state=GONE, last_error=None)
+        to = partition.at(GONE, last_error=None)
         return Transition(to=to, reason="UFM never had the partition; its pkey is free again", cause="deleted")
     return _step("give up", partial(give_up, partition, now))
 

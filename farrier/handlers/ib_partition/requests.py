@@ -34,14 +34,14 @@ def after(partition: IbPartition, request: Pending) -> IbPartition:
             f"the partition has members: {named(partition.users)}; to begin the deletion now and wait until all "
             "members have left, submit delete with drain: true"
         )
-    return msgspec.structs.replace(partition, state=DELETING, draining=asked.drain)
+    return partition.at(DELETING, draining=asked.drain)
 
 
 def _updated(partition: IbPartition, asked: UpdatePartition) -> IbPartition:
     if asked.mtu_limit is not None and asked.mtu_limit not in MTUS:
         raise ValueError(f"mtu_limit must be 2 or 4 (KiB); got {asked.mtu_limit}")
     changed = {name: value for name, value in msgspec.structs.asdict(asked).items() if value is not None}
-    return msgspec.structs.replace(partition, **changed)
+    return partition.but(**changed)
 
 
 def named(members: Sequence[Member]) -> str:

@@ -78,7 +78,7 @@ async def give_up(partition: IbPartition, now: datetime, fabrics: Fabrics) -> Ou
         if found is not None:
             await _delete(client, partition)
             if await client.read_anew(partition.pkey) is not None:
-                there = msgspec.structs.replace(partition, absent_at=None)
+                there = partition.but(absent_at=None)
                 return _waits(there, partition, "UFM has not removed the partition yet", SOON)
     except UfmError as error:
         if error.is_refusal:
@@ -86,7 +86,7 @@ async def give_up(partition: IbPartition, now: datetime, fabrics: Fabrics) -> Ou
         return _cannot_ask(partition, error)
     since = partition.absent_at or now
     if found is None and now - since < SEEN_AGAIN_AFTER:
-        absent = msgspec.structs.replace(partition, absent_at=since)
+        absent = partition.but(absent_at=since)
         left = since + SEEN_AGAIN_AFTER - now
         return _waits(
             absent,
@@ -94,7 +94,7 @@ async def give_up(partition: IbPartition, now: datetime, fabrics: Fabrics) -> Ou
             "UFM no longer has the partition; the deletion ends when another read confirms this",
             left,
         )
-    to = msgspec.structs.replace(partition, state=GONE, last_error=None, strangers=())
+    to = partition.at(GONE, last_error=None, strangers=())
     return Transition(to=to, reason="UFM has removed the partition; its pkey is free again", cause="deleted")
 
 
@@ -113,7 +113,7 @@ async def _claim(partition: IbPartition, now: datetime, client: UfmClient) -> Ou
             reason=f"UFM already has {spelled(partition.pkey)} as {found.name or 'a partition'!r}, which farrier did "
             "not create: remove it in UFM, or delete this partition and create it again with another pkey"
         )
-    to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url)
+    to = partition.but(claimed_at=now, claimed_in=client.url)
     return Update(to=to, reason="the partition's pkey is free in UFM", requeue_after=_AT_ONCE)
 
 
@@ -133,7 +133,7 @@ async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmCli
     if found is None and partition.state == DELETING and not partition.users:
         return Wait(reason=f"{place} does not have the pkey: delete the pkey in the earlier UFM", error=UfmError.label)
     _log.warning("ib_partition.another_ufm", partition=partition.name, before=partition.claimed_in, now=client.url)
-    to = msgspec.structs.replace(partition, claimed_at=now, claimed_in=client.url, strangers=(), absent_at=None)
+    to = partition.but(claimed_at=now, claimed_in=client.url, strangers=(), absent_at=None)
     return Update(to=to, reason=f"from now on the partition is in the UFM at {client.url}", requeue_after=_AT_ONCE)
 
 
@@ -175,16 +175,16 @@ def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
     plan, taken = seen.plan, seen.taken
     writes = tuple(marks(partition, seen.have, seen.refused.ports))
     fabric_name = seen.have.name if seen.have is not None else partition.fabric_name
-    to = msgspec.structs.replace(partition, strangers=plan.strangers, fabric_name=fabric_name, asked_at=None)
+    to = partition.but(strangers=plan.strangers, fabric_name=fabric_name, asked_at=None)
     if plan.changes and seen.refused.text:
         return _refused(partition, to, seen.refused.text, f"UFM refuses the partition: {seen.refused.text}", writes)
     if plan.changes:
         return _not_done(partition, to, now, seen.off, writes)
-    to = msgspec.structs.replace(to, last_error=None)
+    to = to.but(last_error=None)
     if partition.state == DELETING:
         return _waits(to, partition, f"waits for members to leave: {named(partition.users)}", None, writes)
     if partition.state != READY:
-        to = msgspec.structs.replace(to, state=READY)
+        to = to.at(READY)
         reason = "created in UFM" if partition.state == PROVISIONING else "UFM accepts the change"
         return Transition(to=to, reason=reason, cause="reconciled", writes=writes)
     if taken:
@@ -207,7 +207,7 @@ def _not_done(
     """Handle a change that UFM accepted but does not show: read again after growing pauses, and finally enter
     `error`."""
     since = partition.asked_at or now
-    to = msgspec.structs.replace(to, asked_at=since)
+    to = to.but(asked_at=since)
     reason = f"UFM has not made all accepted changes yet: {off}"
     if now - since >= DONE_WITHIN:
         return _refused(partition, to, reason, reason, writes)
@@ -217,9 +217,9 @@ def _not_done(
 def _refused(
     partition: IbPartition, to: IbPartition, text: str, reason: str, writes: tuple[PartitionWrite, ...]
 ) -> Outcome:
-    to = msgspec.structs.replace(to, last_error=text)
+    to = to.but(last_error=text)
     if partition.state in (PROVISIONING, READY):
-        to = msgspec.structs.replace(to, state=ERROR)
+        to = to.at(ERROR)
         return Transition(to=to, reason=reason, cause="refused", writes=writes)
     return _waits(to, partition, reason, None, writes)
 

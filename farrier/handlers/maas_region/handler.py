@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TypeAlias, assert_never
 
-import msgspec
 from typing_extensions import override
 
 from farrier.config.sites import ObserveSite, Site
@@ -105,7 +104,7 @@ def _answered(region: MaasRegion) -> Change:
     writes = tuple(Answer(request=each.id, accepted=not why, reason=why) for each in region.requests)
     if why:
         return Update(to=region, reason="intents were answered", requeue_after=_AT_ONCE, quiet=True, writes=writes)
-    to = msgspec.structs.replace(region, state=RegionState.GONE, last_error=None)
+    to = region.at(RegionState.GONE, last_error=None)
     return Transition(
         to=to,
         reason="the deletion of the region was requested",
@@ -119,7 +118,7 @@ def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, Regio
     while, the region is unconfigured."""
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
         return Wait(reason=f"site {region.site} has no MAAS in this controller's settings", requeue_after=NOT_HERE)
-    to = msgspec.structs.replace(region, state=RegionState.UNCONFIGURED, next_try_at=None)
+    to = region.at(RegionState.UNCONFIGURED, next_try_at=None)
     reason = (
         f"the controllers that owned this region did not have site {region.site} in their settings: give all replicas "
         "the same site files, or delete the region"
@@ -133,7 +132,7 @@ def _left_alone(region: MaasRegion, until: timedelta, now: datetime) -> Outcome:
             reason=f"waits before the next read, because the last read failed: {region.last_error}",
             requeue_after=until,
         )
-    to = msgspec.structs.replace(region, configured_at=now)
+    to = region.but(configured_at=now)
     return Update(
         to=to, reason="the region's site is still in the settings", requeue_after=min(until, _NOTED_EVERY), quiet=True
     )
@@ -142,8 +141,7 @@ def _left_alone(region: MaasRegion, until: timedelta, now: datetime) -> Outcome:
 def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite) -> Change:
     """Return the outcome of a read. All results are committed together with the cursor, even if the read failed in the
     end."""
-    to = msgspec.structs.replace(
-        region,
+    to = region.but(
         username=found.username or region.username,
         identified_at=now if found.username else region.identified_at,
         cursor=found.cursor,
@@ -177,9 +175,8 @@ def _observed(
     writes: tuple[RegionWrite, ...],
 ) -> Change:
     left = len(region.due) - len(found.readings) - len(found.unreadable)
-    to = msgspec.structs.replace(
-        to,
-        state=RegionState.OBSERVING,
+    to = to.at(
+        RegionState.OBSERVING,
         # `swept_at` advances only if every due machine was read.
         swept_at=(region.turn_at if left <= 0 else None) or region.swept_at,
         last_error=_first_error(found) or (region.last_error if to.unreadable else None),
@@ -200,9 +197,8 @@ def _failed(
     text = plain(f"{error.operation}: {error.failure}: {error.detail}")
     failures = region.failures + 1 if region.failure is error.failure else 1
     pause = back_off(error, failures)
-    to = msgspec.structs.replace(
-        to,
-        state=RegionState.FAILING,
+    to = to.at(
+        RegionState.FAILING,
         last_error=text,
         failure=error.failure,
         failures=failures,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TypeAlias, assert_never
 
-import msgspec
 from typing_extensions import override
 
 from farrier.handlers.network_segment.requests import after
@@ -50,7 +49,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
             case SegmentState.PROVISIONING:
                 # Intents wait for the next run, which follows at once.
                 return Transition(
-                    to=_in(resource, SegmentState.READY), reason="the segment may be used", cause="provisioned"
+                    to=resource.at(SegmentState.READY), reason="the segment may be used", cause="provisioned"
                 )
             case SegmentState.READY:
                 return self._ready(resource, now)
@@ -58,7 +57,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
                 return self._draining(resource, now)
             case SegmentState.DB_DELETE:
                 return Transition(
-                    to=_in(resource, SegmentState.GONE),
+                    to=resource.at(SegmentState.GONE),
                     reason="the segment's prefixes, VLAN and VNI are free again",
                     cause="drained",
                     writes=_repeated(resource),
@@ -83,9 +82,8 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         self, segment: NetworkSegment, settled: Settled[NetworkSegment], deletion: Pending, now: datetime
     ) -> Decision:
         until = now + self._drain_period if segment.allocated else self._drained_at(segment, now)
-        to = msgspec.structs.replace(settled.to, drain_until=until, delete_asked_at=now, delete_request=deletion.id)
         return Transition(
-            to=_in(to, SegmentState.DRAINING),
+            to=settled.to.at(SegmentState.DRAINING, drain_until=until, delete_asked_at=now, delete_request=deletion.id),
             reason="the deletion of the segment was requested",
             cause=cause_of_intent(deletion.id),
             writes=(*settled.answers, Closing(unused=segment.allocated == 0), *_growing(segment, settled.to)),
@@ -98,14 +96,14 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         until = self._never_nearer(segment, self._drained_at(segment, segment.state_entered_at), now)
         if now >= until:
             return Transition(
-                to=_in(segment, SegmentState.DB_DELETE),
+                to=segment.at(SegmentState.DB_DELETE),
                 reason="no address is allocated",
                 cause="drained",
                 writes=answers,
             )
         reason = f"the last address was released; the drain period ends at {until:%Y-%m-%d %H:%M:%S} UTC"
         if segment.drain_until != until:
-            to = msgspec.structs.replace(segment, drain_until=until)
+            to = segment.but(drain_until=until)
             return Update(to=to, reason=reason, requeue_after=until - now, writes=answers)
         return Wait(reason=reason, requeue_after=until - now, writes=answers)
 
@@ -113,7 +111,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         after = duration.human(self._drain_period)
         reason = f"addresses are still allocated to {_some(segment)}; the drain ends {after} after the last release"
         if segment.drain_until is None or segment.drain_until - now <= self._drain_period * _NEAR:
-            to = msgspec.structs.replace(segment, drain_until=now + self._drain_period)
+            to = segment.but(drain_until=now + self._drain_period)
             return Update(to=to, reason=reason, quiet=True, writes=answers)
         return Wait(reason=reason, writes=answers)
 
@@ -130,10 +128,6 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         if segment.drain_until is None:
             return until
         return max(until, min(segment.drain_until, now + self._drain_period))
-
-
-def _in(segment: NetworkSegment, state: SegmentState) -> NetworkSegment:
-    return msgspec.structs.replace(segment, state=state)
 
 
 def _repeated(segment: NetworkSegment) -> tuple[Answer, ...]:

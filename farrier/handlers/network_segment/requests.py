@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from farrier.handlers.network_segment.prefixes import (
     LEAST_MTU_OF_IPV6,
     overlap,
@@ -61,7 +59,7 @@ def _updated(segment: NetworkSegment, request: Pending, asked: UpdateSegment) ->
             raise ValueError(f"{field} cannot change while a segment is in use: {instead}")
     if asked.gateways and not asked.add_prefixes:
         raise ValueError("a gateway can be set only for a prefix in add_prefixes; an existing prefix keeps its gateway")
-    to = msgspec.structs.replace(segment, mtu=asked.mtu or segment.mtu)
+    to = segment.but(mtu=asked.mtu or segment.mtu)
     if asked.add_prefixes:
         to = _with_prefixes(to, asked.add_prefixes, asked.gateways or (), segment.clashes.get(str(request.id), ()))
     six = any(":" in prefix for prefix in to.prefixes)
@@ -92,8 +90,7 @@ def _with_prefixes(
     for network in added:
         if room(network, ways, segment.reserved_first, segment.reserved_last) <= 0:
             raise ValueError(f"prefix {network} has no allocatable address, because all its addresses are reserved")
-    return msgspec.structs.replace(
-        segment,
+    return segment.but(
         prefixes=(*segment.prefixes, *map(str, added)),
         gateways=(*segment.gateways, *(str(way) for way in ways if way not in known)),
     )

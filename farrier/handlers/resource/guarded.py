@@ -60,7 +60,7 @@ class Guarded(StateHandler[R, R, Any, Any]):
                 accepted.append(request)
         if not refusals:
             return resource, ()
-        return msgspec.structs.replace(resource, requests=tuple(accepted)), tuple(refusals)
+        return resource.but(requests=tuple(accepted)), tuple(refusals)
 
 
 def _with(refusals: tuple[Answer, ...], decision: Decision[R, Any, Any]) -> Decision[R, Any, Any]:
