@@ -10,7 +10,7 @@ BEGIN
     EXECUTE format($q$
         SELECT coalesce((SELECT r.id FROM %1$s r WHERE r.%2$I = $1 AND %3$s),
                         (SELECT r.id FROM %1$s r WHERE r.id = CASE WHEN $1 ~ '^[0-9]{1,18}$' THEN $1::bigint END),
-                        (SELECT max(r.id) FROM %1$s r WHERE r.%2$I = $1))
+                        (SELECT max(r.id) FROM %1$s r WHERE r.%2$I = $1 AND NOT (%3$s)))
     $q$, wanted.relation, wanted.named, wanted.living) INTO found_id USING given;
     RETURN found_id;
 END $$;

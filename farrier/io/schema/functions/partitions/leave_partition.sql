@@ -5,18 +5,10 @@ CREATE OR REPLACE FUNCTION farrier.leave_partition(partition text, guid text, ow
 #variable_conflict use_column
 DECLARE
     port text := ib_guid(leave_partition.guid);
-    of_id bigint;
+    -- Also finds a partition that has ended, which has no members, so that a repeated call succeeds.
+    of_id bigint := coalesce(any_resource('ib_partition', leave_partition.partition), find_resource('ib_partition', leave_partition.partition));
     known ib_members;
 BEGIN
-    IF leave_partition.partition ~ '^[0-9]{1,18}$' THEN
-        SELECT p.id INTO of_id FROM ib_partitions p WHERE p.id = leave_partition.partition::bigint;
-    ELSE
-        SELECT p.id INTO of_id FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NULL;
-        IF of_id IS NULL AND EXISTS (SELECT FROM ib_partitions p WHERE p.name = leave_partition.partition AND p.ended_at IS NOT NULL) THEN
-            RETURN;  -- a partition that has ended has no members
-        END IF;
-    END IF;
-    IF of_id IS NULL THEN of_id := find_resource('ib_partition', leave_partition.partition); END IF;
     -- The first read takes no lock: a call that changes nothing should hold no lock until its transaction ends.
     SELECT m.* INTO known FROM ib_members m WHERE m.partition = of_id AND m.guid = port;
     IF NOT FOUND OR (known.state = 'leaving' AND known.owner = leave_partition.owner) THEN RETURN; END IF;

@@ -7,20 +7,11 @@ CREATE OR REPLACE FUNCTION farrier.release_address(segment text, address inet, o
 DECLARE
     called text := release_address.segment;
     given inet := host(release_address.address)::inet;
-    here bigint;
+    -- Also finds a segment that has ended, so that a repeated release succeeds.
+    here bigint := coalesce(any_resource('network_segment', called), find_resource('network_segment', called));
     usage segment_usage;
     held segment_addresses;
 BEGIN
-    -- Also finds a segment that has ended, so that a repeated release succeeds.
-    IF called ~ '^[0-9]{1,18}$' THEN
-        SELECT s.id INTO here FROM network_segments s WHERE s.id = called::bigint;
-    ELSE
-        SELECT s.id INTO here FROM network_segments s WHERE s.name = called AND s.ended_at IS NULL;
-        IF here IS NULL THEN
-            SELECT s.id INTO here FROM network_segments s WHERE s.name = called AND s.ended_at IS NOT NULL ORDER BY s.id DESC LIMIT 1;
-        END IF;
-    END IF;
-    IF here IS NULL THEN here := find_resource('network_segment', called); END IF;
     IF given IS NULL OR release_address.owner IS NULL THEN
         RAISE EXCEPTION 'address and owner must not be null' USING ERRCODE = 'FR400';
     END IF;
