@@ -17,7 +17,7 @@ MANY = """
         INSERT INTO farrier.segment_usage (segment, open) SELECT id, ended_at IS NULL FROM made
     ), given AS (
         INSERT INTO farrier.segment_prefixes
-        SELECT id, prefix, site, NULL, 0, 0, host(prefix)::inet + 1, host(prefix)::inet + 254, 254 FROM made
+        SELECT id, prefix, site, NULL, host(prefix)::inet + 1, host(prefix)::inet + 254, 254 FROM made
     )
     INSERT INTO farrier.segment_free SELECT id, prefix, host(prefix)::inet + 1, host(prefix)::inet + 254 FROM made
 """

@@ -44,15 +44,13 @@ CREATE TYPE farrier.site_span AS RANGE (subtype = text, collation = "C");
 -- because core PostgreSQL has GiST operators for ranges and networks; operators for equality of texts require an
 -- extension.
 CREATE TABLE farrier.segment_prefixes (
-    segment        bigint  NOT NULL REFERENCES farrier.segment_usage,
-    prefix         cidr    NOT NULL,
-    site           text    NOT NULL,
-    gateway        inet    CHECK (gateway << prefix OR gateway = prefix),  -- null: no gateway
-    reserved_first integer NOT NULL,                     -- see network_segments
-    reserved_last  integer NOT NULL,                     -- see network_segments
-    first          inet    NOT NULL,                     -- first address for allocation; the gateway is skipped
-    last           inet    NOT NULL,                     -- last address for allocation; the gateway is skipped
-    usable         numeric NOT NULL CHECK (usable > 0),  -- how many addresses can be allocated
+    segment bigint  NOT NULL REFERENCES farrier.segment_usage,
+    prefix  cidr    NOT NULL,
+    site    text    NOT NULL,
+    gateway inet    CHECK (gateway << prefix OR gateway = prefix),  -- null: no gateway
+    first   inet    NOT NULL,                     -- first address for allocation; the gateway is skipped
+    last    inet    NOT NULL,                     -- last address for allocation; the gateway is skipped
+    usable  numeric NOT NULL CHECK (usable > 0),  -- how many addresses can be allocated
     PRIMARY KEY (segment, prefix),
     CONSTRAINT segment_prefixes_apart EXCLUDE USING gist (farrier.site_span(site, site, '[]') WITH &&, prefix inet_ops WITH &&)
 );

@@ -30,8 +30,8 @@ BEGIN
             of_segment.name, opened, hosts.many, hosts.many - usable USING ERRCODE = 'FR400';
     END IF;
     BEGIN
-        INSERT INTO segment_prefixes (segment, prefix, site, gateway, reserved_first, reserved_last, first, last, usable)
-        VALUES (of_segment.id, opened, of_segment.site, way, of_segment.reserved_first, of_segment.reserved_last, low, high, usable);
+        INSERT INTO segment_prefixes (segment, prefix, site, gateway, first, last, usable)
+        VALUES (of_segment.id, opened, of_segment.site, way, low, high, usable);
     EXCEPTION WHEN exclusion_violation THEN
         -- Occurs only in a transaction whose snapshot is older than the other prefix; a new transaction sees that
         -- prefix.
