@@ -28,19 +28,13 @@ class _Guid(msgspec.Struct, frozen=True):
     index0: bool = False
 
 
-class _Qos(msgspec.Struct, frozen=True):
-    mtu_limit: int
-    rate_limit: float
-    service_level: int
-
-
 class _Pkey(msgspec.Struct, frozen=True):
     """A partition in a response. `guids` and `qos_conf` are set only if the request asked for them."""
 
     partition: str = ""
     ip_over_ib: bool = True
     guids: tuple[_Guid, ...] = ()
-    qos_conf: _Qos | None = None
+    qos_conf: Qos | None = None
 
 
 def listed(answer: Answer) -> Listed:
@@ -58,8 +52,7 @@ def of_lists(number: int, with_ports: Listed, with_qos: Listed) -> Pkey | None:
     if entry is None:
         return None
     services = _one(number, with_qos)
-    qos = None if services is None or services.qos_conf is None else _qos(services.qos_conf)
-    return msgspec.structs.replace(_pkey(number, entry), qos=qos)
+    return msgspec.structs.replace(_pkey(number, entry), qos=None if services is None else services.qos_conf)
 
 
 def pkey(number: int, answer: Answer) -> Pkey | None:
@@ -104,7 +97,3 @@ def _pkey(number: int, entry: _Pkey) -> Pkey:
         if found.setdefault(name, port) != port:
             raise Garbled(f"the response lists port {name} of {number:#x} twice, with different data")
     return Pkey(number=number, name=entry.partition, ip_over_ib=entry.ip_over_ib, ports=found)
-
-
-def _qos(entry: _Qos) -> Qos:
-    return Qos(mtu_limit=entry.mtu_limit, rate_limit=entry.rate_limit, service_level=entry.service_level)
