@@ -31,7 +31,7 @@ from farrier.model.maas import (
 )
 from farrier.model.maas_changes import Change, Deploy, LookUp, NewMachine
 from farrier.services import maas_answers, maas_requests
-from farrier.services.http_client import HttpClient, Send, Shown, open_client
+from farrier.services.http_client import Endpoint, HttpClient, Send, Shown, open_client
 from farrier.services.http_messages import Request
 from farrier.services.maas_requests import Operation
 from farrier.services.maas_service import FAILURES, MAAS, MaasSettings
@@ -221,11 +221,18 @@ async def open_maas(
     async def credential() -> ApiKey:
         return parsed(await credentials.token(settings.key))
 
-    if not settings.url.startswith("https://"):
-        _log.warning("maas.not_encrypted", url=settings.url)
-    failures = msgspec.structs.replace(FAILURES, where=f"site {site} ({mask_urls(settings.url)})")
+    url = settings.url.rstrip("/")
+    if not url.startswith("https://"):
+        _log.warning("maas.not_encrypted", url=url)
+    failures = msgspec.structs.replace(FAILURES, where=f"site {site} ({mask_urls(url)})")
     service = msgspec.structs.replace(MAAS, failures=failures)
+    endpoint = Endpoint(
+        root=f"{url}/api/2.0/",
+        ca_file=settings.ca_file,
+        read_timeout=settings.read_timeout,
+        change_timeout=settings.change_timeout,
+    )
     async with open_client(
-        service, settings.endpoint, credential=credential, times=times, observer=observer, transport=transport
+        service, endpoint, credential=credential, times=times, observer=observer, transport=transport
     ) as http:
         yield Maas(http, clock=times.clock, settings=settings)

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
-from farrier.services.http_client import Endpoint, Service
+from farrier.services.http_client import Service
 from farrier.services.http_failures import Failures, Rule, redirect
 from farrier.services.http_messages import Answer, Request
 from farrier.services.maas_requests import Operation
@@ -132,7 +132,7 @@ MAAS: Final = Service(
 
 
 class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a region. `url` ends in `/MAAS`; `key` is the reference to the API key."""
+    """The settings of a region: those of `MaasSite` that its client needs, and time limits."""
 
     url: str
     key: str
@@ -145,12 +145,3 @@ class MaasSettings(msgspec.Struct, frozen=True, kw_only=True):
     # The region switches power and makes remote calls within the request. If this takes longer, farrier reads the
     # result afterwards. A step that reads and changes must end within a minute.
     change_timeout: timedelta = timedelta(seconds=45)
-
-    @property
-    def endpoint(self) -> Endpoint:
-        return Endpoint(
-            root=f"{self.url.rstrip('/')}/api/2.0/",
-            ca_file=self.ca_file,
-            read_timeout=self.read_timeout,
-            change_timeout=self.change_timeout,
-        )

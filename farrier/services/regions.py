@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 
+import msgspec
 from typing_extensions import override
 
 from farrier import protocols
@@ -22,13 +23,7 @@ from farrier.services.site_clients import Kept, SiteClients
 def settings_of(sites: Sites) -> Mapping[str, MaasSettings]:
     """Return the region settings of the sites that have a region."""
     return {
-        name: MaasSettings(
-            url=site.maas.url.rstrip("/"),
-            key=site.maas.key,
-            ca_file=site.maas.ca_file,
-            agent_name=site.maas.agent_name,
-            deploys_at_once=site.maas.deploys_at_once,
-        )
+        name: msgspec.convert(site.maas, MaasSettings, from_attributes=True)
         for name, site in sites.items()
         if site.maas is not None
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import anyio
 import anyio.lowlevel
@@ -15,10 +16,10 @@ import msgspec
 import pytest
 
 from farrier.model.maas import MaasError, MaasFailure
-from farrier.services.http_client import HttpClient, Pass, open_client
+from farrier.services.http_client import Endpoint, HttpClient, Pass, open_client
 from farrier.services.http_messages import Answer, Request
 from farrier.services.maas_requests import Operation
-from farrier.services.maas_service import LARGEST_BODY_BYTES, MAAS, MaasSettings
+from farrier.services.maas_service import LARGEST_BODY_BYTES, MAAS
 from farrier.services.times import Times
 from tests.support.answers import http
 from tests.support.asking import PATIENCE, answer, request, transport, why
@@ -152,15 +153,15 @@ async def test_after_a_cancellation_at_any_moment_each_request_gets_its_own_resp
 
 @asynccontextmanager
 async def client_to(port: int, *, user: str = "") -> AsyncIterator[HttpClient[MaasError]]:
-    settings = MaasSettings(url=f"http://{user}127.0.0.1:{port}/MAAS", key="env:KEY")
+    limit = timedelta(seconds=15)
+    root = f"http://{user}127.0.0.1:{port}/MAAS/api/2.0/"
+    endpoint = Endpoint(root=root, ca_file="", read_timeout=limit, change_timeout=limit)
 
     async def credential() -> Pass:
         return Pass({"Authorization": "OAuth x=%26y"}, ())
 
     times = Times(clock=HandClock())
-    async with open_client(
-        MAAS, settings.endpoint, credential=credential, times=times, observer=Observed("maas")
-    ) as client:
+    async with open_client(MAAS, endpoint, credential=credential, times=times, observer=Observed("maas")) as client:
         yield client
 
 
