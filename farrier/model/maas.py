@@ -58,6 +58,11 @@ class StatusNumber(IntEnum):
     TESTING = 21
     FAILED_TESTING = 22
 
+    @property
+    def label(self) -> str:
+        """The name of the status in MAAS, which responses contain as `status_name`."""
+        return self.name.replace("_", " ").capitalize()
+
 
 RESCUE = frozenset(
     {

@@ -14,11 +14,11 @@ import structlog
 
 from farrier.model.actions import Action
 from farrier.model.fleet import NodeGlance
+from farrier.model.maas import StatusNumber as Status
 from farrier.model.workflow import FAILED, WorkflowStatus
 from farrier.sim.fleet import SimulatedFleet, name_of
 from farrier.sim.maas import CommissionFate, DeployFate, Nature, Region
 from farrier.sim.maas.records import Interface, Machine
-from farrier.sim.maas.statuses import Status
 
 _log = structlog.stdlib.get_logger(__name__)
 

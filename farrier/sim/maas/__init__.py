@@ -13,6 +13,7 @@ Tests, benchmarks and the demo use the simulated region. All data is in memory, 
 
 from __future__ import annotations
 
+from farrier.model.maas import StatusNumber as Status
 from farrier.sim.faults import Broken, Fault
 from farrier.sim.maas.call import User
 from farrier.sim.maas.hardware import (
@@ -27,7 +28,6 @@ from farrier.sim.maas.hardware import (
 )
 from farrier.sim.maas.region import ADMIN, OPERATOR, Region
 from farrier.sim.maas.serving import RegionTransport, open_region
-from farrier.sim.maas.statuses import Status
 
 __all__ = [
     "ADMIN",

@@ -7,11 +7,12 @@ use.
 
 from __future__ import annotations
 
+from farrier.model.maas import StatusNumber as Status
 from farrier.sim.maas import show_network
 from farrier.sim.maas.call import Call, Refused
 from farrier.sim.maas.records import Interface, Link, Machine, Vlan
 from farrier.sim.maas.region import Region
-from farrier.sim.maas.statuses import NETWORK_EDITABLE, Status
+from farrier.sim.maas.statuses import NETWORK_EDITABLE
 
 _STATES = "interface because the machine is not New, Ready, Allocated, or Broken."
 _OTHER_LINKS = (

@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from farrier.sim.maas.statuses import Status
+from farrier.model.maas import StatusNumber as Status
 
 
 @dataclass(kw_only=True, slots=True)

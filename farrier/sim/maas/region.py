@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from farrier.model.maas import RESCUE
+from farrier.model.maas import StatusNumber as Status
 from farrier.sim.faults import Faults
 from farrier.sim.maas import site as surroundings
 from farrier.sim.maas.auth import Keys
@@ -19,7 +21,6 @@ from farrier.sim.maas.call import Exchange, Refused, User
 from farrier.sim.maas.events import Event, EventLog, Level
 from farrier.sim.maas.hardware import Durations, Nature
 from farrier.sim.maas.records import Interface, Machine, ScriptSet, ScriptStatus, SetType, Subnet
-from farrier.sim.maas.statuses import RESCUE, Status
 from farrier.sim.maas.timeline import Timeline
 
 ADMIN = User(username="admin", key="adminconsumerkey01:admintokenkey00001:adminsecretadminsecretadminsecre")

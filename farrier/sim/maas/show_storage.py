@@ -6,8 +6,8 @@ are not shown, because MAAS has already removed the file systems of the deployme
 
 from __future__ import annotations
 
+from farrier.model.maas import StatusNumber as Status
 from farrier.sim.maas.records import Disk, Machine, Partition
-from farrier.sim.maas.statuses import Status
 
 _BLOCK = 4 << 20
 # The space that a partition table and its alignment take from a disk.

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from farrier.model.maas import RESCUE
+from farrier.model.maas import StatusNumber as Status
 from farrier.sim.maas import installing, work
 from farrier.sim.maas.call import Call, Refused
 from farrier.sim.maas.events import Level
 from farrier.sim.maas.records import Machine, ScriptStatus, SetType
 from farrier.sim.maas.region import Region
-from farrier.sim.maas.statuses import COMMISSIONABLE, RELEASABLE, RESCUABLE, RESCUE, Status
+from farrier.sim.maas.statuses import COMMISSIONABLE, RELEASABLE, RESCUABLE
 
 
 def commission(region: Region, call: Call, machine: Machine) -> None:

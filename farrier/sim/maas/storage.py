@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 
+from farrier.model.maas import StatusNumber as Status
 from farrier.sim.maas import inside, show_machine, show_storage
 from farrier.sim.maas.call import Call, Refused
 from farrier.sim.maas.records import Disk, Machine
 from farrier.sim.maas.region import Region
-from farrier.sim.maas.statuses import Status
 
 # The size of the EFI partition of every boot disk (maasserver/storage_layouts.py:33).
 _EFI_PARTITION = 512 * 1024 * 1024

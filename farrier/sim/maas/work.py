@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+from farrier.model.maas import StatusNumber as Status
 from farrier.sim.maas import inside, installing
 from farrier.sim.maas.call import Refused
 from farrier.sim.maas.events import Level
 from farrier.sim.maas.hardware import CommissionFate, EraseFate
 from farrier.sim.maas.records import Machine, ScriptStatus, SetType
 from farrier.sim.maas.region import Region
-from farrier.sim.maas.statuses import FAILS_AS, Status
+from farrier.sim.maas.statuses import FAILS_AS
 
 _SCRIPTS = (
     "20-maas-01-install-lldpd",

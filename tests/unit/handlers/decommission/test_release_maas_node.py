@@ -37,7 +37,7 @@ from tests.support.stages import SECOND, Stand
 STAGE = D.RELEASE_MAAS_NODE
 S = Status
 NOT_NOW = b"Machine cannot be released in its current state ('Testing')."
-RELEASABLE = (S.DEPLOYED, S.ALLOCATED, S.RESERVED, S.BROKEN, S.FAILED_DEPLOYMENT, S.FAILED_RELEASING)
+RELEASABLE = (S.DEPLOYED, S.ALLOCATED, S.RESERVED, S.BROKEN, S.FAILED_DEPLOYMENT, S.RELEASING_FAILED)
 
 
 def is_released(stand: Stand) -> None:
@@ -233,7 +233,7 @@ def put_back(machine: Machine, status: Status) -> None:
     machine.status = status
 
 
-@pytest.mark.parametrize("status", [S.FAILED_RELEASING, S.FAILED_DISK_ERASING, S.DEPLOYED], ids=lambda s: s.name)
+@pytest.mark.parametrize("status", [S.RELEASING_FAILED, S.FAILED_DISK_ERASING, S.DEPLOYED], ids=lambda s: s.name)
 async def test_a_release_that_failed_is_asked_for_again_in_the_next_attempt_only(stand: Stand, status: Status) -> None:
     machine = await given_deployed(stand, STAGE)
     await stand.settle()
@@ -310,7 +310,7 @@ async def test_a_state_that_changed_since_it_was_read_is_read_again(stand: Stand
 
 @pytest.mark.parametrize(
     "status",
-    [S.RESCUE_MODE, S.ENTERING_RESCUE_MODE, S.EXITING_RESCUE_MODE, S.FAILED_ENTERING_RESCUE_MODE],
+    [S.RESCUE_MODE, S.ENTERING_RESCUE_MODE, S.EXITING_RESCUE_MODE, S.FAILED_TO_ENTER_RESCUE_MODE],
     ids=lambda status: status.name,
 )
 async def test_a_machine_that_somebody_works_on_is_left_to_him(stand: Stand, status: Status) -> None:

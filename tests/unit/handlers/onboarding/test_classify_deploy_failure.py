@@ -149,7 +149,7 @@ async def test_one_that_came_to_an_end_after_all_is_waited_for_again(at: Stand) 
     assert isinstance(await judged(at), Step) and workflow(at).stage is OnboardingStage.WAIT_FOR_DEPLOYED
 
 
-@pytest.mark.parametrize("status", [Status.READY, Status.NEW, Status.RELEASING, Status.FAILED_RELEASING])
+@pytest.mark.parametrize("status", [Status.READY, Status.NEW, Status.RELEASING, Status.RELEASING_FAILED])
 async def test_a_machine_that_was_given_back_since_is_judged_all_the_same(at: Stand, status: Status) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     record(at).status = status

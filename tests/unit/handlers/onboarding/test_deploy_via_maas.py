@@ -266,7 +266,7 @@ async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
         Status.RESCUE_MODE,
         Status.TESTING,
         Status.FAILED_TESTING,
-        Status.FAILED_RELEASING,
+        Status.RELEASING_FAILED,
         Status.RETIRED,
     ],
 )

@@ -152,7 +152,7 @@ async def test_a_machine_that_is_on_its_way_already_is_waited_for(at: Stand) -> 
 
 
 async def test_a_release_that_failed_is_asked_for_again(at: Stand) -> None:
-    record(at).status = Status.FAILED_RELEASING
+    record(at).status = Status.RELEASING_FAILED
     await through(at)
     assert workflow(at).stage is DEPLOY and changes(at) == ["release"]
 

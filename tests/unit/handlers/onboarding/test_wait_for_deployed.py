@@ -169,7 +169,7 @@ async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
         Status.FAILED_COMMISSIONING,
         Status.DISK_ERASING,
         Status.RESERVED,
-        Status.FAILED_RELEASING,
+        Status.RELEASING_FAILED,
     ],
 )
 async def test_where_no_deployment_leads_somebody_else_has_acted(at: Stand, status: Status) -> None:
