@@ -115,7 +115,6 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     guid: str
     owner: str
-    node: int | None = None
     membership: Membership = Membership.FULL
     state: MemberState = MemberState.PENDING
     seq: int

@@ -138,8 +138,6 @@ class NetworkSegment(Resource, frozen=True, kw_only=True):
     gateways: tuple[str, ...] = ()
     reserved_first: int = 0
     reserved_last: int = 0
-    vlan: int | None = None
-    vni: int | None = None
     mtu: int
     drain_until: datetime | None = None
     delete_asked_at: datetime | None = None

@@ -42,7 +42,6 @@ class PartitionUse(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     state: str | None = None
     site: str | None = None
-    pkey: int | None = None
     last_error: str | None = None
     ports: tuple[PortUse, ...] = ()
 

@@ -13,7 +13,7 @@ BEGIN
                 OR EXISTS (SELECT FROM farrier.segment_addresses b WHERE b.segment = s.id AND b.owner = called))
             ) ORDER BY u.name) FILTER (WHERE u.kind = 'network_segment'), '[]'),
         'partitions', coalesce(jsonb_agg(jsonb_build_object(
-            'name', u.name, 'state', p.state, 'site', p.site, 'last_error', p.last_error, 'pkey', p.pkey,
+            'name', u.name, 'state', p.state, 'site', p.site, 'last_error', p.last_error,
             'ports', coalesce((SELECT jsonb_agg(jsonb_build_object('guid', m.guid, 'owner', m.owner, 'state', m.state, 'reason', m.reason,
                                                                    'ours', m.owner = called AND m.node IS NOT DISTINCT FROM of_node)
                                                 ORDER BY m.guid)

@@ -6,9 +6,6 @@ DECLARE
     given text;
     fault text;
 BEGIN
-    IF NEW.site IS NULL OR NEW.site !~ '\S' THEN
-        RAISE EXCEPTION 'segment %: `site` is missing', NEW.name USING ERRCODE = 'FR400';
-    END IF;
     IF coalesce(cardinality(NEW.prefixes), 0) NOT BETWEEN 1 AND 16 THEN
         RAISE EXCEPTION 'segment %: needs 1 to 16 prefixes', NEW.name USING ERRCODE = 'FR400';
     END IF;
