@@ -183,17 +183,3 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PartitionWrite: TypeAlias = Answer | Marked | Left
-
-COLUMNS: tuple[str, ...] = (
-    "mtu_limit",
-    "rate_limit",
-    "service_level",
-    "claimed_at",
-    "claimed_in",
-    "asked_at",
-    "absent_at",
-    "draining",
-    "fabric_name",
-    "strangers",
-)
-"""The columns of this kind that a run may write."""

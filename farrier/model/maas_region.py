@@ -104,7 +104,8 @@ class DueMachine(msgspec.Struct, frozen=True):
 
 
 class MaasRegion(Resource, frozen=True, kw_only=True):
-    """The snapshot of a region, named after its site. A run may change only `COLUMNS`, the state and the last error.
+    """The snapshot of a region, named after its site. A run may change only the state, the last error, and the fields
+    from `username` to `configured_at`.
 
     All events until `complete_at` are known. `unreadable` lists machines that the region cannot report, with the time
     of the next attempt for each. Readings from before `since` are ignored. `configured_at` is when a controller last
@@ -141,22 +142,6 @@ class MaasRegion(Resource, frozen=True, kw_only=True):
     known: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
-
-
-COLUMNS = (
-    "username",
-    "identified_at",
-    "cursor",
-    "complete_at",
-    "swept_at",
-    "failure",
-    "failures",
-    "next_try_at",
-    "unreadable",
-    "since",
-    "configured_at",
-)
-"""The columns that a run may change, besides the state and the last error."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
