@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from typing_extensions import override
 
@@ -38,6 +38,7 @@ MOST_UNTOLD = 200
 _AT_ONCE = timedelta(0)
 _SHORT = (timedelta(seconds=5), timedelta(minutes=1))
 # Failures that only an operator can fix: frequent retries would only fill the region's log.
+_FOR_A_PERSON = frozenset({F.AUTH, F.CLOCK_SKEW, F.TLS, F.FORBIDDEN, F.INVALID})
 _LONG = (timedelta(seconds=30), timedelta(minutes=5))
 
 
@@ -211,21 +212,9 @@ def _failed(
 
 def back_off(error: MaasError, failures: int) -> timedelta:
     """Return the pause before the next read, after this number of consecutive failures of one class."""
-    first, longest = _LONG if _needs_a_person(error.failure) else _SHORT
+    first, longest = _LONG if error.failure in _FOR_A_PERSON else _SHORT
     pause = min(longest, first * (1 << min(failures - 1, 10)))
     return max(pause, min(error.retry_after or _AT_ONCE, _LONG[1]))
-
-
-def _needs_a_person(failure: F) -> bool:
-    match failure:
-        case F.AUTH | F.CLOCK_SKEW | F.TLS | F.FORBIDDEN | F.INVALID:
-            return True
-        case F.BUSY | F.UNREACHABLE | F.TIMEOUT | F.UPSTREAM | F.PROTOCOL | F.CAPACITY:
-            return False
-        case F.ABSENT | F.ADDRESS_TAKEN | F.CONFLICT | F.FOREIGN_OWNER | F.POWER:
-            return False
-        case _ as never:
-            assert_never(never)
 
 
 def _unreadable(region: MaasRegion, found: Findings, now: datetime) -> Mapping[str, datetime]:

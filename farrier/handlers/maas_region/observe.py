@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import assert_never
 
 import anyio
 
@@ -42,6 +41,9 @@ FEW = 3
 # Limit of a whole read. Each request has its own limit and is repeated.
 LONGEST = timedelta(seconds=60)
 STATUS_CHANGED = "Node changed status"
+# Failures that would affect every request to the region. For any other failure, one machine in the request may be the
+# cause.
+OF_THE_REGION = frozenset({F.AUTH, F.CLOCK_SKEW, F.BUSY, F.UNREACHABLE, F.TLS})
 
 
 class Findings:
@@ -183,7 +185,7 @@ async def _together(
     try:
         machines = await client.machines(LookUp.ID, [one.system_id for one in chunk])
     except MaasError as error:
-        if _is_the_region_s(error.failure):
+        if error.failure in OF_THE_REGION:
             found.failure = error
         else:
             alone += chunk
@@ -204,9 +206,9 @@ async def _alone(client: MaasClient, one: DueMachine, found: Findings, now: date
         if error.failure is F.ABSENT:
             _note_absent(one, found, now, most_lost)
             return
-        if not _is_the_region_s(error.failure):
+        if error.failure not in OF_THE_REGION:
             found.unreadable[one.system_id] = error
-        if _is_the_region_s(error.failure) or sum(map(_may_be_the_region_s, found.unreadable.values())) >= ENOUGH:
+        if error.failure in OF_THE_REGION or sum(map(_may_be_the_region_s, found.unreadable.values())) >= ENOUGH:
             found.failure = error
         return
     found.readings.append(seen(one, machine, now))
@@ -253,16 +255,3 @@ def _may_be_the_region_s(error: MaasError) -> bool:
     """Return whether the region may be the cause of the failure. Failures INVALID and FORBIDDEN concern only the
     requested machine."""
     return error.failure not in (F.INVALID, F.FORBIDDEN)
-
-
-def _is_the_region_s(failure: F) -> bool:
-    """Return whether the failure would affect every request to the region."""
-    match failure:
-        case F.AUTH | F.CLOCK_SKEW | F.BUSY | F.UNREACHABLE | F.TLS:
-            return True
-        case F.TIMEOUT | F.UPSTREAM | F.PROTOCOL | F.POWER:
-            return False  # one machine in the request may be the cause
-        case F.FORBIDDEN | F.INVALID | F.ABSENT | F.ADDRESS_TAKEN | F.CONFLICT | F.CAPACITY | F.FOREIGN_OWNER:
-            return False
-        case _ as never:
-            assert_never(never)
