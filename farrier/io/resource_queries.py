@@ -86,11 +86,11 @@ class PostgresResourceQueries:
     async def addresses(self, segment: str) -> Page[AddressView]:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            id_ = await reading.find_resource(conn, network_segment.SPEC.name, segment)
+            id_ = await reading.find_resource(conn, network_segment.KIND, segment)
             return Page(now, await reading.fetch(conn, AddressView, _ADDRESSES, id_))
 
     async def members(self, partition: str) -> Page[MemberView]:
         async with refusals.borrowed(self._pool) as conn:
             now = await reading.now(conn)
-            id_ = await reading.find_resource(conn, ib_partition.SPEC.name, partition)
+            id_ = await reading.find_resource(conn, ib_partition.KIND, partition)
             return Page(now, await reading.fetch(conn, MemberView, _MEMBERS, id_))

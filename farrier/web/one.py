@@ -95,9 +95,9 @@ async def _allocated(backend: Backend, shown: ResourceView) -> Sequence[AddressV
     """Return the addresses of a segment, or the ports of a partition; nothing for other kinds."""
     if shown.ended_at is not None:
         return ()
-    if shown.kind == network_segment.SPEC.name:
+    if shown.kind == network_segment.KIND:
         return (await backend.resources.addresses(str(shown.id))).rows
-    if shown.kind == ib_partition.SPEC.name:
+    if shown.kind == ib_partition.KIND:
         return (await backend.resources.members(str(shown.id))).rows
     return ()
 

@@ -111,13 +111,13 @@ OPERATIONS = [
         answers={200: Answer(what="The resource.", body=ShownResource)},
     ),
     Operation(
-        path=f"/resources/{network_segment.SPEC.name}/{{name}}/addresses",
+        path=f"/resources/{network_segment.KIND}/{{name}}/addresses",
         respond=list_addresses,
         given=Named,
         answers={200: Answer(what="The addresses.", body=Addresses)},
     ),
     Operation(
-        path=f"/resources/{ib_partition.SPEC.name}/{{name}}/members",
+        path=f"/resources/{ib_partition.KIND}/{{name}}/members",
         respond=list_members,
         given=Named,
         answers={200: Answer(what="The ports.", body=Members)},

@@ -48,9 +48,9 @@ _OF_ANY_RUN: tuple[type[FarrierError], ...] = (
 
 _OF_CALLS: Mapping[str, tuple[type[FarrierError], ...]] = {
     node_spec.SPEC.name: (BmcError, MaasError, errors.CredentialError),
-    maas_region.SPEC.name: (MaasError, errors.CredentialError),
-    network_segment.SPEC.name: (),
-    ib_partition.SPEC.name: (UfmError, errors.CredentialError),
+    maas_region.KIND: (MaasError, errors.CredentialError),
+    network_segment.KIND: (),
+    ib_partition.KIND: (UfmError, errors.CredentialError),
 }
 """Errors of the services that a built-in kind calls. Services of a kind of another package are not known here."""
 

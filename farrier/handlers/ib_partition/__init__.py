@@ -12,4 +12,4 @@ from farrier.model.ib_partition import SPEC, IbPartition
 
 PARTITION_KIND: ResourceKind[IbPartition] = ResourceKind(SPEC)
 
-__all__ = ["PARTITION_KIND", "SPEC", "PartitionHandler"]
+__all__ = ["PARTITION_KIND", "PartitionHandler"]

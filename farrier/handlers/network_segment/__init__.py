@@ -12,4 +12,4 @@ from farrier.model.network_segment import SPEC, NetworkSegment
 
 SEGMENT_KIND: ResourceKind[NetworkSegment] = ResourceKind(SPEC)
 
-__all__ = ["SEGMENT_KIND", "SPEC", "SegmentHandler"]
+__all__ = ["SEGMENT_KIND", "SegmentHandler"]
