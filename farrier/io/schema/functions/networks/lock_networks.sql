@@ -10,7 +10,7 @@ DECLARE
     fabrics bigint[] := ARRAY(
         SELECT p.id FROM farrier.ib_partitions p WHERE p.name = ANY (partitions) AND p.ended_at IS NULL
         UNION SELECT m.partition FROM farrier.ib_members m WHERE m.node = of_node);
-    members bigint;
+    ports text[] := (SELECT i.guids FROM farrier.node_ib_ports i WHERE i.node = of_node);
     got bigint;
 BEGIN
     WITH used AS MATERIALIZED (
@@ -20,15 +20,13 @@ BEGIN
     IF got < cardinality(lans) THEN
         RAISE EXCEPTION 'other transactions are changing segments or partitions that node % uses', of_node USING ERRCODE = 'lock_not_available';
     END IF;
-    SELECT count(*) INTO members FROM farrier.ib_members m WHERE m.partition = ANY (fabrics)
-       AND (m.node = of_node OR m.guid = ANY ((SELECT i.guids FROM farrier.node_ib_ports i WHERE i.node = of_node)::text[]));
     WITH held AS MATERIALIZED (
-        SELECT FROM farrier.ib_members m WHERE m.partition = ANY (fabrics)
-           AND (m.node = of_node OR m.guid = ANY ((SELECT i.guids FROM farrier.node_ib_ports i WHERE i.node = of_node)::text[]))
+        SELECT FROM farrier.ib_members m WHERE m.partition = ANY (fabrics) AND (m.node = of_node OR m.guid = ANY (ports))
          ORDER BY m.partition, m.guid FOR NO KEY UPDATE SKIP LOCKED
     )
     SELECT count(*) INTO got FROM held;
-    IF got < members THEN
+    IF got < (SELECT count(*) FROM farrier.ib_members m
+               WHERE m.partition = ANY (fabrics) AND (m.node = of_node OR m.guid = ANY (ports))) THEN
         RAISE EXCEPTION 'other transactions are changing ports of node %', of_node USING ERRCODE = 'lock_not_available';
     END IF;
 END $$;

@@ -9,7 +9,6 @@ CREATE OR REPLACE FUNCTION farrier.write_network_segments(changes jsonb) RETURNS
 DECLARE
     held bigint[] := '{}';
     other bigint[] := '{}';
-    mine bigint[];
 BEGIN
     IF changes ? 'closes' THEN
         WITH asked AS (
@@ -29,9 +28,8 @@ BEGIN
     IF held <> '{}' OR other <> '{}' THEN
         RETURN QUERY SELECT h, interval '1 second' FROM unnest(held) h;
         RETURN QUERY SELECT o, interval '0' FROM unnest(other) o;
-        mine := ARRAY(SELECT c.run FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (held || other));
-        IF mine = '{}' THEN RETURN; END IF;
-        changes := farrier.filter_runs(changes, mine);
+        changes := farrier.runs_without(changes, held || other);
+        IF jsonb_array_length(changes -> 'runs') = 0 THEN RETURN; END IF;
     END IF;
     RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_resources(changes) w;
 END $$;
