@@ -141,7 +141,7 @@ def _together(sites: Sites) -> Iterator[str]:
         names[site.name.lower()].append(site.name)
         for table, service in (("maas", site.maas), ("ufm", site.ufm)):
             if service is not None:
-                urls[table, service.url.rstrip("/").lower()].append(site.name)
+                urls[table, service.url.lower()].append(site.name)
     for alike in names.values():
         if len(alike) > 1:
             yield f"{', '.join(alike)}: names must differ in more than upper and lower case"

@@ -46,7 +46,17 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """A table of a site's file."""
 
 
-class MaasSite(_Table, frozen=True, kw_only=True):
+class _Service(_Table, frozen=True, kw_only=True):
+    """The table of a service. Its URL has no slash at the end, also if the file has one, so that URLs can be
+    compared."""
+
+    url: str
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "url", self.url.rstrip("/"))
+
+
+class MaasSite(_Service, frozen=True, kw_only=True):
     """The MAAS region of the site's machines."""
 
     url: Annotated[str, Meta(pattern=r"^https?://[^\s/]+(/[^\s]*)?/MAAS/?$", description="Base URL, ending in /MAAS.")]
@@ -89,7 +99,7 @@ class MaasSite(_Table, frozen=True, kw_only=True):
     ] = 2
 
 
-class UfmSite(_Table, frozen=True, kw_only=True):
+class UfmSite(_Service, frozen=True, kw_only=True):
     """The UFM of the site's InfiniBand."""
 
     url: Annotated[

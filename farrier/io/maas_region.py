@@ -30,7 +30,7 @@ async def use(pool: Pool, sites: Sites, *, patience: timedelta = _PATIENCE) -> N
     wanted = [
         {
             "site": name,
-            "url": site.maas.url.rstrip("/"),
+            "url": site.maas.url,
             "motion_seconds": site.observe.motion_every.total_seconds(),
             "sweep_seconds": site.observe.sweep_every.total_seconds(),
         }

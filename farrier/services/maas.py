@@ -221,13 +221,12 @@ async def open_maas(
     async def credential() -> ApiKey:
         return parsed(await credentials.token(settings.key))
 
-    url = settings.url.rstrip("/")
-    if not url.startswith("https://"):
-        _log.warning("maas.not_encrypted", url=url)
-    failures = msgspec.structs.replace(FAILURES, where=f"site {site} ({mask_urls(url)})")
+    if not settings.url.startswith("https://"):
+        _log.warning("maas.not_encrypted", url=settings.url)
+    failures = msgspec.structs.replace(FAILURES, where=f"site {site} ({mask_urls(settings.url)})")
     service = msgspec.structs.replace(MAAS, failures=failures)
     endpoint = Endpoint(
-        root=f"{url}/api/2.0/",
+        root=f"{settings.url}/api/2.0/",
         ca_file=settings.ca_file,
         read_timeout=settings.read_timeout,
         change_timeout=settings.change_timeout,

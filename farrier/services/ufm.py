@@ -136,11 +136,10 @@ async def open_ufm(
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Ufm]:
     """Open a client of one UFM, which sends nothing yet. Raises `ConfigError` for an unusable CA file."""
-    url = settings.url.rstrip("/")
-    if not url.startswith("https://"):
-        _log.warning("ufm.not_encrypted", url=url)
+    if not settings.url.startswith("https://"):
+        _log.warning("ufm.not_encrypted", url=settings.url)
     endpoint = Endpoint(
-        root=f"{url}/{'ufmRestV3' if settings.token else 'ufmRest'}/",
+        root=f"{settings.url}/{'ufmRestV3' if settings.token else 'ufmRest'}/",
         ca_file=settings.ca_file,
         read_timeout=settings.read_timeout,
         change_timeout=settings.change_timeout,
@@ -149,4 +148,4 @@ async def open_ufm(
     async with open_client(
         UFM, endpoint, credential=credential, times=times, observer=observer, transport=transport
     ) as http:
-        yield Ufm(http, clock=times.clock, url=url, named=settings.partition_names)
+        yield Ufm(http, clock=times.clock, url=settings.url, named=settings.partition_names)

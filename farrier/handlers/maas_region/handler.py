@@ -67,7 +67,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, Regions]):
         site = self._sites.get(resource.site)
         if site is None or site.maas is None:
             return _not_here(resource, now)
-        if site.maas.url.rstrip("/") != resource.url:
+        if site.maas.url != resource.url:
             # Controllers reload their settings at different times, so another controller may use another region.
             return Wait(
                 reason=f"the region of site {resource.site} has another URL in this controller's settings",
