@@ -1,8 +1,10 @@
-"""A monotonic clock that a test moves."""
+"""A monotonic clock that a test moves, and a pause that takes no time."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+
+import anyio
 
 
 class HandClock:
@@ -16,3 +18,8 @@ class HandClock:
 
     def advance(self, by: timedelta) -> None:
         self.now += by.total_seconds()
+
+
+async def no_pause(_seconds: float) -> None:
+    """Do not wait between the tries of a request."""
+    await anyio.lowlevel.checkpoint()

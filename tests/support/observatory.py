@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-import anyio
 import msgspec
 
 from farrier.config.sites import Site as SiteConfig
@@ -21,6 +20,7 @@ from farrier.services.maas_service import MaasSettings
 from farrier.services.regions import Regions
 from farrier.services.times import Times
 from farrier.sim.maas import Region, RegionTransport
+from tests.support.clock import no_pause
 from tests.support.loop import Ledger
 from tests.support.maas import KeyOfMaas
 from tests.support.observed import Observed
@@ -76,7 +76,7 @@ async def observatory(
         settings = msgspec.structs.replace(settings, read_timeout=wire.patience)
     observed = Observed("maas")
     clock = MovedClock()
-    times = Times(clock=clock, pause=_no_pause)
+    times = Times(clock=clock, pause=no_pause)
     async with Regions.open(
         credentials=KeyOfMaas(), times=times, observer=observed, transport=wire or RegionTransport(region)
     ) as regions:
@@ -85,8 +85,3 @@ async def observatory(
         seen = Observatory(region, regions, owner, config=config, observed=observed, clock=clock)
         seen.wire = wire
         yield seen
-
-
-async def _no_pause(_seconds: float) -> None:
-    """Do not wait between the tries of a request."""
-    await anyio.lowlevel.checkpoint()

@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-import anyio
 import httpx
 import msgspec
 from typing_extensions import override
@@ -28,6 +27,7 @@ from farrier.services.fabrics import Fabrics
 from farrier.services.times import Times
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import loop, pg
+from tests.support.clock import no_pause
 from tests.support.observed import Observed
 from tests.support.owner import MovedClock, Owner
 from tests.support.ufm import OneCredential
@@ -230,12 +230,7 @@ def _fabrics(fabric: Fabric) -> AbstractAsyncContextManager[Fabrics]:
     manager = fabric.manager
     return Fabrics.open(
         credentials=OneCredential(manager.username, manager.password, manager.token),
-        times=Times(clock=fabric.clock, pause=_no_pause),
+        times=Times(clock=fabric.clock, pause=no_pause),
         observer=fabric.observed,
         transport=_ByHost(fabric.hosts),
     )
-
-
-async def _no_pause(_seconds: float) -> None:
-    """Do not wait between the tries of a request."""
-    await anyio.lowlevel.checkpoint()

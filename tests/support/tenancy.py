@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-import anyio
 import msgspec
 
 from farrier.config.sites import CloudInitSite, InfinibandSite, NetworkSite, UfmSite
@@ -27,6 +26,7 @@ from farrier.sim.maas import Region
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import onboarded, pg
 from tests.support import site as sites
+from tests.support.clock import no_pause
 from tests.support.loop import Ledger
 from tests.support.observed import Observed
 from tests.support.site import SECOND, Machine, Site
@@ -232,7 +232,7 @@ async def opened(
     async def networks(site: Site) -> AsyncIterator[None]:
         async with Fabrics.open(
             credentials=OneCredential(manager.username, manager.password, manager.token),
-            times=Times(clock=site.maas.clock, pause=_no_pause),
+            times=Times(clock=site.maas.clock, pause=no_pause),
             observer=Observed("ufm"),
             transport=UfmTransport(manager),
         ) as fabrics:
@@ -251,8 +251,3 @@ async def opened(
         assert not await tenancy.wrong()
     assert not ledger.errors, ledger.errors
     assert "refused" not in ledger.verdicts, ledger.verdicts
-
-
-async def _no_pause(_seconds: float) -> None:
-    """Do not wait between the tries of a request."""
-    await anyio.lowlevel.checkpoint()
