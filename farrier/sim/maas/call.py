@@ -75,7 +75,6 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     username: str
     key: str
     is_superuser: bool = True
-    email: str = "a@example.com"
 
 
 class Call(msgspec.Struct, kw_only=True):

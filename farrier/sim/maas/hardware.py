@@ -44,13 +44,12 @@ def boss(serial: str = "00e0b5f8f6e80010") -> DiskModel:
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
-    """The hardware of a server. `info` overwrites fields of `hardware_info`, e.g. `system_serial`."""
+    """The hardware of a server."""
 
     nics: tuple[Nic, ...] = (Nic(name="eno1"), Nic(name="enp1s0f0np0"), Nic(name="enp1s0f1np1"))
     disks: tuple[DiskModel, ...] = (nvme(0), nvme(1), boss())
     cpu_count: int = 64
     memory: int = 1_048_576
-    info: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class CommissionFate(enum.Enum):
@@ -89,7 +88,6 @@ class Nature(msgspec.Struct, frozen=True, kw_only=True):
     deploy: DeployFate = DeployFate.SUCCEEDS
     erase: EraseFate = EraseFate.SUCCEEDS
     bmc_error: str | None = None
-    syncs: bool = True
 
 
 class Durations(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +95,6 @@ class Durations(msgspec.Struct, frozen=True, kw_only=True):
 
     power: timedelta = timedelta(0)
     commission: timedelta = timedelta(minutes=8)
-    testing: timedelta = timedelta(0)
     deploy: timedelta = timedelta(minutes=12)
     erase: timedelta = timedelta(minutes=10)
     rescue: timedelta = timedelta(minutes=4)

@@ -19,7 +19,6 @@ def look(region: Region, machine: Machine) -> None:
     """Write the detected hardware into the machine's record."""
     hardware = region.nature_of(machine).hardware
     machine.cpu_count, machine.memory = hardware.cpu_count, hardware.memory
-    machine.hardware_info = dict(hardware.info)
     if not machine.skip_networking:
         for interface in machine.interfaces:
             region.clear_links(interface)

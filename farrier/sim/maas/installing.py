@@ -130,6 +130,6 @@ class _Steps:
             self._region.plan(self._machine, timedelta(seconds=self._machine.sync_interval), self._sync)
 
     def _sync(self) -> None:
-        if self._region.nature_of(self._machine).syncs and self._machine.enable_hw_sync:
+        if self._machine.enable_hw_sync:
             self._machine.last_sync = self._region.now
         self._sync_later()

@@ -100,7 +100,6 @@ class ScriptStatus(enum.IntEnum):
     RUNNING = 1
     PASSED = 2
     FAILED = 3
-    TIMED_OUT = 4
     ABORTED = 5
 
     @property

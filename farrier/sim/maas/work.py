@@ -99,10 +99,7 @@ def _commissioned(region: Region, machine: Machine, fate: CommissionFate) -> Non
     inside.look(region, machine)
     if fate is CommissionFate.TESTS_FAIL:
         region.move(machine, Status.TESTING)
-        region.plan(machine, region.durations.testing, lambda: fail(region, machine, "1 test has failed."))
-    elif region.durations.testing > timedelta(0):
-        region.move(machine, Status.TESTING)
-        region.plan(machine, region.durations.testing, lambda: _ready(region, machine))
+        fail(region, machine, "1 test has failed.")
     else:
         _ready(region, machine)
 

@@ -57,7 +57,6 @@ class Manager:
         self.refuses: dict[int, str] = {}
         self.faults = Faults()
         self.asynchronous = False
-        self.keeps_empty = False
         self.knows_names = True
         self.requests: list[str] = []
         self._later: list[Callable[[], None]] = []
@@ -120,7 +119,7 @@ class Manager:
         def do() -> None:
             for name in names:
                 found.ports.pop(name, None)
-            if not found.ports and not self.keeps_empty:
+            if not found.ports:
                 self.partitions.pop(number, None)
 
         self._do(do)
