@@ -55,7 +55,7 @@ class _Reading(msgspec.Struct, frozen=True):
         try:
             return ufm_answers.of_lists(number, self.ports, self.qos)
         except Garbled as error:
-            raise FAILURES.garbled(ufm_requests.list_ports(), error.detail) from None
+            raise FAILURES.garbled(ufm_requests.LIST_PORTS, error.detail) from None
 
 
 class Ufm:
@@ -111,8 +111,8 @@ class Ufm:
         began_at, turn = self._now(), next(self._turns)
         self._refuse_in_trouble()
         try:
-            ports = await self._http.send(ufm_requests.list_ports(), ufm_answers.listed)
-            services = await self._http.send(ufm_requests.list_qos(), ufm_answers.listed)
+            ports = await self._http.send(ufm_requests.LIST_PORTS, ufm_answers.listed)
+            services = await self._http.send(ufm_requests.LIST_QOS, ufm_answers.listed)
         except UfmError as error:
             self._breaker.open(error)
             raise

@@ -33,14 +33,9 @@ class Operation(StrEnum):
     DELETE = "delete"
 
 
-def list_ports() -> Request:
-    """Return the request for every partition with its ports. UFM does not list ports and services together."""
-    return Request(operation=Operation.LIST_PORTS, method="GET", path=_PKEYS, query=(("guids_data", "true"),))
-
-
-def list_qos() -> Request:
-    """Return the request for every partition with its services."""
-    return Request(operation=Operation.LIST_QOS, method="GET", path=_PKEYS, query=(("qos_conf", "true"),))
+# Every partition with its ports, and every partition with its services. UFM does not list both together.
+LIST_PORTS = Request(operation=Operation.LIST_PORTS, path=_PKEYS, query=(("guids_data", "true"),))
+LIST_QOS = Request(operation=Operation.LIST_QOS, path=_PKEYS, query=(("qos_conf", "true"),))
 
 
 def pkey(number: int) -> Request:
