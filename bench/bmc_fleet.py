@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from ipaddress import ip_network
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -20,8 +20,7 @@ import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from bench.bmc_server import PASSWORD, USERNAME, Counts, Ready, host, is_dead
-from farrier.config import BmcTrustConfig, CredentialBinding, CredentialsConfig
-from farrier.services.bmc_settings import BmcSettings
+from farrier.config import BmcConfig, CredentialBinding, CredentialsConfig
 
 # Five thousand listeners take some seconds. A fleet that is not ready after this time has failed.
 _PATIENCE_SECONDS = 60
@@ -65,10 +64,12 @@ class BmcFleet:
         }
 
     @property
-    def settings(self) -> BmcSettings:
-        """The TLS settings of a client in this process."""
-        return BmcSettings(
-            trust=BmcTrustConfig(ca_file=str(self.directory / "ca.crt")), networks=(ip_network(_LOOPBACK),)
+    def config(self) -> BmcConfig:
+        """The settings of a client in this process. A fleet on a busy machine accepts connections late."""
+        return BmcConfig(
+            ca_file=str(self.directory / "ca.crt"),
+            allowed_networks=(_LOOPBACK,),
+            connect_timeout=timedelta(seconds=10),
         )
 
     @property

@@ -29,6 +29,7 @@ from farrier.model.bmc import BmcTarget
 from farrier.protocols import ServiceObserver
 from farrier.services.bindings import Bindings
 from farrier.services.bmc import RedfishBmc, open_bmc
+from farrier.services.bmc_times import BmcTimes
 from farrier.services.credentials import Credentials
 
 # This many concurrent polls occupy the event loop completely. With more, each poll would only become slower.
@@ -76,7 +77,8 @@ class _Nobody(ServiceObserver):
 async def client(bmcs: BmcFleet) -> AsyncIterator[RedfishBmc]:
     """Open the BMC client that the daemon uses, for the BMCs of this fleet."""
     async with open_bmc(
-        bmcs.settings,
+        bmcs.config,
+        BmcTimes(),
         credentials=Credentials(bmcs.places),
         bindings=Bindings((bmcs.binding,)),
         observer=_Nobody(),

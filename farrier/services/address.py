@@ -7,24 +7,14 @@ no packet to a refused address.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from yarl import URL
 
 from farrier.model.bmc import BmcError, BmcFailure
 
-Network: TypeAlias = IPv4Network | IPv6Network
-
 HTTPS = 443
-
-# Usual management networks: private, unique-local and carrier-grade addresses. Loopback and link-local networks are
-# excluded, because this host's own services and cloud metadata are there; an operator with BMCs there must configure
-# those networks.
-PRIVATE_NETWORKS: tuple[Network, ...] = tuple(
-    ip_network(network) for network in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
-)
 
 
 def number(host: str) -> IPv4Address | IPv6Address | None:
@@ -38,8 +28,8 @@ def number(host: str) -> IPv4Address | IPv6Address | None:
 class Networks:
     """The networks to which farrier may connect."""
 
-    def __init__(self, networks: Sequence[Network] = PRIVATE_NETWORKS) -> None:
-        self._networks = tuple(networks)
+    def __init__(self, networks: Iterable[str]) -> None:
+        self._networks = tuple(map(ip_network, networks))
 
     def allows(self, address: str) -> bool:
         """Return whether a numeric address is in one of the networks. An IPv4-mapped IPv6 address counts as IPv4."""

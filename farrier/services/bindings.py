@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from ipaddress import ip_network
 
 import msgspec
 
@@ -19,7 +18,7 @@ from farrier.config.sites import Sites
 from farrier.errors import CredentialError
 from farrier.model.bmc import BmcTarget
 from farrier.services import credential_forms
-from farrier.services.address import Network, Networks, number
+from farrier.services.address import Networks, number
 
 _SETTING = "[[credentials.bindings]]"
 
@@ -98,7 +97,7 @@ def _is_host(pattern: str, host: str) -> bool:
 
 
 def _has(binding: CredentialBinding, addresses: Sequence[str]) -> bool:
-    return not binding.networks or all(map(Networks(_networks(binding.networks)).allows, addresses))
+    return not binding.networks or all(map(_networks(binding.networks).allows, addresses))
 
 
 # Numeric addresses, and names that the system converts to an address without a name server: 127.1, 0x7f000001.
@@ -119,5 +118,5 @@ def _host(pattern: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=1024)
-def _networks(networks: tuple[str, ...]) -> tuple[Network, ...]:
-    return tuple(map(ip_network, networks))
+def _networks(networks: tuple[str, ...]) -> Networks:
+    return Networks(networks)

@@ -9,9 +9,11 @@ once, and checks its addresses against the networks. A call connects after these
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import assert_never
 
 import aiohttp
@@ -19,8 +21,7 @@ import structlog
 from typing_extensions import override
 
 from farrier import protocols
-from farrier.clock import MonotonicClock
-from farrier.config import BmcTrustConfig
+from farrier.config import BmcConfig, BmcTrustConfig
 from farrier.errors import ConfigError, LeaseLost
 from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcReading, BmcTarget
 from farrier.model.params import PowerRequest
@@ -32,7 +33,7 @@ from farrier.services.bmc_power import PowerChange
 from farrier.services.bmc_probe import Found, Probe, read_system
 from farrier.services.bmc_session_records import SessionRecords, open_records
 from farrier.services.bmc_sessions import Sessions
-from farrier.services.bmc_settings import BmcSettings
+from farrier.services.bmc_times import BmcTimes
 from farrier.services.bmc_transport import Lookup, look_up, open_sessions
 from farrier.services.bmc_turns import Turns
 from farrier.services.quoting import scrubbed
@@ -43,51 +44,55 @@ log = structlog.stdlib.get_logger(__name__)
 
 @asynccontextmanager
 async def open_bmc(
-    settings: BmcSettings,
+    config: BmcConfig,
+    times: BmcTimes,
     *,
     credentials: protocols.CredentialStore,
     bindings: Bindings,
     observer: protocols.ServiceObserver,
-    clock: protocols.Clock | None = None,
     lookup: Lookup = look_up,
 ) -> AsyncIterator[RedfishBmc]:
     """Open the client, which closes with the context. Raises `ConfigError` for an unusable TLS policy."""
-    trusts = {settings.trust, *settings.trust_by_host.values()}
+    usual = BmcTrustConfig(ca_file=config.ca_file, fingerprint=config.fingerprint, insecure=config.insecure)
+    trusts = {usual, *config.hosts.values()}
     if any(trust.insecure for trust in trusts):
-        hosts = [host for host, trust in settings.trust_by_host.items() if trust.insecure]
-        log.warning("bmc.tls_not_verified", hosts="all" if settings.trust.insecure else hosts)
-    clock = clock or MonotonicClock()
-    ways = Ways(bindings, settings.networks, lookup=lookup)
-    with _records(settings) as records:
-        sessions = Sessions(records, clock)
+        hosts = [host for host, trust in config.hosts.items() if trust.insecure]
+        log.warning("bmc.tls_not_verified", hosts="all" if usual.insecure else hosts)
+    ways = Ways(bindings, config.allowed_networks, lookup=lookup)
+    with _records(config) as records:
+        sessions = Sessions(records, times.clock)
         shared = Shared(
-            settings=settings,
+            auth=config.auth,
+            times=times,
             credentials=credentials,
-            turns=Turns(settings.concurrency, settings.patience),
-            logins=Logins(clock),
+            turns=Turns(config.concurrency, times.patience),
+            logins=Logins(times.clock),
             sessions=sessions,
             observer=observer,
         )
-        async with open_sessions(trusts, connect_timeout=settings.connect_timeout) as https:
+        async with open_sessions(trusts, connect_timeout=config.connect_timeout) as opened:
+            of_hosts = {host.lower(): opened[trust] for host, trust in config.hosts.items()}
             try:
-                yield RedfishBmc(shared, https, ways)
+                yield RedfishBmc(shared, opened[usual], of_hosts, ways)
             finally:
                 await sessions.close()
 
 
 @contextmanager
-def _records(settings: BmcSettings) -> Iterator[SessionRecords]:
+def _records(config: BmcConfig) -> Iterator[SessionRecords]:
     """Open the records of sessions. If no session is ever opened, there are no records."""
-    match settings.auth:
+    match config.auth:
         case BmcAuth.BASIC:
             yield SessionRecords.none()
         case BmcAuth.SESSION:
-            if settings.session_directory is None:
+            # systemd separates several directories by colons; the first directory belongs to farrier.
+            state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+            if not config.session_directory and not state:
                 raise ConfigError(
                     "bmc.auth is session, but without bmc.session_directory open sessions cannot be closed after a "
                     "crash; set it to a local directory"
                 )
-            records, let_go = open_records(settings.session_directory)
+            records, let_go = open_records(Path(config.session_directory or f"{state}/bmc-sessions"))
             try:
                 yield records
             finally:
@@ -102,11 +107,13 @@ class RedfishBmc(protocols.BmcClient):
     def __init__(
         self,
         shared: Shared,
-        https: Mapping[BmcTrustConfig, aiohttp.ClientSession],
+        http: aiohttp.ClientSession,
+        http_of_hosts: Mapping[str, aiohttp.ClientSession],
         ways: Ways,
     ) -> None:
         self._shared = shared
-        self._https = https
+        self._http = http
+        self._http_of_hosts = http_of_hosts
         self._ways = ways
 
     @override
@@ -151,8 +158,7 @@ class RedfishBmc(protocols.BmcClient):
 
     def _access(self, target: BmcTarget) -> Access:
         bmc, route = self._ways.to(target)
-        settings = self._shared.settings
-        http = self._https[settings.trust_by_host.get(bmc.host or "", settings.trust)]
+        http = self._http_of_hosts.get(bmc.host or "", self._http)
         return Access(bmc=bmc, route=route, reference=target.credential, http=http, only_reads=target.only_reads)
 
     def _failure(self, error: Exception, exchange: Exchange | None) -> BmcError:

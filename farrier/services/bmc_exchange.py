@@ -32,7 +32,7 @@ from farrier.services.bmc_logins import Logins, Secret
 from farrier.services.bmc_resources import Resource
 from farrier.services.bmc_session_records import Entry
 from farrier.services.bmc_sessions import Session, Sessions
-from farrier.services.bmc_settings import BmcSettings
+from farrier.services.bmc_times import BmcTimes
 from farrier.services.bmc_transport import Dial, Headers, Route, dialling
 from farrier.services.bmc_turns import Turns
 
@@ -92,7 +92,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that all calls of a client share."""
 
-    settings: BmcSettings
+    auth: BmcAuth
+    times: BmcTimes
     credentials: protocols.CredentialStore
     turns: Turns
     logins: Logins
@@ -105,7 +106,7 @@ class Exchange:
     BMC."""
 
     def __init__(self, access: Access, shared: Shared) -> None:
-        self.settings = shared.settings
+        self.times = shared.times
         self._access = access
         self._shared = shared
         self._client = self._anonymous()
@@ -132,12 +133,12 @@ class Exchange:
         the login cap is reached."""
         async with self._shared.turns.turn(self._access.bmc):
             self._shared.logins.admit(self._access.bmc)
-            self.deadline = anyio.current_time() + (within or self.settings.deadline).total_seconds()
+            self.deadline = anyio.current_time() + (within or self.times.deadline).total_seconds()
             yield
 
     async def log_in(self) -> None:
         """Send the credential with all further requests, or use a session. Call this once per turn, after `root`."""
-        match self.settings.auth:
+        match self._shared.auth:
             case BmcAuth.BASIC:
                 self._shows = _Shows.HEADER
             case BmcAuth.SESSION:

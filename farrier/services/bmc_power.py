@@ -46,7 +46,7 @@ class PowerChange:
 
     def __init__(self, exchange: Exchange, path: str) -> None:
         self._exchange = exchange
-        self._settings = exchange.settings
+        self._times = exchange.times
         self._path = path
 
     async def run(self, wanted: PowerRequest, *, send: bool) -> Found:
@@ -64,10 +64,10 @@ class PowerChange:
 
     async def _clear(self, system: Resource, wanted: PowerRequest) -> Resource:
         """Return `system`, read again while its power state is neither on nor off."""
-        for _ in range(self._settings.power_rereads):
+        for _ in range(self._times.power_rereads):
             if not _unclear(system, wanted):
                 break
-            await anyio.sleep(self._settings.power_reread_pause.total_seconds())
+            await anyio.sleep(self._times.power_reread_pause.total_seconds())
             system = await self._read()
         if _unclear(system, wanted):
             state = bmc_resources.power_text(system)
@@ -115,8 +115,8 @@ class PowerChange:
 
     async def _proven(self, system: Resource, wanted: PowerRequest) -> Resource:
         """Return the system once its power is as requested. `system` is the last reading. Failed reads are repeated."""
-        pause = self._settings.power_reread_pause
-        end = anyio.current_time() + self._settings.power_deadline.total_seconds()
+        pause = self._times.power_reread_pause
+        end = anyio.current_time() + self._times.power_deadline.total_seconds()
         changes, failed = self._exchange.sent, ""
         while changes or bmc_resources.power_text(system) != _AT_LAST[wanted]:
             left = timedelta(seconds=end - anyio.current_time()) - pause
@@ -126,13 +126,13 @@ class PowerChange:
                 raise BmcError(BmcFailure.TIMEOUT, f"{self._path} stays {state}{why}{failed}")
             await anyio.sleep(pause.total_seconds())
             try:
-                system = await self._read(min(left, self._settings.deadline))
+                system = await self._read(min(left, self._times.deadline))
                 changes, failed = False, ""
             except bmc_failure.FORESEEN as error:
                 failure, text = bmc_failure.of_exception(error)
                 if failure not in _PASSES:
                     raise
-                if left >= self._settings.deadline or failure is not BmcFailure.TIMEOUT:  # else `left` is the cause
+                if left >= self._times.deadline or failure is not BmcFailure.TIMEOUT:  # else `left` is the cause
                     failed = f"; the last read failed: {text}"
         return system
 

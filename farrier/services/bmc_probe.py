@@ -47,7 +47,7 @@ class Probe:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._settings = exchange.settings
+        self._times = exchange.times
 
     async def run(self, system_path: str | None, *, macs: bool) -> Found:
         """Read the BMC, beginning with the system at `system_path` or with the service root."""
@@ -102,8 +102,8 @@ class Probe:
 
     async def _settled(self, path: str, system: Resource) -> Resource:
         """Return `system`, read again while its power state is neither on nor off."""
-        pause = self._settings.power_reread_pause.total_seconds()
-        for _ in range(self._settings.power_rereads):
+        pause = self._times.power_reread_pause.total_seconds()
+        for _ in range(self._times.power_rereads):
             enough_time = anyio.current_time() + pause < self._exchange.deadline
             if bmc_resources.power(system) is not PowerState.UNKNOWN or not enough_time:
                 break

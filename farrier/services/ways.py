@@ -16,7 +16,7 @@ from farrier.errors import CredentialError
 from farrier.model.bmc import BmcError, BmcTarget
 from farrier.model.credential import Credential
 from farrier.services import address
-from farrier.services.address import Network, Networks
+from farrier.services.address import Networks
 from farrier.services.bindings import Bindings, Bound
 from farrier.services.bmc_transport import Lookup, Route, look_up
 
@@ -24,7 +24,7 @@ from farrier.services.bmc_transport import Lookup, Route, look_up
 class Ways:
     """The routes to BMCs that the bindings and the networks allow."""
 
-    def __init__(self, bindings: Bindings, networks: Sequence[Network], *, lookup: Lookup = look_up) -> None:
+    def __init__(self, bindings: Bindings, networks: Sequence[str], *, lookup: Lookup = look_up) -> None:
         self._bindings = bindings
         self._networks = Networks(networks)
         self._lookup = lookup

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from farrier.wiring.kinds import Extensions, extensions, installable, require_kinds, specs_of
 from farrier.wiring.loops import Runtime, runtime
-from farrier.wiring.settings import bmc_settings, credentials
+from farrier.wiring.secrets import credentials
 from farrier.wiring.storage import (
     Database,
     Outside,
@@ -30,7 +30,6 @@ __all__ = [
     "Outside",
     "Runtime",
     "backend",
-    "bmc_settings",
     "census_rules",
     "counter",
     "credentials",

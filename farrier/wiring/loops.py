@@ -41,13 +41,14 @@ from farrier.protocols import CredentialStore, MetricsSink, ServiceObserver
 from farrier.services import fabrics as fabric_services
 from farrier.services.bindings import Bindings
 from farrier.services.bmc import open_bmc
+from farrier.services.bmc_times import BmcTimes
 from farrier.services.fabrics import Fabrics
 from farrier.services.regions import Regions, settings_of
 from farrier.services.times import Times
 from farrier.services.ways import BoundCredentials, Ways
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, kind_loop, loop_of
 from farrier.wiring.pulse import Pulse
-from farrier.wiring.settings import bmc_settings, credentials
+from farrier.wiring.secrets import credentials
 from farrier.wiring.storage import Database, brief
 from farrier.wiring.traces import Traces
 
@@ -92,16 +93,16 @@ async def runtime(
     """Create the loops, which do not run yet and have no sites. `extensions` are kinds of other packages. Raises
     ConfigError."""
     clock, observer = MonotonicClock(), observer if traces is None else traces.observer(observer)
-    bmcs, bound = bmc_settings(config), Bindings(config.credentials.bindings)
+    bound, times = Bindings(config.credentials.bindings), BmcTimes(clock=clock, deadline=config.node.probe_deadline)
     host = Host(config=config.controller, sink=sink, clock=clock, ownership=Ownership())
     async with (
         credentials(config, observer=observer) as store,
-        open_bmc(bmcs, credentials=store, bindings=bound, observer=observer) as bmc,
+        open_bmc(config.bmc, times, credentials=store, bindings=bound, observer=observer) as bmc,
         Regions.open(credentials=store, times=Times(clock=clock), observer=observer) as regions,
         Fabrics.open(credentials=store, times=Times(clock=clock), observer=observer) as fabrics,
         _of_others(extensions or {}, store) as others,
     ):
-        of_nodes = BoundCredentials(store, Ways(bound, bmcs.networks))
+        of_nodes = BoundCredentials(store, Ways(bound, config.bmc.allowed_networks))
         node_handler, region_handler = NodeHandler(config.node, config.sla), RegionHandler()
         loops = [
             Loop(

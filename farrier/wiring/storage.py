@@ -27,7 +27,7 @@ from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.protocols import AgentApi, FleetApi, Queries, Requests, ServerQueries, ServiceObserver
 from farrier.services.credentials import Credentials
 from farrier.web.backend import Backend
-from farrier.wiring.settings import credentials
+from farrier.wiring.secrets import credentials
 
 T = TypeVar("T")
 

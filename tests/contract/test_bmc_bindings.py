@@ -6,7 +6,6 @@ The test resolves the names, and may change their addresses; the BMC behind them
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from ipaddress import ip_network
 from pathlib import Path
 
 import anyio
@@ -29,7 +28,7 @@ from tests.support.bmc import LOOPBACK, PASSWORD, SYSTEM, USERNAME, FakeBmc, Pag
 
 NAME = "gpu-1.bmc.example"
 REFERENCE = "file:/run/creds/bmc-1"
-EVERYWHERE = (ip_network("0.0.0.0/0"),)
+EVERYWHERE = ("0.0.0.0/0",)
 
 Call = Callable[[RedfishBmc, BmcTarget], Awaitable[object]]
 CALLS: dict[str, Call] = {
@@ -137,7 +136,7 @@ async def test_a_name_that_leads_out_of_the_networks_is_not_dialled_and_nothing_
     for addresses in (["127.0.0.1"], ["10.8.0.17", "127.0.0.1"]):
         names = Names(events, addresses)
         async with connect(
-            named_bmc.ca_file, bindings=bindings, lookup=names, store=Recorded(events), networks=EVERYWHERE
+            named_bmc.ca_file, bindings=bindings, lookup=names, store=Recorded(events), allowed_networks=EVERYWHERE
         ) as client:
             error = await refused(client, named(named_bmc))
         assert (error.failure, error.dialled) == (BmcFailure.INCOMPLETE, False)
@@ -157,7 +156,7 @@ async def test_a_name_is_resolved_once_in_a_call(named_bmc: FakeBmc) -> None:
         lookup=names,
         store=Recorded(events),
         auth=BmcAuth.SESSION,
-        networks=EVERYWHERE,
+        allowed_networks=EVERYWHERE,
     ) as client:
         assert (await client.verify(named(named_bmc), macs=True)).requests > 3
         error = await refused(client, named(named_bmc))

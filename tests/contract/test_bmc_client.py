@@ -241,6 +241,10 @@ async def test_a_pinned_certificate_is_trusted_whatever_it_says_and_no_other(
         assert len(fake.requests) == seen
 
 
+async def on_loopback(_host: str) -> tuple[str, ...]:
+    return ("127.0.0.1",)
+
+
 async def test_one_host_may_have_a_policy_of_its_own_and_an_insecure_one_is_logged(
     authority: Authority, tmp_path: Path
 ) -> None:
@@ -248,9 +252,11 @@ async def test_one_host_may_have_a_policy_of_its_own_and_an_insecure_one_is_logg
     async with fake_bmc(tmp_path, authority, certificate=certificate) as fake:
         double = of_fake(fake)
         with capture_logs() as logs:
-            async with connect(double.ca_file, trust_by_host={"127.0.0.1": BmcTrustConfig(insecure=True)}) as client:
-                assert (await client.verify(double.target())).power is PowerState.ON
-    assert logs == [{"event": "bmc.tls_not_verified", "log_level": "warning", "hosts": ["127.0.0.1"]}]
+            hosts = {"BMC.example": BmcTrustConfig(insecure=True)}
+            async with connect(double.ca_file, hosts=hosts, lookup=on_loopback) as client:
+                target = msgspec.structs.replace(double.target(), address=fake.url.replace("127.0.0.1", "bmc.Example"))
+                assert (await client.verify(target)).power is PowerState.ON
+    assert logs == [{"event": "bmc.tls_not_verified", "log_level": "warning", "hosts": ["BMC.example"]}]
 
 
 async def test_calls_for_one_bmc_run_one_after_the_other(double: Double) -> None:

@@ -9,7 +9,6 @@ import gzip
 import json
 import socket
 from datetime import timedelta
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -302,8 +301,7 @@ async def test_a_system_without_a_named_manager_takes_the_only_one_in_three_requ
 
 async def test_an_address_outside_the_networks_is_refused_before_it_is_dialled(bmc: FakeBmc) -> None:
     port = bmc.url.rpartition(":")[2]
-    only = (ip_network("10.0.0.0/8"),)
-    async with connect(bmc.ca_file, networks=only) as client:
+    async with connect(bmc.ca_file, allowed_networks=("10.0.0.0/8",)) as client:
         for host, says in {
             "127.0.0.1": "outside of bmc.allowed_networks",
             "localhost": "outside of bmc.allowed_networks",

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from farrier.config import BmcTrustConfig, CredentialBinding
+from farrier.config import BmcConfig, CredentialBinding
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget
 from farrier.services import vault
 from farrier.services.bindings import Bindings
 from farrier.services.bmc import open_bmc
-from farrier.services.bmc_settings import BmcSettings
+from farrier.services.bmc_times import BmcTimes
 from farrier.services.credential_files import LARGEST_SECRET_BYTES
 from farrier.services.credential_forms import Form, Source
 from farrier.services.credentials import Credentials
@@ -254,12 +254,12 @@ async def test_a_bmc_is_retried_after_a_vault_outage_but_waits_for_an_edit_of_a_
 ) -> None:
     """The BMC is not called in either case, so no login is used up."""
     server.put("farrier/bmc/sound", username=bmcs.USERNAME, password=bmcs.PASSWORD)
-    settings = BmcSettings(trust=BmcTrustConfig(ca_file=str(server.ca_file)), networks=bmcs.LOOPBACK)
+    config = BmcConfig(ca_file=str(server.ca_file), allowed_networks=bmcs.LOOPBACK)
     (tmp_path / "bmc").mkdir()
     async with (
         bmcs.fake_bmc(tmp_path / "bmc", authority) as bmc,
         client.connect() as store,
-        open_bmc(settings, credentials=store, bindings=BOUND, observer=Observed("bmc")) as dialler,
+        open_bmc(config, BmcTimes(), credentials=store, bindings=BOUND, observer=Observed("bmc")) as dialler,
     ):
         sound = BmcTarget(address=bmc.url, credential="vault:farrier/bmc/sound", system_path=bmcs.SYSTEM)
         server.sealed = True

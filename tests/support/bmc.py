@@ -12,7 +12,6 @@ from collections import ChainMap, Counter
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, TypeAlias, assert_never
 
@@ -20,18 +19,19 @@ import anyio
 import anyio.abc
 import msgspec
 
-from farrier.config import BmcTrustConfig, CredentialBinding, CredentialsConfig
+from farrier.clock import MonotonicClock
+from farrier.config import BmcConfig, BmcTrustConfig, CredentialBinding, CredentialsConfig
 from farrier.protocols import Clock, CredentialStore
 from farrier.services.bindings import Bindings
 from farrier.services.bmc import RedfishBmc, open_bmc
-from farrier.services.bmc_settings import BmcSettings
+from farrier.services.bmc_times import BmcTimes
 from farrier.services.bmc_transport import Lookup, look_up
 from farrier.services.credentials import Credentials
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support.observed import Observed
 from tests.support.sockets import Peer, head, parsed, talking, tls_with
 
-LOOPBACK = (ip_network("127.0.0.0/8"),)
+LOOPBACK = ("127.0.0.0/8",)
 # FARRIER_CREDENTIALS_BINDINGS of a daemon that uses the reference `CREDENTIAL`.
 BMC_ON_LOOPBACK = '[{"references": ["env:FARRIER_SECRET_BMC"], "networks": ["127.0.0.0/8"]}]'
 ANYWHERE = Bindings((CredentialBinding(references=("env:*",), networks=("0.0.0.0/0", "::/0")),))
@@ -334,24 +334,29 @@ async def connect(  # noqa: PLR0913 - one parameter is one thing that a test rep
     lookup: Lookup = look_up,
     store: CredentialStore | None = None,
     more: MutableMapping[str, str] | None = None,
+    trust: BmcTrustConfig | None = None,
     **settings: Any,
 ) -> AsyncIterator[RedfishBmc]:
     """A client that trusts `ca_file`, may dial loopback and has the credential `CREDENTIAL`; `more` are environment
-    variables with more credentials, which a test may change while the client is open."""
-    usual = BmcSettings(
-        trust=BmcTrustConfig(ca_file=str(ca_file)),
-        networks=LOOPBACK,
-        power_reread_pause=timedelta(milliseconds=1),
-        session_directory=ca_file.parent / "sessions",
-    )
+    variables with more credentials, which a test may change while the client is open. `settings` are fields of
+    `BmcConfig` and `BmcTimes`."""
+    usual: dict[str, Any] = {
+        "allowed_networks": LOOPBACK,
+        "connect_timeout": timedelta(seconds=10),
+        "power_reread_pause": timedelta(milliseconds=1),
+        "session_directory": str(ca_file.parent / "sessions"),
+        **msgspec.structs.asdict(trust or BmcTrustConfig(ca_file=str(ca_file))),
+        **settings,
+    }
+    times = {name: usual.pop(name) for name in BmcTimes.__struct_fields__ if name in usual}
     environ = more if more is not None else {}
     credentials = Credentials(CredentialsConfig(), environ=ChainMap(environ, {"FARRIER_SECRET_BMC": credential}))
     async with open_bmc(
-        msgspec.structs.replace(usual, **settings),
+        BmcConfig(**usual),
+        BmcTimes(clock=clock or MonotonicClock(), **times),
         credentials=store or credentials,
         lookup=lookup,
         bindings=bindings,
         observer=observed or Observed("bmc"),
-        clock=clock,
     ) as client:
         yield client

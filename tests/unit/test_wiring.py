@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
 from farrier import wiring
-from farrier.config import BmcConfig, BmcTrustConfig, Config, NodeConfig
+from farrier.config import BmcConfig, BmcTrustConfig
 from farrier.handlers.maas_region import REGION_KIND
 from farrier.handlers.node.kind import NODE_KIND, NodeKind
 from farrier.handlers.resource import ResourceKind
 from farrier.metrics.sink import PrometheusSink
-from farrier.model.bmc import BmcAuth
 
 
 @pytest.mark.parametrize("kind", [NODE_KIND, REGION_KIND])
@@ -31,26 +28,8 @@ def test_an_exposition_of_a_fresh_process_stays_small() -> None:
     assert len(samples) < 2000
 
 
-@pytest.mark.parametrize("trust", [{}, {"ca_file": "/etc/ca.crt"}, {"fingerprint": "ab" * 32}, {"insecure": True}])
-def test_bmcs_are_trusted_as_configured(trust: dict[str, Any]) -> None:
-    config = Config(bmc=BmcConfig(**trust), node=NodeConfig(probe_deadline=timedelta(seconds=7)))
-    made = wiring.bmc_settings(config)
-    assert made.trust == BmcTrustConfig(**trust)
-    assert made.deadline == timedelta(seconds=7)
-    assert ip_network("10.0.0.0/8") in made.networks
-
-
-def test_a_host_may_be_trusted_in_its_own_way_and_what_is_not_checked_is_counted() -> None:
-    config = BmcConfig(
-        ca_file="/etc/ca.crt",
-        auth=BmcAuth.SESSION,
-        hosts={"BMC-1.example": BmcTrustConfig(insecure=True), "10.0.0.2": BmcTrustConfig(fingerprint="ab" * 32)},
-    )
-    made = wiring.bmc_settings(Config(bmc=config))
-    assert made.trust_by_host == {
-        "bmc-1.example": BmcTrustConfig(insecure=True),
-        "10.0.0.2": BmcTrustConfig(fingerprint="ab" * 32),
-    }
-    assert made.auth is BmcAuth.SESSION
+def test_policies_that_accept_any_certificate_are_counted() -> None:
+    hosts = {"BMC-1.example": BmcTrustConfig(insecure=True), "10.0.0.2": BmcTrustConfig(fingerprint="ab" * 32)}
+    config = BmcConfig(ca_file="/etc/ca.crt", hosts=hosts)
     assert [sample.value for family in wiring.trust_gauge(config).collect() for sample in family.samples] == [1]
     assert [sample.value for family in wiring.trust_gauge(BmcConfig()).collect() for sample in family.samples] == [0]

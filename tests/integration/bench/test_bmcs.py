@@ -19,6 +19,7 @@ from bench.ground import Ground, ground
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
 from farrier.services.bindings import Bindings
 from farrier.services.bmc import open_bmc
+from farrier.services.bmc_times import BmcTimes
 from farrier.services.credentials import Credentials
 from tests.architecture.sources import ROOT as REPOSITORY
 from tests.support import pg
@@ -67,10 +68,10 @@ async def test_the_counts_of_the_bmcs_begin_anew_after_each_report(fleet: BmcFle
 async def test_a_dead_bmc_answers_no_syn(fleet: BmcFleet) -> None:
     """As behind a firewall, a client gets neither a refusal nor a connection."""
     (dead,) = fleet.dead
-    brief = msgspec.structs.replace(fleet.settings, connect_timeout=timedelta(milliseconds=200))
+    brief = msgspec.structs.replace(fleet.config, connect_timeout=timedelta(milliseconds=200))
     bindings = Bindings((fleet.binding,))
     store = Credentials(fleet.places)
-    async with open_bmc(brief, credentials=store, bindings=bindings, observer=Observed("bmc")) as bmc:
+    async with open_bmc(brief, BmcTimes(), credentials=store, bindings=bindings, observer=Observed("bmc")) as bmc:
         with pytest.raises(BmcError, match="no connection in time") as raised:
             await bmc.verify(bmc_polls.target(fleet, dead))
     assert raised.value.failure is BmcFailure.TIMEOUT

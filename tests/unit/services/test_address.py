@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
-
 import pytest
 
+from farrier.config import BmcConfig
 from farrier.model.bmc import BmcError, BmcFailure
 from farrier.services.address import Networks, parse
 
@@ -85,11 +84,11 @@ def test_anything_else_is_incomplete_and_no_password_in_it_is_repeated(address: 
     ],
 )
 def test_private_networks_are_allowed_from_the_start_and_this_host_is_not(address: str, allowed: bool) -> None:
-    assert Networks().allows(address) is allowed
+    assert Networks(BmcConfig().allowed_networks).allows(address) is allowed
 
 
 def test_only_the_configured_networks_are_allowed() -> None:
-    networks = Networks((ip_network("203.0.113.0/24"),))
+    networks = Networks(("203.0.113.0/24",))
     assert networks.allows("203.0.113.7")
     assert not networks.allows("10.0.0.5")
     assert not Networks(()).allows("203.0.113.7")

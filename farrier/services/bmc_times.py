@@ -1,0 +1,34 @@
+"""The clock, time limits and pauses of the BMC client, each with its default and the reason for it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from farrier import protocols
+from farrier.clock import MonotonicClock
+
+
+class BmcTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the client waits for BMCs."""
+
+    clock: protocols.Clock = msgspec.field(default_factory=MonotonicClock)
+
+    deadline: timedelta = timedelta(seconds=30)
+    """Time limit for a call with all its requests. Slow BMCs take 10 s for the few GETs."""
+
+    patience: timedelta = timedelta(seconds=1)
+    """Time after which a call gives up its place and continues. Working BMCs respond in less time, and a dead BMC must
+    not delay the calls for other BMCs."""
+
+    power_rereads: int = 5
+    """How often a power state that is neither on nor off is read again before it counts as unreadable."""
+
+    power_reread_pause: timedelta = timedelta(seconds=2)
+    """Delay before each further read of the power state. During a reset, firmware reports such a state for some
+    seconds."""
+
+    power_deadline: timedelta = timedelta(minutes=2)
+    """Time within which the power has to change after the action was sent. The slowest machines take a minute to switch
+    off, and a step may take three minutes."""
