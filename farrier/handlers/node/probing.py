@@ -90,10 +90,8 @@ async def called(call: Awaitable[BmcReading], *, changes: bool = False) -> BmcRe
 
 
 def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | None:
-    """Return why a successful probe does not count: an invalid power state, or another machine. With `must_prove`, at
+    """Return why a successful probe does not count: another machine, or an invalid power state. With `must_prove`, at
     least one recorded value has to match; otherwise, only a contradiction is a reason."""
-    if reading.power is PowerState.UNKNOWN:
-        return _error(reading, BmcFailure.PROTOCOL, "the BMC reports a power state other than on and off")
     verdict = identity.compare(recorded(node), _seen(reading))
     match verdict:
         case Another():
@@ -101,9 +99,12 @@ def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | 
         case Unproven() if must_prove:
             return _error(reading, BmcFailure.UNSUPPORTED, f"the machine cannot be identified: {verdict.text}")
         case Same() | Unproven():
-            return None
+            pass
         case _ as never:
             assert_never(never)
+    if reading.power is PowerState.UNKNOWN:
+        return _error(reading, BmcFailure.PROTOCOL, "the BMC reports a power state other than on and off")
+    return None
 
 
 async def judged(node: Node, reading: BmcReading, services: NodeServices, *, must_prove: bool) -> BmcError | None:
