@@ -18,7 +18,6 @@ LONGEST_FUNCTION = 60
 # Files in which an unforeseen exception must fail no more than one run or one call.
 CATCHES_EVERYTHING = {
     "farrier/controller/runner.py",
-    "farrier/handlers/node/probing.py",  # any exception of the BMC client is a failure of the BMC, with a back-off
     "farrier/services/bmc.py",  # every exception of a call becomes a failure class
     "farrier/daemon.py",
     "farrier/wiring/loops.py",  # the services of another package may raise anything; the error names their kind

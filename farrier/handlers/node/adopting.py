@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt, probing
 from farrier.handlers.node.failing import adoption_cut_short, adoption_stopped
-from farrier.handlers.node.logins import capped, counted, has_try, target_of_address, tries_after, tries_before
+from farrier.handlers.node.logins import capped, counted, has_try, tries_after
 from farrier.handlers.node.moves import Decision, Done, NodeServices, Outcome, Policy, attended, transition, with_fields
 from farrier.handlers.node.stages import advanced, run_stage
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading
@@ -49,12 +49,9 @@ def adopt(node: Node, now: datetime, config: Policy) -> Decision:
 
     async def look(services: NodeServices) -> Outcome:
         try:
-            reading = await probing.called(services.bmc.verify(target_of_address(node), macs=True))
+            reading = await probing.verified(node, services, must_prove=True)
         except BmcError as error:
             return _failed(node, now, error, tries=tries_after(node.bmc, error), cause="step: adopt")
-        refused = await probing.judged(node, reading, services, must_prove=True)
-        if refused is not None:
-            return _failed(node, now, refused, tries=tries_before(node.bmc), cause="step: adopt")
         return _adopted(node, now, reading, config)
 
     return Step(

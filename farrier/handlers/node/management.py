@@ -15,12 +15,7 @@ from datetime import datetime
 import msgspec
 
 from farrier.handlers.node import probing, rotation
-from farrier.handlers.node.logins import (
-    has_try,
-    missing_detail,
-    tries_after,
-    tries_before,
-)
+from farrier.handlers.node.logins import has_try, missing_detail, tries_after
 from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, attended, transition, with_fields
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, backoff
 from farrier.model.management import Management as M
@@ -82,12 +77,9 @@ def verify(node: Node, now: datetime, config: Policy) -> Decision:
 
     async def look(services: NodeServices) -> Outcome:
         try:
-            reading = await probing.verified(node, services)
+            reading = await probing.verified(node, services, must_prove=False)
         except BmcError as error:
             return _failed(node, now, error, tries=tries_after(node.bmc, error), cause="step: verify")
-        refused = await probing.judged(node, reading, services, must_prove=False)
-        if refused is not None:
-            return _failed(node, now, refused, tries=tries_before(node.bmc), cause="step: verify")
         return _verified(node, now, reading)
 
     return Step(

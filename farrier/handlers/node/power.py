@@ -34,7 +34,7 @@ from farrier.handlers.node.moves import (
     transition,
     with_fields,
 )
-from farrier.model.bmc import BmcError, BmcFailure
+from farrier.model.bmc import BmcError, BmcFailure, PowerState
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
 from farrier.model.outcome import DoNothing, Step, Update, Wait
@@ -151,16 +151,17 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
             if rotated is not None:
                 return rotated
             call = services.bmc.verify if target.system_path is None else services.bmc.read
-            reading = await probing.called(call(target))
+            reading = await call(target)
+            probing.check_machine(node, reading)
+            if reading.power is PowerState.UNKNOWN:
+                detail = "the BMC reports a power state other than on and off"
+                raise BmcError(BmcFailure.PROTOCOL, detail, credential_version=reading.credential_version)
         except CredentialError as error:
             # A credential store may recover by itself; a reference without a secret does not.
             failure = BmcFailure.UNREACHABLE if error.temporary else BmcFailure.INCOMPLETE
             return _failed(node, now, BmcError(failure, str(error), dialled=False), config)
         except BmcError as error:
             return _failed(node, now, error, config)
-        refused = probing.refusal(node, reading, must_prove=False)
-        if refused is not None:
-            return _failed(node, now, refused, config)
         return _stored(node, with_fields(clean, bmc=probing.refreshed(clean.bmc, reading, now)), now, config)
 
     return Step(name=READ, act=read, deadline=config.transient_deadline, reads_only=True, if_cut=_unseen(node, now))

@@ -7,15 +7,11 @@ responses.
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Awaitable
 from datetime import datetime, timedelta
 from typing import assert_never
 
-import structlog
 from msgspec.structs import replace
 
-from farrier.errors import LeaseLost
 from farrier.handlers.node.logins import capped, counted, pause, target_of_address, tries_before
 from farrier.handlers.node.moves import Change, NodeServices, transition, with_fields
 from farrier.model import identity
@@ -26,8 +22,6 @@ from farrier.model.management import TRANSIENT, Management
 from farrier.model.node import Bmc, Intent, Node
 from farrier.model.outcome import Update, Wait
 from farrier.model.writes import Write
-
-_log = structlog.stdlib.get_logger(__name__)
 
 # How long `auto_manage` ignores a BMC after an operator stopped its verification: as long as the longest pause after
 # a BMC did not respond.
@@ -66,55 +60,34 @@ def recorded(node: Node) -> Identity:
     return Identity(serial=bmc.serial, uuid=bmc.uuid, macs=tuple(sorted({*bmc.macs, *node.macs})))
 
 
-async def verified(node: Node, services: NodeServices) -> BmcReading:
-    """Verify the BMC at the node's address. The probe also reads MAC addresses if neither a serial number nor a UUID of
-    the BMC is recorded. Raises only `BmcError` and `LeaseLost`."""
-    known = replace(_of_bmc(node.bmc), macs=()).is_known
-    return await called(services.bmc.verify(target_of_address(node), macs=not known))
+async def verified(node: Node, services: NodeServices, *, must_prove: bool) -> BmcReading:
+    """Verify the BMC at the node's address, and check that the machine is the recorded machine and belongs to no other
+    node. The probe also reads MAC addresses, unless a serial number or a UUID of the BMC is recorded and is enough.
+    Raises only `BmcError` and `LeaseLost`."""
+    is_identified = replace(_of_bmc(node.bmc), macs=()).is_known
+    reading = await services.bmc.verify(target_of_address(node), macs=must_prove or not is_identified)
+    check_machine(node, reading, must_prove=must_prove)
+    holder = await services.identities.holder(node.id, identity.kept(_of_bmc(node.bmc), _seen(reading)))
+    if holder is not None:
+        raise BmcError(BmcFailure.IDENTITY_TAKEN, holder.text, credential_version=reading.credential_version)
+    return reading
 
 
-async def called(call: Awaitable[BmcReading], *, changes: bool = False) -> BmcReading:
-    """Await a call of the BMC client. An unexpected exception becomes a failure of class internal, which is recorded,
-    counted and backed off like any other. `LeaseLost` is raised to the run. `changes` is set if the call sends a
-    change; the change may have been sent before the exception."""
-    try:
-        return await call
-    except (BmcError, LeaseLost):
-        raise
-    except Exception as error:
-        # The log omits the text of the exception, because it may quote a header.
-        trace = "".join(traceback.format_tb(error.__traceback__))
-        _log.error("bmc.client_bug", error=type(error).__name__, traceback=trace)
-        detail = f"unexpected {type(error).__name__} in the BMC client; the log has the traceback"
-    raise BmcError(BmcFailure.INTERNAL, detail, sent=changes)
-
-
-def refusal(node: Node, reading: BmcReading, *, must_prove: bool) -> BmcError | None:
-    """Return why a successful probe does not count: another machine, or an invalid power state. With `must_prove`, at
-    least one recorded value has to match; otherwise, only a contradiction is a reason."""
+def check_machine(node: Node, reading: BmcReading, *, must_prove: bool = False) -> None:
+    """Raise `BmcError` if the reading is of another machine. With `must_prove`, at least one recorded value has to
+    match; otherwise, only a contradiction is a reason."""
     verdict = identity.compare(recorded(node), _seen(reading))
+    version = reading.credential_version
     match verdict:
         case Another():
-            return _error(reading, BmcFailure.IDENTITY_MISMATCH, verdict.text)
+            raise BmcError(BmcFailure.IDENTITY_MISMATCH, verdict.text, credential_version=version)
         case Unproven() if must_prove:
-            return _error(reading, BmcFailure.UNSUPPORTED, f"the machine cannot be identified: {verdict.text}")
+            detail = f"the machine cannot be identified: {verdict.text}"
+            raise BmcError(BmcFailure.UNSUPPORTED, detail, credential_version=version)
         case Same() | Unproven():
             pass
         case _ as never:
             assert_never(never)
-    if reading.power is PowerState.UNKNOWN:
-        return _error(reading, BmcFailure.PROTOCOL, "the BMC reports a power state other than on and off")
-    return None
-
-
-async def judged(node: Node, reading: BmcReading, services: NodeServices, *, must_prove: bool) -> BmcError | None:
-    """Return the result of `refusal`, or the failure for a machine that another node has recorded; None if the probe
-    counts."""
-    refused = refusal(node, reading, must_prove=must_prove)
-    if refused is not None:
-        return refused
-    holder = await services.identities.holder(node.id, identity.kept(_of_bmc(node.bmc), _seen(reading)))
-    return None if holder is None else _error(reading, BmcFailure.IDENTITY_TAKEN, holder.text)
 
 
 def shared(node: Node) -> str | None:
@@ -226,7 +199,3 @@ def _of_bmc(bmc: Bmc) -> Identity:
 
 def _seen(reading: BmcReading) -> Identity:
     return Identity(serial=reading.serial, uuid=reading.uuid, macs=reading.macs, manufacturer=reading.manufacturer)
-
-
-def _error(reading: BmcReading, failure: BmcFailure, detail: str) -> BmcError:
-    return BmcError(failure, detail, credential_version=reading.credential_version)

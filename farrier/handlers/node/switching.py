@@ -16,7 +16,7 @@ from farrier.handlers.node import probing
 from farrier.handlers.node.logins import capped, counted, has_try, target_of, tries_after, tries_before
 from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.model import duration
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
+from farrier.model.bmc import BmcError, BmcReading, PowerState
 from farrier.model.node import Bmc, Node, Switching
 from farrier.model.outcome import Step, Update, Wait
 from farrier.model.params import PowerRequest
@@ -128,13 +128,11 @@ def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] |
 async def _switched(node: Node, now: datetime, wanted: Switching, services: NodeServices) -> Outcome:
     """Read, switch, and read again. This step never switches another machine, and never repeats a reset."""
     target = target_of(node)
-    refused = probing.refusal(node, await probing.called(services.bmc.read(target)), must_prove=False)
-    if refused is not None and refused.failure is BmcFailure.IDENTITY_MISMATCH:
-        raise refused
+    probing.check_machine(node, await services.bmc.read(target))
     if wanted.intent is None:
         _log.info("power.enforced", node=node.name, found=node.bmc.power, wanted=wanted.power)
     again = wanted.unsure and wanted.power is PowerRequest.RESET
-    reading = await probing.called(services.bmc.set_power(target, wanted.power, send=not again), changes=True)
+    reading = await services.bmc.set_power(target, wanted.power, send=not again)
     if again or reading.power is not _REACHED[wanted.power]:
         return _not_done(node, f"power is {reading.power} now", tries=tries_before(node.bmc), reading=(reading, now))
     desired = node.bmc.desired_power

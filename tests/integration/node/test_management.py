@@ -139,12 +139,12 @@ async def test_a_system_path_in_the_address_is_never_replaced(site: Site) -> Non
 # --- failures
 
 
-async def test_an_exception_of_the_client_itself_is_a_failure_like_any_other(site: Site) -> None:
-    site.bmc.fail(RuntimeError("a bug"))
+async def test_a_bug_of_the_client_is_a_failure_like_any_other(site: Site) -> None:
+    site.bmc.fail(BmcError(BmcFailure.INTERNAL, "a bug"))
     machine = await site.with_bmc()
     bmc = await machine.bmc()
     assert (bmc["failure"], bmc["failures"]) == ("internal", 1)
-    assert bmc["last_error"] == "unexpected RuntimeError in the BMC client; the log has the traceback"
+    assert bmc["last_error"] == "a bug"
     dialled = len(site.bmc.calls)
     await site.wait(25 * SECOND)
     assert len(site.bmc.calls) == dialled, "the next try comes only after the back-off"
@@ -154,9 +154,9 @@ async def test_an_exception_of_the_client_itself_is_a_failure_like_any_other(sit
     assert [node.name for node in failed.rows] == [machine.name]
 
 
-async def test_an_exception_of_the_client_is_a_failure_in_adoption_read_and_power_change_too(site: Site) -> None:
+async def test_a_bug_of_the_client_is_a_failure_in_adoption_read_and_power_change_too(site: Site) -> None:
     adopted, read = await site.with_bmc(), await site.with_bmc()
-    site.bmc.fail(RuntimeError("a bug"))
+    site.bmc.fail(BmcError(BmcFailure.INTERNAL, "a bug"))
     await adopted.ask("adopt")
     assert (await adopted.bmc())["failure"] == "internal"
     answer = await read.ask("set_power", power="reset")
