@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime, timedelta
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -113,9 +113,7 @@ def target_of_address(node: Node) -> BmcTarget:
     """Return the BMC, and the system only if the address names it. An address may contain the path of one of several
     systems behind a BMC. Without a path, the system is discovered again, because new firmware may have renamed it."""
     assert node.bmc_address is not None and node.bmc_credential is not None, "only called with both details"
-    parts = split(node.bmc_address)
-    path = parts.path.rstrip("/") if parts.scheme else ""
-    address = f"{parts.scheme}://{parts.netloc}" if parts.scheme else node.bmc_address
+    address, path = split(node.bmc_address)
     return BmcTarget(
         address=address,
         credential=node.bmc_credential,
@@ -126,20 +124,20 @@ def target_of_address(node: Node) -> BmcTarget:
     )
 
 
-def split(address: str) -> SplitResult:
-    """Split a URL into its parts. For any other address, the result has no scheme, and the BMC client refuses a
-    malformed address."""
+def split(address: str) -> tuple[str, str]:
+    """Split the URL of a BMC into the URL without a path, and the path of the system, which may be empty. Any other
+    address has no path; the BMC client refuses a malformed address."""
     with suppress(ValueError):
-        if "://" in address:
-            return urlsplit(address)
-    return SplitResult("", "", address, "", "")
+        parts = urlsplit(address)
+        if parts.scheme and "://" in address:
+            return f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    return address, ""
 
 
 def is_shared(node: Node) -> bool:
     """Return whether other nodes may log in at the same BMC, because the address names one of its systems, or because
     other nodes have logged in."""
-    parts = split(node.bmc_address or "")
-    return bool(node.bmc.others) or bool(parts.scheme and parts.path.rstrip("/"))
+    return bool(node.bmc.others) or bool(split(node.bmc_address or "")[1])
 
 
 def missing_detail(node: Node) -> str | None:

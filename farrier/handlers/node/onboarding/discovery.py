@@ -62,8 +62,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 def clues(node: Node) -> Clues:
     """Return the recorded facts about the node, in the spelling of MAAS."""
-    parts = split(node.bmc_address or "")
-    path = parts.path.rstrip("/") if parts.scheme else ""
+    _, path = split(node.bmc_address or "")
     known_as = path or (node.bmc.system_path or "").rstrip("/")
     macs = (_mac(text) for text in (*node.macs, *node.bmc.macs))
     return Clues(
