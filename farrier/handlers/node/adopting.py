@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt, probing
 from farrier.handlers.node.failing import adoption_cut_short, adoption_stopped
-from farrier.handlers.node.logins import capped, counted, has_try, tries_after
+from farrier.handlers.node.logins import counted, has_try, tries_after
 from farrier.handlers.node.moves import Decision, Done, NodeServices, Outcome, Policy, attended, transition, with_fields
 from farrier.handlers.node.stages import advanced, run_stage
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading
@@ -37,9 +37,8 @@ def adopt(node: Node, now: datetime, config: Policy) -> Decision:
         return transition(node, adoption_cut_short(node, why), reason=why, cause="rule: adopt")
     if not has_try(node.bmc):
         bmc = counted(node.bmc, now)
-        if bmc.trying is None:
-            reason, requeue_after = capped(bmc, now)
-            return Wait(reason=reason, requeue_after=min(requeue_after, left))
+        if isinstance(bmc, Wait):
+            return replace(bmc, requeue_after=min(bmc.requeue_after or left, left))
         return transition(
             node,
             with_fields(node, bmc=bmc),

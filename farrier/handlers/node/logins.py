@@ -15,57 +15,45 @@ from msgspec.structs import replace
 
 from farrier.model import duration
 from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, BmcTarget, backoff
-from farrier.model.node import Bmc, Node, Onboarding, OtherLogin
+from farrier.model.node import Bmc, Node, Onboarding
+from farrier.model.outcome import Wait
 from farrier.model.workflow import OnboardingMode
+from farrier.model.writes import Write
 
 # The first two refusals may be temporary; the third in a row counts as definite and backs off like any failure.
 SECOND_LOGIN_AFTER = timedelta(seconds=60)
 DEFINITE_REFUSALS = 3
 # A login takes about a second. A node that waits for the logins of other nodes retries after this time.
 OTHERS_TAKE = timedelta(seconds=5)
+_OTHERS_LOG_IN = (
+    "waits for the results of other logins at this BMC, because another failed login could lock the account"
+)
 
 # The longest pause that a BMC may request: as long as the longest pause of any failure class.
 LONGEST_PATIENCE = timedelta(minutes=30)
 
 
-def counted(bmc: Bmc, now: datetime) -> Bmc:
-    """Return the BMC with one more counted try for the next login. If the login cap is reached, the result has no
-    try."""
+def counted(bmc: Bmc, now: datetime) -> Bmc | Wait[Write]:
+    """Return the BMC with one more counted try for the next login, or a wait if the login cap is reached. The cap
+    applies to the BMC, so it includes the logins of other nodes at the same BMC, and of nodes that had this BMC
+    earlier."""
     recent = tuple(at for at in bmc.tries if now - at < LOGIN_WINDOW)
-    if len(recent) + len(_of_others(bmc, now)) >= LOGIN_CAP:
-        return replace(bmc, tries=recent, trying=None)
-    return replace(bmc, tries=(*recent, now), trying=now, next_try_at=None)
-
-
-def capped(bmc: Bmc, now: datetime) -> tuple[str, timedelta]:
-    """Return why no login is allowed now, and the pause until the next login. `bmc` is a result of `counted` that has
-    no try."""
-    if waits_for_others(bmc, now):
-        return (
-            "waits for the results of other logins at this BMC, because another failed login could lock the account",
-            OTHERS_TAKE,
-        )
-    window = duration.human(LOGIN_WINDOW)
+    others = [login for login in bmc.others if now - login.at < LOGIN_WINDOW]
+    if len(recent) + len(others) < LOGIN_CAP:
+        return replace(bmc, tries=(*recent, now), trying=now, next_try_at=None)
+    ended = sorted((*recent, *(login.at for login in others if not login.open)))
+    if len(ended) < LOGIN_CAP:  # the logins that other nodes make now may succeed
+        return Wait(reason=_OTHERS_LOG_IN, requeue_after=OTHERS_TAKE)
     reason = (
-        f"waits for a pause in logins: within {window}, {LOGIN_CAP} logins failed or have an unknown result, and "
-        "another failed login could lock the account"
+        f"waits for a pause in logins: within {duration.human(LOGIN_WINDOW)}, {LOGIN_CAP} logins failed or have an "
+        "unknown result, and another failed login could lock the account"
     )
-    return reason, sorted(_ended(bmc, now))[-LOGIN_CAP] + LOGIN_WINDOW - now
+    return Wait(reason=reason, requeue_after=ended[-LOGIN_CAP] + LOGIN_WINDOW - now)
 
 
-def waits_for_others(bmc: Bmc, now: datetime) -> bool:
-    """Return whether the cap is reached only because other nodes are logging in now. These logins may succeed."""
-    return len(_ended(bmc, now)) < LOGIN_CAP
-
-
-def _ended(bmc: Bmc, now: datetime) -> list[datetime]:
-    return [*bmc.tries, *(login.at for login in _of_others(bmc, now) if not login.open)]
-
-
-def _of_others(bmc: Bmc, now: datetime) -> list[OtherLogin]:
-    """Return the recent logins of other nodes at the same BMC, because the login cap applies to the BMC. The result
-    includes logins of nodes that had this BMC earlier."""
-    return [login for login in bmc.others if now - login.at < LOGIN_WINDOW]
+def waits_for_others(wait: Wait[Write]) -> bool:
+    """Return whether the cap is reached only because other nodes are logging in now."""
+    return wait.reason == _OTHERS_LOG_IN
 
 
 def has_try(bmc: Bmc) -> bool:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.logins import capped, counted
+from farrier.handlers.node.logins import counted
 from farrier.handlers.node.moves import Change, transition, with_fields, with_workflow
 from farrier.model.management import Management as M
 from farrier.model.node import Node, Onboarding
@@ -50,9 +50,8 @@ def back_to_the_gate(node: Node) -> Node:
 def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
     """Start `adopting` and count the try, or wait if the login cap is reached."""
     bmc = counted(replace(node.bmc, asked_at=None, pending_at=None), now)
-    if bmc.trying is None:
-        reason, requeue_after = capped(bmc, now)
-        return Wait(reason=reason, requeue_after=requeue_after)
+    if isinstance(bmc, Wait):
+        return bmc
     adopting = with_fields(node, management=M.ADOPTING, bmc=bmc)
     return transition(node, adopting, reason="farrier checks that the recorded machine responds", cause=cause)
 

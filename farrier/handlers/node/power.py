@@ -18,7 +18,6 @@ from farrier.handlers.node import probing, rotation, switching
 from farrier.handlers.node.logins import (
     LONGEST_PATIENCE,
     SECOND_LOGIN_AFTER,
-    capped,
     counted,
     has_try,
     is_shared,
@@ -83,7 +82,7 @@ def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
         return None
     if node.bmc.switching is not None:
         return switching.doubt(node)
-    if not has_try(node.bmc) and (step != READ or counted(node.bmc, now).trying is None):
+    if not has_try(node.bmc) and (step != READ or isinstance(counted(node.bmc, now), Wait)):
         return None
     return _unseen(node, now)
 
@@ -130,9 +129,8 @@ def _asked(node: Node) -> tuple[object, ...]:
 def _read(node: Node, now: datetime, config: Policy) -> Decision:
     if not has_try(node.bmc):
         may = counted(node.bmc, now)
-        if may.trying is None:
-            reason, requeue_after = capped(may, now)
-            return Wait(reason=reason, requeue_after=requeue_after)
+        if isinstance(may, Wait):
+            return may
         if is_shared(node):
             # The try is stored first, because other processes may be about to log in at the same BMC.
             return Update(
@@ -229,8 +227,10 @@ def _pause(node: Node, error: BmcError, failures: int) -> timedelta:
 
 
 def _counted_once(bmc: Bmc, now: datetime) -> Bmc:
-    """Return the BMC with a counted try for a login that may have been refused. The try may already be counted."""
-    return bmc if has_try(bmc) else counted(bmc, now)
+    """Return the BMC with a counted try for a login that may have been refused. The try may already be counted, or
+    other logins may already reach the login cap."""
+    may = bmc if has_try(bmc) else counted(bmc, now)
+    return bmc if isinstance(may, Wait) else may
 
 
 def _unreadable(bmc: Bmc) -> str:

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.logins import capped, counted, pause, target_of_address, tries_before
+from farrier.handlers.node.logins import counted, pause, target_of_address, tries_before
 from farrier.handlers.node.moves import Change, NodeServices, transition, with_fields
 from farrier.model import identity
 from farrier.model.actions import ACTIONS
@@ -32,9 +32,8 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
     """Start `verifying` and count the try, or wait if the login cap is reached. Until a verification succeeds, further
     ones follow, and the clock of `enroll` runs from the first."""
     bmc = counted(replace(node.bmc, pending_at=node.bmc.pending_at or node.bmc.asked_at or now), now)
-    if bmc.trying is None:
-        reason, requeue_after = capped(bmc, now)
-        return Wait(reason=reason, requeue_after=requeue_after)
+    if isinstance(bmc, Wait):
+        return bmc
     return transition(node, with_fields(node, management=Management.VERIFYING, bmc=bmc), reason=reason, cause=cause)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from farrier.handlers.node import probing
 from farrier.handlers.node.failing import adoption_cut_short, adoption_stopped
-from farrier.handlers.node.logins import capped, counted, missing_detail, target_of, waits_for_others
+from farrier.handlers.node.logins import counted, missing_detail, target_of, waits_for_others
 from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.onboarding_adopt import back_to_the_gate, given_up
 from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request
@@ -36,7 +36,9 @@ def set_bmc(request: Request) -> Reply:
     if missing_detail(node) is not None:
         bmc = msgspec.structs.replace(bmc, last_error=None, failure=None)
     if node.management is M.MANAGEABLE:  # enters `verifying`, and begins at once if the login cap allows it
-        bmc = counted(msgspec.structs.replace(bmc, asked_at=bmc.asked_at or request.now), request.now)
+        asked = msgspec.structs.replace(bmc, asked_at=bmc.asked_at or request.now)
+        may = counted(asked, request.now)
+        bmc = asked if isinstance(may, Wait) else may
     edited = with_fields(
         node, bmc_address=address, bmc_credential=credential, bmc=bmc, management=_after_edit(node.management)
     )
@@ -109,12 +111,10 @@ def set_power(request: Request) -> Reply:
         )
     wanted = Switching(power=params.power, at=now, intent=request.intent.id, enforce=params.enforce)
     begun = begin(node.bmc, wanted)
-    if begun is None:
-        may = counted(node.bmc, now)
-        reason, _ = capped(may, now)
-        if waits_for_others(may, now):
-            return Hold(reason=reason)
-        return Reject(reason=f"set_power {params.power}: {reason}; submit it again in a few minutes")
+    if isinstance(begun, Wait):
+        if waits_for_others(begun):
+            return Hold(reason=begun.reason)
+        return Reject(reason=f"set_power {params.power}: {begun.reason}; submit it again in a few minutes")
     if node.bmc.asked_at is not None:
         return Hold(reason="farrier verifies the BMC first")
     return Hold(reason=f"power {params.power} is about to be sent", to=with_fields(node, bmc=begun))

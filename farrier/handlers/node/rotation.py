@@ -19,7 +19,7 @@ from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome,
 from farrier.model.bmc import BmcFailure
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
-from farrier.model.outcome import Step, Update
+from farrier.model.outcome import Step, Update, Wait
 from farrier.model.writes import Write
 from farrier.protocols import NodeCredentials
 
@@ -97,7 +97,7 @@ def _verify(node: Node, now: datetime) -> Change:
     `manage`."""
     bmc = replace(node.bmc, **_FORGOTTEN)
     may = counted(bmc, now)
-    if may.trying is None:
+    if isinstance(may, Wait):
         later = with_fields(node, bmc=replace(bmc, asked_at=bmc.asked_at or now))
         return transition(
             node,

@@ -13,7 +13,7 @@ import structlog
 from msgspec.structs import replace
 
 from farrier.handlers.node import probing
-from farrier.handlers.node.logins import capped, counted, has_try, target_of, tries_after, tries_before
+from farrier.handlers.node.logins import counted, has_try, target_of, tries_after, tries_before
 from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.model import duration
 from farrier.model.bmc import BmcError, BmcReading, PowerState
@@ -37,13 +37,12 @@ DEADLINE = timedelta(minutes=3)
 AT_ONCE = timedelta(seconds=10)
 
 _REACHED = {PowerRequest.ON: PowerState.ON, PowerRequest.OFF: PowerState.OFF, PowerRequest.RESET: PowerState.ON}
-_REQUEST = {PowerState.ON: PowerRequest.ON, PowerState.OFF: PowerRequest.OFF}
 
 
-def begin(bmc: Bmc, wanted: Switching) -> Bmc | None:
-    """Return the facts about the BMC, with `wanted` as the next action; None if the login cap is reached."""
+def begin(bmc: Bmc, wanted: Switching) -> Bmc | Wait[Write]:
+    """Return the facts about the BMC, with `wanted` as the next action, or a wait if the login cap is reached."""
     may = counted(bmc, wanted.at)
-    return None if may.trying is None else replace(may, switching=wanted)
+    return may if isinstance(may, Wait) else replace(may, switching=wanted)
 
 
 def proceed(node: Node, now: datetime) -> Decision:
@@ -63,7 +62,7 @@ def proceed(node: Node, now: datetime) -> Decision:
         return _not_done(node, shared, tries=tries_before(node.bmc))
     if not has_try(node.bmc) or now - wanted.at > AT_ONCE:
         again = begin(node.bmc, replace(wanted, at=now, unsure=True))
-        if again is None:
+        if isinstance(again, Wait):
             return _not_done(
                 node,
                 "farrier does not read the power: too many logins failed or have an unknown result",
@@ -117,10 +116,9 @@ def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] |
             reason=f"{differs}; farrier switches it at most once in {duration.human(ENFORCE_EVERY)}",
             requeue_after=requeue_after,
         )
-    begun = begin(bmc, Switching(power=_REQUEST[desired], at=now))
-    if begun is None:
-        reason, requeue_after = capped(counted(bmc, now), now)
-        return Wait(reason=reason, requeue_after=requeue_after)
+    begun = begin(bmc, Switching(power=PowerRequest(desired), at=now))
+    if isinstance(begun, Wait):
+        return begun
     to = with_fields(node, bmc=replace(begun, enforced_at=now))
     return transition(node, to, reason=differs, cause="rule: desired power")
 
@@ -187,4 +185,4 @@ def _is_wanted(node: Node, wanted: Switching) -> bool:
     if wanted.intent is not None:
         return any(intent.id == wanted.intent for intent in node.intents)
     desired = node.bmc.desired_power
-    return desired is not None and _REQUEST[desired] is wanted.power and POWER_IS_FREE.fits(node.workflow)
+    return desired is not None and PowerRequest(desired) is wanted.power and POWER_IS_FREE.fits(node.workflow)

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.logins import (
     OTHERS_TAKE,
-    capped,
     counted,
     is_shared,
     target_of,
@@ -18,8 +17,9 @@ from farrier.handlers.node.logins import (
 from farrier.model.actions import Action
 from farrier.model.bmc import LOGIN_WINDOW
 from farrier.model.node import Bmc, OtherLogin
-from farrier.model.outcome import Record
+from farrier.model.outcome import Record, Wait
 from farrier.model.workflow import OnboardingMode
+from farrier.model.writes import Write
 from tests.support.nodes import NOW, answers, decide, intent, node, onboarding
 from tests.support.power import manageable
 from tests.unit.model.test_why import why
@@ -29,6 +29,13 @@ MINUTE = timedelta(minutes=1)
 
 def ago(minutes: int, *, under_way: bool = False) -> OtherLogin:
     return OtherLogin(at=NOW - minutes * MINUTE, open=under_way)
+
+
+def waits(bmc: Bmc) -> Wait[Write]:
+    """The wait of a BMC whose login cap is reached."""
+    wait = counted(bmc, NOW)
+    assert isinstance(wait, Wait)
+    return wait
 
 
 @pytest.mark.parametrize(
@@ -43,25 +50,24 @@ def ago(minutes: int, *, under_way: bool = False) -> OtherLogin:
 )
 def test_what_other_nodes_tried_at_the_bmc_counts(own: int, others: tuple[OtherLogin, ...], may: bool) -> None:
     bmc = Bmc(tries=(NOW - MINUTE,) * own, others=others)
-    assert (counted(bmc, NOW).trying is not None) is may
+    assert isinstance(counted(bmc, NOW), Bmc) is may
 
 
 def test_the_next_login_comes_when_the_oldest_that_counts_is_old_whosever_it_was() -> None:
-    bmc = counted(Bmc(tries=(NOW - 3 * MINUTE,), others=(ago(1), ago(4))), NOW)
-    assert capped(bmc, NOW)[1] == MINUTE
-    bmc = counted(Bmc(tries=(NOW - 4 * MINUTE,), others=(ago(1), ago(2), ago(3))), NOW)
-    assert capped(bmc, NOW)[1] == LOGIN_WINDOW - 3 * MINUTE
+    assert waits(Bmc(tries=(NOW - 3 * MINUTE,), others=(ago(1), ago(4)))).requeue_after == MINUTE
+    found = waits(Bmc(tries=(NOW - 4 * MINUTE,), others=(ago(1), ago(2), ago(3))))
+    assert found.requeue_after == LOGIN_WINDOW - 3 * MINUTE
 
 
 def test_logins_under_way_are_looked_at_again_soon_unless_failed_ones_are_enough() -> None:
-    bmc = counted(Bmc(tries=(NOW,), others=(ago(0), ago(0, under_way=True))), NOW)
-    assert waits_for_others(bmc, NOW) and capped(bmc, NOW)[1] == OTHERS_TAKE
+    bmc = Bmc(tries=(NOW,), others=(ago(0), ago(0, under_way=True)))
+    assert waits_for_others(waits(bmc)) and waits(bmc).requeue_after == OTHERS_TAKE
     bmc = replace(bmc, others=(*bmc.others, ago(1)))
-    assert not waits_for_others(bmc, NOW) and capped(bmc, NOW)[1] == 4 * MINUTE
+    assert not waits_for_others(waits(bmc)) and waits(bmc).requeue_after == 4 * MINUTE
 
 
 def test_a_node_that_waits_for_a_pause_in_logins_is_advised_to_correct_the_credential() -> None:
-    reason, _ = capped(counted(Bmc(others=(ago(1), ago(2), ago(3))), NOW), NOW)
+    reason = waits(Bmc(others=(ago(1), ago(2), ago(3)))).reason
     said = why(outcome=Record("wait", reason, "x.py:1"))
     assert said.advice.startswith("if the BMC's credential is wrong, correct it")
 
