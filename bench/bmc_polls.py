@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from bench import daemon, fleet
 from bench.bmc_fleet import BmcFleet, bmc_fleet
-from bench.bmc_server import HEALTH, MANAGER, PASSWORD, SYSTEM, USERNAME, Counts, serial, uuid
+from bench.bmc_server import HEALTH, PASSWORD, SYSTEM, USERNAME, Counts, serial, uuid
 from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from farrier.model.bmc import BmcTarget
@@ -154,7 +154,6 @@ async def connect(ground: Ground, bmcs: BmcFleet) -> None:
     version = await Credentials(bmcs.places).version(bmcs.credential)
     recorded = {
         "system_path": SYSTEM,
-        "manager_path": MANAGER,
         "good_version": version,
         "tried_version": version,
         "health": HEALTH,

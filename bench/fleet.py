@@ -24,8 +24,7 @@ _ACTIVE = """
       FROM generate_series($1::bigint, $2::bigint) n
 """
 _BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
-           "manager_path": "/redfish/v1/Managers/1", "manufacturer": "Example",
-           "product": "HGX"}"""
+           "manufacturer": "Example", "product": "HGX"}"""
 # The guards are off, because they allow only transitions of the handler, but a fleet that is inserted at rest makes no
 # transitions.
 WITHOUT_GUARDS = "ALTER TABLE farrier.nodes DISABLE TRIGGER USER"

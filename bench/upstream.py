@@ -30,8 +30,7 @@ from farrier.sim.maas.files import write_site
 SITE = "bench"
 
 _CREDENTIAL = {"username": "farrier", "password": "never-used-elsewhere"}
-_BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1",
-           "manager_path": "/redfish/v1/Managers/1"}"""
+_BMC = """{"power": "on", "good_version": "1", "tried_version": "1", "system_path": "/redfish/v1/Systems/1"}"""
 # Each node has a different BMC address and a different MAC address. Nothing is sent to these addresses. One statement
 # registers all nodes; it is not measured.
 _SECONDS = 60

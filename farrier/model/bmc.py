@@ -64,13 +64,11 @@ class BmcTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 class BmcReading(msgspec.Struct, frozen=True, kw_only=True):
     """The result of reading a BMC. Texts from the BMC are cleaned and shortened; a missing text is None. `macs` is set
-    only if the caller requested the addresses. Every verification sets `manager_path`. A regular read sets neither
-    `macs` nor `manager_path`. `requests` is the number of requests sent.
+    only if the caller requested the addresses.
     """
 
     power: PowerState
     system_path: str
-    manager_path: str | None = None
     serial: str | None = None
     uuid: str | None = None
     macs: tuple[str, ...] = ()
@@ -78,7 +76,6 @@ class BmcReading(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     health: str | None = None
     credential_version: str
-    requests: int
 
 
 class BmcError(errors.ServiceError):

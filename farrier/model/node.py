@@ -85,7 +85,6 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     asked_at: datetime | None = None
     pending_at: datetime | None = None
     system_path: str | None = None
-    manager_path: str | None = None
     serial: str | None = None
     uuid: str | None = None
     manufacturer: str | None = None

@@ -196,7 +196,6 @@ def _reading(found: Found, exchange: Exchange) -> BmcReading:
     return BmcReading(
         power=bmc_resources.power(system),
         system_path=found.system_path,
-        manager_path=found.manager_path,
         serial=bmc_resources.text(system.get("SerialNumber")),
         uuid=bmc_resources.uuid(system),
         macs=found.macs,
@@ -204,5 +203,4 @@ def _reading(found: Found, exchange: Exchange) -> BmcReading:
         model=bmc_resources.text(system.get("Model")),
         health=bmc_resources.health(system),
         credential_version=exchange.credential.version,
-        requests=exchange.requests,
     )

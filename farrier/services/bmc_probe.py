@@ -25,11 +25,10 @@ MOST_INTERFACES = 16
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a read: the system, and the paths of the system and its manager."""
+    """The result of a read: the system, its path, and the addresses of its interfaces if they were requested."""
 
     system_path: str
     system: Resource
-    manager_path: str | None = None
     macs: tuple[str, ...] = ()
 
 
@@ -59,9 +58,9 @@ class Probe:
         addresses = await self._macs(system) if macs else ()
         if not bmc_resources.can_reset(system):
             raise BmcError(BmcFailure.UNSUPPORTED, f"{system_path} has no action that switches its power")
-        manager_path = await self._manager(system)
+        await self._check_manager(system)
         system = await self._settled(system_path, system)
-        return Found(system_path=system_path, system=system, manager_path=manager_path, macs=addresses)
+        return Found(system_path=system_path, system=system, macs=addresses)
 
     async def _discover(self) -> tuple[str, Resource]:
         """Return the host's path and resource. The host is chosen among all systems, each of which is read once."""
@@ -86,9 +85,9 @@ class Probe:
             raise BmcError(BmcFailure.UNSUPPORTED, "the service root lists no systems")
         return path
 
-    async def _manager(self, system: Resource) -> str:
-        """Return the path of a manager of the system. A successful read of the manager proves that the management
-        interface works."""
+    async def _check_manager(self, system: Resource) -> None:
+        """Read a manager of the system, which proves that the management interface works. Raises `BmcError` without a
+        manager."""
         paths = bmc_resources.managers(system)
         if not paths:
             paths = await self._members(Operation.MANAGERS, STANDARD_MANAGERS)
@@ -98,7 +97,6 @@ class Probe:
         path = paths[0]
         if not bmc_resources.is_manager(await self._exchange.get(Operation.MANAGER, path)):
             raise BmcError(BmcFailure.PROTOCOL, f"{path} is not a manager")
-        return path
 
     async def _settled(self, path: str, system: Resource) -> Resource:
         """Return `system`, read again while its power state is neither on nor off."""

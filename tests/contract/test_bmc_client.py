@@ -112,12 +112,9 @@ async def test_a_known_system_takes_two_requests_and_gives_a_full_reading(double
         reading = await client.verify(double.target())
     assert reading.power is PowerState.ON
     assert reading.system_path == double.system_path
-    assert reading.manager_path is not None
-    assert reading.manager_path.startswith("/redfish/v1/Managers/")
     assert reading.uuid == (reading.uuid or "").lower() != ""
     assert reading.manufacturer
     assert reading.macs == ()
-    assert reading.requests == 2
     assert observed.requests == [("system", "ok"), ("manager", "ok")]
 
 
@@ -127,7 +124,7 @@ async def test_an_unknown_system_is_discovered_with_its_interfaces(double: Doubl
         again = await client.verify(double.target(system_path=found.system_path))
     assert found.system_path == double.system_path
     assert found.macs
-    assert again == msgspec.structs.replace(found, macs=(), requests=2)
+    assert again == msgspec.structs.replace(found, macs=())
 
 
 async def test_a_wrong_password_is_tried_exactly_once(double: Double) -> None:

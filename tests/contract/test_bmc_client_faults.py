@@ -181,7 +181,7 @@ async def test_a_transitional_power_state_is_read_again(
     async with connect(bmc.ca_file) as client:
         reading = await client.verify(at(bmc))
     assert reading.power is power
-    assert reading.requests == 1 + len(states)
+    assert len(bmc.requests) == 1 + len(states)
 
 
 async def test_rereads_of_the_power_state_end_before_the_deadline(bmc: FakeBmc) -> None:
@@ -291,8 +291,8 @@ async def test_the_manager_is_proven_by_reading_it(bmc: FakeBmc) -> None:
 async def test_a_system_without_a_named_manager_takes_the_only_one_in_three_requests(bmc: FakeBmc) -> None:
     bmc.answer(SYSTEM, system(Links=...))
     async with connect(bmc.ca_file) as client:
-        reading = await client.verify(at(bmc))
-    assert (reading.manager_path, reading.requests) == (MANAGER, 3)
+        await client.verify(at(bmc))
+    assert [request.path for request in bmc.requests] == [SYSTEM, MANAGERS, MANAGER]
     bmc.answer(MANAGERS, members(MANAGER, "/redfish/v1/Managers/HGX_BMC_0"))
     error = await failure_of(bmc)
     assert error.failure is BmcFailure.UNSUPPORTED

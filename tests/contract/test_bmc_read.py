@@ -61,7 +61,7 @@ async def test_a_read_is_one_get_with_power_health_and_identity(bmc: FakeBmc) ->
         reading = await client.read(at(bmc))
     assert (reading.power, reading.health, reading.serial) == (PowerState.ON, "Warning", "SN-0001")
     assert reading.uuid == "38b7a8c4-0001-11ec-9621-0242ac130002"
-    assert (reading.manager_path, reading.macs, reading.requests) == (None, (), 1)
+    assert reading.macs == ()
     assert observed.requests == [("system", "ok")]
     assert bmc.methods == {"GET": 1}
 
@@ -71,7 +71,7 @@ async def test_a_read_returns_a_transitional_power_state_without_a_reread(bmc: F
     bmc.answer(SYSTEM, system(PowerState=power))
     async with connect(bmc.ca_file) as client:
         reading = await client.read(at(bmc))
-    assert (reading.power, reading.requests) == (PowerState.UNKNOWN, 1)
+    assert (reading.power, len(bmc.requests)) == (PowerState.UNKNOWN, 1)
 
 
 async def test_a_read_needs_no_action_that_switches_power(bmc: FakeBmc) -> None:
@@ -110,7 +110,6 @@ async def test_interfaces_of_a_known_system_are_read_on_request(bmc: FakeBmc) ->
     assert reading.macs == ("aa:bb:cc:00:00:01", "aa:bb:cc:00:00:02")
     asked = [request.path for request in bmc.requests]
     assert sorted(asked) == sorted([SYSTEM, INTERFACES, f"{INTERFACES}/1", f"{INTERFACES}/2", MANAGER])
-    assert reading.requests == len(asked)
     assert set(bmc.methods) == {"GET"}
 
 

@@ -60,9 +60,7 @@ HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: replace(SITE, release=Rele
 # A node that does not rest after so many runs never rests.
 RUNS_AT_MOST = 40
 
-READING = BmcReading(
-    power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="SN-1", credential_version="v1", requests=4
-)
+READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="SN-1", credential_version="v1")
 ASSESSOR: OutcomeValidator[Node, Node, Write] = OutcomeValidator(NODE_KIND, ControllerConfig())
 TURN = Turn(id=1)
 

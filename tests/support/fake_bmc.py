@@ -20,11 +20,9 @@ from tests.support.loop import PATIENCE
 READING = BmcReading(
     power=PowerState.ON,
     system_path="/redfish/v1/Systems/1",
-    manager_path="/redfish/v1/Managers/1",
     serial="SN-1",
     uuid="38b7a8c4-0001-11ec-9621-0242ac130002",
     credential_version="v1",
-    requests=4,
 )
 
 

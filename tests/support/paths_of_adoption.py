@@ -19,7 +19,6 @@ def another_machine() -> BmcReading:
         power=READING.power,
         system_path=READING.system_path,
         credential_version="v1",
-        requests=4,
         serial="SN-9",
         uuid="9999a8c4-0001-11ec-9621-0242ac130002",
         macs=("aa:bb:cc:00:09:99",),

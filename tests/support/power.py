@@ -25,9 +25,7 @@ from farrier.model.writes import AnswerIntent
 from farrier.protocols import BmcClient
 from tests.support.nodes import NOW, SECOND, Alone, NoRegions, Secrets, decide, with_bmc
 
-READING = BmcReading(
-    power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="S1", credential_version="v1", requests=1
-)
+READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="S1", credential_version="v1")
 
 
 class World(BmcClient):

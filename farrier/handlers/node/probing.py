@@ -109,7 +109,6 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
         good_before=bmc.good_before if bmc.good_version == reading.credential_version else bmc.good_version,
         verified_at=now,
         system_path=reading.system_path,
-        manager_path=reading.manager_path,
         serial=who.serial,
         uuid=who.uuid,
         macs=who.macs,

@@ -40,7 +40,7 @@ from tests.support.nodes import (
     with_bmc,
 )
 
-READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", credential_version="v2", requests=4)
+READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", credential_version="v2")
 
 
 class OneAnswer(BmcClient):
