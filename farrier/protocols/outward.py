@@ -58,8 +58,8 @@ class CredentialStore(Protocol):
     read at each call. A secret from a server is cached for some seconds, so that frequent calls are cheap."""
 
     async def resolve(self, reference: str) -> Credential:
-        """Return the secret of `reference`. Raises `CredentialError`, whose text contains no secret. The error has
-        `temporary` set if the same reference may resolve later."""
+        """Return the secret of `reference`; neither its user name nor its password is empty. Raises `CredentialError`,
+        whose text contains no secret. The error has `temporary` set if the same reference may resolve later."""
 
     async def version(self, reference: str) -> str:
         """Return the version of the secret that `resolve` would return, to detect a rotation. The call is cheap enough

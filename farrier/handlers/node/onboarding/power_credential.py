@@ -22,15 +22,11 @@ async def power_credential(node: Node, services: NodeServices) -> Credential | W
     """Return the credential with which MAAS logs in at the node's BMC, or the reason why the credential does not
     resolve."""
     missing = missing_detail(node)
-    if node.bmc_credential is None or missing is not None:
-        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing or "no BMC credential is set")
+    if missing is not None:
+        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=missing)
     try:
-        found = await services.credentials.for_region(target_of(node))
+        return await services.credentials.for_region(target_of(node))
     except CredentialError as error:
         if error.temporary:
             return Waiting(reason=str(error), requeue_after=_RESOLVE_AGAIN)
         return Failed(failure=FailureClass.NO_CREDENTIALS, detail=str(error))
-    if not found.username or not found.password:
-        lacks = "user name" if not found.username else "password"
-        return Failed(failure=FailureClass.NO_CREDENTIALS, detail=f"credential {node.bmc_credential} has no {lacks}")
-    return found

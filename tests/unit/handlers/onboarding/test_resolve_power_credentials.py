@@ -7,11 +7,9 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from typing_extensions import override
 
 from farrier.handlers.node.moves import with_fields
-from farrier.model.bmc import BmcFailure, BmcTarget
-from farrier.model.credential import Credential
+from farrier.model.bmc import BmcFailure
 from farrier.model.failures import FailureClass as F
 from farrier.model.management import Management as M
 from farrier.model.node import Bmc
@@ -22,18 +20,6 @@ from tests.support.nodes import Secrets
 from tests.support.stages import Stand, open_stand
 
 STAGE = O.RESOLVE_POWER_CREDENTIALS
-
-
-class Half(Secrets):
-    """A store whose secret lacks user name or password."""
-
-    def __init__(self, **what: str) -> None:
-        super().__init__()
-        self._what = {"username": "admin", "password": "secret"} | what
-
-    @override
-    async def for_region(self, target: BmcTarget) -> Credential:
-        return Credential(version="v1", **self._what)
 
 
 @pytest.fixture
@@ -62,12 +48,6 @@ async def test_a_credential_that_is_gone_is_told_without_its_secret(stand: Stand
 async def test_a_store_that_is_away_is_waited_for(stand: Stand) -> None:
     keeps_secrets_in(stand, Secrets(None, temporary=True))
     assert waits(await stand.once()).requeue_after is not None
-
-
-@pytest.mark.parametrize(("lacking", "named"), [("username", "user name"), ("password", "password")])
-async def test_maas_needs_both_user_and_password(stand: Stand, lacking: str, named: str) -> None:
-    keeps_secrets_in(stand, Half(**{lacking: ""}))
-    fails(await stand.once(), F.NO_CREDENTIALS, "env:BMC", named)
 
 
 async def test_it_asks_for_manage_itself_and_then_waits(stand: Stand) -> None:
