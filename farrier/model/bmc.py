@@ -137,8 +137,6 @@ def backoff(failure: BmcFailure, consecutive: int) -> timedelta | None:
     doubles the pause, up to the longest pause of the class. The result is None if every retry would fail until the
     details are edited.
     """
-    if consecutive < 1:
-        raise ValueError(f"consecutive counts failures from 1, not {consecutive}")
     pauses = _PAUSES[failure]
     if pauses is None:
         return None

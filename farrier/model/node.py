@@ -65,7 +65,7 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `watched_version` is the version at that time, or None if the credential did not resolve. `good_before` is the
     version that was valid before `good_version`.
 
-    Power: the `sync_` fields belong to the regular read of a manageable node. Power without `power_at` is unknown.
+    Power: the `sync_` fields belong to the regular read of a manageable node. `power` is unknown without `power_at`.
     Later reads may have confirmed the stored power without storing their time. `desired_power` is the enforced power,
     `enforced_at` is when it was last enforced, and `enforce_error` is why enforcing it failed.
     """
@@ -103,10 +103,6 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     watched_at: datetime | None = None
     watched_version: str | None = None
     switching: Switching | None = None
-
-    def __post_init__(self) -> None:
-        if self.power_at is None and self.power is not PowerState.UNKNOWN:
-            msgspec.structs.force_setattr(self, "power", PowerState.UNKNOWN)
 
 
 class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):

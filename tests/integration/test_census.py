@@ -57,7 +57,7 @@ AGENT = """
 BMCS = (
     '{"power": "on", "power_at": "2026-01-01T00:00:00Z"}',
     '{"power": "off", "power_at": "2026-01-01T00:00:00Z"}',
-    '{"power": "off", "asked_at": "2026-01-01T00:00:00Z"}',
+    '{"asked_at": "2026-01-01T00:00:00Z"}',
     '{"power": "on", "sync_failure": "timeout", "power_at": "2026-01-01T00:00:00Z"}',
     '{"sync_failure": "auth"}',
     "{}",

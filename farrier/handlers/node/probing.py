@@ -170,18 +170,19 @@ def recover(node: Node) -> Update[Node, Write] | None:
 def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, ...]) -> Bmc:
     """Return the BMC after a failed probe. The error stays until its cause is proven gone. A failure without a login is
     not counted again."""
-    of_class = bmc.of_class + error.dialled if bmc.failures and bmc.failure is error.failure else 1
-    patience = pause(error, max(of_class, 1))
+    of_class = max(bmc.of_class + error.dialled, 1) if bmc.failures and bmc.failure is error.failure else 1
+    patience = pause(error, of_class)
     return replace(
         bmc,
         last_error=error.detail,
         failure=error.failure,
         failures=max(bmc.failures + error.dialled, 1),
-        of_class=max(of_class, 1),
+        of_class=of_class,
         next_try_at=None if patience is None else now + patience,
         tries=tries,
         trying=None,
         tried_version=error.credential_version or bmc.tried_version,
+        power=PowerState.UNKNOWN,
         power_at=None,
     )
 

@@ -42,8 +42,3 @@ def test_a_pause_doubles_until_it_is_the_longest(failure: bmc.BmcFailure, consec
     assert pause is not None
     longest = timedelta(seconds=SECONDS_OF_FIRST_AND_LONGEST[failure][1])
     assert following == min(pause * 2, longest)
-
-
-def test_a_count_that_is_not_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="from 1, not 0"):
-        bmc.backoff(bmc.BmcFailure.AUTH, 0)

@@ -30,7 +30,7 @@ CREATE TABLE farrier.nodes (
     bmc                   jsonb       NOT NULL DEFAULT '{}',   -- results of access to the BMC (farrier.model.node.Bmc)
     -- These columns are generated, because every reading of power would update an index on an expression over bmc. An
     -- index on these columns changes only when their values change.
-    power                 text        GENERATED ALWAYS AS (CASE WHEN bmc ? 'power_at' THEN bmc ->> 'power' END) STORED,
+    power                 text        GENERATED ALWAYS AS (bmc ->> 'power') STORED,
                                                                -- power of the last reading, on or off; null: unknown
     sync_failure          text        GENERATED ALWAYS AS (bmc ->> 'sync_failure') STORED,
                                                                -- failure class of the last regular reading
