@@ -175,12 +175,13 @@ class Exchange:
         await self._replace_session()
         return await self._get(operation, path)
 
-    async def act(self, operation: Operation, path: str, body: Mapping[str, str]) -> None:
-        """Send an action once. Raises `Answered` for a refusal. Afterwards `sent` is false if the action cannot have
-        reached the BMC."""
+    async def reset(self, path: str, kind: str) -> None:
+        """Send the action that switches power, once. Raises `Answered` for a refusal. Afterwards `sent` is false if the
+        action cannot have reached the BMC."""
         self.sent = True
         try:
-            await self._send(operation, path, partial(self._client.post, path, body=dict(body)), bmc_answers.accepted)
+            request = partial(self._client.post, path, body={"ResetType": kind})
+            await self._send(Operation.RESET, path, request, bmc_answers.accepted)
         except Answered as error:
             self.sent = error.status in _PERHAPS_DONE
             raise

@@ -87,7 +87,7 @@ class PowerChange:
             reset = _choose(kind, await self._allowed(system))
             refusal: Exception | None = None
             try:
-                await self._exchange.act(Operation.RESET, target, {"ResetType": reset})
+                await self._exchange.reset(target, reset)
             except bmc_failure.FORESEEN as error:
                 if not self._exchange.sent:  # otherwise the result is unknown, and only a read shows it
                     if not _conflicts(error):
@@ -95,8 +95,7 @@ class PowerChange:
                     refusal = error
         if refusal is not None:
             system = await self._read()
-            towards = PowerState.OFF if wanted is PowerRequest.OFF else PowerState.ON
-            if wanted is PowerRequest.RESET or bmc_resources.power(system) is not towards:
+            if wanted is PowerRequest.RESET or bmc_resources.power(system) is not PowerState(wanted):
                 raise refusal
         return system
 

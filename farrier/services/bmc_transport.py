@@ -59,25 +59,21 @@ class Route:
     """The route of one call to a host. The name is resolved once, because a second query could return addresses that
     were not checked. `check` raises for addresses that are not allowed."""
 
-    def __init__(self, host: str, check: Check, *, lookup: Lookup = look_up) -> None:
+    def __init__(self, host: str, check: Check, *, lookup: Lookup) -> None:
         self.host = host
         self._check = check
         self._lookup = lookup
-        self._addresses: tuple[str, ...] | None = None
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
+        self.addresses: tuple[str, ...] = ()
         """The checked addresses; empty before `resolve`."""
-        return self._addresses or ()
 
     async def resolve(self) -> tuple[str, ...]:
         """Return the checked addresses, the same at each call. Raises `OSError` for a name without an address, and the
         errors of the check."""
-        if self._addresses is None:
+        if not self.addresses:
             found = (self.host,) if number(self.host) is not None else tuple(await self._lookup(self.host))
             self._check(found)
-            self._addresses = found
-        return self._addresses
+            self.addresses = found
+        return self.addresses
 
 
 async def _nothing_more(_headers: Headers) -> None:
