@@ -14,9 +14,8 @@ from farrier.handlers.node.moves import Policy, has_fresh_power
 from farrier.model.actions import Action
 from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, PowerState
 from farrier.model.management import Management as M
-from farrier.model.node import Node, OtherLogin, Pause, Switching
+from farrier.model.node import Node, OtherLogin, Pause
 from farrier.model.outcome import DoNothing, Step, Wait
-from farrier.model.params import PowerRequest
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import WorkflowStatus as W
 from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, Secrets, answers, decide, intent, moved, onboarding
@@ -288,17 +287,6 @@ def test_another_machine_behind_the_bmc_is_seen_and_believed_in_nothing() -> Non
     )
     asked = decide(replace(after, intents=(intent(Action.SET_POWER, power="off"),)), world.now)
     assert answers(asked)[0][0] == "rejected" and "another machine" in answers(asked)[0][1]
-
-
-@pytest.mark.parametrize("power", PowerState)
-def test_another_machine_is_never_switched(power: PowerState) -> None:
-    world = World(replace(READING, serial="S2", power=power))
-    asked = intent(Action.SET_POWER, power="off")
-    wanted = Switching(power=PowerRequest.OFF, at=NOW, intent=asked.id)
-    node = manageable({"switching": wanted, "trying": NOW, "tries": (NOW,)}, intents=(asked,))
-    outcome = world.act(decide(node, NOW))
-    assert [call for call, _ in world.log] == ["read"]
-    assert answers(outcome)[0][0] == "rejected" and "another machine" in answers(outcome)[0][1]
 
 
 @pytest.mark.parametrize(

@@ -181,9 +181,10 @@ def test_an_action_that_may_have_arrived_is_said_to_have() -> None:
     assert "may still take effect" in reason
 
 
-def test_another_machine_is_never_switched() -> None:
+@pytest.mark.parametrize("power", PowerState)
+def test_another_machine_is_never_switched(power: PowerState) -> None:
     node = begun(manageable(), power="off")
-    world = World(replace(READING, serial="S2"))
+    world = World(replace(READING, serial="S2", power=power))
     ((verdict, reason),) = answers(world.act(decide(node)))
     assert verdict == "rejected" and "another machine" in reason
     assert [call for call, _ in world.log] == ["read"]
