@@ -5,29 +5,23 @@
 CREATE OR REPLACE FUNCTION farrier.over_login_cap(logins jsonb) RETURNS bigint[]
     LANGUAGE plpgsql AS $$
 DECLARE
-    places text[];
     cap    integer := (farrier.read_constants()).login_cap;
     recent timestamptz := farrier.now() - (farrier.read_constants()).login_window;
+    asked  jsonb := (SELECT jsonb_agg(jsonb_build_object('run', r.run, 'endpoint', farrier.bmc_endpoint_of(r.address), 'tries', r.tries))
+                       FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz, tries jsonb)
+                       JOIN farrier.nodes n ON n.id = r.run
+                      WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL);
 BEGIN
-    places := ARRAY(SELECT DISTINCT farrier.bmc_endpoint_of(r.address)
-                      FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz)
-                      JOIN farrier.nodes n ON n.id = r.run
-                     WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL);
-    IF places = '{}' THEN RETURN '{}'; END IF;
-    PERFORM farrier.lock_keys('bmc_login', places);
+    IF asked IS NULL THEN RETURN '{}'; END IF;
+    PERFORM farrier.lock_keys('bmc_login', ARRAY(SELECT DISTINCT a.endpoint FROM jsonb_to_recordset(asked) a (endpoint text)));
     -- A statement of its own, so that it reads rows that were committed while the previous statement waited for the
     -- locks.
     RETURN ARRAY(
-        WITH asked AS (
-            SELECT r.run, farrier.bmc_endpoint_of(r.address) AS endpoint,
-                   (SELECT count(*) FROM jsonb_array_elements_text(r.tries) t
-                     WHERE t::timestamptz > recent) AS own
-              FROM jsonb_to_recordset(logins) r (run bigint, address text, trying timestamptz, tries jsonb)
-              JOIN farrier.nodes n ON n.id = r.run
-             WHERE r.trying IS DISTINCT FROM (n.bmc ->> 'trying')::timestamptz AND r.address IS NOT NULL
-        )
-        SELECT a.run FROM (SELECT *, row_number() OVER (PARTITION BY endpoint ORDER BY run) - 1 AS beside FROM asked) a
-         WHERE a.own + a.beside
+        SELECT a.run
+          FROM (SELECT r.*, row_number() OVER (PARTITION BY r.endpoint ORDER BY r.run) - 1 AS beside
+                  FROM jsonb_to_recordset(asked) r (run bigint, endpoint text, tries jsonb)) a
+         WHERE a.beside
+               + (SELECT count(*) FROM jsonb_array_elements_text(a.tries) t WHERE t::timestamptz > recent)
                + (SELECT count(*) FROM farrier.bmc_logins l
                    WHERE l.endpoint = a.endpoint AND l.node_id <> a.run AND l.at > recent) > cap);
 END $$;
