@@ -15,7 +15,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-SCHEMES = ("file:", "env:", "systemd:", "vault:")
+from farrier.model.credential import Scheme
+
+SCHEMES = tuple(f"{scheme}:" for scheme in Scheme)
 """How a reference to a secret begins."""
 _HOST = re.compile(r"[a-z0-9*]([a-z0-9*._-]*[a-z0-9*])?|[0-9a-f:]+")
 _ANY_NAME = re.compile(r"[*._-]*\*[*._-]*")  # a name that consists of stars, dots and dashes only

@@ -1,4 +1,4 @@
-"""A user name and password for one call to a service, and a check of Vault paths.
+"""A user name and password for one call to a service, the schemes of references, and a check of Vault paths.
 
 A `CredentialStore` creates a credential, and a service client uses the credential for one call. A credential must never
 be written to the database, a log, a metric or an outcome, so `repr` masks the password.
@@ -7,12 +7,22 @@ be written to the database, a log, a metric or an outcome, so `repr` masks the p
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 
 import msgspec
 from typing_extensions import override
 
 # Excludes slashes, percent signs and spaces.
 _NAME = re.compile(r"[A-Za-z0-9._~@:+=-]+")
+
+
+class Scheme(StrEnum):
+    """The source of a secret, named by the scheme of its reference."""
+
+    FILE = "file"
+    ENV = "env"
+    SYSTEMD = "systemd"
+    VAULT = "vault"
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar, TypeAlias, cast
 import msgspec
 
 from farrier.model import details
+from farrier.model.credential import Scheme
 from farrier.model.details import CONTROL, FAULT
 from farrier.model.workflow import DecommissionMode, OnboardingMode
 
@@ -52,7 +53,7 @@ Reference: TypeAlias = Annotated[
     msgspec.Meta(
         min_length=1,
         max_length=REFERENCE_MAX,
-        pattern=rf"\A(?:file|env|systemd|vault):[^\s{CONTROL}]+\Z",
+        pattern=rf"\A(?:{'|'.join(Scheme)}):[^\s{CONTROL}]+\Z",
         extra={FAULT: "must be a reference (file:, env:, systemd: or vault:) without blanks, not the secret itself"},
     ),
 ]

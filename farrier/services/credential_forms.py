@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from enum import Enum, StrEnum, auto
+from enum import Enum, auto
 from typing import TypeVar
 
 import msgspec
@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from farrier.errors import CredentialError
 from farrier.model.counted import counted
+from farrier.model.credential import Scheme
 
 _T = TypeVar("_T")
 
@@ -28,15 +29,6 @@ _TOKEN = re.compile(r"[!-~]+")
 
 # Some editors begin a file with this character.
 _BYTE_ORDER_MARK = "\ufeff"
-
-
-class Scheme(StrEnum):
-    """The source of a secret, named by the scheme of its reference."""
-
-    FILE = "file"
-    ENV = "env"
-    SYSTEMD = "systemd"
-    VAULT = "vault"
 
 
 class Form(Enum):

@@ -25,9 +25,9 @@ from typing_extensions import override
 from farrier import protocols
 from farrier.config import CredentialsConfig, VaultConfig
 from farrier.errors import CredentialError
-from farrier.model.credential import Credential
+from farrier.model.credential import Credential, Scheme
 from farrier.services import credential_files, credential_forms
-from farrier.services.credential_forms import Form, Scheme, Source
+from farrier.services.credential_forms import Form, Source
 from farrier.services.vault import Vault, open_vault
 
 
