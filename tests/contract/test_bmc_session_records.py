@@ -203,3 +203,16 @@ async def test_an_adoption_sends_nothing_but_gets(bmc: FakeBmc, tmp_path: Path) 
         bmc.sessions.clear()
         await client.verify(at(bmc, only_reads=True), macs=True)
         assert set(bmc.methods) == {"GET"}
+
+
+async def test_without_a_directory_sessions_are_recorded_in_the_unit_s_state_or_refused(
+    bmc: FakeBmc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    with pytest.raises(ConfigError, match=r"without bmc\.session_directory"):
+        async with connect(bmc.ca_file, auth=SESSION, session_directory=""):
+            pass
+    monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path / 'state'}:/elsewhere")
+    async with connect(bmc.ca_file, auth=SESSION, session_directory="") as client:
+        await client.read(at(bmc))
+        assert len(list((tmp_path / "state/bmc-sessions").rglob("*.json"))) == 1
