@@ -20,7 +20,6 @@ from bench.figures import Benchmark, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from farrier.io.api import PostgresRequests
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from farrier.web.site import Site
@@ -69,8 +68,8 @@ async def _pages(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
         await conn.execute(fleet.WITH_GUARDS)
     await fleet.settle(ground)
     site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=_nothing)
-    requests, resources = PostgresRequests(ground.pool, ground.dsn), PostgresResourceQueries(ground.pool)
-    site.open(Backend(PostgresQueries(ground.pool), requests, Limits(), None, resources))
+    requests = PostgresRequests(ground.pool, ground.dsn)
+    site.open(Backend(PostgresQueries(ground.pool), requests, Limits(), None))
     transport = httpx.ASGITransport(app=site.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
 

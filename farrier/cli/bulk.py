@@ -80,7 +80,7 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
 
     async def intent(self, intent: int) -> IntentView:
         """Return the intent with its answer."""
-        return (await self.session.resources.intent(self.request.kind, intent)).rows[0]
+        return (await self.session.queries.intent(self.request.kind, intent)).rows[0]
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):

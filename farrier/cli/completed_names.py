@@ -39,7 +39,7 @@ def names_of(kind: str | None = None) -> Completion:
             names = (f"{incomplete}*",)
             if chosen == NODE:
                 return [node.name for node in (await session.queries.inventory(Wanted(names=names), limit=_MOST)).rows]
-            page = await session.resources.resources(WantedResources(kind=chosen, names=names), limit=_MOST)
+            page = await session.queries.resources(WantedResources(kind=chosen, names=names), limit=_MOST)
             return [resource.name for resource in page.rows]
 
         return _from_database(ctx, incomplete, found)
@@ -56,7 +56,7 @@ def kinds(ctx: typer.Context, incomplete: str) -> Sequence[str]:
     """Complete the name of a kind."""
 
     async def found(session: Session) -> Iterable[str]:
-        return [kind.kind for kind in await session.resources.kinds(counted=False)]
+        return [kind.kind for kind in await session.queries.kinds(counted=False)]
 
     return _from_database(ctx, incomplete, found)
 
@@ -66,7 +66,7 @@ def actions(ctx: typer.Context, incomplete: str) -> Sequence[str]:
     chosen = ctx.params.get("kind") or NODE
 
     async def found(session: Session) -> Iterable[str]:
-        kinds = await session.resources.kinds(counted=False)
+        kinds = await session.queries.kinds(counted=False)
         return [action.action for kind in kinds if kind.kind == chosen for action in kind.actions]
 
     return _from_database(ctx, incomplete, found)

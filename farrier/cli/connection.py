@@ -28,7 +28,7 @@ from farrier.config.contexts import Context
 from farrier.errors import ConfigError
 from farrier.io import client as clients
 from farrier.io.pool import Single
-from farrier.protocols import Queries, Requests, ResourceQueries
+from farrier.protocols import Queries, Requests
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,7 +41,6 @@ class Session(msgspec.Struct, frozen=True):
 
     settings: config.Config
     queries: Queries
-    resources: ResourceQueries
     requests: Requests
 
 
@@ -103,10 +102,10 @@ async def opened(settings: config.Config) -> AsyncIterator[Session]:
         from farrier.client.remote import remote  # this import takes 50 ms, and most commands use a database
 
         async with remote(settings.client) as server:
-            yield Session(settings, server, server, server)
+            yield Session(settings, server, server)
     else:
         async with client(settings) as database:
-            yield Session(settings, database.queries, database.resources, database.requests)
+            yield Session(settings, database.queries, database.requests)
 
 
 def chosen_settings(given: Mapping[str, Any]) -> config.Config:

@@ -33,7 +33,7 @@ IntentArgument = Annotated[
 async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
     """Return a page with one intent. Raises RefusedByModel if the kind has no such intent."""
     await installed(session, kind)
-    page = await session.resources.intent(kind, intent)
+    page = await session.queries.intent(kind, intent)
     if page.rows[0].kind != kind:
         raise RefusedByModel(
             f"intent {intent} is for a resource of kind {page.rows[0].kind}, not of kind {kind}",
@@ -44,6 +44,6 @@ async def one(session: Session, kind: str, intent: int) -> Page[IntentView]:
 
 async def installed(session: Session, kind: str) -> KindView:
     """Return the description of a kind. Raises a usage error for a kind that is not installed."""
-    kinds = {each.kind: each for each in await session.resources.kinds(counted=False)}
+    kinds = {each.kind: each for each in await session.queries.kinds(counted=False)}
     arguments.known(kind, "kind", kinds)
     return kinds[kind]

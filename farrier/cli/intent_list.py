@@ -66,7 +66,7 @@ async def _pages(session: Session, kind: str, wanted: WantedIntents, limit: int)
     """Yield pages until they have `limit` intents in total, or until there are no more intents."""
     before: int | None = None
     while limit:
-        page = await session.resources.intents(kind, wanted, before=before, limit=min(limit, listing.PAGE))
+        page = await session.queries.intents(kind, wanted, before=before, limit=min(limit, listing.PAGE))
         yield Page(page.now, page.rows)
         limit -= len(page.rows)
         if page.following is None:

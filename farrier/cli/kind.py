@@ -26,7 +26,7 @@ async def list_(session: Session, form: Form) -> None:
     """List all kinds, with their actions and the number of resources in each state."""
 
     async def read() -> Page[KindView]:
-        return Page(clock.wall(), await session.resources.kinds())
+        return Page(clock.wall(), await session.queries.kinds())
 
     listed = Listing(
         columns=_COLUMNS,

@@ -26,7 +26,7 @@ async def of_resources(session: Session, wanted: WantedResources) -> AsyncIterat
     """Yield the pages of resources; at least one."""
     after, full = ("", 0), True
     while full:
-        page = await session.resources.resources(wanted, after=after, limit=_ROWS)
+        page = await session.queries.resources(wanted, after=after, limit=_ROWS)
         yield page
         full = len(page.rows) == _ROWS
         after = (page.rows[-1].name, page.rows[-1].id) if full else after

@@ -21,7 +21,7 @@ async def members(session: Session, form: Form, name: NameArgument) -> None:
     """List the ports in a partition and their nodes."""
     listed = Listing(
         columns=_COLUMNS,
-        pages=lambda: listing.once(lambda: session.resources.members(name)),
+        pages=lambda: listing.once(lambda: session.queries.members(name)),
         name=lambda each: each.guid,
         id=lambda each: (each.guid, each.owner),
         fields=MemberView.__struct_fields__,

@@ -79,7 +79,7 @@ def _target(action: ActionView, resource: ResourceView) -> Target:
 async def _reached(session: Session, kind: str, until: str | None, ids: Sequence[int]) -> Mapping[int, Reached]:
     """Return the progress of these resources."""
     wanted = WantedResources(kind=kind, names=tuple(map(str, ids)), ended=True)
-    page = await session.resources.resources(wanted, limit=len(ids))
+    page = await session.queries.resources(wanted, limit=len(ids))
     return {each.id: commands.progress(each, until) for each in page.rows}
 
 

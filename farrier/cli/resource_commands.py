@@ -142,7 +142,7 @@ async def refuse_until(session: Session, kind: str, until: str | None) -> None:
     """Raise a usage error if `until` is not a state of the kind. If the kind is unknown, the database refuses it."""
     if until is None:
         return
-    for each in filter_names.unknown_states((until,), await session.resources.kinds(kind, counted=False)):
+    for each in filter_names.unknown_states((until,), await session.queries.kinds(kind, counted=False)):
         raise typer.BadParameter(
             f"no {output.words(kind)} has a state {each.value!r}; expected one of {', '.join(each.known)}"
         )
@@ -156,7 +156,7 @@ async def _pages(session: Session, wanted: WantedResources, missing: Missing) ->
 
 async def show(session: Session, kind: KindArgument, name: NameArgument, as_json: output.AsJson = False) -> None:
     """Show all data of a resource, even of a resource that has ended."""
-    page = await session.resources.resource(kind, name)
+    page = await session.queries.resource(kind, name)
     (detail,) = page.rows
     limits = session.settings.sla
     if as_json:
@@ -168,7 +168,7 @@ async def show(session: Session, kind: KindArgument, name: NameArgument, as_json
 
 async def why(session: Session, kind: KindArgument, name: NameArgument, as_json: output.AsJson = False) -> None:
     """Show what a resource waits for and since when, its last errors, and what to do."""
-    page = await session.resources.resource(kind, name)
+    page = await session.queries.resource(kind, name)
     explained = explain(page.rows[0], page.now, session.settings.sla, period=session.settings.controller.period)
     if as_json:
         output.json(explained)
@@ -240,7 +240,7 @@ async def intent(  # noqa: PLR0913 - one parameter is one option
 
 async def _fields(session: Session, kind: str, action: str) -> Mapping[str, Field]:
     """Return the rules of an action's parameters. An unknown action has none; the database refuses it."""
-    found = await session.resources.kinds(kind, counted=False)
+    found = await session.queries.kinds(kind, counted=False)
     return next((a.params.fields for k in found for a in k.actions if a.action == action), {})
 
 
@@ -251,7 +251,7 @@ async def ask(session: Session, asked: Asking) -> None:
 
 
 async def _seen(session: Session, asked: Asking, id_: int) -> tuple[str, Reached]:
-    resource = (await session.resources.resource(asked.request.kind, str(id_))).rows[0].resource
+    resource = (await session.queries.resource(asked.request.kind, str(id_))).rows[0].resource
     return resource.name, progress(resource, asked.until)
 
 

@@ -21,7 +21,7 @@ async def addresses(session: Session, form: Form, name: NameArgument) -> None:
     """List the allocated addresses and their owners."""
     listed = Listing(
         columns=_COLUMNS,
-        pages=lambda: listing.once(lambda: session.resources.addresses(name)),
+        pages=lambda: listing.once(lambda: session.queries.addresses(name)),
         name=lambda each: each.address,
         id=lambda each: each.address,
         fields=AddressView.__struct_fields__,

@@ -178,7 +178,7 @@ async def _observed(settings: Config) -> Page[RegionView]:
     """Return the observed regions. If no database responds, print a note and return no region."""
     try:
         async with opened(settings) as reached:
-            found = await reached.resources.resources(WantedResources(kind=maas_region.KIND))
+            found = await reached.queries.resources(WantedResources(kind=maas_region.KIND))
             return Page(found.now, tuple(map(_region, found.rows)))
     except FarrierError as error:
         typer.echo(f"the health of regions is unknown: {error}", err=True)

@@ -117,7 +117,7 @@ async def breaches(session: Session, form: Form) -> None:
 async def _breaches(session: Session) -> Page[Breach]:
     held = session.settings.sla
     page = await session.queries.overdue(Wanted(), held)
-    others = await session.resources.late(held)
+    others = await session.queries.late(held)
     found = [_breach(NODE, row.node.name, row.node.paused, clock) for row in page.rows for clock in row.clocks]
     found += [_breach(row.kind, row.name, None, late_clock(row, others.now)) for row in others.rows]
     return Page(page.now, tuple(found))
@@ -154,7 +154,7 @@ async def _registered(settings: Config, known: set[str]) -> tuple[KindView, ...]
         return ()
     try:
         async with opened(settings) as reached:
-            return tuple(kind for kind in await reached.resources.kinds(counted=False) if kind.kind not in known)
+            return tuple(kind for kind in await reached.queries.kinds(counted=False) if kind.kind not in known)
     except FarrierError as error:
         typer.echo(f"the list lacks the limits of kinds that are registered only in the database: {error}", err=True)
         return ()

@@ -1,4 +1,4 @@
-"""Implements `protocols.Queries`, `ResourceQueries` and `Requests` over the HTTP API, so that a command works without
+"""Implements `protocols.Queries` and `Requests` over the HTTP API, so that a command works without
 the database.
 
 Limits come from the server's settings. Errors are classes of `farrier.client.errors`; commands print them like errors
@@ -91,7 +91,7 @@ def _trust(file: str) -> ssl.SSLContext:
 
 
 class Remote:
-    """Implements the three protocols for one server."""
+    """Implements both protocols for one server."""
 
     def __init__(self, api: AsyncFarrier) -> None:
         self._api = api
@@ -131,8 +131,6 @@ class Remote:
 
     async def controllers(self) -> Ownership:
         return await self._api.controllers()
-
-    # --- ResourceQueries
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         query = calls.query_of(_given({"kind": kind, "counted": counted}))

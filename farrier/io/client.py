@@ -24,7 +24,6 @@ from farrier.io.api import PostgresRequests
 from farrier.io.embedded import EmbeddedServer, default_directory, wheel_binaries
 from farrier.io.pool import Pool, Single
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.io.retention import PostgresRetention
 
 # Long enough for a server that restarts. Because a user waits, a server that is down is reported soon.
@@ -40,7 +39,6 @@ class Client(msgspec.Struct, frozen=True):
     """A connected database whose schema fits this program."""
 
     queries: PostgresQueries
-    resources: PostgresResourceQueries
     requests: PostgresRequests
     retention: PostgresRetention
 
@@ -59,12 +57,7 @@ async def client(config: DatabaseConfig, *, requested_by: str) -> AsyncIterator[
         try:
             await _require_schema(connections, embedded=not config.dsn)
             requests = PostgresRequests(connections, dsn, pgbouncer=config.pgbouncer, requested_by=requested_by)
-            yield Client(
-                PostgresQueries(connections),
-                PostgresResourceQueries(connections),
-                requests,
-                PostgresRetention(connections),
-            )
+            yield Client(PostgresQueries(connections), requests, PostgresRetention(connections))
         finally:
             connections.terminate()
 

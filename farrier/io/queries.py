@@ -1,8 +1,9 @@
-"""`protocols.Queries` on PostgreSQL: reads nodes, history and tasks for display.
+"""`protocols.Queries` on PostgreSQL: reads resources of all kinds, history and tasks for display.
 
-The module reads only data that the role farrier_reader may read. Every listing is paged by a key, not by a number of
-rows to skip, so the last page of millions of rows costs as much as the first page. Separate statements read a node's
-row and its details, so the result is not one snapshot and must not be used for decisions.
+The module reads only data that the role farrier_reader may read. The kinds come from the database, so kinds that this
+process does not run are also shown. Every listing is paged by a key, not by a number of rows to skip, so the last page
+of millions of rows costs as much as the first page. Separate statements read a node's row and its details, so the
+result is not one snapshot and must not be used for decisions.
 """
 
 from __future__ import annotations
@@ -15,17 +16,27 @@ from typing import Any
 
 import msgspec
 
-from farrier.errors import UndecodableState
-from farrier.io import census, decoding, misspelt, reading, refusals, statements
+from farrier.errors import MalformedRequest, UndecodableState
+from farrier.io import census, decoding, intents, misspelt, reading, refusals, statements
 from farrier.io.horizon import Horizon
 from farrier.io.pool import Connection, Pool
-from farrier.model import clocks, selection
+from farrier.model import clocks, ib_partition, network_segment, selection
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import Overdue, OverduePage
 from farrier.model.controller_views import Ownership
 from farrier.model.edges import NODE
 from farrier.model.history import Bound, HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order
+from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import STATES, Limits
+from farrier.model.resource_views import (
+    AddressView,
+    KindView,
+    LateResource,
+    MemberView,
+    ResourceDetail,
+    ResourceView,
+    WantedResources,
+)
 from farrier.model.selection import LabelTest, NameRange
 from farrier.model.views import (
     Counts,
@@ -51,6 +62,12 @@ _HISTORY = statements.load("queries/history")
 _TASKS = statements.load("queries/tasks")
 _FIGURES = statements.load("queries/figures")
 _CONTROLLERS = statements.load("queries/controllers")
+_KINDS = statements.load("resources/kinds")
+_SHOWN = statements.load("resources/shown")
+_RESOURCE = statements.load("resources/detail")
+_LATE = statements.load("resources/late")
+_ADDRESSES = statements.load("resources/addresses")
+_MEMBERS = statements.load("resources/members")
 
 # Kind, state and substate of every state that this program can read.
 _KNOWN = tuple(list(column) for column in zip(*((p.kind, p.state, p.substate) for p in STATES), strict=True))
@@ -172,14 +189,63 @@ class PostgresQueries:
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         async with refusals.borrowed(self._pool) as conn:
-            now = await reading.now(conn)
             id_ = None if node is None else await reading.find_resource(conn, NODE, node)
-            return Page(now, await reading.fetch(conn, TaskView, _TASKS, id_, list(statuses), limit))
+            return await reading.page(conn, TaskView, _TASKS, id_, list(statuses), limit)
 
     async def controllers(self) -> Ownership:
         async with refusals.borrowed(self._pool) as conn:
             (ownership,) = await reading.fetch(conn, Ownership, _CONTROLLERS)
             return ownership
+
+    async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await reading.fetch(conn, KindView, _KINDS, kind, counted)
+
+    async def resources(
+        self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000
+    ) -> Page[ResourceView]:
+        which: tuple[Any, ...] = (wanted.kind, list(wanted.states), list(wanted.sites), wanted.ended)
+        ranges = [selection.name_range(name) for name in wanted.names]
+        named = [each.first for each in ranges if not each.pattern]
+        matching = [each.pattern for each in ranges if each.pattern]
+        async with refusals.borrowed(self._pool) as conn:
+            await misspelt.refuse_states(conn, wanted.kind, wanted.states)
+            return await reading.page(conn, ResourceView, _SHOWN, *which, *after, limit, named, matching)
+
+    async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
+        async with refusals.borrowed(self._pool) as conn:
+            id_ = await reading.find_resource(conn, kind, given)
+            return await reading.page(conn, ResourceDetail, _RESOURCE, kind, id_)
+
+    async def intent(self, kind: str | None, intent: int) -> Page[IntentView]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await intents.find(conn, kind, intent)
+
+    async def intents(
+        self, kind: str | None, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000
+    ) -> IntentPage:
+        if wanted.resource is not None and kind is None:
+            raise MalformedRequest(f"resource {wanted.resource!r} is given without its kind", hint="give the kind, too")
+        async with refusals.borrowed(self._pool) as conn:
+            await misspelt.refuse_intents(conn, kind, wanted.actions)
+            id_ = None
+            if kind is not None and wanted.resource is not None:
+                id_ = await reading.find_resource(conn, kind, wanted.resource)
+            return await intents.page(conn, kind, wanted, resource=id_, window=(before, limit))
+
+    async def late(self, limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await reading.page(conn, LateResource, _LATE, *census.kind_columns(limits), limit)
+
+    async def addresses(self, segment: str) -> Page[AddressView]:
+        async with refusals.borrowed(self._pool) as conn:
+            id_ = await reading.find_resource(conn, network_segment.KIND, segment)
+            return await reading.page(conn, AddressView, _ADDRESSES, id_)
+
+    async def members(self, partition: str) -> Page[MemberView]:
+        async with refusals.borrowed(self._pool) as conn:
+            id_ = await reading.find_resource(conn, ib_partition.KIND, partition)
+            return await reading.page(conn, MemberView, _MEMBERS, id_)
 
     async def figures(self) -> Figures:
         async with refusals.borrowed(self._pool) as conn:

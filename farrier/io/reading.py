@@ -1,6 +1,6 @@
 """Shared parts of all queries for display: reads rows that contain one JSON object, the database's time, and names.
 
-Modules `queries` and `resource_queries` use this module on a connection that they borrowed.
+The functions use a connection that the caller borrowed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from farrier.errors import RefusedByModel
 from farrier.io import decoding, statements
 from farrier.io.pool import Connection
 from farrier.model import selection
+from farrier.model.views import Page
 
 T = TypeVar("T")
 
@@ -30,6 +31,11 @@ async def fetch(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> 
     """Return rows of one column, each of which is a JSON object. Raises UndecodableState."""
     read = decoding.reader(type_, "a requested row")
     return tuple(read(record[0]) for record in await conn.fetch(sql, *arguments))
+
+
+async def page(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> Page[T]:
+    """Return the rows that `fetch` returns, with the database's time."""
+    return Page(await now(conn), await fetch(conn, type_, sql, *arguments))
 
 
 def texts(values: Iterable[int | timedelta]) -> list[str]:

@@ -1,8 +1,7 @@
 """Views of intents, for operators and other programs: one intent, a filter of intents, and a page of them.
 
-`protocols.Queries` returns the intents of nodes, and `protocols.ResourceQueries` returns the intents of all other
-kinds. The command line and the web show these views. Intents of nodes and intents of other kinds are numbered
-separately.
+`protocols.Queries` returns these views; the command line and the web show them. Intents of nodes and intents of other
+kinds are numbered separately.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Views of resources of registered kinds, for operators and other programs.
 
-`protocols.ResourceQueries` returns these views; the command line and the web show them. `detail` contains the columns
+`protocols.Queries` returns these views; the command line and the web show them. `detail` contains the columns
 of the resource's kind. The views show kinds as the database defines them, including kinds that this process does not
 have.
 """

@@ -109,9 +109,10 @@ class FleetApi(Protocol):
 
 
 class Queries(Protocol):
-    """Read-only queries for operators and other programs. A node is given by its name or its ID. A name stands for the
-    node that has the name now, or else for the last node that had the name. All methods raise `DatabaseUnreachable`;
-    they raise `RefusedByModel` for a node that never existed, and for data that the connection's role may not read."""
+    """Read-only queries for operators and other programs. A node or another resource is given by its name or its ID. A
+    name stands for the resource that has the name now, or else for the last resource that had the name. All methods
+    raise `DatabaseUnreachable`. They raise `RefusedByModel` for a kind that is not registered, for a resource that
+    never existed, and for data that the connection's role may not read."""
 
     async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         """Return nodes by name, from the first name after `after`. A page with fewer than `limit` rows is the last
@@ -141,33 +142,6 @@ class Queries(Protocol):
 
     async def controllers(self) -> Ownership:
         """Return all controllers, including expired controllers, and their numbers of shards by kind."""
-
-
-class ServerQueries(Queries, Protocol):
-    """The queries that only a server makes, for pages, streams and metrics."""
-
-    async def ordered(self, wanted: Wanted, order: str, *, after: SortKey | None = None, limit: int) -> OrderedPage:
-        """Return nodes after the key `after`, in one of the orders `views.ORDERS`. Each call reads all selected
-        nodes."""
-
-    async def counts(self, wanted: Wanted) -> Counts:
-        """Return how many nodes a filter selects, and how many it would select with other values. Reads all nodes."""
-
-    async def settled(self) -> datetime:
-        """Return the time up to which history is complete: no earlier change can become visible any more."""
-
-    async def figures(self) -> Figures:
-        """Return the figures of the fleet that an inventory shows."""
-
-    async def census(self, rules: Rules) -> Census:
-        """Return the counts of the fleet that metrics show. Needs the role farrier_controller. With 100,000 nodes, a
-        call takes tens of milliseconds; call it at most every few seconds."""
-
-
-class ResourceQueries(Protocol):
-    """The same queries for resources of registered kinds. A resource is given by its name or its ID, like a node. All
-    methods raise `DatabaseUnreachable`. They raise `RefusedByModel` for a kind that is not registered, for a resource
-    that never existed, and for data that the connection's role may not read."""
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         """Return all kinds, including nodes, or only `kind`, with their states and actions. If `counted` is set, the
@@ -204,6 +178,27 @@ class ResourceQueries(Protocol):
 
     async def members(self, partition: str) -> Page[MemberView]:
         """Return the ports of an IB partition; empty for a partition that has ended."""
+
+
+class ServerQueries(Queries, Protocol):
+    """The queries that only a server makes, for pages, streams and metrics."""
+
+    async def ordered(self, wanted: Wanted, order: str, *, after: SortKey | None = None, limit: int) -> OrderedPage:
+        """Return nodes after the key `after`, in one of the orders `views.ORDERS`. Each call reads all selected
+        nodes."""
+
+    async def counts(self, wanted: Wanted) -> Counts:
+        """Return how many nodes a filter selects, and how many it would select with other values. Reads all nodes."""
+
+    async def settled(self) -> datetime:
+        """Return the time up to which history is complete: no earlier change can become visible any more."""
+
+    async def figures(self) -> Figures:
+        """Return the figures of the fleet that an inventory shows."""
+
+    async def census(self, rules: Rules) -> Census:
+        """Return the counts of the fleet that metrics show. Needs the role farrier_controller. With 100,000 nodes, a
+        call takes tens of milliseconds; call it at most every few seconds."""
 
 
 class Requests(Protocol):

@@ -1,6 +1,6 @@
 """The HTTP server: metrics, health, a JSON API and pages for operators.
 
-This package reads through `protocols.ServerQueries` and `protocols.ResourceQueries`, and submits intents through
-`protocols.Requests`, so it does not depend on `io`. The server begins to listen before the daemon connects to the
-database, and stops after the drain has ended, so that a probe always gets a response.
+This package reads through `protocols.ServerQueries`, and submits intents through `protocols.Requests`, so it does not
+depend on `io`. The server begins to listen before the daemon connects to the database, and stops after the drain has
+ended, so that a probe always gets a response.
 """

@@ -139,7 +139,7 @@ def _refusal(spec: ActionView, node: NodeDetail) -> str:
 async def act_on_resource(request: Request) -> Response:
     """GET and POST /resources/{kind}/{name}/act/{action}"""
     path = request.path_params
-    found = await backend_of(request).resources.resource(path["kind"], path["name"])
+    found = await backend_of(request).queries.resource(path["kind"], path["name"])
     shown = found.rows[0].resource
     action = await _action(request, shown.kind, path["action"])
     answer = foreseen.of_resource(action, shown)
@@ -173,7 +173,7 @@ async def _action(request: Request, kind: str, name: str, *, creates: bool = Fal
 
 async def _kind(request: Request, name: str) -> KindView:
     """Return a registered kind. Raises HTTPException if no kind has this name."""
-    for kind in await backend_of(request).resources.kinds(name, counted=False):
+    for kind in await backend_of(request).queries.kinds(name, counted=False):
         return kind
     raise HTTPException(HTTPStatus.NOT_FOUND, f"no kind is named {name!r}")
 

@@ -12,7 +12,7 @@ from farrier.errors import DatabaseUnreachable
 from farrier.model import sweeps
 from farrier.model.diagnosis import Patience
 from farrier.model.limits import Limits
-from farrier.protocols import Requests, ResourceQueries, ServerQueries
+from farrier.protocols import Requests, ServerQueries
 from farrier.web.recent_counts import RecentCounts
 
 
@@ -26,7 +26,6 @@ class Backend(msgspec.Struct, frozen=True):
     requests: Requests
     limits: Limits
     token: Callable[[], Awaitable[str]] | None
-    resources: ResourceQueries
     patience: Patience = Patience()
     period: timedelta = sweeps.PERIOD
     bootstrap_ttl: timedelta = timedelta(hours=72)

@@ -38,7 +38,7 @@ async def list_(call: Call[Nodes, None]) -> Response:
 
 async def late_resources(backend: Backend) -> list[tuple[LateResource, Clock]]:
     """Return at most a thousand resources of other kinds, worst first, each with the clock that is above its limit."""
-    found = await backend.resources.late(backend.limits, limit=MOST_RESOURCES)
+    found = await backend.queries.late(backend.limits, limit=MOST_RESOURCES)
     return [(each, late_clock(each, found.now)) for each in found.rows]
 
 

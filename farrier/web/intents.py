@@ -166,13 +166,13 @@ async def _list(call: Call[Any, None], kind: str | None, resource: str | None) -
     wanted = WantedIntents(
         resource=resource, statuses=given.status, actions=given.action, requested_by=given.requested_by
     )
-    page = await call.backend.resources.intents(kind, wanted, before=given.before, limit=given.limit)
+    page = await call.backend.queries.intents(kind, wanted, before=given.before, limit=given.limit)
     return operation.json(Intents(now=page.now, intents=page.rows, next=page.following))
 
 
 async def awaited(call: Call[Any, Any], kind: str | None, intent: int) -> IntentView:
     """Return an intent. If the client requested it, wait for the answer first."""
-    queries = call.backend.resources
+    queries = call.backend.queries
     (view,) = (await queries.intent(kind, intent)).rows
     if view.status == asked.IntentStatus.PENDING and call.given.wait:
         await call.backend.requests.answer(view.kind, intent, timedelta(seconds=call.given.wait))

@@ -141,14 +141,14 @@ async def resources(request: Request) -> Response:
         sites=tuple(given.getlist("site")),
         ended=given.get("ended", "") not in ("", "0", "false"),
     )
-    found = await backend.resources.resources(chosen, after=parse_after(given.get("after")), limit=_ROWS)
+    found = await backend.queries.resources(chosen, after=parse_after(given.get("after")), limit=_ROWS)
     address = Address(given.multi_items())
     values = {
         "at": "resources",
         "every": LIVE_SECONDS,
         "now": found.now,
         "kind": kind,
-        "layers": list(_layers(await backend.resources.kinds(kind))),
+        "layers": list(_layers(await backend.queries.kinds(kind))),
         "chosen": chosen,
         "given": given,
         "address": address,

@@ -72,7 +72,7 @@ async def node(request: Request) -> Response:
 async def resource(request: Request) -> Response:
     """GET /resources/{kind}/{name}"""
     backend = backend_of(request)
-    found = await backend.resources.resource(request.path_params["kind"], request.path_params["name"])
+    found = await backend.queries.resource(request.path_params["kind"], request.path_params["name"])
     (detail,) = found.rows
     shown = detail.resource
     explained = resource_why.explain(detail, found.now, backend.limits, period=backend.period)
@@ -96,9 +96,9 @@ async def _allocated(backend: Backend, shown: ResourceView) -> Sequence[AddressV
     if shown.ended_at is not None:
         return ()
     if shown.kind == network_segment.KIND:
-        return (await backend.resources.addresses(str(shown.id))).rows
+        return (await backend.queries.addresses(str(shown.id))).rows
     if shown.kind == ib_partition.KIND:
-        return (await backend.resources.members(str(shown.id))).rows
+        return (await backend.queries.members(str(shown.id))).rows
     return ()
 
 

@@ -18,7 +18,7 @@ from farrier.web.backend import backend_of
 
 async def kinds(request: Request) -> Response:
     """GET /resources: all kinds, and how many resources each state has."""
-    found = await backend_of(request).resources.kinds()
+    found = await backend_of(request).queries.kinds()
     return render.page(request, "kinds.html", {"at": "resources", "every": lists.LIVE_SECONDS, "kinds": found})
 
 

@@ -45,7 +45,7 @@ async def history(request: Request) -> Response:
         "older": None if page.following is None else address.page(page.following.text),
         "newest": address.first() if key is not None else None,
         "fields": [(name, label, example, given.get(name, "")) for name, label, example in _FIELDS],
-        "kinds": [kind.kind for kind in await backend.resources.kinds(counted=False)],
+        "kinds": [kind.kind for kind in await backend.queries.kinds(counted=False)],
         "chosen": wanted.kinds,
         "filtered": bool(address.pairs),
     }

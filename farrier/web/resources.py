@@ -1,6 +1,6 @@
 """The API's operations on resources of registered kinds: list kinds, list resources, and show one resource.
 
-The module adds little to `ResourceQueries`, and has the same rules for pages as `nodes`.
+The module has the same rules for pages as `nodes`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class KindFilter(msgspec.Struct, frozen=True, kw_only=True):
 async def list_kinds(call: Call[KindFilter, None]) -> Response:
     """List all kinds, including nodes, with their states, limits, actions and parameters."""
     given = call.given
-    return operation.json(Kinds(kinds=await call.backend.resources.kinds(given.kind, counted=given.counted)))
+    return operation.json(Kinds(kinds=await call.backend.queries.kinds(given.kind, counted=given.counted)))
 
 
 @of_a_kind
@@ -59,7 +59,7 @@ async def list_(call: Call[Page, None]) -> Response:
     """List resources of a kind by name, in pages."""
     given, backend = call.given, call.backend
     wanted = WantedResources(kind=given.kind, names=given.name, states=given.state, sites=given.site, ended=given.ended)
-    page = await backend.resources.resources(wanted, after=parse_after(given.after), limit=given.limit)
+    page = await backend.queries.resources(wanted, after=parse_after(given.after), limit=given.limit)
     last = key_of(page.rows[-1]) if len(page.rows) == given.limit else None
     rows = tuple(_clocked(each, page.now, backend.limits) for each in page.rows)
     return operation.json(ResourceList(now=page.now, resources=rows, next=last))
@@ -68,7 +68,7 @@ async def list_(call: Call[Page, None]) -> Response:
 @of_a_kind
 async def show(call: Call[OfResource, None]) -> Response:
     """Show all data of one resource, with its running clocks. The resource may have ended."""
-    page = await call.backend.resources.resource(call.given.kind, call.given.name)
+    page = await call.backend.queries.resource(call.given.kind, call.given.name)
     (detail,) = page.rows
     resource = _clocked(detail.resource, page.now, call.backend.limits)
     return operation.json(ShownResource(now=page.now, resource=resource, requests=detail.requests))
@@ -76,13 +76,13 @@ async def show(call: Call[OfResource, None]) -> Response:
 
 async def list_addresses(call: Call[Named, None]) -> Response:
     """List the allocated addresses of a network segment, with their owners."""
-    page = await call.backend.resources.addresses(call.given.name)
+    page = await call.backend.queries.addresses(call.given.name)
     return operation.json(Addresses(now=page.now, addresses=page.rows))
 
 
 async def list_members(call: Call[Named, None]) -> Response:
     """List the ports in an IB partition, with their nodes."""
-    page = await call.backend.resources.members(call.given.name)
+    page = await call.backend.queries.members(call.given.name)
     return operation.json(Members(now=page.now, members=page.rows))
 
 

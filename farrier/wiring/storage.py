@@ -23,7 +23,6 @@ from farrier.io.api import PostgresRequests
 from farrier.io.embedded import default_directory
 from farrier.io.fleet import PostgresFleet
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.protocols import AgentApi, FleetApi, Queries, Requests, ServerQueries, ServiceObserver
 from farrier.services.credentials import Credentials
 from farrier.web.backend import Backend
@@ -152,13 +151,11 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
         async with credentials(config, observer=observer) as store:
             reference = config.http.bearer_token
             token = partial(_api_token, store, reference) if reference else None
-            resources = PostgresResourceQueries(connections)
             yield Backend(
                 PostgresQueries(connections),
                 requests,
                 config.sla,
                 token,
-                resources,
                 config.node.patience,
                 config.controller.period,
                 config.node.bootstrap_ttl,

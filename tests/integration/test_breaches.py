@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from farrier.io.api import PostgresRequests
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from tests.integration.test_web import client_of, closed_site
@@ -26,8 +25,7 @@ async def test_the_worst_thousand_nodes_are_listed_with_the_number_of_the_others
     site = closed_site()
     async with db.pool(size=1) as connections, client_of(site) as web:
         requests = PostgresRequests(connections, db.dsn)
-        resources = PostgresResourceQueries(connections)
-        site.open(Backend(PostgresQueries(connections), requests, Limits(), None, resources))
+        site.open(Backend(PostgresQueries(connections), requests, Limits(), None))
         told = (await web.get("/api/v1/breaches")).json()
         page = (await web.get("/")).text
     assert told["more_nodes"] == 3

@@ -11,7 +11,6 @@ import pytest
 
 from farrier.io.api import PostgresRequests
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from farrier.web.server import serving
@@ -43,8 +42,8 @@ async def url(db: pg.Database) -> AsyncIterator[str]:
     async with opened(db) as at_work, db.pool(size=3) as connections:
         await at_work.register("gpu-1")
         site = closed_site()
-        requests, resources = PostgresRequests(connections, db.dsn), PostgresResourceQueries(connections)
-        site.open(Backend(PostgresQueries(connections), requests, Limits(), token, resources))
+        requests = PostgresRequests(connections, db.dsn)
+        site.open(Backend(PostgresQueries(connections), requests, Limits(), token))
         async with serving(site.app, host="127.0.0.1", port=0) as url:
             yield url
 

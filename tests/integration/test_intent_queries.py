@@ -9,7 +9,7 @@ import pytest
 from farrier.errors import MalformedRequest, RefusedByModel
 from farrier.io.api import PostgresRequests
 from farrier.io.pool import Connection, Pool
-from farrier.io.resource_queries import PostgresResourceQueries
+from farrier.io.queries import PostgresQueries
 from farrier.model.intent_views import WantedIntents
 from farrier.model.requests import Registration
 from tests.support import crates, pg
@@ -55,7 +55,7 @@ async def ids(pool: Pool, wanted: WantedIntents, limit: int = 1000) -> list[int]
     found: list[int] = []
     before: int | None = None
     while True:
-        page = await PostgresResourceQueries(pool).intents("node", wanted, before=before, limit=limit)
+        page = await PostgresQueries(pool).intents("node", wanted, before=before, limit=limit)
         assert len(page.rows) <= limit
         found += [intent.id for intent in page.rows]
         before = page.following
@@ -81,14 +81,14 @@ async def test_pages_have_each_matching_intent_once_and_the_newest_first(pool: P
 
 @pytest.mark.usefixtures("conn")
 async def test_an_intent_is_shown_with_its_node_answer_and_parameters(pool: Pool) -> None:
-    (shown,) = (await PostgresResourceQueries(pool).intent("node", 6)).rows
+    (shown,) = (await PostgresQueries(pool).intent("node", 6)).rows
     assert (shown.kind, shown.resource, shown.name, shown.action, shown.params) == ("node", 1, "gpu-1", "manage", {})
     assert (shown.status, shown.reason, shown.requested_by) == ("rejected", "no", "ann")
     assert (shown.idempotency_key, shown.api_version) == ("k6", 2)
     assert shown.answered_at is not None
     for kind in ("node", "network_segment", None):
         with pytest.raises(RefusedByModel, match="no intent has the ID 99") as refused:
-            await PostgresResourceQueries(pool).intent(kind, 99)
+            await PostgresQueries(pool).intent(kind, 99)
         assert refused.value.sqlstate == "FR404"
 
 
@@ -96,14 +96,14 @@ async def test_an_intent_is_shown_with_its_node_answer_and_parameters(pool: Pool
 @pytest.mark.usefixtures("conn")
 async def test_the_roles_for_intents_and_for_reading_see_intents(db: pg.Database, role: str) -> None:
     async with pg.Database(f"{db.dsn}&options=-c%20role%3D{role}").pool(size=1) as connections:
-        queries = PostgresResourceQueries(connections)
+        queries = PostgresQueries(connections)
         assert len((await queries.intents("node", WantedIntents())).rows) == 12
         assert (await queries.intent("node", 1)).rows[0].name == "gpu-2"
         assert (await queries.intents(None, WantedIntents())).rows == ()
 
 
 async def test_intents_of_every_other_kind_are_listed_like_those_of_nodes(yard: Yard) -> None:
-    queries = PostgresResourceQueries(yard.pool)
+    queries = PostgresQueries(yard.pool)
     for name in ("c-1", "c-2"):
         await yard.create(name)
         await yard.pool.execute("SELECT farrier.resource_intent('crate', $1, 'delete')", name)

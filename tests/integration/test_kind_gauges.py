@@ -11,7 +11,6 @@ import pytest
 from farrier import wiring
 from farrier.clock import MonotonicClock
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.metrics import gauges as names
 from farrier.metrics.fleet import FleetGauges
 from farrier.metrics.sink import PrometheusSink
@@ -145,7 +144,7 @@ async def test_the_gauges_count_the_clocks_above_their_limit_that_the_list_shows
             "INSERT INTO farrier_crates.crates (name, site, model) VALUES ($1, $2, $3)", f"c-{number}", site, model
         )
         await yard.db.advance(MINUTE)
-    queries = PostgresResourceQueries(yard.pool)
+    queries = PostgresQueries(yard.pool)
     page = await queries.resources(WantedResources(kind="crate"))
     clocks = {each.name: clocks_of(each, page.now, limits)[0] for each in page.rows}
     shown = {name for name, clock in clocks.items() if clock.above is not None}
@@ -305,5 +304,5 @@ async def test_a_kind_whose_table_was_dropped_does_not_hide_other_kinds(yard: Ya
     counted = {labels[0] for (name, labels) in await scraped(yard) if name == "farrier_resources"}
     assert "network_segment" in counted
     assert "crate" not in counted
-    listed = {kind.kind for kind in await PostgresResourceQueries(yard.pool).kinds()}
+    listed = {kind.kind for kind in await PostgresQueries(yard.pool).kinds()}
     assert listed == {"crate", "ib_partition", "maas_region", "network_segment", "node"}

@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from farrier.io.api import PostgresRequests
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.limits import Limits
 from farrier.web.access import Access
 from farrier.web.backend import Backend
@@ -46,8 +45,8 @@ def client_of(site: Site) -> httpx.AsyncClient:
 @pytest.fixture
 async def backend(db: pg.Database) -> AsyncIterator[Backend]:
     async with db.pool(size=3) as connections:
-        requests, resources = PostgresRequests(connections, db.dsn), PostgresResourceQueries(connections)
-        yield Backend(PostgresQueries(connections), requests, Limits(), token, resources)
+        requests = PostgresRequests(connections, db.dsn)
+        yield Backend(PostgresQueries(connections), requests, Limits(), token)
 
 
 @pytest.fixture
@@ -174,7 +173,7 @@ async def test_a_request_without_the_token_changes_nothing(
 
 async def test_without_a_configured_token_intents_are_refused(backend: Backend) -> None:
     site = closed_site()
-    site.open(Backend(backend.queries, backend.requests, Limits(), None, backend.resources))
+    site.open(Backend(backend.queries, backend.requests, Limits(), None))
     async with client_of(site) as client:
         for headers, status in (({}, 403), (WITH_TOKEN, 401)):
             answer = await client.post("/api/v1/intents", json={}, headers=headers)

@@ -14,7 +14,6 @@ from farrier.config.token_file import ApiToken
 from farrier.io.api import PostgresRequests
 from farrier.io.pool import Single
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model import api_token
 from farrier.model.limits import Limits
 from farrier.web.access import Access
@@ -86,9 +85,9 @@ async def opened(db: pg.Database, *, with_bearer: bool = True) -> AsyncIterator[
     site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=nothing, access=access)
     async with db.connect() as conn, db.pool(size=1) as connections:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
-        requests, resources = PostgresRequests(connections, db.dsn), PostgresResourceQueries(connections)
+        requests = PostgresRequests(connections, db.dsn)
         token = bearer if with_bearer else None
-        site.open(Backend(PostgresQueries(connections), requests, Limits(), token, resources))
+        site.open(Backend(PostgresQueries(connections), requests, Limits(), token))
         transport = httpx.ASGITransport(app=site.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield Web(client, conn, clock, access)

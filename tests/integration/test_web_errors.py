@@ -15,7 +15,6 @@ from farrier import log
 from farrier.io import pool
 from farrier.io.api import PostgresRequests
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from farrier.web.server import serving
@@ -45,8 +44,8 @@ def said() -> io.StringIO:
 @pytest.fixture
 async def backend(db: pg.Database) -> AsyncIterator[Backend]:
     async with db.pool(size=2) as connections:
-        requests, resources = PostgresRequests(connections, db.dsn), PostgresResourceQueries(connections)
-        yield Backend(PostgresQueries(connections), requests, Limits(), token, resources)
+        requests = PostgresRequests(connections, db.dsn)
+        yield Backend(PostgresQueries(connections), requests, Limits(), token)
 
 
 @pytest.fixture
@@ -113,8 +112,7 @@ async def test_a_fault_of_the_database_is_a_fault_of_the_server_and_logged_once(
     dsn = f"{db.dsn}{'&' if '?' in db.dsn else '?'}role={role}"
     connections = await pool.open_pool(dsn, size=1, patience=pg.PATIENCE)
     site = closed_site()
-    resources = PostgresResourceQueries(connections)
-    site.open(Backend(PostgresQueries(connections), PostgresRequests(connections, db.dsn), Limits(), token, resources))
+    site.open(Backend(PostgresQueries(connections), PostgresRequests(connections, db.dsn), Limits(), token))
     async with client_of(site) as client:
         body = {"node": "gpu-1", "action": "manage"}
         answer = await client.post("/api/v1/intents", json=body, headers=WITH_TOKEN)
@@ -130,7 +128,7 @@ async def test_an_unforeseen_error_has_the_format_of_its_path_and_is_logged_once
     backend: Backend, said: io.StringIO
 ) -> None:
     site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=unwell)
-    site.open(Backend(backend.queries, backend.requests, Limits(), broken, backend.resources))
+    site.open(Backend(backend.queries, backend.requests, Limits(), broken))
     async with serving(site.app, host="127.0.0.1", port=0) as url, httpx.AsyncClient(trust_env=False) as client:
         told = await client.post(f"{url}/api/v1/intents", json={}, headers=WITH_TOKEN)
         (line,) = logged.lines(said)
@@ -172,7 +170,7 @@ async def test_a_client_that_disconnects_during_its_request_causes_no_error(
         return await token()
 
     site = closed_site()
-    site.open(Backend(backend.queries, backend.requests, Limits(), token_is_asked, backend.resources))
+    site.open(Backend(backend.queries, backend.requests, Limits(), token_is_asked))
     app = Watched(site.app)
     head = "POST /api/v1/intents HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n"
     with anyio.fail_after(pg.PATIENCE.total_seconds()):

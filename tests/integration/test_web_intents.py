@@ -11,7 +11,6 @@ import pytest
 
 from farrier.io.api import PostgresRequests
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from tests.integration.test_web import WITH_TOKEN, backend, client_of, closed_site, conn, token, web
@@ -141,9 +140,9 @@ async def test_intents_are_listed_in_pages_that_lead_to_each_other(web: httpx.As
 
 
 async def test_an_intent_for_a_node_among_resources_is_the_nodes_intent(yard: Yard) -> None:
-    requests, resources = PostgresRequests(yard.pool, yard.db.dsn), PostgresResourceQueries(yard.pool)
+    requests = PostgresRequests(yard.pool, yard.db.dsn)
     site = closed_site()
-    site.open(Backend(PostgresQueries(yard.pool), requests, Limits(), token, resources))
+    site.open(Backend(PostgresQueries(yard.pool), requests, Limits(), token))
     await yard.pool.fetchval("SELECT farrier.register_node('gpu-1')")
     async with client_of(site) as web:
         await post(
@@ -160,9 +159,9 @@ async def test_an_intent_for_a_node_among_resources_is_the_nodes_intent(yard: Ya
 
 
 async def test_intents_of_every_kind_are_read_waited_for_and_listed(yard: Yard) -> None:
-    requests, resources = PostgresRequests(yard.pool, yard.db.dsn), PostgresResourceQueries(yard.pool)
+    requests = PostgresRequests(yard.pool, yard.db.dsn)
     site = closed_site()
-    site.open(Backend(PostgresQueries(yard.pool), requests, Limits(), token, resources))
+    site.open(Backend(PostgresQueries(yard.pool), requests, Limits(), token))
     crate = {"kind": "crate", "resource": "c-1"}
     async with client_of(site) as web:
         created = await post(web, "resource-intents", crate | {"action": "create", "params": {"size": 3}})

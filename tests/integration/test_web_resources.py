@@ -10,7 +10,6 @@ import pytest
 
 from farrier.io.api import PostgresRequests
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from tests.integration.test_web import WITH_TOKEN, client_of, closed_site, token
@@ -34,8 +33,8 @@ async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
 @pytest.fixture
 async def web(yard: Yard) -> AsyncIterator[httpx.AsyncClient]:
     site = closed_site()
-    requests, resources = PostgresRequests(yard.pool, yard.db.dsn), PostgresResourceQueries(yard.pool)
-    site.open(Backend(PostgresQueries(yard.pool), requests, LIMITS, token, resources))
+    requests = PostgresRequests(yard.pool, yard.db.dsn)
+    site.open(Backend(PostgresQueries(yard.pool), requests, LIMITS, token))
     async with client_of(site) as client:
         yield client
 

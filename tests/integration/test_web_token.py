@@ -7,7 +7,6 @@ import pytest
 from farrier.errors import CredentialError
 from farrier.io.api import PostgresRequests
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from tests.integration.test_web import WITH_TOKEN, client_of, closed_site
@@ -24,8 +23,8 @@ async def test_an_unreadable_token_is_reported_in_json_without_its_location(
 
     site = closed_site()
     async with db.pool(size=1) as connections, client_of(site) as client:
-        requests, resources = PostgresRequests(connections, db.dsn), PostgresResourceQueries(connections)
-        site.open(Backend(PostgresQueries(connections), requests, Limits(), unreadable, resources))
+        requests = PostgresRequests(connections, db.dsn)
+        site.open(Backend(PostgresQueries(connections), requests, Limits(), unreadable))
         answer = await client.post(f"/api/v1/{path}", json={}, headers=WITH_TOKEN)
     assert answer.status_code == status
     assert "token" in answer.json()["detail"]

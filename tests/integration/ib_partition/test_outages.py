@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.model.census import Census, Rules
 from farrier.model.limits import Limits
 from farrier.model.resource_why import explain
@@ -150,7 +149,7 @@ async def test_an_unreachable_ufm_is_counted_and_reported_with_its_site(fabric: 
     await fabric.wait(timedelta(minutes=5))
     failing = (await census(fabric)).failing
     assert [(each.kind, each.error, each.count) for each in failing] == [("ib_partition", "ufm", 1)]
-    page = await PostgresResourceQueries(fabric.pool).resource("ib_partition", "ib")
+    page = await PostgresQueries(fabric.pool).resource("ib_partition", "ib")
     said = explain(page.rows[0], page.now, Limits())
     assert f"UFM of site {SITE} cannot be reached: forbidden" in said.reason
     assert any("ufm" in error for error in said.errors) and "fix the cause that the reason names" in said.advice

@@ -17,7 +17,6 @@ from farrier.errors import ConfigError, RefusedByModel
 from farrier.io import kinds
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
-from farrier.io.resource_queries import PostgresResourceQueries
 from farrier.library import (
     Decided,
     DoNothing,
@@ -193,7 +192,7 @@ async def test_each_layer_has_limits_of_its_own_which_a_site_may_change(
     await every_db.advance(5 * MINUTE)
     limits = Limits(sites={"north": {"rack_power.off": timedelta(hours=1)}})
     async with every_db.pool(2) as pool:
-        queries = PostgresResourceQueries(pool)
+        queries = PostgresQueries(pool)
         late = await queries.late(limits)
         assert [(each.name, each.layer, each.state) for each in late.rows] == [("r-1", "power", "off")]
         page = await queries.resources(WantedResources(kind="rack"))
