@@ -30,7 +30,6 @@ from farrier.model.views import NodeDetail
 from farrier.web import forms, render
 from farrier.web.access import authorize
 from farrier.web.backend import backend_of
-from farrier.web.kind_path import of_a_kind
 from farrier.web.refusals import is_fault
 
 _KEY, _NAME = "form-key", "form-name"
@@ -135,7 +134,6 @@ def _refusal(spec: ActionView, node: NodeDetail) -> str:
     return "" if advice.is_accepted(action, node) else "the node is being deleted; to stop the deletion, submit cancel"
 
 
-@of_a_kind
 async def act_on_resource(request: Request) -> Response:
     """GET and POST /resources/{kind}/{name}/act/{action}"""
     path = request.path_params

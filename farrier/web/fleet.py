@@ -20,7 +20,6 @@ from farrier.model.params import BRAKE_LIFT_MAX, REASON_MAX
 from farrier.model.views import Figures
 from farrier.web import operation
 from farrier.web.access import requester
-from farrier.web.kind_path import of_a_kind
 from farrier.web.operation import Answer, Call, NoParameters, Operation
 from farrier.web.parameter_types import Limit, OfNode, OfResource
 from farrier.web.refusals import MEDIA, Problem
@@ -68,7 +67,6 @@ async def enqueue_node(call: Call[OfNode, None]) -> Response:
     return await _enqueue(call, NODE, call.given.node)
 
 
-@of_a_kind
 async def enqueue(call: Call[OfResource, None]) -> Response:
     """Enqueue a resource, so that its handler runs as soon as possible."""
     return await _enqueue(call, call.given.kind, call.given.name)

@@ -27,7 +27,6 @@ from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, Order
 from farrier.web import operation
 from farrier.web.access import authorize_again
 from farrier.web.backend import Backend
-from farrier.web.kind_path import of_a_kind
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import Kind, Limit, Name
 from farrier.web.refusals import Refused
@@ -140,7 +139,6 @@ async def list_of_node(call: Call[OfOneNode, None]) -> Response:
     return await _send_one(call.backend, (NODE, call.given.node), call.given)
 
 
-@of_a_kind
 async def list_of_resource(call: Call[OfOneResource, None]) -> Response:
     """List changes of one resource, newest first."""
     return await _send_one(call.backend, (call.given.kind, call.given.name), call.given)

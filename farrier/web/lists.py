@@ -25,7 +25,6 @@ from farrier.web import acting, render
 from farrier.web.address import Address
 from farrier.web.backend import Backend, backend_of
 from farrier.web.breaches import late_resources
-from farrier.web.kind_path import of_a_kind
 from farrier.web.parameters import key_of, parse_after, searched, without_blanks
 
 # Interval at which an open page fetches its content again.
@@ -129,7 +128,6 @@ async def _page(backend: Backend, chosen: Wanted, order: str, after_: str) -> tu
 
 
 @without_blanks
-@of_a_kind
 async def resources(request: Request) -> Response:
     """GET /resources/{kind}?q=…&state=…&site=…&ended=1&after=…: those that have not ended, by name."""
     backend, given, kind = backend_of(request), request.query_params, request.path_params["kind"]

@@ -21,7 +21,6 @@ from farrier.model.resource_views import AddressView, MemberView, ResourceView
 from farrier.model.views import NodeDetail, WorkflowView
 from farrier.web import acting, render
 from farrier.web.backend import Backend, backend_of
-from farrier.web.kind_path import of_a_kind
 
 # The refresh interval of a page that is open in a browser.
 LIVE_SECONDS = 5
@@ -68,7 +67,6 @@ async def node(request: Request) -> Response:
     return render.page(request, "node.html", values | common | _dashboard(backend, NODE, shown))
 
 
-@of_a_kind
 async def resource(request: Request) -> Response:
     """GET /resources/{kind}/{name}"""
     backend = backend_of(request)

@@ -35,9 +35,11 @@ _NO_RIGHT = "42501"
 # The class of an object that another transaction uses at the moment.
 _IN_USE = "55"
 
+_MALFORMED = "FR400"
+_NOT_FOUND = "FR404"
 _STATUS = {
     "FR403": HTTPStatus.FORBIDDEN,
-    "FR404": HTTPStatus.NOT_FOUND,
+    _NOT_FOUND: HTTPStatus.NOT_FOUND,
     "FR406": HTTPStatus.BAD_REQUEST,
 }
 
@@ -84,8 +86,10 @@ async def refused(request: Request, error: Exception) -> Response:
     if is_fault(error):
         return _fault(request, error)
     fallback = HTTPStatus.BAD_REQUEST if isinstance(error, MalformedRequest) else HTTPStatus.CONFLICT
-    status = _STATUS.get(error.sqlstate, fallback)
-    return _answer(request, _problem(status, error.text, error.hint, sqlstate=error.sqlstate))
+    # If the path has a kind, the database refuses only an unknown kind with this SQLSTATE; such a path does not exist.
+    sqlstate = _NOT_FOUND if error.sqlstate == _MALFORMED and "kind" in request.path_params else error.sqlstate
+    status = _STATUS.get(sqlstate, fallback)
+    return _answer(request, _problem(status, error.text, error.hint, sqlstate=sqlstate))
 
 
 def _fault(request: Request, error: RefusedByModel) -> Response:

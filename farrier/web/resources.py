@@ -21,7 +21,6 @@ from farrier.model.resource_views import (
     clocks_of,
 )
 from farrier.web import operation
-from farrier.web.kind_path import of_a_kind
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import Kind, Limit, Name, OfResource
 from farrier.web.parameters import key_of, parse_after
@@ -54,7 +53,6 @@ async def list_kinds(call: Call[KindFilter, None]) -> Response:
     return operation.json(Kinds(kinds=await call.backend.queries.kinds(given.kind, counted=given.counted)))
 
 
-@of_a_kind
 async def list_(call: Call[Page, None]) -> Response:
     """List resources of a kind by name, in pages."""
     given, backend = call.given, call.backend
@@ -65,7 +63,6 @@ async def list_(call: Call[Page, None]) -> Response:
     return operation.json(ResourceList(now=page.now, resources=rows, next=last))
 
 
-@of_a_kind
 async def show(call: Call[OfResource, None]) -> Response:
     """Show all data of one resource, with its running clocks. The resource may have ended."""
     page = await call.backend.queries.resource(call.given.kind, call.given.name)
