@@ -68,7 +68,7 @@ async def enqueue_node(call: Call[OfNode, None]) -> Response:
 
 
 async def enqueue(call: Call[OfResource, None]) -> Response:
-    """Enqueue a resource, so that its handler runs as soon as possible."""
+    """Enqueue a resource of any kind, so that its handler runs as soon as possible."""
     return await _enqueue(call, call.given.kind, call.given.name)
 
 
@@ -102,14 +102,6 @@ OPERATIONS = [
     Operation(path="/figures", respond=show_figures, answers={200: Answer(what="The figures.", body=Figures)}),
     Operation(
         path="/nodes/{node}/enqueue",
-        method="POST",
-        respond=enqueue_node,
-        given=OfNode,
-        scope=Scope.INTENT,
-        answers=_ENQUEUED,
-    ),
-    Operation(
-        path=f"/resources/{NODE}/{{node}}/enqueue",
         method="POST",
         respond=enqueue_node,
         given=OfNode,

@@ -140,7 +140,7 @@ async def list_of_node(call: Call[OfOneNode, None]) -> Response:
 
 
 async def list_of_resource(call: Call[OfOneResource, None]) -> Response:
-    """List changes of one resource, newest first."""
+    """List changes of one resource of any kind, newest first."""
     return await _send_one(call.backend, (call.given.kind, call.given.name), call.given)
 
 
@@ -253,6 +253,5 @@ OPERATIONS = [
         },
     ),
     Operation(path="/nodes/{node}/history", respond=list_of_node, given=OfOneNode, answers=_PAGES),
-    Operation(path=f"/resources/{NODE}/{{node}}/history", respond=list_of_node, given=OfOneNode, answers=_PAGES),
     Operation(path="/resources/{kind}/{name}/history", respond=list_of_resource, given=OfOneResource, answers=_PAGES),
 ]

@@ -262,7 +262,7 @@ OPERATIONS = [
         scope=Scope.REGISTER,
         answers={201: Answer(what="The token.", body=Bootstrap)},
     ),
-    # The paths for all kinds also work for nodes.
+    # The paths of any kind also work for nodes; these two respond with more data than for other kinds.
     Operation(path=f"/resources/{NODE}", respond=list_, given=narrowed(NodePage), answers=_LIST),
     Operation(path=f"/resources/{NODE}/{{node}}", respond=show, given=Shown, answers=_SHOW),
 ]

@@ -27,10 +27,9 @@ Wait: TypeAlias = Annotated[
 ]
 Id: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_ID)]
 Name: TypeAlias = Annotated[str, Meta(description="Name or ID.")]
-# Nodes have separate paths.
-Kind: TypeAlias = Annotated[
-    str, Meta(pattern=rf"\A(?!{NODE}\Z)", description="Kind of the resource. `GET /resources` lists the kinds.")
-]
+Kind: TypeAlias = Annotated[str, Meta(description="Kind of the resource. `GET /resources` lists the kinds.")]
+# For the paths that respond with more data for nodes.
+OtherKind: TypeAlias = Annotated[Kind, Meta(pattern=rf"\A(?!{NODE}\Z)")]
 ApiVersion: TypeAlias = Annotated[
     int,
     Meta(
@@ -48,7 +47,7 @@ class OfNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfResource(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource of any kind but nodes."""
+    """A resource of any kind."""
 
     kind: Kind
     name: Name

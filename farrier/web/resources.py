@@ -22,12 +22,12 @@ from farrier.model.resource_views import (
 )
 from farrier.web import operation
 from farrier.web.operation import Answer, Call, Operation
-from farrier.web.parameter_types import Kind, Limit, Name, OfResource
+from farrier.web.parameter_types import Limit, Name, OtherKind
 from farrier.web.parameters import key_of, parse_after
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Kind
+    kind: OtherKind
     after: Annotated[
         str | None, Meta(description="Only resources after this resource: `next` of an earlier response.")
     ] = None
@@ -39,6 +39,11 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
+    name: Name
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    kind: OtherKind
     name: Name
 
 
@@ -63,7 +68,7 @@ async def list_(call: Call[Page, None]) -> Response:
     return operation.json(ResourceList(now=page.now, resources=rows, next=last))
 
 
-async def show(call: Call[OfResource, None]) -> Response:
+async def show(call: Call[Shown, None]) -> Response:
     """Show all data of one resource, with its running clocks. The resource may have ended."""
     page = await call.backend.queries.resource(call.given.kind, call.given.name)
     (detail,) = page.rows
@@ -104,7 +109,7 @@ OPERATIONS = [
     Operation(
         path="/resources/{kind}/{name}",
         respond=show,
-        given=OfResource,
+        given=Shown,
         answers={200: Answer(what="The resource.", body=ShownResource)},
     ),
     Operation(

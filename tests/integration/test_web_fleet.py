@@ -44,12 +44,13 @@ async def test_a_resource_of_any_kind_is_enqueued(web: httpx.AsyncClient, conn: 
     made = {"kind": "network_segment", "resource": "lan", "action": "create"}
     params = {"site": "ams", "prefixes": ["10.0.0.0/24"]}
     await web.post("/api/v1/resource-intents", json=made | {"params": params}, headers=WITH_TOKEN)
-    await conn.execute("DELETE FROM farrier.wakes")
-    for path, kind in (("nodes/gpu-1", "node"), ("resources/network_segment/lan", "network_segment")):
+    nodes = ("nodes/gpu-1", "node"), ("resources/node/gpu-1", "node")
+    for path, kind in (*nodes, ("resources/network_segment/lan", "network_segment")):
+        await conn.execute("DELETE FROM farrier.wakes")
         enqueued = await web.post(f"/api/v1/{path}/enqueue", headers=WITH_TOKEN)
         assert (enqueued.status_code, enqueued.json()["kind"]) == (202, kind)
         assert await conn.fetchval("SELECT count(*) FROM farrier.wakes WHERE kind = $1", kind) == 1
-    for path in ("nodes/gpu-7", "resources/network_segment/wan", "resources/barrel/b"):
+    for path in ("nodes/gpu-7", "resources/node/gpu-7", "resources/network_segment/wan", "resources/barrel/b"):
         assert (await web.post(f"/api/v1/{path}/enqueue", headers=WITH_TOKEN)).status_code == 404
 
 
