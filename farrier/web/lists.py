@@ -10,6 +10,7 @@ from http import HTTPStatus
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec.structs import replace
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -17,15 +18,17 @@ from starlette.responses import RedirectResponse, Response
 from farrier.model import details
 from farrier.model.clocks import worst
 from farrier.model.management import Management
-from farrier.model.resource_views import KindView, WantedResources, clocks_of
-from farrier.model.selection import label_tests
+from farrier.model.resource_views import KindView, clocks_of
 from farrier.model.status import NodeStatus
 from farrier.model.views import BY_NAME, ORDERS, NodeView, Page, SortKey, Wanted
 from farrier.web import acting, render
+from farrier.web import given as reading
 from farrier.web.address import Address
 from farrier.web.backend import Backend, backend_of
 from farrier.web.breaches import late_resources
+from farrier.web.parameter_types import Nodes, narrowed
 from farrier.web.parameters import key_of, parse_after, searched, without_blanks
+from farrier.web.resources import Page as ResourcePage
 
 # Interval at which an open page fetches its content again.
 LIVE_SECONDS = 10
@@ -33,6 +36,7 @@ _ROWS = 100
 _MOST_LATE = 20
 _STATUSES = tuple(status.value for status in NodeStatus if status is not NodeStatus.DELETED)
 _MANAGEMENTS = tuple(management.value for management in Management)
+_NODES = narrowed(Nodes)
 # Parameters of the inventory that select nodes, in the order in which the page shows them.
 _FILTERS = ("q", "name", "label", "status", "management", *details.LISTED, "failed")
 
@@ -45,7 +49,6 @@ async def inventory(request: Request) -> Response:
     order = given.get("sort", BY_NAME)
     found, following = await _page(backend, chosen, order, given.get("after", ""))
     late = await backend.queries.overdue(chosen, backend.limits, limit=_MOST_LATE)
-    unselected = not _active(request)
     address = Address(given.multi_items())
     values = {
         "at": "nodes",
@@ -55,7 +58,7 @@ async def inventory(request: Request) -> Response:
         "late": late.rows,
         "more_late": late.more,
         "late_resources": [
-            (each, clock) for each, clock in await late_resources(backend) if unselected or chosen.fits_site(each.site)
+            (each, clock) for each, clock in await late_resources(backend) if chosen.fits_site(each.site)
         ][:_MOST_LATE],
         "figures": await backend.queries.figures(),
         "counts": await backend.counts.of(backend.queries, chosen),
@@ -87,21 +90,10 @@ def _layer_of(state: str) -> str:
 
 
 def _selection(request: Request) -> Wanted:
-    """Return the filter of the inventory."""
-    given = request.query_params
+    """Return the filter of the inventory. It has the parameters of the API, and a search."""
+    given = reading.parameters(request, _NODES, reading.fields(_NODES, "/"))
     names, labels = searched(request)
-    try:
-        tests = label_tests((*labels, *given.getlist("label")))
-    except ValueError as wrong:
-        raise HTTPException(400, f"label: {wrong}") from None
-    return Wanted(
-        names=(*names, *given.getlist("name")),
-        labels=tests,
-        statuses=tuple(given.getlist("status")),
-        managements=tuple(given.getlist("management")),
-        details={name: tuple(given.getlist(name)) for name in details.LISTED if name in given},
-        failed=given.get("failed", "") not in ("", "0", "false"),
-    )
+    return replace(given, name=(*names, *given.name), label=(*labels, *given.label)).wanted()
 
 
 def _active(request: Request) -> list[tuple[str, str]]:
@@ -131,15 +123,10 @@ async def _page(backend: Backend, chosen: Wanted, order: str, after_: str) -> tu
 async def resources(request: Request) -> Response:
     """GET /resources/{kind}?q=…&state=…&site=…&ended=1&after=…: those that have not ended, by name."""
     backend, given, kind = backend_of(request), request.query_params, request.path_params["kind"]
+    filter_ = reading.parameters(request, ResourcePage, reading.fields(ResourcePage, "/resources/{kind}"))
     names, _ = searched(request)
-    chosen = WantedResources(
-        kind=kind,
-        names=names,
-        states=tuple(given.getlist("state")),
-        sites=tuple(given.getlist("site")),
-        ended=given.get("ended", "") not in ("", "0", "false"),
-    )
-    found = await backend.queries.resources(chosen, after=parse_after(given.get("after")), limit=_ROWS)
+    chosen = replace(filter_, name=(*names, *filter_.name)).wanted()
+    found = await backend.queries.resources(chosen, after=parse_after(filter_.after), limit=_ROWS)
     address = Address(given.multi_items())
     values = {
         "at": "resources",

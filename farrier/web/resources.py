@@ -37,6 +37,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     site: Annotated[tuple[str, ...], Meta(description="Only resources of these sites.")] = ()
     ended: Annotated[bool, Meta(description="Include resources that have ended.")] = False
 
+    def wanted(self) -> WantedResources:
+        """Return the filter for the query."""
+        return WantedResources(kind=self.kind, names=self.name, states=self.state, sites=self.site, ended=self.ended)
+
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
     name: Name
@@ -61,8 +65,7 @@ async def list_kinds(call: Call[KindFilter, None]) -> Response:
 async def list_(call: Call[Page, None]) -> Response:
     """List resources of a kind by name, in pages."""
     given, backend = call.given, call.backend
-    wanted = WantedResources(kind=given.kind, names=given.name, states=given.state, sites=given.site, ended=given.ended)
-    page = await backend.queries.resources(wanted, after=parse_after(given.after), limit=given.limit)
+    page = await backend.queries.resources(given.wanted(), after=parse_after(given.after), limit=given.limit)
     last = key_of(page.rows[-1]) if len(page.rows) == given.limit else None
     rows = tuple(_clocked(each, page.now, backend.limits) for each in page.rows)
     return operation.json(ResourceList(now=page.now, resources=rows, next=last))

@@ -320,6 +320,10 @@ async def test_a_misspelt_state_is_refused_on_the_page_and_in_the_api(web: httpx
         refused = await web.get(path, params={"state": "redy"})
         assert refused.status_code == 400, path
         assert "no state is named 'redy'; did you mean 'ready'?" in html.unescape(refused.text)
+    for path in ("/", "/api/v1/nodes"):
+        refused = await web.get(path, params={"status": "Active"})
+        assert refused.status_code == 400, path
+        assert "status must be one of bootstrap_issued, " in html.unescape(refused.text)
 
 
 async def test_the_pages_of_a_segment_and_a_partition_show_addresses_and_members(

@@ -28,4 +28,4 @@ async def test_an_unknown_query_parameter_is_refused_with_the_known_ones(web: ht
 async def test_pages_ignore_unknown_query_parameters(web: httpx.AsyncClient, conn: Connection) -> None:
     await register(conn, "gpu-1")
     assert "gpu-1" in (await web.get("/?bogus=1")).text
-    assert (await web.get("/?status=Active")).status_code == 200
+    assert (await web.get("/?status=active")).status_code == 200
