@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from farrier.cli import inspection, output
 from farrier.cli.listing import Column
 from farrier.cli.output import Cell
-from farrier.model.clocks import Clock
+from farrier.model.clocks import worst
 from farrier.model.limits import Limits
 from farrier.model.resource_views import ResourceDetail, ResourceView, clocks_of
 from farrier.model.resource_why import ResourceWhy
@@ -21,7 +21,7 @@ def columns(limits: Limits) -> tuple[Column[ResourceView], ...]:
         Column("NAME", lambda each, _: each.name),
         Column("STATE", lambda each, _: output.state(each.state)),
         Column("FOR", lambda each, now: output.ago(each.state_entered_at, now), ages=True),
-        Column("ABOVE SLA", lambda each, now: output.excess(_worst(clocks_of(each, now, limits))), ages=True),
+        Column("ABOVE SLA", lambda each, now: output.excess(worst(clocks_of(each, now, limits))), ages=True),
         Column("SITE", lambda each, _: each.site),
         Column("HAS", lambda each, _: " ".join(f"{name}={value}" for name, value in _own(each.detail, short=True))),
         Column("NOTE", lambda each, _: each.last_error),
@@ -31,10 +31,6 @@ def columns(limits: Limits) -> tuple[Column[ResourceView], ...]:
         Column("AGE", lambda each, now: output.ago(each.created_at, now), wide=True, ages=True),
         Column("ENDED", lambda each, _: output.moment(each.ended_at), wide=True),
     )
-
-
-def _worst(clocks: Iterable[Clock]) -> Clock | None:
-    return max(clocks, key=lambda clock: clock.above or timedelta(0), default=None)
 
 
 def as_object(resource: ResourceView, now: datetime, limits: Limits) -> dict[str, Any]:

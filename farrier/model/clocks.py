@@ -86,9 +86,10 @@ def above(node: NodeView, now: datetime, limits: Limits) -> tuple[Clock, ...]:
     return tuple(sorted(over, key=lambda clock: clock.above or timedelta(0), reverse=True))
 
 
-def worst(of: Iterable[Clock]) -> timedelta | None:
-    """Return the time by which the worst of these clocks is above its limit; None if no clock is above its limit."""
-    return max((clock.above for clock in of if clock.above is not None), default=None)
+def worst(of: Iterable[Clock]) -> Clock | None:
+    """Return the clock that is furthest above its limit; None if no clock is above its limit."""
+    late = (clock for clock in of if clock.above is not None)
+    return max(late, key=lambda clock: clock.above or timedelta(0), default=None)
 
 
 def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]:
