@@ -19,13 +19,12 @@ from farrier.cli.connection import Session
 from farrier.cli.form import Form
 from farrier.cli.listing import Column, Rows
 from farrier.model import duration
+from farrier.model.api_answers import MOST_ROWS
 from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order
 from farrier.model.views import Page
 
 P = ParamSpec("P")
 
-# The number of changes in one page.
-PAGE = 1000
 _PANEL = "Which changes"
 
 Follow = Annotated[
@@ -121,7 +120,7 @@ async def walk(
     """Yield all pages of the matching changes, or the pages with the first `most` changes."""
     printed = 0
     while most is None or printed < most:
-        limit = PAGE if most is None else min(PAGE, most - printed)
+        limit = MOST_ROWS if most is None else min(MOST_ROWS, most - printed)
         page = await session.queries.history(wanted, order=order, after=after, limit=limit)
         yield page
         printed += len(page.changes)

@@ -11,6 +11,7 @@ from farrier.cli import arguments, completed_names, intent_kind, listing, output
 from farrier.cli.connection import Session
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
+from farrier.model.api_answers import MOST_ROWS
 from farrier.model.edges import NODE
 from farrier.model.intent_views import IntentView, WantedIntents
 from farrier.model.requests import IntentStatus
@@ -66,7 +67,7 @@ async def _pages(session: Session, kind: str, wanted: WantedIntents, limit: int)
     """Yield pages until they have `limit` intents in total, or until there are no more intents."""
     before: int | None = None
     while limit:
-        page = await session.queries.intents(kind, wanted, before=before, limit=min(limit, listing.PAGE))
+        page = await session.queries.intents(kind, wanted, before=before, limit=min(limit, MOST_ROWS))
         yield Page(page.now, page.rows)
         limit -= len(page.rows)
         if page.following is None:

@@ -20,12 +20,10 @@ from farrier.cli import output
 from farrier.cli.form import Form, Output, compiled
 from farrier.cli.output import Cell
 from farrier.config.reading import nearest
+from farrier.model.api_answers import MOST_ROWS
 from farrier.model.views import Page
 
 T = TypeVar("T")
-
-# The number of rows that are laid out together.
-PAGE = 1000
 
 # --watch pauses between two readings of the list for at least this period, and for at least `_SHARE` times as long as
 # the last reading took, so that a list of the whole fleet does not load the database.
@@ -97,8 +95,8 @@ async def _gathered(pages: AsyncIterator[Page[T]]) -> tuple[datetime, Sequence[T
 
 
 async def _in_pages(now: datetime, rows: Sequence[T]) -> AsyncIterator[Page[T]]:
-    for start in range(0, len(rows) or 1, PAGE):
-        yield Page(now, tuple(rows[start : start + PAGE]))
+    for start in range(0, len(rows) or 1, MOST_ROWS):
+        yield Page(now, tuple(rows[start : start + MOST_ROWS]))
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True):

@@ -11,7 +11,17 @@ from uuid import uuid4
 import msgspec
 
 from farrier.errors import MalformedRequest
-from farrier.model.api_answers import Intents, Kinds, NodeList, RegisteredNodes, ResourceList, ShownNode, ShownResource
+from farrier.model.api_answers import (
+    LONGEST_WAIT_SECONDS,
+    MOST_ROWS,
+    Intents,
+    Kinds,
+    NodeList,
+    RegisteredNodes,
+    ResourceList,
+    ShownNode,
+    ShownResource,
+)
 from farrier.model.controller_views import Ownership
 from farrier.model.details import Details
 from farrier.model.edges import NODE
@@ -19,10 +29,6 @@ from farrier.model.intent_views import IntentView
 from farrier.model.requests import Request
 
 T = TypeVar("T")
-
-MOST_ROWS = 1000
-LONGEST_WAIT_SECONDS = 30.0
-"""Largest `limit` and `wait` that the API accepts."""
 
 # A loaded database takes some seconds for a thousand nodes.
 _REGISTRATION_SECONDS = 50.0

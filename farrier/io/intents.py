@@ -21,9 +21,6 @@ _PAGE_OF_NODES = _PAGE.replace(
     "SELECT i.*, 'node' AS kind, i.node_id AS resource_id FROM farrier.intents i",
 )
 
-# How many intents a filtered page examines at most, which takes some 10 ms.
-_LOOKED = 5000
-
 
 class _Walked(msgspec.Struct, frozen=True):
     """The matching intents, the number of examined intents, and the ID of the last examined intent."""
@@ -49,7 +46,7 @@ async def page(
     `resource` is the ID of the resource to which the filter is limited."""
     before, limit = window
     walk = "of one" if resource is not None else "pending" if wanted.is_pending_only else "all"
-    most = max(limit, _LOOKED)
+    most = max(limit, reading.LOOKED)
     narrowed = list(wanted.statuses), list(wanted.actions), list(wanted.requested_by)
     below = LARGEST_ID if before is None else before
     walked = await _walk(conn, kind, walk, resource, below, most, limit, *narrowed)

@@ -77,9 +77,6 @@ _CHUNK = 1000
 
 _FIRST = SortKey(-math.inf, "", "")
 
-# How many changes a filtered page of history examines at most, which takes some 10 ms.
-_LOOKED = 5000
-
 _read_census = decoding.reader(Census, "a count of the fleet")
 
 
@@ -154,7 +151,7 @@ class PostgresQueries:
         after: HistoryKey | None = None,
         limit: int = 1000,
     ) -> HistoryPage:
-        most = max(limit, _LOOKED) if wanted.is_narrow else limit
+        most = max(limit, reading.LOOKED) if wanted.is_narrow else limit
         async with refusals.borrowed(self._pool) as conn:
             kind, id_ = await _resource(conn, wanted)
             await misspelt.refuse(conn, wanted)

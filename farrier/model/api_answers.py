@@ -1,4 +1,4 @@
-"""The responses of the HTTP API. The server sends them, and the client reads them."""
+"""The responses of the HTTP API, and its limits. The server sends the responses, and the client reads them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from farrier.model.intent_views import IntentView
 from farrier.model.requests import Registered
 from farrier.model.resource_views import AddressView, KindView, LateResource, MemberView, ResourceView
 from farrier.model.views import NodeDetail, NodeView, RequestView, TaskView
+
+MOST_ROWS = 1000
+"""The largest `limit` of a list, and the largest list to register. So many nodes are about a megabyte of JSON, whose
+encoding takes some milliseconds."""
+LONGEST_WAIT_SECONDS = 30
+"""The longest `wait` for an answer, so that a proxy does not close the connection."""
 
 
 class ClockView(msgspec.Struct, frozen=True, kw_only=True):

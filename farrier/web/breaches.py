@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from farrier.model.api_answers import Breaches, ClockView, LateNode, LateOther
+from farrier.model.api_answers import MOST_ROWS, Breaches, ClockView, LateNode, LateOther
 from farrier.model.clocks import Clock
 from farrier.model.resource_views import LateResource, late_clock
 from farrier.web import operation
@@ -18,15 +18,11 @@ from farrier.web.backend import Backend
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import Nodes, narrowed
 
-# A response with this many nodes has about a megabyte, and takes some milliseconds to encode.
-MOST_NODES = 1000
-MOST_RESOURCES = 1000
-
 
 async def list_(call: Call[Nodes, None]) -> Response:
     """List nodes and other resources above a limit, those furthest above it first: at most a thousand of each."""
     backend, chosen = call.backend, call.given.wanted()
-    late = await backend.queries.overdue(chosen, backend.limits, limit=MOST_NODES)
+    late = await backend.queries.overdue(chosen, backend.limits, limit=MOST_ROWS)
     nodes = tuple(LateNode(node=each.node, clocks=tuple(map(ClockView.of, each.clocks))) for each in late.rows)
     resources = tuple(
         LateOther(**msgspec.structs.asdict(each), clocks=(ClockView.of(clock),))
@@ -38,7 +34,7 @@ async def list_(call: Call[Nodes, None]) -> Response:
 
 async def late_resources(backend: Backend) -> list[tuple[LateResource, Clock]]:
     """Return at most a thousand resources of other kinds, worst first, each with the clock that is above its limit."""
-    found = await backend.queries.late(backend.limits, limit=MOST_RESOURCES)
+    found = await backend.queries.late(backend.limits, limit=MOST_ROWS)
     return [(each, late_clock(each, found.now)) for each in found.rows]
 
 

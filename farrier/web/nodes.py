@@ -18,7 +18,7 @@ from farrier.model import bootstrap as bootstraps
 from farrier.model import clocks, details, params
 from farrier.model import requests as asked
 from farrier.model.actions import API_MAX, Action
-from farrier.model.api_answers import Bootstrap, ClockView, NodeList, RegisteredNodes, ShownNode
+from farrier.model.api_answers import MOST_ROWS, Bootstrap, ClockView, NodeList, RegisteredNodes, ShownNode
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.requests import IntentStatus
@@ -26,7 +26,7 @@ from farrier.model.views import NodeDetail
 from farrier.web import intents, operation
 from farrier.web.access import requester
 from farrier.web.operation import Answer, Call, Operation
-from farrier.web.parameter_types import MOST_ROWS, ApiVersion, Limit, Nodes, OfNode, Wait, narrowed
+from farrier.web.parameter_types import ApiVersion, Limit, Nodes, OfNode, Wait, narrowed
 from farrier.web.refusals import MEDIA, Problem, Refused
 
 # This is enough for a thousand registrations of half a kilobyte each, with labels.

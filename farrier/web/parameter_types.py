@@ -11,15 +11,13 @@ from msgspec import Meta
 
 from farrier.model import details
 from farrier.model.actions import API_MAX, API_MIN
+from farrier.model.api_answers import LONGEST_WAIT_SECONDS, MOST_ROWS
 from farrier.model.edges import NODE
 from farrier.model.management import Management
 from farrier.model.selection import LARGEST_ID, label_tests
 from farrier.model.status import NodeStatus
 from farrier.model.views import Wanted
 from farrier.web.refusals import Refused
-
-MOST_ROWS = 1000
-LONGEST_WAIT_SECONDS = 30
 
 Limit: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Largest number of rows.")]
 Wait: TypeAlias = Annotated[

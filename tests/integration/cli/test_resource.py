@@ -65,7 +65,7 @@ async def test_nodes_are_a_kind_in_the_list(farrier: Prompt, yard: Yard) -> None
 async def test_a_list_of_several_pages_has_every_node_and_every_resource_once(
     farrier: Prompt, yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "_ROWS", 2)
+    monkeypatch.setattr(pages, "MOST_ROWS", 2)
     names = ["gpu-1", "gpu-2", "gpu-20", "gpu-21", "gpu-3"]  # the first page ends with a prefix of the next name
     for name in names:
         await farrier("node", "add", name)
