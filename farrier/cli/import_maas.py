@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import typer
 
-from farrier.cli import import_file, pages, regions
+from farrier.cli import import_file, node_bulk, regions
 from farrier.cli.connection import Session
 from farrier.cli.import_file import Fault, Row
 from farrier.config.reading import nearest
@@ -53,10 +53,8 @@ async def _machines(session: Session, site: str) -> Sequence[Machine]:
 
 async def _names(session: Session, site: str) -> dict[str, str]:
     """Return the names of the site's nodes, by the IDs of their machines."""
-    found: dict[str, str] = {}
-    async for page in pages.of_nodes(session, Wanted(details={"site": (site,)})):
-        found |= {node.maas_id: node.name for node in page.rows if node.maas_id is not None}
-    return found
+    nodes = await node_bulk.select(session, Wanted(details={"site": (site,)}), ())
+    return {node.maas_id: node.name for node in nodes if node.maas_id is not None}
 
 
 async def _of_others(session: Session, site: str, found: Sequence[Row]) -> list[Fault]:

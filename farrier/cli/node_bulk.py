@@ -31,12 +31,7 @@ async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tupl
     if wanted == Wanted():
         raise typer.BadParameter("name the nodes, or select them with -l, --status, --site, …; '*' selects all nodes")
     missing = Missing(wanted)
-    found: list[NodeView] = []
-    async for page in pages.of_nodes(session, wanted):
-        missing.seen(page.rows)
-        found += page.rows
-    missing.refuse()
-    return tuple(found)
+    return await pages.every(pages.of_nodes(session, wanted, missing), missing)
 
 
 async def submit(

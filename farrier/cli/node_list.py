@@ -60,8 +60,7 @@ async def _pages(session: Session, wanted: Wanted, missing: Missing) -> AsyncIte
     missing.seen(overdue.node for overdue in above.rows)
     without = {overdue.node.id for overdue in above.rows}
     first = above.rows
-    async for page in pages.of_nodes(session, wanted):
-        missing.seen(page.rows)
+    async for page in pages.of_nodes(session, wanted, missing):
         yield Page(page.now, (*first, *(Overdue(node, ()) for node in page.rows if node.id not in without)))
         first = ()
 

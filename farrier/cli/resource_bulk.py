@@ -89,9 +89,4 @@ async def _select(session: Session, wanted: WantedResources) -> tuple[ResourceVi
     if wanted == WantedResources(kind=wanted.kind):
         raise typer.BadParameter("name the resources, or select them with --state or --site; '*' selects all")
     missing = Missing(wanted)
-    found: list[ResourceView] = []
-    async for page in pages.of_resources(session, wanted):
-        missing.seen(page.rows)
-        found += page.rows
-    missing.refuse()
-    return tuple(found)
+    return await pages.every(pages.of_resources(session, wanted, missing), missing)

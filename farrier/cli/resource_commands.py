@@ -7,7 +7,7 @@ Kinds, states and actions are read from the database, so a kind of another packa
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from functools import partial, wraps
 from typing import Annotated, Any, Concatenate, ParamSpec, get_args
@@ -39,7 +39,6 @@ from farrier.model.params import Field
 from farrier.model.requests import Request
 from farrier.model.resource_views import ResourceView, WantedResources
 from farrier.model.resource_why import explain
-from farrier.model.views import Page
 
 P = ParamSpec("P")
 
@@ -119,7 +118,7 @@ async def list_(  # noqa: PLR0913 - one parameter is one option
     limits = session.settings.sla
     listed = Listing(
         columns=resource_view.columns(limits),
-        pages=lambda: _pages(session, wanted, missing),
+        pages=lambda: pages.of_resources(session, wanted, missing),
         name=lambda each: each.name,
         id=lambda each: each.id,
         as_object=lambda each, now: resource_view.as_object(each, now, limits),
@@ -146,12 +145,6 @@ async def refuse_until(session: Session, kind: str, until: str | None) -> None:
         raise typer.BadParameter(
             f"no {output.words(kind)} has a state {each.value!r}; expected one of {', '.join(each.known)}"
         )
-
-
-async def _pages(session: Session, wanted: WantedResources, missing: Missing) -> AsyncIterator[Page[ResourceView]]:
-    async for page in pages.of_resources(session, wanted):
-        missing.seen(page.rows)
-        yield page
 
 
 async def show(session: Session, kind: KindArgument, name: NameArgument, as_json: output.AsJson = False) -> None:
