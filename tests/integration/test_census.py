@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
@@ -23,7 +23,7 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, Wanted
 from farrier.model.workflow import LIVE, WorkflowStatus
-from tests.support import owners, pg
+from tests.support import owners, pg, reading
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -74,23 +74,7 @@ def rules(limits: Limits = DEFAULT, name_at_most: int = 100) -> Rules:
     return Rules(limits=limits, offline_after=3 * MINUTE, observation_ttl=5 * MINUTE, name_at_most=name_at_most)
 
 
-@pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """A connection without guards, which writes states that the guards would refuse."""
-    async with db.connect() as connection:
-        await connection.execute("SET session_replication_role = replica")
-        yield connection
-
-
-@pytest.fixture
-async def pool(db: pg.Database) -> AsyncIterator[Pool]:
-    async with db.pool(size=2) as connections:
-        yield connections
-
-
-@pytest.fixture
-def queries(pool: Pool) -> PostgresQueries:
-    return PostgresQueries(pool)
+conn, pool, queries = reading.unguarded, reading.pool, reading.queries
 
 
 def age(dice: random.Random) -> timedelta:

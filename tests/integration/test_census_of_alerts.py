@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -12,7 +11,7 @@ from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
 from farrier.model.census import ALERTS_NAMED, Rules
 from farrier.model.limits import Limits
-from tests.support import pg
+from tests.support import reading
 
 MINUTE = timedelta(minutes=1)
 ACTIVE = "INSERT INTO farrier.nodes (name, status, management) VALUES ($1, 'active', 'unmanaged')"
@@ -26,18 +25,7 @@ def rules() -> Rules:
     return Rules(limits=Limits(), offline_after=3 * MINUTE, observation_ttl=5 * MINUTE, name_at_most=100)
 
 
-@pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """A connection without guards, which writes states that the guards would refuse."""
-    async with db.connect() as connection:
-        await connection.execute("SET session_replication_role = replica")
-        yield connection
-
-
-@pytest.fixture
-async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
-    async with db.pool(size=2) as connections:
-        yield PostgresQueries(connections)
+conn, pool, queries = reading.unguarded, reading.pool, reading.queries
 
 
 async def alerting(conn: Connection, name: str, *ids: str, ago: timedelta = timedelta(0)) -> None:

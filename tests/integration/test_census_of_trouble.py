@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
-
-import pytest
 
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
 from farrier.model.limits import Limits
 from tests.integration.test_census import above, rules
-from tests.support import pg
+from tests.support import pg, reading
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """A connection without guards, which writes states that the guards would refuse."""
-    async with db.connect() as connection:
-        await connection.execute("SET session_replication_role = replica")
-        yield connection
-
-
-@pytest.fixture
-async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
-    async with db.pool(size=1) as connections:
-        yield PostgresQueries(connections)
+conn, pool, queries = reading.unguarded, reading.pool, reading.queries
 
 
 async def test_a_paused_node_that_is_deleted_or_cancelled_counts_like_an_unpaused_one(

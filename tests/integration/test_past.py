@@ -14,7 +14,7 @@ from farrier.io import statements
 from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
 from farrier.model.history import HistoryEntry, HistoryFilter, Order
-from tests.support import pasts, pg
+from tests.support import pasts, pg, reading
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = BEGAN + timedelta(minutes=9)
@@ -27,10 +27,7 @@ async def conn(db: pg.Database) -> AsyncIterator[Connection]:
         yield connection
 
 
-@pytest.fixture
-async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
-    async with db.pool(size=2) as connections:
-        yield PostgresQueries(connections)
+pool, queries = reading.pool, reading.queries
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -17,7 +16,7 @@ from farrier.model.edges import Layer
 from farrier.model.limits import Limits
 from farrier.model.views import Wanted
 from farrier.model.workflow import WorkflowStatus
-from tests.support import owners, pg, tokens
+from tests.support import owners, pg, reading, tokens
 
 TOKEN = tokens.named("token")
 
@@ -43,23 +42,7 @@ FLEET = """
 """
 
 
-@pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """A connection without guards, which writes states that the guards would refuse."""
-    async with db.connect() as connection:
-        await connection.execute("SET session_replication_role = replica")
-        yield connection
-
-
-@pytest.fixture
-async def pool(db: pg.Database) -> AsyncIterator[Pool]:
-    async with db.pool(size=2) as connections:
-        yield connections
-
-
-@pytest.fixture
-def queries(pool: Pool) -> PostgresQueries:
-    return PostgresQueries(pool)
+conn, pool, queries = reading.unguarded, reading.pool, reading.queries
 
 
 @pytest.fixture

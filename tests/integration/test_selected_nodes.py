@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -17,7 +17,7 @@ from farrier.model import selection
 from farrier.model.limits import Limits
 from farrier.model.selection import LabelTest
 from farrier.model.views import Wanted
-from tests.support import pg
+from tests.support import pg, reading
 
 LABELLED = """
     INSERT INTO farrier.nodes (name, status, management, status_entered_at, labels)
@@ -31,12 +31,7 @@ MANY = """
 """
 
 
-@pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """A connection without guards, which writes states that the guards would refuse."""
-    async with db.connect() as connection:
-        await connection.execute("SET session_replication_role = replica")
-        yield connection
+conn = reading.unguarded
 
 
 @pytest.mark.parametrize(

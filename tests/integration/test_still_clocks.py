@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -14,7 +13,7 @@ from farrier.model.edges import LAYER_KIND
 from farrier.model.limits import Limits
 from farrier.model.views import Wanted
 from tests.integration.test_census import add_node, place, rules
-from tests.support import pg
+from tests.support import reading
 
 LATE = """
     WITH job AS (INSERT INTO farrier.node_onboardings (node_id, mode, status, status_entered_at)
@@ -36,18 +35,7 @@ STOP = "INSERT INTO farrier.clock_stops (kind, state, fact, value) VALUES ($1, $
 CLOCKS = "SELECT kind, state, substate FROM farrier.node_clocks WHERE node_id = $1"
 
 
-@pytest.fixture
-async def conn(db: pg.Database) -> AsyncIterator[Connection]:
-    """A connection without guards, which writes states that the guards would refuse."""
-    async with db.connect() as connection:
-        await connection.execute("SET session_replication_role = replica")
-        yield connection
-
-
-@pytest.fixture
-async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
-    async with db.pool(size=1) as connections:
-        yield PostgresQueries(connections)
+conn, pool, queries = reading.unguarded, reading.pool, reading.queries
 
 
 @pytest.mark.parametrize("stop", STOPS)
