@@ -12,7 +12,7 @@ from farrier.io import reading, statements
 from farrier.io.pool import Connection
 from farrier.model import limits
 from farrier.model.census import ALERTS_NAMED, FAILING_AFTER, Rules
-from farrier.model.limits import Limits
+from farrier.model.limits import KindRule, Limits, Rule
 
 _CENSUS = statements.load("queries/census")
 
@@ -41,24 +41,11 @@ async def take(conn: Connection, rules: Rules) -> str:
 
 def node_columns(held: Limits) -> tuple[list[Any], ...]:
     """Return the limits of nodes and their workflows as arrays, which statements take as arguments."""
-    found = tuple(limits.rules(held))
-    return (
-        [rule.place.kind for rule in found],
-        [rule.place.state for rule in found],
-        [rule.place.substate for rule in found],
-        [rule.scope for rule in found],
-        [rule.name for rule in found],
-        reading.texts(rule.lasts for rule in found),
-    )
+    *columns, lasts = reading.transposed(tuple(limits.rules(held)), Rule)
+    return *columns, reading.texts(lasts)
 
 
 def kind_columns(held: Limits) -> tuple[list[Any], ...]:
     """Return the limits of registered kinds in the form that `farrier.count_resources` takes."""
-    found = tuple(limits.kind_rules(held))
-    return (
-        [rule.kind for rule in found],
-        [rule.state for rule in found],
-        [rule.scope for rule in found],
-        [rule.name for rule in found],
-        reading.texts(rule.lasts for rule in found),
-    )
+    *columns, lasts = reading.transposed(tuple(limits.kind_rules(held)), KindRule)
+    return *columns, reading.texts(lasts)

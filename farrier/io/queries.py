@@ -287,7 +287,7 @@ async def _nodes(conn: Connection, ids: Sequence[int]) -> tuple[NodeView, ...]:
 
 async def _selected(conn: Connection, wanted: Wanted) -> tuple[Any, ...]:
     """Return the first ten arguments of the statements that select nodes."""
-    keys, values, negated = _transposed(wanted.labels, LabelTest)
+    keys, values, negated = reading.transposed(wanted.labels, LabelTest)
     return (
         list(wanted.statuses),
         list(wanted.managements),
@@ -296,7 +296,7 @@ async def _selected(conn: Connection, wanted: Wanted) -> tuple[Any, ...]:
         keys,
         values,
         reading.texts(negated),
-        *_transposed(await _ranges(conn, wanted.names), NameRange),
+        *reading.transposed(await _ranges(conn, wanted.names), NameRange),
     )
 
 
@@ -306,11 +306,6 @@ async def _ranges(conn: Connection, names: Sequence[str]) -> Sequence[NameRange]
     ids = [int(name) for name in names if selection.is_id(name)]
     named = [record[0] for record in await conn.fetch(_NAMES, reading.texts(ids))] if ids else []
     return [selection.name_range(name) for name in (*names, *named)]
-
-
-def _transposed(rows: Sequence[msgspec.Struct], type_: type[msgspec.Struct]) -> list[list[Any]]:
-    """Return one array for each field."""
-    return [[getattr(row, field) for row in rows] for field in type_.__struct_fields__]
 
 
 def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:

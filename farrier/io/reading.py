@@ -5,9 +5,11 @@ The functions use a connection that the caller borrowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
+
+import msgspec
 
 from farrier.errors import RefusedByModel
 from farrier.io import decoding, statements
@@ -45,6 +47,11 @@ def texts(values: Iterable[int | timedelta]) -> list[str]:
     """Return the values as texts, which the statement casts. For an array of any other type, the driver first asks the
     server how to encode it, and in a new session this takes as long as most statements of a command."""
     return [f"{value.total_seconds()} s" if isinstance(value, timedelta) else str(value) for value in values]
+
+
+def transposed(rows: Sequence[msgspec.Struct], type_: type[msgspec.Struct]) -> list[list[Any]]:
+    """Return one array for each field of the rows."""
+    return [[getattr(row, field) for row in rows] for field in type_.__struct_fields__]
 
 
 async def find_resource(conn: Connection, kind: str, given: str) -> int:

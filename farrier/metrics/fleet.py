@@ -158,7 +158,7 @@ def _of_states(census: Census, limits: Limits) -> Iterator[GaugeMetricFamily]:
 def _limited(census: Census, limits: Limits) -> Iterator[Labels]:
     """Yield the clocks that have a limit, either for all resources or for the resources of a site or a model. No other
     clock can be above a limit."""
-    yield from (_labels(rule.place) for rule in rules(limits))
+    yield from ((rule.kind, rule.state, rule.substate) for rule in rules(limits))
     yield from ((each.kind, each.state, each.substate) for each in census.kind_limits)
     kinds = {place.kind for place in census.places}
     yield from ((rule.kind, *label(rule.state)) for rule in kind_rules(limits) if rule.kind in kinds)

@@ -99,7 +99,9 @@ class Rule(msgspec.Struct, frozen=True):
     """A limit in force. `scope` is `site`, `model`, or empty. An empty scope stands for all resources whose site and
     model set no limit."""
 
-    place: Place
+    kind: str
+    state: str
+    substate: str
     scope: str
     name: str
     lasts: timedelta
@@ -108,13 +110,14 @@ class Rule(msgspec.Struct, frozen=True):
 def rules(limits: Limits, places: Iterable[Place] = PLACES) -> Iterator[Rule]:
     """Yield all limits in force, including the defaults."""
     for place in places:
+        of = place.kind, place.state, place.substate
         lasts = limits.everywhere.get(place.key, place.default)
         if lasts is not None:
-            yield Rule(place, "", "", lasts)
+            yield Rule(*of, "", "", lasts)
         for scope, named in (("model", limits.models), ("site", limits.sites)):
             for name, overrides in named.items():
                 if place.key in overrides:
-                    yield Rule(place, scope, name, overrides[place.key])
+                    yield Rule(*of, scope, name, overrides[place.key])
 
 
 def keys_of(specs: Iterable[KindSpec]) -> frozenset[str]:

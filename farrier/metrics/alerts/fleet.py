@@ -134,7 +134,7 @@ def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...
     """Yield selectors of the states and stages whose limits depend on an operator, for every site and model."""
     shortest: dict[tuple[str, str, str], timedelta] = {}
     for rule in rules(limits, places):
-        place = (rule.place.kind, rule.place.state, rule.place.substate)
+        place = (rule.kind, rule.state, rule.substate)
         shortest[place] = min(rule.lasts, shortest.get(place, rule.lasts))
     for (kind, state, substate), limit in shortest.items():
         if limit >= PATIENT_FROM and kind != maas_region.KIND and state != END_TO_END:
@@ -157,9 +157,9 @@ def _resource_stuck() -> Alert:
 
 def _end_to_end(config: Config, *, named: bool) -> Alert:
     limits = ", ".join(
-        f"{rule.place.kind} {duration.human(rule.lasts)}"
+        f"{rule.kind} {duration.human(rule.lasts)}"
         for rule in rules(config.sla)
-        if rule.place.state == END_TO_END and not rule.scope
+        if rule.state == END_TO_END and not rule.scope
     )
     return Alert(
         name="FarrierEndToEndBreach",

@@ -42,10 +42,10 @@ def test_every_state_that_is_not_terminal_is_a_place_and_every_place_has_a_key_o
 
 
 def test_a_rule_is_there_for_every_limit_in_force_and_for_no_other() -> None:
-    default = {rule.place.key: rule.lasts for rule in limits.rules(Limits())}
-    assert default == {place.key: place.default for place in PLACES if place.default is not None}
-    told = {(rule.place.key, rule.scope, rule.name): rule.lasts for rule in limits.rules(SOME)}
-    assert told["status.offline", "", ""] == HOUR
-    assert told["status.offline", "model", "h100"] == 2 * HOUR
-    assert told["status.offline", "site", "north"] == 3 * HOUR
+    default = {(rule.kind, rule.state, rule.substate): rule.lasts for rule in limits.rules(Limits())}
+    assert default == {(p.kind, p.state, p.substate): p.default for p in PLACES if p.default is not None}
+    told = {(rule.kind, rule.state, rule.substate, rule.scope, rule.name): rule.lasts for rule in limits.rules(SOME)}
+    assert told["node", "offline", "", "", ""] == HOUR
+    assert told["node", "offline", "", "model", "h100"] == 2 * HOUR
+    assert told["node", "offline", "", "site", "north"] == 3 * HOUR
     assert len(told) == len(default) + 3
