@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from farrier.errors import MalformedRequest, UndecodableState
+from farrier.errors import MalformedRequest, RefusedByModel, UndecodableState
 from farrier.io import census, decoding, intents, misspelt, reading, refusals, statements
 from farrier.io.horizon import Horizon
 from farrier.io.pool import Connection, Pool
@@ -216,7 +216,11 @@ class PostgresQueries:
 
     async def intent(self, kind: str | None, intent: int) -> Page[IntentView]:
         async with refusals.borrowed(self._pool) as conn:
-            return await intents.find(conn, kind, intent)
+            walked = await intents.walk(conn, kind, "one", intent, None, 1, 1, [], [], [])
+        if not walked.rows:
+            hint = "list the intents to find its ID"
+            raise RefusedByModel(f"no intent has the ID {intent}", hint=hint, sqlstate="FR404")
+        return Page(walked.now, walked.rows)
 
     async def intents(
         self, kind: str | None, wanted: WantedIntents, *, before: int | None = None, limit: int = 1000
@@ -228,7 +232,14 @@ class PostgresQueries:
             id_ = None
             if kind is not None and wanted.resource is not None:
                 id_ = await reading.find_resource(conn, kind, wanted.resource)
-            return await intents.page(conn, kind, wanted, resource=id_, window=(before, limit))
+            walk = "of one" if id_ is not None else "pending" if wanted.is_pending_only else "all"
+            below = selection.LARGEST_ID if before is None else before
+            most = max(limit, reading.LOOKED)
+            narrowed = list(wanted.statuses), list(wanted.actions), list(wanted.requested_by)
+            walked = await intents.walk(conn, kind, walk, id_, below, most, limit, *narrowed)
+        if len(walked.rows) == limit:
+            return IntentPage(walked.now, walked.rows, walked.rows[-1].id)
+        return IntentPage(walked.now, walked.rows, walked.last if walked.looked == most else None)
 
     async def late(self, limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
         async with refusals.borrowed(self._pool) as conn:
