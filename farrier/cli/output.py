@@ -71,9 +71,9 @@ class Table:
             _print(lambda width: self._layout.lines(found, width))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, below: Sequence[str] = ()) -> None:
+def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """Print rows under headings. If there are no rows, print nothing."""
-    Table(columns, below=below).print(rows)
+    Table(columns).print(rows)
 
 
 def facts(pairs: Iterable[tuple[str, Cell]]) -> None:

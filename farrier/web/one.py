@@ -91,8 +91,6 @@ async def resource(request: Request) -> Response:
 
 async def _allocated(backend: Backend, shown: ResourceView) -> Sequence[AddressView | MemberView]:
     """Return the addresses of a segment, or the ports of a partition; nothing for other kinds."""
-    if shown.ended_at is not None:
-        return ()
     if shown.kind == network_segment.KIND:
         return (await backend.queries.addresses(str(shown.id))).rows
     if shown.kind == ib_partition.KIND:
