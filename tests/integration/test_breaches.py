@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from farrier.io.api import PostgresRequests
-from farrier.io.queries import PostgresQueries
-from farrier.model.limits import Limits
-from farrier.web.backend import Backend
-from tests.integration.test_web import client_of, closed_site
+from tests.integration.test_web import backend_on, client_of, open_site
 from tests.support import pg
 
 
@@ -22,10 +18,7 @@ async def test_the_worst_thousand_nodes_are_listed_with_the_number_of_the_others
               FROM generate_series(1, 1003) n
             """
         )
-    site = closed_site()
-    async with db.pool(size=1) as connections, client_of(site) as web:
-        requests = PostgresRequests(connections, db.dsn)
-        site.open(Backend(PostgresQueries(connections), requests, Limits(), None))
+    async with db.pool(size=1) as connections, client_of(open_site(backend_on(connections, db.dsn))) as web:
         told = (await web.get("/api/v1/breaches")).json()
         page = (await web.get("/")).text
     assert told["more_nodes"] == 3

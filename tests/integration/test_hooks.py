@@ -16,7 +16,7 @@ from farrier.io.pool import Connection
 from farrier.web.backend import Backend
 from farrier.web.server import serving
 from tests.architecture.sources import ROOT
-from tests.integration.test_web import backend, closed_site, conn, register
+from tests.integration.test_web import backend, conn, open_site, register
 from tests.support import pg
 
 __all__ = ["backend", "conn"]
@@ -50,9 +50,7 @@ class Scheduler:
 
 @pytest.fixture
 async def url(backend: Backend) -> AsyncIterator[str]:
-    site = closed_site()
-    site.open(backend)
-    async with serving(site.app, host="127.0.0.1", port=0) as url:
+    async with serving(open_site(backend).app, host="127.0.0.1", port=0) as url:
         yield url
 
 

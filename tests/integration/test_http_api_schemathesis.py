@@ -9,12 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from farrier.io.api import PostgresRequests
-from farrier.io.queries import PostgresQueries
-from farrier.model.limits import Limits
-from farrier.web.backend import Backend
 from farrier.web.server import serving
-from tests.integration.test_web import TOKEN, closed_site, token
+from tests.integration.test_web import TOKEN, backend_on, open_site
 from tests.support import pg
 from tests.support.site import opened
 
@@ -41,9 +37,7 @@ async def url(db: pg.Database) -> AsyncIterator[str]:
     """A server with a node and a loop that answers."""
     async with opened(db) as at_work, db.pool(size=3) as connections:
         await at_work.register("gpu-1")
-        site = closed_site()
-        requests = PostgresRequests(connections, db.dsn)
-        site.open(Backend(PostgresQueries(connections), requests, Limits(), token))
+        site = open_site(backend_on(connections, db.dsn))
         async with serving(site.app, host="127.0.0.1", port=0) as url:
             yield url
 

@@ -7,10 +7,11 @@ from datetime import timedelta
 
 import httpx
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from farrier.io.api import PostgresRequests
-from farrier.io.pool import Connection
+from farrier.io.pool import Connection, Pool
 from farrier.io.queries import PostgresQueries
 from farrier.model.limits import Limits
 from farrier.web.access import Access
@@ -38,6 +39,16 @@ def closed_site(access: Access | None = None) -> Site:
     return Site(CollectorRegistry(), unready_because=lambda: "waiting for the test", refresh=nothing, access=access)
 
 
+def backend_on(connections: Pool, dsn: str, *, limits: Limits | None = None) -> Backend:
+    return Backend(PostgresQueries(connections), PostgresRequests(connections, dsn), limits or Limits(), token)
+
+
+def open_site(backend: Backend) -> Site:
+    site = closed_site()
+    site.open(backend)
+    return site
+
+
 def client_of(site: Site) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=site.app), base_url="http://localhost")
 
@@ -45,15 +56,12 @@ def client_of(site: Site) -> httpx.AsyncClient:
 @pytest.fixture
 async def backend(db: pg.Database) -> AsyncIterator[Backend]:
     async with db.pool(size=3) as connections:
-        requests = PostgresRequests(connections, db.dsn)
-        yield Backend(PostgresQueries(connections), requests, Limits(), token)
+        yield backend_on(connections, db.dsn)
 
 
 @pytest.fixture
 async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
-    site = closed_site()
-    site.open(backend)
-    async with client_of(site) as client:
+    async with client_of(open_site(backend)) as client:
         yield client
 
 
@@ -172,9 +180,7 @@ async def test_a_request_without_the_token_changes_nothing(
 
 
 async def test_without_a_configured_token_intents_are_refused(backend: Backend) -> None:
-    site = closed_site()
-    site.open(Backend(backend.queries, backend.requests, Limits(), None))
-    async with client_of(site) as client:
+    async with client_of(open_site(replace(backend, token=None))) as client:
         for headers, status in (({}, 403), (WITH_TOKEN, 401)):
             answer = await client.post("/api/v1/intents", json={}, headers=headers)
             assert answer.status_code == status

@@ -8,18 +8,16 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from farrier.config.token_file import ApiToken
-from farrier.io.api import PostgresRequests
 from farrier.io.pool import Single
-from farrier.io.queries import PostgresQueries
 from farrier.model import api_token
-from farrier.model.limits import Limits
 from farrier.web.access import Access
 from farrier.web.attempts import AT_ONCE, SECONDS_EACH
-from farrier.web.backend import Backend
 from farrier.web.site import Site
+from tests.integration.test_web import backend_on
 from tests.support import pg
 from tests.support.clock import HandClock
 
@@ -85,9 +83,7 @@ async def opened(db: pg.Database, *, with_bearer: bool = True) -> AsyncIterator[
     site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=nothing, access=access)
     async with db.connect() as conn, db.pool(size=1) as connections:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
-        requests = PostgresRequests(connections, db.dsn)
-        token = bearer if with_bearer else None
-        site.open(Backend(PostgresQueries(connections), requests, Limits(), token))
+        site.open(replace(backend_on(connections, db.dsn), token=bearer if with_bearer else None))
         transport = httpx.ASGITransport(app=site.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield Web(client, conn, clock, access)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
 
 import anyio
 import httpx
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from farrier import log
 from farrier.io import pool
-from farrier.io.api import PostgresRequests
-from farrier.io.queries import PostgresQueries
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
 from farrier.web.server import serving
 from farrier.web.site import Site
-from tests.integration.test_web import WITH_TOKEN, client_of, closed_site, register, token
+from tests.integration.test_web import WITH_TOKEN, backend, backend_on, client_of, open_site, register, token, web
 from tests.support import logged, pg
+
+__all__ = ["backend", "web"]
 
 SECRET = "postgresql://me:hunter2@db"
 
@@ -39,21 +39,6 @@ def said() -> io.StringIO:
     stream = io.StringIO()
     log.configure(log.Level.INFO, log.Format.JSON, stream=stream)
     return stream
-
-
-@pytest.fixture
-async def backend(db: pg.Database) -> AsyncIterator[Backend]:
-    async with db.pool(size=2) as connections:
-        requests = PostgresRequests(connections, db.dsn)
-        yield Backend(PostgresQueries(connections), requests, Limits(), token)
-
-
-@pytest.fixture
-async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
-    site = closed_site()
-    site.open(backend)
-    async with client_of(site) as client:
-        yield client
 
 
 @pytest.mark.matrix(strength=1)
@@ -111,9 +96,7 @@ async def test_a_fault_of_the_database_is_a_fault_of_the_server_and_logged_once(
         await conn.execute(change)
     dsn = f"{db.dsn}{'&' if '?' in db.dsn else '?'}role={role}"
     connections = await pool.open_pool(dsn, size=1, patience=pg.PATIENCE)
-    site = closed_site()
-    site.open(Backend(PostgresQueries(connections), PostgresRequests(connections, db.dsn), Limits(), token))
-    async with client_of(site) as client:
+    async with client_of(open_site(backend_on(connections, db.dsn))) as client:
         body = {"node": "gpu-1", "action": "manage"}
         answer = await client.post("/api/v1/intents", json=body, headers=WITH_TOKEN)
     connections.terminate()
@@ -169,9 +152,7 @@ async def test_a_client_that_disconnects_during_its_request_causes_no_error(
         asked.set()
         return await token()
 
-    site = closed_site()
-    site.open(Backend(backend.queries, backend.requests, Limits(), token_is_asked))
-    app = Watched(site.app)
+    app = Watched(open_site(replace(backend, token=token_is_asked)).app)
     head = "POST /api/v1/intents HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n"
     with anyio.fail_after(pg.PATIENCE.total_seconds()):
         async with serving(app, host="127.0.0.1", port=0) as url:

@@ -10,10 +10,7 @@ import httpx
 import pytest
 
 from farrier.io.api import PostgresRequests
-from farrier.io.queries import PostgresQueries
-from farrier.model.limits import Limits
-from farrier.web.backend import Backend
-from tests.integration.test_web import WITH_TOKEN, backend, client_of, closed_site, conn, token, web
+from tests.integration.test_web import WITH_TOKEN, backend, backend_on, client_of, conn, open_site, web
 from tests.support import crates, pg
 from tests.support.crates import Yard
 from tests.support.site import Site, opened
@@ -140,9 +137,7 @@ async def test_intents_are_listed_in_pages_that_lead_to_each_other(web: httpx.As
 
 
 async def test_an_intent_for_a_node_among_resources_is_the_nodes_intent(yard: Yard) -> None:
-    requests = PostgresRequests(yard.pool, yard.db.dsn)
-    site = closed_site()
-    site.open(Backend(PostgresQueries(yard.pool), requests, Limits(), token))
+    site = open_site(backend_on(yard.pool, yard.db.dsn))
     await yard.pool.fetchval("SELECT farrier.register_node('gpu-1')")
     async with client_of(site) as web:
         await post(
@@ -159,9 +154,7 @@ async def test_an_intent_for_a_node_among_resources_is_the_nodes_intent(yard: Ya
 
 
 async def test_intents_of_every_kind_are_read_waited_for_and_listed(yard: Yard) -> None:
-    requests = PostgresRequests(yard.pool, yard.db.dsn)
-    site = closed_site()
-    site.open(Backend(PostgresQueries(yard.pool), requests, Limits(), token))
+    site = open_site(backend_on(yard.pool, yard.db.dsn))
     crate = {"kind": "crate", "resource": "c-1"}
     async with client_of(site) as web:
         created = await post(web, "resource-intents", crate | {"action": "create", "params": {"size": 3}})

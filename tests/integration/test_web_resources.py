@@ -8,11 +8,8 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from farrier.io.api import PostgresRequests
-from farrier.io.queries import PostgresQueries
 from farrier.model.limits import Limits
-from farrier.web.backend import Backend
-from tests.integration.test_web import WITH_TOKEN, client_of, closed_site, token
+from tests.integration.test_web import WITH_TOKEN, backend_on, client_of, open_site
 from tests.support import crates, pg
 from tests.support.crates import Yard
 
@@ -32,10 +29,7 @@ async def yard(every_db: pg.Database) -> AsyncIterator[Yard]:
 
 @pytest.fixture
 async def web(yard: Yard) -> AsyncIterator[httpx.AsyncClient]:
-    site = closed_site()
-    requests = PostgresRequests(yard.pool, yard.db.dsn)
-    site.open(Backend(PostgresQueries(yard.pool), requests, LIMITS, token))
-    async with client_of(site) as client:
+    async with client_of(open_site(backend_on(yard.pool, yard.db.dsn, limits=LIMITS))) as client:
         yield client
 
 

@@ -14,7 +14,7 @@ from farrier.io.pool import Connection
 from farrier.model.history import HistoryEntry, HistoryFilter
 from farrier.web.backend import Backend
 from farrier.web.server import serving
-from tests.integration.test_web import backend, closed_site
+from tests.integration.test_web import backend, open_site
 from tests.support import pg
 
 __all__ = ["backend"]
@@ -24,9 +24,7 @@ ADD = "SELECT farrier.register_node($1)"
 
 @pytest.fixture(params=["database", "api"])
 async def session(request: pytest.FixtureRequest, db: pg.Database, backend: Backend) -> AsyncIterator[Session]:
-    site = closed_site()
-    site.open(backend)
-    async with serving(site.app, host="127.0.0.1", port=0) as url:
+    async with serving(open_site(backend).app, host="127.0.0.1", port=0) as url:
         flags = {"database.dsn": db.dsn} if request.param == "database" else {"client.api": url}
         async with connection.opened(config.load(environment={}, flags=flags)) as opened:
             yield opened

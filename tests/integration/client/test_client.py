@@ -31,7 +31,7 @@ from farrier.client.remote import Remote
 from farrier.errors import ConfigError, ExitCode, MalformedRequest
 from farrier.web.backend import Backend
 from farrier.web.server import serving
-from tests.integration.test_web import TOKEN, backend, closed_site
+from tests.integration.test_web import TOKEN, backend, open_site
 from tests.integration.test_web_feed import SETTLED
 from tests.support import pg
 from tests.support.site import Site, opened
@@ -45,9 +45,7 @@ BEGINNING = "0.0.0.-.-"
 
 @pytest.fixture
 async def url(backend: Backend) -> AsyncIterator[str]:
-    site = closed_site()
-    site.open(backend)
-    async with serving(site.app, host="127.0.0.1", port=0) as url:
+    async with serving(open_site(backend).app, host="127.0.0.1", port=0) as url:
         yield url
 
 
