@@ -192,8 +192,6 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token_at: datetime | None = None
     deployed_at: datetime | None = None
     synced_at: datetime | None = None
-    failure_class: FailureClass | None = None
-    failure_detail: str | None = None
     resumed: bool = False
     took_at: datetime | None = None
     restarted_at: datetime | None = None

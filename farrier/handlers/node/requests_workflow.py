@@ -97,12 +97,7 @@ def rerun(request: Request) -> Reply:
     """Run all stages again, and skip work that is done. The workflow still records that its work in MAAS may have to be
     undone."""
     node, workflow = request.node, request.node.live
-    known = replace(
-        counted_anew(workflow),
-        touched=compensating.has_work(node),
-        failure_class=None,
-        failure_detail=None,
-    )
+    known = replace(counted_anew(workflow), touched=compensating.has_work(node))
     return Accept(
         reason="the workflow runs again from its first stage",
         to=with_fields(node, workflow=with_workflow(node, **start(workflow) | {"upstream": known})),

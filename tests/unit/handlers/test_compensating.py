@@ -11,7 +11,6 @@ from farrier.handlers.node import region
 from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.onboarding import detour
 from farrier.model.actions import Action
-from farrier.model.failures import FailureClass
 from farrier.model.maas_changes import Deploy, Release
 from farrier.model.networks import Networks, SegmentUse
 from farrier.model.node import AfterUndo, Onboarding, Upstream
@@ -118,7 +117,7 @@ async def test_a_deletion_undoes_the_same_before_it_walks_on(
 async def test_a_clean_restart_undoes_the_same_and_forgets_all_but_the_number_of_deployments(
     at: Stand, stage: O, status: Status, asked: list[str]
 ) -> None:
-    known = Upstream(deploys=1, datasource_retries=2, token="d1", failure_class=FailureClass.DEPLOY_FAILED)
+    known = Upstream(deploys=1, datasource_retries=2, token="d1")
     it = await standing(at, stage, status, upstream=known, attempt=3)
     it.request(Action.RESTART_CLEAN)
     seen = await until_pending(it)

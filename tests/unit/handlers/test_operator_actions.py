@@ -12,7 +12,6 @@ from farrier.handlers.node.handler import RESPONSES
 from farrier.handlers.node.moves import Change, Policy
 from farrier.model.acceptance import Allowed
 from farrier.model.actions import ACTIONS, Action, Group, check
-from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Decommission, Node, Onboarding, TaskStatus, TaskType, Upstream
 from farrier.model.observation import MaasObservation
@@ -30,9 +29,7 @@ from tests.support.stored import stored
 POLICY = Policy(sites={SITE.name: SITE})
 OPERATOR = tuple(action for action, spec in ACTIONS.items() if spec.group is Group.OPERATOR)
 FAILED = (W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
-COUNTED = Upstream(
-    deploys=3, commissions=4, failed_deploys=3, datasource_retries=2, failure_class=FailureClass.DEPLOY_FAILED
-)
+COUNTED = Upstream(deploys=3, commissions=4, failed_deploys=3, datasource_retries=2)
 
 
 def deployment(status: W, stage: O = O.WAIT_FOR_DEPLOYED) -> Node:
