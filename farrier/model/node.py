@@ -148,7 +148,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     workflow does no work on the machine; its tasks end with this result before an agent receives them."""
 
     retire: bool = False
-    remove_maas: bool = False
     force: bool = False
     reason: str | None = None
     asked_by: str | None = None

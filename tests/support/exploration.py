@@ -306,7 +306,7 @@ def kind_of(place: Place) -> object:
         it.agent and (any(alert.blocks_scheduling for alert in it.agent.health.alerts), it.agent.ssh_seed_failures > 0),
         frozenset((task.type, task.status) for task in it.tasks if task.status in OPEN),
         (place.region_answers, place.machine, it.maas_id, it.redeploying, it.maas and (it.maas.state, it.maas.status)),
-        job and (job.options.remove_maas, job.upstream.released, job.upstream.asked, order_of(job, it.maas)),
+        job and (job.options.leave_out, job.upstream.released, job.upstream.asked, order_of(job, it.maas)),
     )
 
 

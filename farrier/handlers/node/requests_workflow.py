@@ -46,7 +46,7 @@ def remove(request: Request) -> Reply:
     if params.remove_maas and (why := _record_stays(request)) is not None:
         return Reject(reason=f"remove: {why}")
     keep = () if params.remove_maas else (D.REMOVE_MAAS_RECORD,)
-    options = _options(request, params, retire=True, leave_out=_BEFORE_REMOVAL + keep, remove_maas=params.remove_maas)
+    options = _options(request, params, retire=True, leave_out=_BEFORE_REMOVAL + keep)
     return _decommission(request, DecommissionMode.FULL_DECOMMISSION, options, "remove")
 
 
@@ -206,7 +206,6 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
         now,
         force=now.force or options.force,
         retire=now.retire or options.retire,
-        remove_maas=now.remove_maas or options.remove_maas,
         leave_out=tuple(stage for stage in now.leave_out if stage in options.leave_out),
         reason=options.reason if force else now.reason,
         asked_by=options.asked_by if force else now.asked_by,
@@ -245,11 +244,9 @@ def _options(
     *,
     retire: bool,
     leave_out: tuple[DecommissionStage, ...] = (),
-    remove_maas: bool = False,
 ) -> Options:
     return Options(
         retire=retire,
-        remove_maas=remove_maas,
         force=params.force,
         reason=params.reason,
         asked_by=request.intent.requested_by,
