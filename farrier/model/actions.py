@@ -75,7 +75,6 @@ class ActionSpec(KindAction, frozen=True, kw_only=True):
     situation: Situation = workflow_condition.ANY
     regardless_in: frozenset[N] = frozenset()  # accepted in these statuses, with any workflow
     stops: frozenset[Management] = frozenset()  # accepted in these, with any workflow; the action ends them
-    first: str = ""  # the action that must come first if the management state forbids this one
     since: int = 1
 
     @property
@@ -102,7 +101,6 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         group=Group.BMC,
         description="verify the BMC now, and end a failed adoption",
         managements=frozenset({Management.ENROLL, Management.MANAGEABLE, Management.ADOPT_FAILED}),
-        first="set BMC details with set_bmc first",
     ),
     Action.ADOPT: ActionSpec(
         group=Group.BMC,
@@ -111,7 +109,6 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         accepted_in=NEVER_ACTIVE,
         managements=frozenset({Management.MANAGEABLE, Management.ADOPT_FAILED}),
         situation=workflow_condition.ADOPTABLE,
-        first="manage it first",
     ),
     Action.SET_POWER: ActionSpec(
         group=Group.BMC,
@@ -119,7 +116,6 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         params=params.SetPower,
         managements=frozenset({Management.MANAGEABLE}),
         situation=workflow_condition.POWER_IS_FREE,
-        first="manage it first",
     ),
     Action.ONBOARD: ActionSpec(
         group=Group.LIFECYCLE,
