@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from farrier.io import decoding, refusals, statements
+from farrier.io import refusals, statements
 from farrier.io.pool import Pool
 from farrier.model.agent import AgentTask, Enrolled, Heartbeat
 from farrier.model.node import TaskType
@@ -23,8 +23,6 @@ _HEARTBEAT = statements.load("agents/heartbeat")
 _CLAIM = statements.load("agents/claim")
 _RENEW = statements.load("agents/renew")
 _FINISH = statements.load("agents/finish")
-
-_decode_params = decoding.reader(dict[str, Any], "the parameters of a task")
 
 
 class PostgresAgents:
@@ -51,8 +49,6 @@ class PostgresAgents:
                 id=record["task"],
                 agent=Enrolled(record["node"], record["key"]),
                 type=TaskType(record["type"]),
-                params=_decode_params(record["params"]),
-                attempt=record["attempt"],
                 lease_token=record["lease_token"],
             )
             for record in records

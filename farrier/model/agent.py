@@ -5,8 +5,6 @@ Real agents call the SQL functions; simulated agents use these structs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -40,6 +38,4 @@ class AgentTask(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     agent: Enrolled
     type: TaskType
-    params: Mapping[str, Any]
-    attempt: int
     lease_token: UUID

@@ -27,7 +27,6 @@ class CreateTask(msgspec.Struct, frozen=True, kw_only=True):
     type: TaskType
     attempt: int = 1
     failures: int = 0
-    params: dict[str, Any] = {}
     ended: TaskStatus | None = None
     result: str | None = None
 

@@ -14,7 +14,7 @@ CREATE TABLE farrier.node_tasks (
     status        text        NOT NULL DEFAULT 'queued'
                   CHECK (status IN ('queued', 'dispatched', 'succeeded', 'failed', 'expired', 'cancelled')),
                                                                -- dispatched: claimed by an agent or a worker
-    params        jsonb       NOT NULL DEFAULT '{}',           -- for the agent or worker that claims it
+    params        jsonb       NOT NULL DEFAULT '{}',           -- returned to the claimant; no task has parameters yet
     attempt       integer     NOT NULL DEFAULT 1,              -- which issue of the task within its workflow, from 1; each issue is a
                                                                -- separate row
     failures      integer     NOT NULL DEFAULT 0,              -- how many earlier issues failed

@@ -8,11 +8,11 @@ BEGIN
        SET status = r.status, result = to_jsonb(r.result), ended_at = farrier.now()
       FROM jsonb_to_recordset(changes -> 'ends') r (task bigint, status text, result text)
      WHERE t.id = r.task AND t.ended_at IS NULL;
-    INSERT INTO farrier.node_tasks (node_id, workflow_id, type, status, params, attempt, failures, result, ended_at)
-    SELECT n.id, n.live_workflow_id, r.type, coalesce(r.ended, 'queued'), r.params, r.attempt, r.failures,
+    INSERT INTO farrier.node_tasks (node_id, workflow_id, type, status, attempt, failures, result, ended_at)
+    SELECT n.id, n.live_workflow_id, r.type, coalesce(r.ended, 'queued'), r.attempt, r.failures,
            to_jsonb(r.result), CASE WHEN r.ended IS NOT NULL THEN farrier.now() END
       FROM jsonb_to_recordset(changes -> 'tasks')
-           AS r (run bigint, type text, ended text, params jsonb, attempt integer, failures integer, result text)
+           AS r (run bigint, type text, ended text, attempt integer, failures integer, result text)
       JOIN farrier.nodes n ON n.id = r.run
      WHERE r.ended IS NOT NULL
         OR NOT EXISTS (SELECT FROM farrier.node_tasks t
