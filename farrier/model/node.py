@@ -343,7 +343,6 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     auto_manage: bool = True
     labels: Mapping[str, Any] = {}
     macs: tuple[str, ...] = ()
-    created_at: datetime = NO_TIME
 
     status: NodeStatus
     status_entered_at: datetime = NO_TIME

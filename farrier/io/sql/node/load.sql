@@ -2,7 +2,7 @@
 -- it.
 SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
   FROM (
-    SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage, n.created_at,
+    SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage,
            n.maas_id, n.maas_created, n.redeploying,
            CASE WHEN n.maas_id IS NOT NULL THEN farrier.maas_observation(n.id, n.maas_id, n.site) END AS maas,
            CASE WHEN live.id IS NOT NULL THEN (SELECT row_to_json(r) FROM (
