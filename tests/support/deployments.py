@@ -72,13 +72,13 @@ def changes(at: Stand) -> list[str]:
 def taken_up_again(at: Stand, *, attempt: int) -> None:
     """Begin the next attempt of a stage that failed; the first attempt after an operator's retry has number one."""
     at.now += MINUTE
-    at.node = with_fields(at.node, workflow=with_workflow(at.node, attempt=attempt, status_entered_at=at.now))
+    at.node = with_workflow(at.node, attempt=attempt, status_entered_at=at.now)
 
 
 def entered(at: Stand, stage: OnboardingStage) -> None:
     """Begin the stage now, as the commit that enters the stage does."""
     at.now += SECOND
-    at.node = with_fields(at.node, workflow=with_workflow(at.node, stage=stage, stage_entered_at=at.now))
+    at.node = with_workflow(at.node, stage=stage, stage_entered_at=at.now)
 
 
 async def read(at: Stand) -> Machine:
@@ -113,7 +113,7 @@ class Journey:
         fresh = with_workflow(
             self.at.node, status=WorkflowStatus.RUNNING, attempt=1, next_attempt_at=None, failure_class=None
         )
-        self._commit(with_fields(self.at.node, workflow=fresh))
+        self._commit(fresh)
 
     def _seen(self) -> dict[str, object]:
         shown = record(self.at)

@@ -81,9 +81,9 @@ def has_work(node: Node) -> bool:
     return workflow.status is not W.PENDING and (workflow.upstream.touched or workflow.stage in _IN_MAAS)
 
 
-def undoing(node: Node, after: AfterUndo) -> Workflow:
-    """Return the live workflow as it is at the beginning of its undo. The failure of an earlier undo stays recorded
-    until this undo ends."""
+def undoing(node: Node, after: AfterUndo) -> Node:
+    """Return the node at the beginning of the undo of its workflow. The failure of an earlier undo stays recorded until
+    this undo ends."""
     return with_workflow(node, status=W.COMPENSATING, after_undo=after, stop_requested=None, next_attempt_at=None)
 
 
@@ -284,7 +284,7 @@ def _undone(node: Node, done: Done) -> Outcome:
     )
     return transition(
         node,
-        with_fields(node, workflow=fresh),
+        fresh,
         reason=f"the undo is done, and the workflow starts again: {done.reason}",
         cause=CAUSE,
         writes=writes,
@@ -293,14 +293,8 @@ def _undone(node: Node, done: Done) -> Outcome:
 
 
 def _ended(node: Node, reason: str, writes: tuple[Write, ...]) -> Outcome:
-    ended = with_workflow(node, status=W.CANCELLED, after_undo=None)
-    return transition(
-        node,
-        with_fields(unclean.given_up(node), status=fallback(node), workflow=ended),
-        reason=reason,
-        cause=CAUSE,
-        writes=writes,
-    )
+    ended = with_workflow(unclean.given_up(node), status=W.CANCELLED, after_undo=None)
+    return transition(node, with_fields(ended, status=fallback(node)), reason=reason, cause=CAUSE, writes=writes)
 
 
 def _worthless(workflow: Workflow) -> tuple[Write, ...]:

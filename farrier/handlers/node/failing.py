@@ -28,7 +28,6 @@ from farrier.model.node import Decommission, Node, Onboarding, Quarantine, StopR
 from farrier.model.stages import uses_maas
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import Write
 
 _STOP_CAUSE = {
     StopRequest.DRAIN_FAILED: QuarantineCause.DRAIN_FAILED,
@@ -41,40 +40,32 @@ _STOP_CAUSE = {
 _GOES_ALONG = (W.RUNNING, W.FAILED_RETRYABLE)
 
 
-def fail(
-    node: Node,
-    now: datetime,
-    failure: FailureClass,
-    detail: str,
-    *,
-    stop: StopRequest | None = None,
-    writes: tuple[Write, ...] = (),
-) -> Change:
+def fail(node: Node, now: datetime, failure: FailureClass, detail: str, *, stop: StopRequest | None = None) -> Change:
     """Fail this attempt of the stage. Another attempt follows after the back-off, or the workflow waits for an
     operator."""
     workflow = node.live
     node = unclean.failed(node, failure, detail)
     cause = f"stage: {workflow.stage}"
-    failed_with = {"failure_class": failure, "failure_detail": detail}
     # farrier may detect an outage of the region only after this failure. `workflow` then decides whether the last
     # attempt counts.
     may_be_an_outage = failure in BY_THE_REGION and uses_maas(workflow.mode, workflow.stage)
     is_last = needs_operator(failure, attempt=workflow.attempt) and not may_be_an_outage
     if stop is not None or failure in MANUAL or is_last:
-        return freeze(node, failure, detail, stop=stop or StopRequest.FAILED, cause=cause, writes=writes)
+        return freeze(node, failure, detail, stop=stop or StopRequest.FAILED, cause=cause)
     # A failed uninstall leaves `removing` in the same commit.
     status = N.RETIRED if node.status is N.REMOVING else node.status
-    again = now + stage_backoff(workflow.attempt)
+    failed = with_workflow(
+        node,
+        status=W.FAILED_RETRYABLE,
+        next_attempt_at=now + stage_backoff(workflow.attempt),
+        failure_class=failure,
+        failure_detail=detail,
+    )
     return transition(
         node,
-        with_fields(
-            node,
-            status=status,
-            workflow=with_workflow(node, status=W.FAILED_RETRYABLE, next_attempt_at=again, **failed_with),
-        ),
+        with_fields(failed, status=status),
         reason=f"stage {workflow.stage} failed: {failure}: {detail}",
         cause=cause,
-        writes=writes,
     )
 
 
@@ -94,33 +85,23 @@ def _quarantine_of(node: Node, failure: FailureClass, detail: str) -> Quarantine
     return Quarantine(QuarantineCause.ONBOARDING_FAILED, detail)
 
 
-def freeze(
-    node: Node,
-    failure: FailureClass,
-    detail: str,
-    *,
-    stop: StopRequest,
-    cause: str,
-    writes: tuple[Write, ...] = (),
-) -> Change:
+def freeze(node: Node, failure: FailureClass, detail: str, *, stop: StopRequest, cause: str) -> Change:
     """Stop the workflow until an operator resolves it, and take the node to a safe status."""
-    failed_with = {"failure_class": failure, "failure_detail": detail, "next_attempt_at": None, "after_undo": None}
-    reason = f"needs an operator: {failure}: {detail}"
-    writes = writes + end_live(node, stop)
+    failed = with_workflow(node, failure_class=failure, failure_detail=detail, next_attempt_at=None, after_undo=None)
     match node.workflow:
         case Onboarding():
-            to = with_fields(node, workflow=with_workflow(node, status=W.FAILED_MANUAL_INTERVENTION, **failed_with))
+            to = with_workflow(failed, status=W.FAILED_MANUAL_INTERVENTION)
             noted_as = _quarantine_of(node, failure, detail)
             if noted_as is not None:
                 to = with_fields(to, status=N.QUARANTINED, quarantine=noted_as)
         case Decommission():
-            asked = with_fields(node, workflow=with_workflow(node, stop_requested=stop, **failed_with))
-            to = _stopped(asked, stop)
+            to = _stopped(with_workflow(failed, stop_requested=stop), stop)
         case None:
             raise AssertionError("only a live workflow is frozen")
         case _ as never:
             assert_never(never)
-    return transition(node, to, reason=reason, cause=cause, writes=writes)
+    reason = f"needs an operator: {failure}: {detail}"
+    return transition(node, to, reason=reason, cause=cause, writes=end_live(node, stop))
 
 
 def adoption_cut_short(node: Node, why: str) -> Node:
@@ -175,10 +156,10 @@ def _stopped(node: Node, stop: StopRequest) -> Node:
             return with_fields(node, status=N.OFFLINE)
         case N.ACTIVE | N.OFFLINE:
             why = Quarantine(_STOP_CAUSE[stop], node.live.failure_detail or str(stop))
-            return with_fields(node, status=N.QUARANTINED, quarantine=why, workflow=stopped)
+            return with_fields(stopped, status=N.QUARANTINED, quarantine=why)
         case N.REMOVING:
-            return with_fields(node, status=N.RETIRED, workflow=stopped)
+            return with_fields(stopped, status=N.RETIRED)
         case N.QUARANTINED | N.RETIRED | N.BOOTSTRAP_ISSUED | N.ENROLLING | N.DELETED:
-            return with_fields(node, workflow=stopped)
+            return stopped
         case _ as never:
             assert_never(never)

@@ -156,9 +156,9 @@ def with_fields(node: Node, **fields: Any) -> Node:
     return msgspec.structs.replace(node, **fields)
 
 
-def with_workflow(node: Node, **fields: Any) -> Workflow:
-    """Return the live workflow with some fields changed."""
-    return msgspec.structs.replace(node.live, **fields)
+def with_workflow(node: Node, **fields: Any) -> Node:
+    """Return the node with some fields of its live workflow changed."""
+    return msgspec.structs.replace(node, workflow=msgspec.structs.replace(node.live, **fields))
 
 
 def attempt_began_at(workflow: Workflow) -> datetime:
@@ -254,7 +254,7 @@ def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
 
 def at_stage(node: Node, stage: stages.Stage, *, attempt: int = 1) -> Node:
     """Return the node at another stage of its live workflow."""
-    return with_fields(node, workflow=with_workflow(node, stage=stage, attempt=attempt))
+    return with_workflow(node, stage=stage, attempt=attempt)
 
 
 def layers(node: Node) -> dict[str, str]:

@@ -12,7 +12,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node.logins import counted
-from farrier.handlers.node.moves import Change, transition, with_fields, with_workflow
+from farrier.handlers.node.moves import Change, at_stage, transition, with_fields, with_workflow
 from farrier.model.management import Management as M
 from farrier.model.node import Node, Onboarding
 from farrier.model.outcome import Wait
@@ -44,7 +44,7 @@ def back_to_the_gate(node: Node) -> Node:
     """Return the node after a change of its BMC, after which its adoption has to read the BMC again."""
     if not is_proven(node):
         return node
-    return with_fields(node, workflow=with_workflow(node, stage=GATE, attempt=1))
+    return at_stage(node, GATE)
 
 
 def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
@@ -60,4 +60,4 @@ def given_up(node: Node) -> Node:
     """Return the node with its live adoption cancelled; without an adoption, the node does not change."""
     if not adopts(node):
         return node
-    return with_fields(node, workflow=with_workflow(node, status=W.CANCELLED, next_attempt_at=None, after_undo=None))
+    return with_workflow(node, status=W.CANCELLED, next_attempt_at=None, after_undo=None)

@@ -27,7 +27,7 @@ def quarantine(request: Request) -> Reply:
     if to == node and not goes_on:
         return Accept(reason=f"already quarantined for {'another cause' if node.failed_validation else 'this cause'}")
     if isinstance(node.workflow, Onboarding):
-        to = with_fields(to, workflow=_held(node, request.params.reason))
+        to = _held(to, request.params.reason)
     return Accept(reason=f"quarantined: {request.params.reason}", to=to)
 
 
@@ -39,7 +39,7 @@ def _stands(workflow: Workflow) -> bool:
     return workflow.status is W.FAILED_MANUAL_INTERVENTION or workflow.mode is None
 
 
-def _held(node: Node, reason: str) -> Workflow:
+def _held(node: Node, reason: str) -> Node:
     if node.live.status is W.PENDING:
         return with_workflow(node, mode=None, mode_given_at=None)
     return with_workflow(
@@ -99,13 +99,13 @@ def delete(request: Request) -> Reply:
     if node.workflow is None:
         return Accept(reason="being deleted", to=marked, writes=(RevokeBootstrap(),))
     if compensating.has_work(node):  # also during an undo: the deletion replaces the state after it
-        undone = with_fields(marked, workflow=compensating.undoing(node, AfterUndo.CANCEL))
+        undone = compensating.undoing(marked, AfterUndo.CANCEL)
         return Accept(
             reason="farrier deletes the node when the undo of the node's workflow is done",
             to=undone,
             writes=(RevokeBootstrap(),),
         )
-    cancelled = with_fields(marked, workflow=with_workflow(node, status=W.CANCELLED, next_attempt_at=None))
+    cancelled = with_workflow(marked, status=W.CANCELLED, next_attempt_at=None)
     return Accept(reason="being deleted", to=cancelled, writes=(RevokeBootstrap(),))
 
 

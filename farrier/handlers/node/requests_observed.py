@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt, region
 from farrier.handlers.node.decommission import adopted
-from farrier.handlers.node.moves import Done, Policy, unproven_health, with_fields, with_note, with_workflow
+from farrier.handlers.node.moves import Done, Policy, unproven_health, with_note, with_workflow
 from farrier.handlers.node.onboarding.completion import complete
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_agent_enrollment
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
-from farrier.handlers.node.stages import again
+from farrier.handlers.node.stages import continued
 from farrier.model.maas import MaasStatus as M
 from farrier.model.node import Decommission, Node, Onboarding
 from farrier.model.observation import MaasObservation
@@ -90,8 +90,7 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
         # Unless MAAS is installing the system now, its agent may have enrolled at any earlier time.
         begun = now if state is M.DEPLOYING else None
         known = replace(known, deploys=known.deploys + 1, disowned=known.deploys + 1, asked_at=begun, deployed_at=None)
-    kept = with_fields(node, workflow=with_workflow(node, upstream=known))
-    return with_fields(kept, workflow=with_workflow(kept, **again(kept.live) | {"stage": stage}))
+    return with_workflow(continued(with_workflow(node, upstream=known)), stage=stage)
 
 
 def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
@@ -109,10 +108,9 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
         return Accept(reason="the state in MAAS is already adopted")
     if not any(adopted.shows(seen, stage) for stage in stages):
         return _no(f"MAAS reports {seen.state}; stage {workflow.stage} accepts only {adopted.GOALS[stages[0]]}")
-    to = with_fields(node, workflow=with_workflow(node, **again(workflow)))
     return Accept(
         reason=f"MAAS reports {seen.state}; the workflow continues at stage {workflow.stage}",
-        to=with_note(to, adopted=True),
+        to=with_note(continued(node), adopted=True),
     )
 
 

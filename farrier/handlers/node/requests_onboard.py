@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from farrier.handlers.node import onboarding_adopt, unclean
 from farrier.handlers.node.logins import missing_detail
-from farrier.handlers.node.moves import with_fields
+from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.handlers.node.probing import recorded
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
-from farrier.handlers.node.stages import start
+from farrier.handlers.node.stages import started
 from farrier.model.management import Management as M
 from farrier.model.node import Node, Onboarding
 from farrier.model.outcome import Wait
@@ -109,7 +107,6 @@ def _adopted(request: Request) -> Node:
 def _begun(node: Node, mode: OnboardingMode, given_at: datetime) -> Node:
     """Return the node with its onboarding at the first stage of this mode, or with a new onboarding."""
     if isinstance(node.workflow, Onboarding):
-        given = replace(node.workflow, mode=mode, mode_given_at=given_at)
-        return with_fields(node, workflow=replace(given, **start(given)))
+        return started(with_workflow(node, mode=mode, mode_given_at=given_at))
     fresh = with_fields(node, workflow=Onboarding(mode=mode, mode_given_at=given_at), redeploying=False)
     return with_fields(fresh, status=N.ENROLLING) if node.status is N.BOOTSTRAP_ISSUED else fresh

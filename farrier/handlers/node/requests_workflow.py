@@ -14,7 +14,7 @@ from farrier.handlers.node import compensating, probing, tasks, unclean
 from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import with_fields, with_note, with_workflow
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
-from farrier.handlers.node.stages import again, counted_anew, start
+from farrier.handlers.node.stages import continued, counted_anew, started
 from farrier.model import params as p
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management
@@ -65,8 +65,8 @@ def decommission(request: Request) -> Reply:
 
 def retry_stage(request: Request) -> Reply:
     """Retry the failed stage now, and count its attempts from the beginning."""
-    workflow = request.node.live
-    return Accept(reason=f"stage {workflow.stage} is retried", to=_running(request))
+    node = request.node
+    return Accept(reason=f"stage {node.live.stage} is retried", to=continued(node))
 
 
 def resume(request: Request) -> Reply:
@@ -77,10 +77,10 @@ def resume(request: Request) -> Reply:
         return _owner(request)
     if node.workflow.status in FAILED:
         if node.deleting and isinstance(node.workflow, Onboarding):  # the undo failed, and nothing else may continue
-            return Accept(reason="the undo of the workflow continues", to=_undoing(node, AfterUndo.CANCEL))
+            return Accept(reason="the undo of the workflow continues", to=compensating.undoing(node, AfterUndo.CANCEL))
         ends = isinstance(node.workflow, Onboarding) and node.status is N.QUARANTINED
         then = "; when the onboarding completes, the quarantine ends" if ends else ""
-        return Accept(reason=f"the workflow continues at stage {node.workflow.stage}{then}", to=_running(request))
+        return Accept(reason=f"the workflow continues at stage {node.workflow.stage}{then}", to=continued(node))
     type_ = tasks.OWNING.get(node.status)
     if type_ is None:
         return Accept(reason="nothing to resume: the workflow is running")
@@ -100,7 +100,7 @@ def rerun(request: Request) -> Reply:
     known = replace(counted_anew(workflow), touched=compensating.has_work(node))
     return Accept(
         reason="the workflow runs again from its first stage",
-        to=with_fields(node, workflow=with_workflow(node, **start(workflow) | {"upstream": known})),
+        to=with_workflow(started(node), upstream=known),
     )
 
 
@@ -109,7 +109,7 @@ def restart_clean(request: Request) -> Reply:
     node = with_note(request.node, restarted_at=request.now, adopted=False)
     return Accept(
         reason="farrier undoes the work of the workflow, and then starts the workflow again",
-        to=with_fields(_undoing(node, AfterUndo.RESTART), status=fallback(node)),
+        to=with_fields(compensating.undoing(node, AfterUndo.RESTART), status=fallback(node)),
         writes=tasks.end_live(node, "restart_clean"),
     )
 
@@ -126,15 +126,15 @@ def cancel(request: Request) -> Reply:
     if workflow.status is W.COMPENSATING:
         if workflow.after_undo is AfterUndo.CANCEL and not node.deleting:
             return Accept(reason="the workflow is already being cancelled")
-        to = with_fields(node, workflow=with_workflow(node, after_undo=AfterUndo.CANCEL), deleting=False)
+        to = with_fields(with_workflow(node, after_undo=AfterUndo.CANCEL), deleting=False)
         return Accept(reason="the workflow ends when its undo is done", to=to)
     if compensating.has_work(node):
-        to = with_fields(_undoing(node, AfterUndo.CANCEL), deleting=False)
+        to = with_fields(compensating.undoing(node, AfterUndo.CANCEL), deleting=False)
         return Accept(reason=f"{workflow.kind} cancelled; the workflow ends when its undo is done", to=to)
-    ended = with_workflow(node, status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
+    ended = with_workflow(unclean.given_up(node), status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
     return Accept(
         reason=f"{workflow.kind} cancelled",
-        to=with_fields(unclean.given_up(node), status=fallback(node), workflow=ended, deleting=False),
+        to=with_fields(ended, status=fallback(node), deleting=False),
         writes=tasks.end_live(node, "cancel"),
     )
 
@@ -172,14 +172,6 @@ def _owner(request: Request) -> Reply:
     return replace(made, reason=f"{unowned}; {made.reason}")
 
 
-def _running(request: Request) -> Node:
-    return with_fields(request.node, workflow=with_workflow(request.node, **again(request.node.live)))
-
-
-def _undoing(node: Node, after: AfterUndo) -> Node:
-    return with_fields(node, workflow=compensating.undoing(node, after))
-
-
 def _decommission(request: Request, mode: DecommissionMode, options: Options, what: str) -> Reply:
     node, live = request.node, request.node.workflow
     if isinstance(live, Decommission):
@@ -214,7 +206,7 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
         return Accept(reason=f"{what} is already in progress")
     return Accept(
         reason=f"{what}: the options of the live decommission were extended",
-        to=with_fields(node, workflow=with_workflow(node, options=raised)),
+        to=with_workflow(node, options=raised),
     )
 
 

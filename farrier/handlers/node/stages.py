@@ -27,7 +27,7 @@ from farrier.handlers.node.decommission.remove_maas_record import remove_maas_re
 from farrier.handlers.node.decommission.retire_gpuaas_node import retire_gpuaas_node
 from farrier.handlers.node.decommission.scrub_gpu import scrub_gpu
 from farrier.handlers.node.decommission.validate_clean_node import validate_clean_node
-from farrier.handlers.node.moves import Done, Policy, Stage, StageResult, Waiting, with_fields, with_workflow
+from farrier.handlers.node.moves import Done, Policy, Stage, StageResult, Waiting, with_workflow
 from farrier.handlers.node.onboarding.apply_roce_phase2 import apply_roce_phase2
 from farrier.handlers.node.onboarding.classify_deploy_failure import classify_deploy_failure
 from farrier.handlers.node.onboarding.commission_node import commission_node
@@ -123,26 +123,28 @@ def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> 
     return run(node, now, config)
 
 
-_BEGUN: dict[str, object] = {
-    "status": W.RUNNING,
-    "attempt": 1,
-    "next_attempt_at": None,
-    "failure_class": None,
-    "failure_detail": None,
-    "stop_requested": None,
-}
-"""The fields of a workflow at the first attempt of a stage."""
-
-
-def start(workflow: Workflow) -> dict[str, object]:
-    """Return the fields of `workflow` at its first stage."""
+def started(node: Node) -> Node:
+    """Return the node with its workflow at the first stage."""
+    workflow = node.live
     assert workflow.mode is not None, "a workflow begins only after its mode is set"
-    return _BEGUN | {"stage": first_stage(workflow.mode, skip=left_out(workflow))}
+    return with_workflow(_at_first_attempt(node), stage=first_stage(workflow.mode, skip=left_out(workflow)))
 
 
-def again(workflow: Workflow) -> dict[str, object]:
-    """Return the fields of `workflow` after an operator continued it, with its counters reset."""
-    return _BEGUN | {"upstream": counted_anew(workflow)}
+def continued(node: Node) -> Node:
+    """Return the node after an operator continued its workflow at the same stage, with the counters reset."""
+    return with_workflow(_at_first_attempt(node), upstream=counted_anew(node.live))
+
+
+def _at_first_attempt(node: Node) -> Node:
+    return with_workflow(
+        node,
+        status=W.RUNNING,
+        attempt=1,
+        next_attempt_at=None,
+        failure_class=None,
+        failure_detail=None,
+        stop_requested=None,
+    )
 
 
 def counted_anew(workflow: Workflow) -> Upstream:
@@ -165,17 +167,14 @@ def advanced(node: Node, done: Done) -> Node:
     if done.skipped is not None and stage is not None:
         skipped = (*(s for s in skipped if s.stage != stage), Skipped(stage, done.skipped))
     following = next_stage(workflow.mode, stage, skip=left_out(workflow)) if stage is not None else None
-    base = with_fields(
+    base = with_workflow(
         base,
-        workflow=with_workflow(
-            base,
-            skipped=skipped,
-            attempt=1,
-            failure_class=None,
-            failure_detail=None,
-            upstream=replace(workflow.upstream, cuts=0),
-        ),
+        skipped=skipped,
+        attempt=1,
+        failure_class=None,
+        failure_detail=None,
+        upstream=replace(workflow.upstream, cuts=0),
     )
     if following is None:
         return onboarded(base) if isinstance(workflow, Onboarding) else decommissioned(base)
-    return with_fields(base, workflow=with_workflow(base, stage=following))
+    return with_workflow(base, stage=following)

@@ -30,7 +30,7 @@ from farrier.handlers.node.moves import (
     with_note,
     with_workflow,
 )
-from farrier.handlers.node.stages import advanced, run_stage, start
+from farrier.handlers.node.stages import advanced, run_stage, started
 from farrier.model.failures import BY_THE_REGION, FAILURES, FailureClass, needs_operator
 from farrier.model.node import AfterUndo, Node, Onboarding, StopRequest, Workflow
 from farrier.model.outcome import Wait
@@ -115,7 +115,7 @@ def _pending(node: Node, workflow: Workflow) -> Decision:
         return Wait(reason="the onboarding has no mode yet; waits for intent onboard or adopt", rests=True)
     return transition(
         node,
-        with_fields(node, workflow=with_workflow(node, **start(workflow))),
+        started(node),
         reason=f"{workflow.kind} ({workflow.mode}) begins",
         cause=f"rule: {workflow.kind}",
     )
@@ -133,7 +133,7 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
     attempt = workflow.attempt + (not by_outage)
     return transition(
         node,
-        with_fields(node, workflow=with_workflow(node, status=W.RUNNING, attempt=attempt, next_attempt_at=None)),
+        with_workflow(node, status=W.RUNNING, attempt=attempt, next_attempt_at=None),
         reason=f"another attempt at stage {workflow.stage}",
         cause="timer: back-off",
     )

@@ -16,7 +16,7 @@ def complete(node: Node) -> Node:
     its way back into service."""
     workflow = own(node)
     ending = W.RECONCILED if workflow.upstream.adopted else W.COMPLETED
-    ended = with_fields(node, workflow=with_workflow(node, status=ending, next_attempt_at=None))
+    ended = with_workflow(node, status=ending, next_attempt_at=None)
     if workflow.mode is DecommissionMode.FULL_DECOMMISSION:
         return with_fields(unclean.cleared(ended), status=N.DELETED)
     if workflow.mode is DecommissionMode.REIMAGE:

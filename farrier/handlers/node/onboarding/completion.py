@@ -16,13 +16,8 @@ def complete(node: Node, *, ending: W | None = None) -> Node:
     """Return the node after its onboarding: active, or offline after a reimage, because its health then decides the
     next status. An adoption installs nothing and finds the target state, so it ends as reconciled."""
     ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
-    ended = with_fields(
-        node,
-        bmc=_not_kept_off(node),
-        workflow=with_workflow(node, status=ending, failure_class=None, failure_detail=None, next_attempt_at=None),
-        ever_onboarded=True,
-        quarantine=None,
-    )
+    done = with_workflow(node, status=ending, failure_class=None, failure_detail=None, next_attempt_at=None)
+    ended = with_fields(done, bmc=_not_kept_off(node), ever_onboarded=True, quarantine=None)
     if node.status is N.RETIRED:
         return with_fields(ended, status=N.OFFLINE)
     return with_fields(ended, status=N.ACTIVE, ever_active=True)

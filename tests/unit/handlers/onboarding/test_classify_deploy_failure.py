@@ -120,11 +120,7 @@ async def test_an_operators_attempt_begins_its_counts_anew(at: Stand) -> None:
 
 async def test_the_attempt_it_begins_with_is_no_other_attempt(at: Stand) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
-    at.node = with_note(at.node, failed_deploys=4)
-    at.node = type(at.node)(
-        **{name: getattr(at.node, name) for name in at.node.__struct_fields__}
-        | {"workflow": with_workflow(at.node, attempt=4)}
-    )
+    at.node = with_workflow(with_note(at.node, failed_deploys=4), attempt=4)
     failed(await judged(at), FailureClass.DEPLOY_FAILED)
 
 

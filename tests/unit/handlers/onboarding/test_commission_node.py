@@ -79,9 +79,7 @@ async def test_only_an_operators_retry_commissions_a_broken_machine(
 ) -> None:
     is_held(given(stand, S.BROKEN))
     stand.now += timedelta(minutes=1)
-    stand.node = with_fields(
-        stand.node, workflow=with_workflow(stand.node, attempt=attempt, status_entered_at=stand.now)
-    )
+    stand.node = with_workflow(stand.node, attempt=attempt, status_entered_at=stand.now)
     await stand.settle()
     assert changes(stand) == sent
 

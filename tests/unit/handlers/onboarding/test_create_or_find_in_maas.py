@@ -36,7 +36,7 @@ def tries_again(stand: Stand) -> None:
     """Begin the next attempt."""
     assert stand.node.workflow is not None
     stand.pass_time(timedelta(minutes=1))
-    stand.node = with_fields(stand.node, workflow=with_workflow(stand.node, attempt=2, status_entered_at=stand.now))
+    stand.node = with_workflow(stand.node, attempt=2, status_entered_at=stand.now)
 
 
 async def is_taken(stand: Stand, machine: Machine, *, made: bool = False) -> None:

@@ -38,9 +38,7 @@ def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **
 def is_tried_again(stand: Stand, **fields: Any) -> None:
     """Let the stage fail, and begin its next attempt."""
     stand.now += SECOND
-    stand.node = with_fields(
-        stand.node, workflow=with_workflow(stand.node, status_entered_at=stand.now, **{"attempt": 2} | fields)
-    )
+    stand.node = with_workflow(stand.node, status_entered_at=stand.now, **{"attempt": 2} | fields)
 
 
 # --- waiting, and done
@@ -108,7 +106,7 @@ async def test_a_machine_that_was_marked_broken_goes_to_the_stage_that_stops_at_
     stand.observe()
     to = steps(await stand.once()).to
     assert to.workflow is not None and to.workflow.stage is O.COMMISSION_NODE
-    stand.node = with_fields(stand.node, workflow=with_workflow(to, stage_entered_at=stand.now))
+    stand.node = with_workflow(to, stage_entered_at=stand.now)
     assert fails(await stand.settle(), F.COMMISSIONING_FAILED, "coolant leak").stop is StopRequest.FAILED
     assert "commission" not in stand.world.observed.operations
 
@@ -208,7 +206,7 @@ class Engine:
         assert before is not None and after is not None
         entered: dict[str, Any] = {"status_entered_at": now} if before.status is not after.status else {}
         entered |= {"stage_entered_at": now} if before.stage is not after.stage else {}
-        self._stand.node = with_fields(to, workflow=with_workflow(to, **entered))
+        self._stand.node = with_workflow(to, **entered)
 
     async def until(self, *statuses: W) -> None:
         for _ in range(_MOST_RUNS):
