@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
 from typing import assert_never
 
 from msgspec.structs import replace
 
 from farrier.handlers.node.decommission.cleanup_secrets import cleanup_secrets
-from farrier.handlers.node.decommission.cleanup_storage import cleanup_storage
 from farrier.handlers.node.decommission.completion import complete as decommissioned
 from farrier.handlers.node.decommission.disable_node import disable_node
 from farrier.handlers.node.decommission.drain_node import drain_node
-from farrier.handlers.node.decommission.force_release_allocations import force_release_allocations
 from farrier.handlers.node.decommission.load_site_config import load_site_config as load_site_to_give_back
 from farrier.handlers.node.decommission.power_off_maas_node import power_off_maas_node
 from farrier.handlers.node.decommission.release_maas_node import release_maas_node
@@ -46,7 +44,8 @@ from farrier.handlers.node.onboarding.wait_for_deployed import wait_for_deployed
 from farrier.handlers.node.onboarding.wait_for_hardware_sync_healthy import wait_for_hardware_sync_healthy
 from farrier.handlers.node.onboarding.wait_for_ready import wait_for_ready
 from farrier.handlers.node.region import elsewhere
-from farrier.model.node import Decommission, Node, Onboarding, Skipped, Upstream, Workflow
+from farrier.handlers.node.tasks import work
+from farrier.model.node import Decommission, Node, Onboarding, Skipped, TaskType, Upstream, Workflow
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.stages import Stage as StageName
@@ -94,9 +93,9 @@ ONBOARDING: Mapping[O, Stage] = {
 
 DECOMMISSION: Mapping[D, Stage] = {
     D.DISABLE_NODE: disable_node,
-    D.FORCE_RELEASE_ALLOCATIONS: force_release_allocations,
+    D.FORCE_RELEASE_ALLOCATIONS: partial(work, type_=TaskType.RELEASE_ALLOCATIONS),
     D.DRAIN_NODE: drain_node,
-    D.CLEANUP_STORAGE: cleanup_storage,
+    D.CLEANUP_STORAGE: partial(work, type_=TaskType.CLEANUP_STORAGE),
     D.SCRUB_GPU: scrub_gpu,
     D.VALIDATE_CLEAN_NODE: validate_clean_node,
     D.LOAD_SITE_CONFIG: load_site_to_give_back,

@@ -30,7 +30,7 @@ OWNING: Mapping[NodeStatus, TaskType] = {NodeStatus.DRAINING: TaskType.DRAIN, No
 """The task type that a node in this status depends on."""
 
 
-def work(node: Node, type_: TaskType, now: datetime, config: Policy) -> StageResult:
+def work(node: Node, now: datetime, config: Policy, type_: TaskType) -> StageResult:
     """Return the result of a stage that consists of one agent task. The task is issued until it succeeds."""
     task = _current(node, type_)
     why = pointless(node)

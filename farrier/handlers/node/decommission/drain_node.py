@@ -22,7 +22,7 @@ def drain_node(node: Node, now: datetime, policy: Policy) -> StageResult:
         )
     if node.status is not N.DRAINING:
         return Done(reason=f"the node is already {node.status}", skipped=f"the node was already {node.status}")
-    result = tasks.work(node, TaskType.DRAIN, now, policy)
+    result = tasks.work(node, now, policy, TaskType.DRAIN)
     if isinstance(result, Done):
         emptied = with_fields(result.to or node, status=N.RETIRED, quarantine=None)
         return replace(result, to=emptied)

@@ -22,7 +22,7 @@ def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> Stag
             reason="the removal of the node begins",
             writes=_uninstall(node, now),
         )
-    result = tasks.work(node, TaskType.UNINSTALL, now, policy)
+    result = tasks.work(node, now, policy, TaskType.UNINSTALL)
     return replace(result, writes=(*result.writes, ForgetAgent())) if isinstance(result, Done) else result
 
 

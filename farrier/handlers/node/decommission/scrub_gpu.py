@@ -14,7 +14,7 @@ from farrier.model.node import Node, TaskType
 def scrub_gpu(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Run the task. The mark of an earlier scrub that was skipped by force is cleared only when a scrub has
     finished."""
-    result = tasks.work(node, TaskType.SCRUB_GPU, now, policy)
+    result = tasks.work(node, now, policy, TaskType.SCRUB_GPU)
     if isinstance(result, Done) and result.skipped is None:
         return replace(result, to=with_fields(node, not_scrubbed=False))
     return result

@@ -13,7 +13,7 @@ from farrier.model.node import Node, TaskType
 
 def validate_clean_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Run the task. Only a finished validation ends a quarantine that a failed validation caused."""
-    result = tasks.work(node, TaskType.VALIDATE_CLEAN, now, policy)
+    result = tasks.work(node, now, policy, TaskType.VALIDATE_CLEAN)
     if isinstance(result, Done) and result.skipped is None:
         return replace(result, to=unclean.cleared(node))
     return result
