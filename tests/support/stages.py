@@ -123,8 +123,7 @@ class Stand:
 
     async def once(self) -> Settled:
         """Make one run of the node's stage, and store the node that it results in, as the commit would."""
-        assert self.node.workflow is not None
-        result = run_stage(self.node, self.node.workflow, self.now, self.policy)
+        result = run_stage(self.node, self.now, self.policy)
         settled = await result.act(self.services) if isinstance(result, Call) else result
         match settled:
             case Step():

@@ -88,7 +88,7 @@ def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
         return node
     passed = further = advanced(node, Done(reason="the recorded machine responds"))
     while further.workflow is not None and further.workflow.status is W.RUNNING:
-        result = run_stage(further, further.workflow, now, config)
+        result = run_stage(further, now, config)
         if not isinstance(result, Done) or result.writes:
             return passed
         further = advanced(further, result)

@@ -108,8 +108,9 @@ DECOMMISSION: Mapping[D, Stage] = {
 }
 
 
-def run_stage(node: Node, workflow: Workflow, now: datetime, config: Policy) -> StageResult:
+def run_stage(node: Node, now: datetime, config: Policy) -> StageResult:
     """Return the result of the current stage for this snapshot."""
+    workflow = node.live
     match workflow:
         case Onboarding():
             run = ONBOARDING.get(workflow.stage) if workflow.stage is not None else None

@@ -60,11 +60,11 @@ def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
         return Wait(reason=f"paused: {node.paused.reason}", rests=True)
     match node.live.status:
         case W.PENDING:
-            return _pending(node, node.live)
+            return _pending(node)
         case W.RUNNING:
-            return _running(node, node.live, now, config)
+            return _running(node, now, config)
         case W.FAILED_RETRYABLE:
-            return _failed_retryable(node, node.live, now)
+            return _failed_retryable(node, now)
         case W.FAILED_MANUAL_INTERVENTION:
             return Wait(reason=f"waits for an operator: {_advice(node)}", rests=True)
         case W.COMPENSATING:
@@ -110,7 +110,8 @@ def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
     )
 
 
-def _pending(node: Node, workflow: Workflow) -> Decision:
+def _pending(node: Node) -> Decision:
+    workflow = node.live
     if workflow.mode is None:
         return Wait(reason="the onboarding has no mode yet; waits for intent onboard or adopt", rests=True)
     return transition(
@@ -121,10 +122,11 @@ def _pending(node: Node, workflow: Workflow) -> Decision:
     )
 
 
-def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision:
-    failure, by_outage = workflow.failure_class, was_by_an_outage(node, workflow)
+def _failed_retryable(node: Node, now: datetime) -> Decision:
+    workflow = node.live
+    failure, by_outage = workflow.failure_class, was_by_an_outage(node)
     if failure is not None and needs_operator(failure, attempt=workflow.attempt) and not by_outage:
-        return _last_attempt(node, workflow, failure, now)
+        return _last_attempt(node, failure, now)
     if workflow.next_attempt_at is not None and now < workflow.next_attempt_at:
         return Wait(
             reason=f"stage {workflow.stage} failed ({workflow.failure_class}); farrier retries it after the back-off",
@@ -139,9 +141,10 @@ def _failed_retryable(node: Node, workflow: Workflow, now: datetime) -> Decision
     )
 
 
-def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: datetime) -> Decision:
+def _last_attempt(node: Node, failure: FailureClass, now: datetime) -> Decision:
     """Stop the workflow for an operator after its last attempt, unless an outage of the region turns out to be the
     cause."""
+    workflow = node.live
     left = NOTICED_WITHIN - attended(node, workflow.status_entered_at, now)
     if left >= timedelta(0):
         return Wait(
@@ -153,19 +156,20 @@ def _last_attempt(node: Node, workflow: Workflow, failure: FailureClass, now: da
     return freeze(node, failure, detail, stop=StopRequest.FAILED, cause=f"stage: {workflow.stage}")
 
 
-def was_by_an_outage(node: Node, workflow: Workflow) -> bool:
+def was_by_an_outage(node: Node) -> bool:
     """Return whether the attempt failed because of an outage of the region that farrier may have noticed only later."""
-    failed_at = workflow.status_entered_at
+    failed_at = node.live.status_entered_at
     begun = (
         failed_at - NOTICED_WITHIN <= outage.began_at and attended(node, failed_at, outage.began_at) <= NOTICED_WITHIN
         for outage in outages(node)
     )
-    return workflow.failure_class in BY_THE_REGION and any(begun)
+    return node.live.failure_class in BY_THE_REGION and any(begun)
 
 
-def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> Decision:
+def _running(node: Node, now: datetime, config: Policy) -> Decision:
+    workflow = node.live
     if workflow.stage is None:
-        return _through(node, Done(reason="every stage was skipped"), now)
+        return _through(node, Done(reason="every stage was skipped"))
     if workflow.upstream.cuts >= MOST_CUTS:
         if is_unread(node):
             node = with_note(node, cuts=0)
@@ -177,19 +181,20 @@ def _running(node: Node, workflow: Workflow, now: datetime, config: Policy) -> D
             )
         detail = f"stage {workflow.stage}: {MOST_CUTS} calls in a row were interrupted; the log has the error of each"
         return fail(with_note(node, cuts=0), now, FailureClass.TIMEOUT, detail)
-    result = run_stage(node, workflow, now, config)
+    result = run_stage(node, now, config)
     if isinstance(result, Call):
-        return step_of(node, result, lambda settled: _settled(node, workflow, settled, now, config))
-    return _settled(node, workflow, result, now, config)
+        return step_of(node, result, lambda settled: _settled(node, settled, now, config))
+    return _settled(node, result, now, config)
 
 
-def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, config: Policy) -> Outcome:
+def _settled(node: Node, result: Settled, now: datetime, config: Policy) -> Outcome:
+    stage = node.live.stage
     match result:
         case Done():
-            return _through(node, result, now)
+            return _through(node, result)
         case Waiting():
             if result.timed and is_late(node, now, config):
-                return fail(node, now, FailureClass.TIMEOUT, f"stage {workflow.stage}: {result.reason}")
+                return fail(node, now, FailureClass.TIMEOUT, f"stage {stage}: {result.reason}")
             return Wait(
                 reason=result.reason, requeue_after=result.requeue_after, writes=result.writes, source=result.source
             )
@@ -198,7 +203,7 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
                 node,
                 result.to,
                 reason=result.reason,
-                cause=f"stage: {workflow.stage}",
+                cause=f"stage: {stage}",
                 writes=result.writes,
                 source=result.source,
             )
@@ -210,7 +215,7 @@ def _settled(node: Node, workflow: Workflow, result: Settled, now: datetime, con
             assert_never(never)
 
 
-def _through(node: Node, done: Done, now: datetime) -> Outcome:
+def _through(node: Node, done: Done) -> Outcome:
     """Return the transition after a finished stage: to the next stage, or to the end of the workflow."""
     workflow = node.live
     to = advanced(node, done)

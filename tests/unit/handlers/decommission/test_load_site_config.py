@@ -23,8 +23,7 @@ async def test_a_region_that_takes_us_for_an_administrator_will_do(stand: Stand)
 
 async def test_it_gives_way_to_a_request(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
-    assert stand.node.workflow is not None
-    call = run_stage(stand.node, stand.node.workflow, stand.now, stand.policy)
+    call = run_stage(stand.node, stand.now, stand.policy)
     assert isinstance(call, Call) and call.reads_only
 
 

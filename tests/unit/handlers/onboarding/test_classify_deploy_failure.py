@@ -104,7 +104,7 @@ async def test_the_next_attempt_goes_on_to_another_deployment_without_a_call(at:
     await after(at, DeployFate.STORAGE_FAILS)
     at.node = with_note(at.node, failed_deploys=3, datasource_retries=1)
     taken_up_again(at, attempt=4)
-    assert not isinstance(run_stage(at.node, workflow(at), at.now, at.policy), Call)
+    assert not isinstance(run_stage(at.node, at.now, at.policy), Call)
     assert isinstance(await judged(at), Step)
     assert (workflow(at).stage, workflow(at).attempt) == (RECOVER, 1)
     assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (3, 1)

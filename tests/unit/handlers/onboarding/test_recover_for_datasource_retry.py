@@ -51,7 +51,7 @@ async def at() -> AsyncIterator[Stand]:
 
 def asks(at: Stand) -> bool:
     """Whether the stage calls the region, instead of waiting for its observer."""
-    return isinstance(run_stage(at.node, workflow(at), at.now, at.policy), Call)
+    return isinstance(run_stage(at.node, at.now, at.policy), Call)
 
 
 async def through(at: Stand) -> None:

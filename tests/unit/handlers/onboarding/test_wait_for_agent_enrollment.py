@@ -26,7 +26,6 @@ from tests.support.deployments import (
     record,
     taken_up_again,
     upstream,
-    workflow,
 )
 from tests.support.stages import Stand, open_stand
 
@@ -178,7 +177,7 @@ async def test_the_next_attempt_waits_again(at: Stand) -> None:
 async def test_where_nothing_was_deployed_the_engine_ends_the_wait(at: Stand) -> None:
     at.onboards(STAGE, mode=OnboardingMode.MANUAL)
     at.now += 31 * MINUTE
-    assert isinstance(run_stage(at.node, workflow(at), at.now, at.policy), Waiting)
+    assert isinstance(run_stage(at.node, at.now, at.policy), Waiting)
 
 
 async def test_a_failed_ssh_seed_is_told_as_before(at: Stand) -> None:
