@@ -1,4 +1,0 @@
--- Fires at COMMIT, because the node's row is written by then. Separate from check_pair, because the condition of a
--- trigger for DELETE cannot refer to NEW.
-CREATE CONSTRAINT TRIGGER check_pair_delete AFTER DELETE ON farrier.node_decommissions
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION farrier.check_workflow_pair('decommission');
