@@ -200,13 +200,9 @@ def limit(
     required."""
     if stands_still(layer, state, facts):
         return None
-    if overrides:
-        changed = overrides.get(key(layer, state, stage if state == WorkflowStatus.RUNNING else None))
-        if changed is not None:
-            return changed
-    if layer in STAGES and state == WorkflowStatus.RUNNING:
-        return None if stage is None else STAGES[layer][stage]
-    return DEFAULTS[layer][state].limit
+    inner = stage if state == WorkflowStatus.RUNNING else None
+    default = DEFAULTS[layer][state].limit if inner is None else STAGES[layer][inner]
+    return overrides.get(key(layer, state, inner), default)
 
 
 def stands_still(layer: Layer, state: str, facts: SlaFacts) -> bool:
