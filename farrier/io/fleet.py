@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from farrier.io import api, refusals, statements
 from farrier.io.pool import Pool
 from farrier.model.fleet import NodeGlance
-from farrier.model.management import Management
 from farrier.model.requests import Registration
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import WorkflowStatus
 
 _GLANCE = statements.load("fleet/glance")
 _NEWEST = statements.load("fleet/newest")
@@ -32,7 +30,7 @@ class PostgresFleet:
         await self._fetch(api.REGISTER, api.registrations(nodes))
 
     async def glance(self, after: int) -> tuple[NodeGlance, ...]:
-        return tuple(_glance(record) for record in await self._fetch(_GLANCE, after))
+        return tuple(msgspec.convert(dict(record), NodeGlance) for record in await self._fetch(_GLANCE, after))
 
     async def newest(self) -> int:
         (record,) = await self._fetch(_NEWEST)
@@ -42,17 +40,3 @@ class PostgresFleet:
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
         async with refusals.borrowed(self._pool) as conn:
             return await conn.fetch(sql, *arguments)
-
-
-def _glance(record: asyncpg.Record) -> NodeGlance:
-    workflow = record["workflow_status"]
-    return NodeGlance(
-        id=record["id"],
-        name=record["name"],
-        status=NodeStatus(record["status"]),
-        management=Management(record["management"]),
-        reason=record["reason"],
-        workflow_status=None if workflow is None else WorkflowStatus(workflow),
-        stage=record["stage"],
-        failure=record["failure_class"],
-    )
