@@ -134,32 +134,22 @@ def settle_stop(node: Node) -> Change:
     )
 
 
+# The statuses after those that require a workflow.
+_WITHOUT_WORKFLOW = {N.DRAINING: N.OFFLINE, N.REMOVING: N.RETIRED}
+
+
 def fallback(node: Node) -> N:
     """Return the status of the node after its workflow has ended. This is never a status that requires a workflow."""
-    match node.status:
-        case N.DRAINING:
-            return N.OFFLINE
-        case N.REMOVING:
-            return N.RETIRED
-        case N.BOOTSTRAP_ISSUED | N.ENROLLING | N.ACTIVE | N.OFFLINE | N.QUARANTINED | N.RETIRED | N.DELETED:
-            return node.status
-        case _ as never:
-            assert_never(never)
+    return _WITHOUT_WORKFLOW.get(node.status, node.status)
 
 
 def _stopped(node: Node, stop: StopRequest) -> Node:
     """Return the node one transition nearer to `failed_manual_intervention`. A decommission may enter this state only
     if its node is retired or quarantined."""
+    if node.status is N.DRAINING:
+        return with_fields(node, status=N.OFFLINE)
     stopped = with_workflow(node, status=W.FAILED_MANUAL_INTERVENTION, stop_requested=None)
-    match node.status:
-        case N.DRAINING:
-            return with_fields(node, status=N.OFFLINE)
-        case N.ACTIVE | N.OFFLINE:
-            why = Quarantine(_STOP_CAUSE[stop], node.live.failure_detail or str(stop))
-            return with_fields(stopped, status=N.QUARANTINED, quarantine=why)
-        case N.REMOVING:
-            return with_fields(stopped, status=N.RETIRED)
-        case N.QUARANTINED | N.RETIRED | N.BOOTSTRAP_ISSUED | N.ENROLLING | N.DELETED:
-            return stopped
-        case _ as never:
-            assert_never(never)
+    if node.status in (N.ACTIVE, N.OFFLINE):
+        why = Quarantine(_STOP_CAUSE[stop], node.live.failure_detail or str(stop))
+        return with_fields(stopped, status=N.QUARANTINED, quarantine=why)
+    return with_fields(stopped, status=fallback(node))

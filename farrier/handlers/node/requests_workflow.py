@@ -187,7 +187,7 @@ def _decommission(request: Request, mode: DecommissionMode, options: Options, wh
 
 def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Options, what: str) -> Reply:
     """Return the live decommission with additional options. Options are added, never removed."""
-    if (live.mode, live.options.leave_out) != (mode, options.leave_out) and not _raises_the_record(live, options):
+    if (live.mode, _left_out(live.options)) != (mode, _left_out(options)):
         return Reject(
             reason=f"{what}: decommission {live.id} of this node is live (mode {live.mode}); to extend its "
             "options, submit the same action with the same mode"
@@ -210,12 +210,9 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
     )
 
 
-def _raises_the_record(live: Decommission, options: Options) -> bool:
-    """Return whether the live decommission and these options both come from `remove`. If so, they can differ only in
-    whether the record in MAAS is removed."""
-    return (
-        options.leave_out[: len(_BEFORE_REMOVAL)] == live.options.leave_out[: len(_BEFORE_REMOVAL)] == _BEFORE_REMOVAL
-    )
+def _left_out(options: Options) -> set[D]:
+    """Return the stages that identify the action of the options. The flag `remove_maas` of `remove` does not."""
+    return {*options.leave_out} - {D.REMOVE_MAAS_RECORD}
 
 
 def _record_stays(request: Request) -> str | None:

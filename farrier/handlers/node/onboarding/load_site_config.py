@@ -31,17 +31,14 @@ def load_site_config(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Waiting(reason="waits for the verification of the BMC", timed=False)
 
     async def probe(client: MaasClient) -> Settled:
-        return await _probed(client, node)
+        user = await client.whoami()
+        name = f"{user.username[:64]!r}"
+        if user.is_superuser:
+            return Done(reason=f"the key of site {node.site} belongs to {name}, an administrator of its region")
+        detail = (
+            f"the API key of site {node.site} belongs to {name}, who is not an administrator of the site's region; use "
+            "the key of an administrator"
+        )
+        return Failed(failure=FailureClass.UPSTREAM_REFUSED, detail=detail)
 
     return region.with_region(node, policy, probe, name="load_site_config", reads_only=True)
-
-
-async def _probed(client: MaasClient, node: Node) -> Settled:
-    user = await client.whoami()
-    if not user.is_superuser:
-        return Failed(
-            failure=FailureClass.UPSTREAM_REFUSED,
-            detail=f"the API key of site {node.site} belongs to {user.username[:64]!r}, who is not an administrator "
-            "of the site's region; use the key of an administrator",
-        )
-    return Done(reason=f"the key of site {node.site} belongs to {user.username[:64]!r}, an administrator of its region")

@@ -41,10 +41,10 @@ def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> Stag
     if contradiction is not None:
         return contradiction
     waited = _enrolled(node, now, config)
-    site, workflow = config.site_of(node), node.workflow
-    if not isinstance(waited, Waiting) or site is None or workflow is None or not _deployed_it(node):
-        return waited
-    return _late(node, site, waited, now) if is_late(node, now, config) else waited
+    site = config.site_of(node)
+    if isinstance(waited, Waiting) and site is not None and _deployed_it(node) and is_late(node, now, config):
+        return _late(node, site, waited, now)
+    return waited
 
 
 def _contradicted(node: Node) -> Failed | None:
@@ -82,8 +82,7 @@ def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
 
 def _deployed_it(node: Node) -> bool:
     """Return whether this workflow installed the node."""
-    workflow = node.workflow
-    return workflow is not None and workflow.mode is OnboardingMode.DEPLOY and workflow.upstream.deploys > 0
+    return node.live.mode is OnboardingMode.DEPLOY and node.live.upstream.deploys > 0
 
 
 def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
