@@ -16,7 +16,7 @@ from farrier.model.edges import Layer
 from farrier.model.limits import Limits, Overrides
 from farrier.model.management import Management
 from farrier.model.sla import SlaFacts
-from farrier.model.stages import DecommissionStage, OnboardingStage, Stage
+from farrier.model.stages import STAGES
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, WorkflowView
 from farrier.model.workflow import WorkflowKind, WorkflowStatus
@@ -113,7 +113,8 @@ def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]
 
 def _workflow_clocks(workflow: WorkflowView, facts: SlaFacts, now: datetime, limits: Overrides) -> Iterator[Clock]:
     layer, status = Layer(workflow.kind), WorkflowStatus(workflow.status)
-    stage = _stage(workflow) if status is WorkflowStatus.RUNNING else None
+    runs_at = workflow.stage if status is WorkflowStatus.RUNNING else None
+    stage = None if runs_at is None else STAGES[WorkflowKind(workflow.kind)](runs_at)
     limit = sla.limit(layer, status, stage=stage, facts=facts, overrides=limits)
     since = workflow.status_entered_at if stage is None else workflow.stage_entered_at
     state = status if stage is None else f"{status}/{stage}"
@@ -121,13 +122,6 @@ def _workflow_clocks(workflow: WorkflowView, facts: SlaFacts, now: datetime, lim
     if workflow.mode_given_at is not None:
         whole = sla.end_to_end(layer, overrides=limits)
         yield Clock.of(layer, END_TO_END, workflow.mode_given_at, now, limit=whole)
-
-
-def _stage(workflow: WorkflowView) -> Stage | None:
-    if workflow.stage is None:
-        return None
-    onboards = workflow.kind == WorkflowKind.ONBOARDING
-    return OnboardingStage(workflow.stage) if onboards else DecommissionStage(workflow.stage)
 
 
 def _why_none(layer: Layer, state: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from farrier.model.failures import FailureClass as F
-from farrier.model.stages import WITH_MAAS, Stage
+from farrier.model.stages import STAGES, WITH_MAAS, Stage
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.workflow import WorkflowKind
@@ -68,15 +68,10 @@ ONLY_AT: Mapping[WorkflowKind, Mapping[F, frozenset[Stage]]] = {
     },
 }
 
-_STAGES: Mapping[WorkflowKind, tuple[Stage, ...]] = {
-    WorkflowKind.ONBOARDING: tuple(O),
-    WorkflowKind.DECOMMISSION: tuple(D),
-}
-
 POSSIBLE: Mapping[WorkflowKind, Mapping[Stage, frozenset[F]]] = {
     kind: {
         stage: frozenset(failure for failure in F if stage in ONLY_AT[kind].get(failure, stages)) for stage in stages
     }
-    for kind, stages in _STAGES.items()
+    for kind, stages in STAGES.items()
 }
 """The allowed failure classes, by workflow and stage."""

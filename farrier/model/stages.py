@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeAlias
 
-from farrier.model.workflow import DecommissionMode, Mode, OnboardingMode
+from farrier.model.workflow import DecommissionMode, Mode, OnboardingMode, WorkflowKind
 
 
 class OnboardingStage(StrEnum):
@@ -50,6 +50,11 @@ class DecommissionStage(StrEnum):
 
 
 Stage: TypeAlias = OnboardingStage | DecommissionStage
+
+STAGES: Mapping[WorkflowKind, type[OnboardingStage | DecommissionStage]] = {
+    WorkflowKind.ONBOARDING: OnboardingStage,
+    WorkflowKind.DECOMMISSION: DecommissionStage,
+}
 
 _O = OnboardingStage
 _D = DecommissionStage
