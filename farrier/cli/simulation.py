@@ -33,7 +33,7 @@ from farrier.model.fleet import NodeGlance
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
 from farrier.signals import distinct
-from farrier.sim.agents import Pace, SimulatedAgents
+from farrier.sim.agents import SimulatedAgents
 from farrier.sim.bmc import SimulatedBmc, fake_systems, simulated_bmc
 from farrier.sim.fleet import SimulatedFleet, has_bmc, planned
 from farrier.sim.happenings import Happenings
@@ -150,7 +150,7 @@ async def running(options: Options) -> AsyncIterator[Scene]:
         after = await outside.fleet.newest()  # a directory of an earlier demo already has a fleet
         site = f"demo-{after + 1}"  # a new site, because the region of the earlier fleet no longer exists
         systems = fake_systems(after + options.nodes)[after:]
-        agents = SimulatedAgents(outside.agents, Pace())
+        agents = SimulatedAgents(outside.agents)
         region = Region(durations=msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT))
         if options.faults:
             prepare(region, after=after, nodes=options.nodes)

@@ -32,19 +32,17 @@ def adopts(node: Node) -> bool:
 
 def is_at_the_gate(node: Node) -> bool:
     """Return whether the next action of the node's adoption has to be a read of the BMC."""
-    return adopts(node) and node.workflow is not None and node.workflow.stage is GATE
+    return adopts(node) and node.live.stage is GATE
 
 
 def is_proven(node: Node) -> bool:
     """Return whether the probe of the node's adoption has found the recorded machine."""
-    return adopts(node) and node.workflow is not None and node.workflow.stage in _BEHIND_THE_GATE
+    return adopts(node) and node.live.stage in _BEHIND_THE_GATE
 
 
 def back_to_the_gate(node: Node) -> Node:
     """Return the node after a change of its BMC, after which its adoption has to read the BMC again."""
-    if not is_proven(node):
-        return node
-    return at_stage(node, GATE)
+    return at_stage(node, GATE) if is_proven(node) else node
 
 
 def begin(node: Node, now: datetime, *, cause: str) -> Change | Wait[Write]:
