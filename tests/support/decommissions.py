@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from farrier.handlers.node.moves import Done, Failed, Settled, Waiting, with_fields
+from farrier.handlers.node.moves import Done, Failed, Settled, Waiting, with_fields, with_workflow
 from farrier.model.failures import FailureClass
 from farrier.model.node import Options
 from farrier.model.stages import DecommissionStage
@@ -67,13 +67,7 @@ def asked(stand: Stand) -> int:
 def again(stand: Stand) -> None:
     """Begin another attempt of the stage, after its back-off."""
     stand.pass_time(LATER)
-    assert stand.node.workflow is not None
-    began: Any = stand.node.workflow
-    stand.node = with_fields(stand.node, workflow=type(began)(**fields_of(began) | {"status_entered_at": stand.now}))
-
-
-def fields_of(workflow: Any) -> dict[str, Any]:
-    return {name: getattr(workflow, name) for name in workflow.__struct_fields__}
+    stand.node = with_workflow(stand.node, status_entered_at=stand.now)
 
 
 def waits(settled: Settled, *words: str) -> None:

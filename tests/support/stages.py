@@ -20,18 +20,17 @@ from farrier.handlers.node.moves import Call, Done, Failed, NodeServices, Policy
 from farrier.handlers.node.stages import run_stage
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.model.management import Management
-from farrier.model.node import Decommission, Onboarding
 from farrier.model.observation import MaasObservation
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
-from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowStatus
+from farrier.model.workflow import OnboardingMode
 from farrier.model.writes import Write
 from farrier.protocols import MaasClient, Regions
 from farrier.sim.maas import ADMIN, Region
 from farrier.sim.maas.records import SetType
 from tests.support.fake_bmc import FakeBmc
 from tests.support.maas import World, state_of, world_with
-from tests.support.nodes import MARK, NOW, Alone, Secrets, node
+from tests.support.nodes import NOW, Alone, Secrets, decommission, node, onboarding
 
 MAC = "52:54:00:00:00:01"
 SITE = Site(
@@ -98,28 +97,16 @@ class Stand:
 
     def onboards(self, stage: OnboardingStage, **fields: Any) -> None:
         """Put the node at this stage of an onboarding in mode `deploy`, just now."""
-        given: dict[str, Any] = {
-            "id": 11,
-            "mark": MARK,
-            "mode": OnboardingMode.DEPLOY,
-            "status": WorkflowStatus.RUNNING,
-        }
-        begun = {"stage": stage, "stage_entered_at": self.now, "status_entered_at": self.now, "mode_given_at": self.now}
-        self.node = with_fields(self.node, workflow=Onboarding(**given | begun | fields))
+        given = {"mode": OnboardingMode.DEPLOY, "stage": stage, **self._just_begun()}
+        self.node = with_fields(self.node, workflow=onboarding(**given | fields))
 
     def decommissions(self, stage: DecommissionStage, **fields: Any) -> None:
         """Put the node at this stage of a full decommission, retired, just now."""
-        given: dict[str, Any] = {
-            "id": 12,
-            "mark": MARK,
-            "mode": DecommissionMode.FULL_DECOMMISSION,
-            "status": WorkflowStatus.RUNNING,
-            "stage": stage,
-            "stage_entered_at": self.now,
-            "status_entered_at": self.now,
-            "mode_given_at": self.now,
-        }
-        self.node = with_fields(self.node, status=NodeStatus.RETIRED, workflow=Decommission(**given | fields))
+        workflow = decommission(stage, **self._just_begun() | fields)
+        self.node = with_fields(self.node, status=NodeStatus.RETIRED, workflow=workflow)
+
+    def _just_begun(self) -> dict[str, Any]:
+        return {"stage_entered_at": self.now, "status_entered_at": self.now, "mode_given_at": self.now}
 
     async def once(self) -> Settled:
         """Make one run of the node's stage, and store the node that it results in, as the commit would."""

@@ -12,72 +12,58 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from typing_extensions import override
 
-from farrier.config import NodeConfig
-from farrier.handlers.node.handler import NodeHandler
-from farrier.handlers.node.moves import Outcome, with_fields
+from farrier.handlers.node.moves import with_fields
 from farrier.model.actions import Action
-from farrier.model.edges import ALLOWED, Layer
 from farrier.model.node import Onboarding, TaskStatus, TaskType
-from farrier.model.outcome import Deleted, Step, Transition, Update
+from farrier.model.outcome import Deleted, Step
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
 from farrier.model.writes import CreateTask
 from farrier.sim.maas import Broken, Fault, Status
 from farrier.sim.maas.records import Machine
-from tests.support import pairs
 from tests.support.decommissions import CHANGES
+from tests.support.handled import Handled
 from tests.support.maas import deployed
-from tests.support.nodes import agent, intent, writes
+from tests.support.nodes import agent, intent
 from tests.support.stages import Stand
-from tests.support.stored import OPEN, stored
+from tests.support.stored import OPEN
 
 MOST_RUNS = 120
 IN_MAAS = ("load_site_config", "release_maas_node", "power_off_maas_node", "remove_maas_record")
 
 
-class Walk:
+class Walk(Handled):
     """A decommission of the stand's node. Of the runs that call MAAS, those in `lost_runs` are never committed."""
 
     def __init__(self, stand: Stand, lost_runs: frozenset[int] = frozenset()) -> None:
-        self.stand = stand
-        self.handler = NodeHandler(NodeConfig(), sites=stand.policy.sites)
+        super().__init__(stand, bmc=True)
         self.lost_runs = lost_runs
         self.steps = 0
         self.path: list[str] = []
-        self.ended: dict[TaskType, object] = {}
 
+    @override
     async def run(self) -> bool:
         """Make one run and its commit; returns False once the node is deleted."""
         stand = self.stand
         stand.pass_time(timedelta(seconds=20))
         before = stand.node
-        decision = self.handler.handle(before, stand.now)
-        if isinstance(decision, Step):
-            self.steps += decision.name in IN_MAAS
-            is_lost = decision.name in IN_MAAS and self.steps in self.lost_runs
-            decision = await decision.act(stand.services)
-            if is_lost:
-                return True
+        decision = self.handler().handle(before, stand.now)
         if isinstance(decision, Deleted):
             return False
-        self.commit(decision)
-        return True
-
-    def commit(self, decision: Outcome) -> None:
-        stand, before = self.stand, self.stand.node
-        after = decision.to if isinstance(decision, Transition | Update) else before
-        assert pairs.fits(after)
-        if after.status is not before.status:
-            assert (before.status, after.status) in ALLOWED[Layer.STATUS]
-            self.path.append(after.status)
-        for new in writes(decision):
-            if isinstance(new, CreateTask) and new.ended is not None:
-                self.ended[new.type] = new.result
-        stand.node = stored(before, after, writes(decision), stand.now)
+        if isinstance(decision, Step) and decision.name in IN_MAAS:
+            self.steps += 1
+            if self.steps in self.lost_runs:
+                await decision.act(stand.services)
+                return True
+        await super().run()
+        if stand.node.status is not before.status:
+            self.path.append(stand.node.status)
         stand.node = with_fields(stand.node, tasks=tuple(self.done(task) for task in stand.node.tasks))
         if stand.node.maas_id is not None:
             stand.observe()
+        return True
 
     def done(self, task: Any) -> Any:
         """The task, succeeded if it is open and the node still has an agent."""
@@ -122,7 +108,9 @@ async def test_a_node_is_given_back_in_this_order_and_deleted(stand: Stand) -> N
     assert walk.path == ["draining", "retired", "removing", "deleted"]
     # The release switches the machine off, so the next stage has nothing to do.
     assert walk.sent == ["unlock", "release", "delete"]
-    assert walk.ended == {TaskType.UNINSTALL: "machine_released"}
+    assert [(new.type, new.result) for new in walk.written if isinstance(new, CreateTask) and new.ended] == [
+        (TaskType.UNINSTALL, "machine_released")
+    ]
     assert stand.node.agent is None and not stand.region.machines
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from farrier.handlers.node import bootstrap
 from farrier.handlers.node.moves import with_fields
+from farrier.model.actions import Action
 from farrier.model.failures import MAX_ATTEMPTS
 from farrier.model.node import Agent
 from farrier.model.stages import OnboardingStage as O
@@ -73,7 +74,7 @@ async def test_an_operators_retry_gets_its_own_count_of_deployments(at: Stand) -
     journey = Journey(at)
     await journey.until()
     at.world.observed.requests.clear()
-    journey.retry()
+    assert await journey.ask(Action.RETRY_STAGE) == "accepted"
     await journey.until()
     assert sent(at, "deploy") == 1 + at.site.deploy.max_datasource_retries
 
@@ -127,5 +128,5 @@ async def test_a_node_that_was_reimaged_is_deployed_by_the_same_stages(at: Stand
     await journey.until(ENROLS)
     assert workflow(at).stage is ENROLS  # heartbeats of the earlier agent do not count
     at.node = with_fields(at.node, agent=Agent(enrolled_at=at.now, last_heartbeat_at=at.now))
-    await journey.settle()
+    await journey.rest()
     assert at.node.status in (NodeStatus.OFFLINE, NodeStatus.ACTIVE)

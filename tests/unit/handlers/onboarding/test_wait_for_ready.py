@@ -7,24 +7,20 @@ from typing import Any
 
 import pytest
 
-from farrier.config import NodeConfig
-from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.model.failures import MAX_ATTEMPTS
 from farrier.model.failures import FailureClass as F
 from farrier.model.node import StopRequest, Upstream
-from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
-from farrier.model.outcome import Step as Asking
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.sim.maas import OPERATOR, CommissionFate, Nature, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
 from tests.support.found_machines import fails, has, is_done, is_held, round_of_scripts, steps, upstream, waits
+from tests.support.handled import Handled
 from tests.support.stages import SECOND, Stand
 
 STAGE = O.WAIT_FOR_READY
 S = Status
-_MOST_RUNS = 200
 
 
 def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **fields: Any) -> Machine:
@@ -174,56 +170,11 @@ async def test_a_machine_that_is_gone_is_said_to_be(stand: Stand) -> None:
 # --- with the handler: both stages, back-off and an operator
 
 
-class Engine:
-    """Runs the node's handler as the loop would, with an observation before each run."""
-
-    def __init__(self, stand: Stand) -> None:
-        self._stand = stand
-        self._handler = NodeHandler(NodeConfig(), sites=stand.policy.sites)
-
-    async def run(self) -> timedelta | None:
-        """Make one run; returns the delay until the next one. Each run takes a second, as between commits."""
-        stand = self._stand
-        stand.observe()
-        decided = self._handler.handle(stand.node, stand.now)
-        if isinstance(decided, Asking):
-            decided = await decided.act(stand.services)
-        match decided:
-            case Transition():
-                self._commit(decided.to)
-                return timedelta(0)
-            case Update():
-                stand.node = decided.to
-                return timedelta(0)
-            case Wait() | DoNothing():
-                return decided.requeue_after
-            case Deleted():
-                raise AssertionError("it was not asked for")
-
-    def _commit(self, to: Any) -> None:
-        """Store the node; a changed status or stage is entered now."""
-        before, after, now = self._stand.node.workflow, to.workflow, self._stand.now
-        assert before is not None and after is not None
-        entered: dict[str, Any] = {"status_entered_at": now} if before.status is not after.status else {}
-        entered |= {"stage_entered_at": now} if before.stage is not after.stage else {}
-        self._stand.node = with_workflow(to, **entered)
-
-    async def until(self, *statuses: W) -> None:
-        for _ in range(_MOST_RUNS):
-            again = await self.run()
-            workflow = self._stand.node.workflow
-            if workflow is not None and workflow.status in statuses:
-                return
-            if again != timedelta(0):
-                self._stand.pass_time(timedelta(minutes=1))
-        raise AssertionError(f"still {self._stand.node.workflow}")
-
-
 async def test_a_machine_that_never_passes_is_commissioned_five_times_and_then_needs_a_person(stand: Stand) -> None:
     machine = given(stand, S.NEW)
     stand.region.natures[machine.system_id] = Nature(commission=CommissionFate.SCRIPT_FAILS)
     stand.onboards(O.COMMISSION_NODE)
-    await Engine(stand).until(W.FAILED_MANUAL_INTERVENTION)
+    assert await Handled(stand).finish(timedelta(hours=6)) is W.FAILED_MANUAL_INTERVENTION
     assert stand.node.workflow is not None
     assert (stand.node.workflow.failure_class, stand.node.workflow.stage) == (F.COMMISSIONING_FAILED, STAGE)
     assert stand.world.observed.operations.count("commission") == MAX_ATTEMPTS == upstream(stand).commissions
@@ -232,7 +183,7 @@ async def test_a_machine_that_never_passes_is_commissioned_five_times_and_then_n
 async def test_after_a_person_asked_for_another_it_is_commissioned_again(stand: Stand) -> None:
     machine = given(stand, S.FAILED_COMMISSIONING, remembers=Upstream(commissions=0))
     is_tried_again(stand, attempt=1)
-    engine = Engine(stand)
-    while machine.status is not S.COMMISSIONING:
-        await engine.run()
+    stand.observe()
+    await Handled(stand).rest()
+    assert machine.status is S.COMMISSIONING
     assert upstream(stand).commissions == 1
