@@ -25,7 +25,6 @@ from farrier.controller.controller import Controller
 from farrier.controller.host import Host
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
-from farrier.enqueuer.listener import Listener
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import NodeServices
@@ -33,7 +32,7 @@ from farrier.io import catalog
 from farrier.io.controllers import PostgresControllers
 from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
-from farrier.io.notifications import PostgresNotifications
+from farrier.io.notifications import Listener
 from farrier.io.state import PostgresStateIO
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
@@ -152,7 +151,7 @@ async def running(
     storage = io or PostgresStateIO(ground.pool, NodeRows())
     loop: NodeLoop = Loop(NODE_KIND, handler, storage, services=services, host=host)
     controller = Controller(controllers or PostgresControllers(ground.pool), [loop], host, name="bench")
-    listener = Listener(PostgresNotifications(ground.dsn), wake=controller.woken, missed=controller.heard_nothing)
+    listener = Listener(ground.dsn, wake=controller.woken, missed=controller.heard_nothing)
     async with anyio.create_task_group() as listening:
         listening.start_soon(listener.run)
         async with anyio.create_task_group() as group:

@@ -121,12 +121,12 @@ WAYS: Mapping[str, Way] = {
     "intent": Way(
         title="An intent, from its INSERT to its answer",
         begins={
-            "_Subscription._hear": _any,
+            "Listener._hear": _any,
             "Loop._load": _of_nodes,
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=59,
+        limit=58,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",

@@ -11,12 +11,10 @@ from farrier.protocols.database import (
     AgentApi,
     FleetApi,
     Identities,
-    Notifications,
     Queries,
     Requests,
     Retention,
     ServerQueries,
-    Subscription,
 )
 from farrier.protocols.loop import (
     Clock,
@@ -50,7 +48,6 @@ __all__ = [
     "MaasClient",
     "MetricsSink",
     "NodeCredentials",
-    "Notifications",
     "Queries",
     "Regions",
     "Requests",
@@ -59,6 +56,5 @@ __all__ = [
     "ServiceObserver",
     "StateHandler",
     "StateIO",
-    "Subscription",
     "UfmClient",
 ]

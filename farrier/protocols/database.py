@@ -1,9 +1,8 @@
-"""The database as other packages use it: notifications, agents, reads, and intents."""
+"""The database as other packages use it: agents, reads, and intents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -46,27 +45,6 @@ class Identities(Protocol):
     async def holder(self, node: int, machine: Identity) -> Holder | None:
         """Return the node other than `node` that has this machine, or None. Another node may claim the machine before
         the caller's commit; the database then refuses the commit. Raises `DatabaseUnreachable`."""
-
-
-class Subscription(Protocol):
-    """One listening connection."""
-
-    async def watch(self, seconds: float) -> None:
-        """Wait for this many seconds. Raises `DatabaseUnreachable` as soon as the connection is lost."""
-
-    async def prove(self) -> None:
-        """Send a notification to this connection and wait for it. Raises `DatabaseUnreachable` if the notification does
-        not arrive, because the connection is dead without an error, or because a pooler runs each transaction in
-        another session."""
-
-
-class Notifications(Protocol):
-    """The source of notifications."""
-
-    def subscribe(self, wake: Callable[[str], None]) -> AbstractAsyncContextManager[Subscription]:
-        """Listen on a separate connection, which is closed at the end, and call `wake` for each notification. A
-        notification is `KIND:ID,ID`, or `KIND:*` for more IDs than it can contain, or `shards` when a controller has
-        given shards back. Raises `DatabaseUnreachable`."""
 
 
 class AgentApi(Protocol):

@@ -20,7 +20,6 @@ from farrier.controller.host import Host
 from farrier.controller.loop import Loop as ResourceLoop
 from farrier.controller.ownership import Ownership
 from farrier.controller.retention import Keeper
-from farrier.enqueuer.listener import Listener
 from farrier.errors import ConfigError, FarrierError
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler
 from farrier.handlers.node.handler import NodeHandler
@@ -32,7 +31,7 @@ from farrier.io.built_in import REGION_ROWS
 from farrier.io.controllers import PostgresControllers
 from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
-from farrier.io.notifications import PostgresNotifications
+from farrier.io.notifications import Listener
 from farrier.io.pool import Pool
 from farrier.io.pulse import PostgresPulse
 from farrier.io.retention import PostgresRetention
@@ -120,8 +119,8 @@ async def runtime(
         )
         listener = None
         if not config.database.pgbouncer:
-            notifications = PostgresNotifications(database.dsn, timeouts=brief(config.database))
-            listener = Listener(notifications, wake=controller.woken, missed=controller.heard_nothing)
+            timeouts = brief(config.database)
+            listener = Listener(database.dsn, wake=controller.woken, missed=controller.heard_nothing, timeouts=timeouts)
         keeper = None
         if keep_days := config.history.keep_days:
             keeper = Keeper(PostgresRetention(database.pool), keep=timedelta(days=keep_days))

@@ -10,9 +10,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from farrier.enqueuer.listener import Listener
 from farrier.errors import RefusedByModel
-from farrier.io.notifications import PostgresNotifications
+from farrier.io.notifications import Listener
 from farrier.io.pool import open_pool
 from farrier.io.wakes import Enqueuer
 from tests.support import loop, pg, pgbouncer, proxy, toy
@@ -72,8 +71,7 @@ async def listening(
 ) -> AsyncIterator[Bell]:
     """A running listener; gives the bell that records its calls."""
     bell = Bell()
-    notifications = PostgresNotifications(dsn, patience=patience)
-    listener = Listener(notifications, wake=bell.wake, missed=bell.miss, test_every=test_every)
+    listener = Listener(dsn, wake=bell.wake, missed=bell.miss, patience=patience, test_every=test_every)
     async with anyio.create_task_group() as group:
         group.start_soon(listener.run)
         await bell.until_missed(1)
@@ -123,7 +121,7 @@ async def test_an_insert_reaches_the_loop_without_a_poll(shop: Shop) -> None:
     handler = toy.Scripted()
     async with shop.running(handler, config=QUIET) as (controller, ledger), anyio.create_task_group() as group:
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 3)
-        listener = Listener(PostgresNotifications(shop.db.dsn), wake=controller.woken, missed=controller.heard_nothing)
+        listener = Listener(shop.db.dsn, wake=controller.woken, missed=controller.heard_nothing)
         group.start_soon(listener.run)
         await ledger.until(lambda: ledger.woken_by["notify"] > 0)
         await shop.ask(2)
@@ -145,10 +143,9 @@ async def test_wakes_inserted_while_the_listener_was_down_are_found_when_it_list
     handler = toy.Scripted()
     async with shop.running(handler, config=QUIET) as (controller, ledger), anyio.create_task_group() as group:
         await ledger.until(lambda: ledger.outcomes["do_nothing"] == 3)
-        notifications = PostgresNotifications(shop.db.dsn)
         with capture_logs() as logs:
             await shop.ask(2)
-            group.start_soon(Listener(notifications, wake=lambda *_: None, missed=controller.heard_nothing).run)
+            group.start_soon(Listener(shop.db.dsn, wake=lambda *_: None, missed=controller.heard_nothing).run)
             await ledger.until(lambda: handler.order.count(2) > 1)  # the poll at the start of listening has ended
             await shop.ask(1)
             await kill_listener(shop)
@@ -203,11 +200,7 @@ async def test_behind_a_pooler_listening_is_given_up_and_the_poll_finds_the_wake
         io = shop.io(pool=opened)
         with capture_logs() as logs:
             async with shop.running(toy.Scripted(), io=io) as (controller, ledger), anyio.create_task_group() as group:
-                listener = Listener(
-                    PostgresNotifications(pooler, patience=BRIEF),
-                    wake=controller.woken,
-                    missed=controller.heard_nothing,
-                )
+                listener = Listener(pooler, wake=controller.woken, missed=controller.heard_nothing, patience=BRIEF)
                 group.start_soon(listener.run)
                 await ledger.until(lambda: ledger.outcomes.total() >= 200)
                 for id_ in (1, 2, 3):

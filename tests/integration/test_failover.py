@@ -9,7 +9,7 @@ import pytest
 
 from farrier import errors
 from farrier.io import hosts, pool, session
-from farrier.io.notifications import PostgresNotifications
+from farrier.io.notifications import Listener
 from tests.support import pg, proxy, standby
 from tests.support.process import Farrier, replica, until
 
@@ -162,11 +162,10 @@ async def test_connections_to_a_demoted_primary_are_not_used_again(db: pg.Databa
 
 async def test_listening_at_a_server_that_vanishes_is_given_up(db: pg.Database) -> None:
     async with proxy.before(db.dsn) as dead:
-        notifications = PostgresNotifications(dead.dsn, timeouts=SHORT)
+        listener = Listener(dead.dsn, wake=lambda *_: None, missed=lambda: None, timeouts=SHORT)
         dead.watch(lambda message: dead.drop() if message == 2 else None)  # the first message starts the session
         with anyio.fail_after(pg.PATIENCE.total_seconds()), pytest.raises(errors.DatabaseUnreachable):
-            async with notifications.subscribe(lambda _: None):
-                pass
+            await listener.listen()
 
 
 @pytest.mark.parametrize(

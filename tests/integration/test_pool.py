@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from farrier import errors
 from farrier.config import DatabaseConfig
 from farrier.io import client, pool, refusals
-from farrier.io.notifications import PostgresNotifications
+from farrier.io.notifications import Listener
 from tests.support import pg, pgbouncer, proxy
 from tests.support.sockets import free_port
 
@@ -258,6 +258,5 @@ async def test_a_pgbouncer_that_stays_full_is_unreachable(db: pg.Database) -> No
         with pytest.raises(errors.DatabaseUnreachable, match="no more connections"):
             await pool.connect(dsn, patience=NOW, pgbouncer=True)
         with pytest.raises(errors.DatabaseUnreachable, match="no more connections"):
-            async with PostgresNotifications(dsn).subscribe(lambda _: None):
-                pass
+            await Listener(dsn, wake=lambda *_: None, missed=lambda: None).listen()
         await somebody.close()

@@ -13,7 +13,7 @@ import pytest
 
 from farrier.errors import DatabaseUnreachable
 from farrier.io import pool
-from farrier.io.notifications import PostgresNotifications
+from farrier.io.notifications import Listener
 from farrier.io.pool import Pool, Timeouts
 from farrier.io.session import borrowed
 from tests.support import pg, proxy
@@ -91,10 +91,16 @@ async def test_a_server_that_fails_leaves_no_failed_task(
 
 async def test_a_listener_whose_server_vanishes_leaves_no_failed_task(db: pg.Database, left_behind: list[str]) -> None:
     async with proxy.before(db.dsn) as front:
-        notifications = PostgresNotifications(front.dsn, patience=timedelta(seconds=0.3), timeouts=BRIEF)
-        async with notifications.subscribe(lambda _: None) as subscription:
-            front.drop()
-            with pytest.raises(DatabaseUnreachable):
-                await subscription.prove()
+        # The server vanishes when the listener has begun to listen.
+        listener = Listener(
+            front.dsn,
+            wake=lambda *_: None,
+            missed=front.drop,
+            timeouts=BRIEF,
+            patience=timedelta(seconds=0.3),
+            test_every=timedelta(0),
+        )
+        with pytest.raises(DatabaseUnreachable):
+            await listener.listen()
     await collected()
     assert left_behind == []

@@ -1,1 +1,0 @@
-"""Enqueues resources from Python (`Enqueuer`), and listens for notifications of wakes (`Listener`)."""
