@@ -157,16 +157,12 @@ class Daemon:
     ) -> None:
         async with anyio.create_task_group() as beside:
             beside.start_soon(until_stopped, "figures", figures, self._stop)
-            if runtime.listener is not None:
-                beside.start_soon(until_stopped, "listener", runtime.listener.run, self._stop)
-            if runtime.keeper is not None:
-                beside.start_soon(until_stopped, "history", runtime.keeper.run, self._stop)
-            beside.start_soon(until_stopped, "pulse", runtime.pulse.run, self._stop)
-            beside.start_soon(until_stopped, "mend", runtime.pulse.mend, self._stop)
+            for name, work in runtime.background.items():
+                beside.start_soon(until_stopped, name, work, self._stop)
             beside.start_soon(until_stopped, "watchdog", partial(self._watch, runtime.controller), self._stop)
             async with anyio.create_task_group() as loop:
-                work = partial(runtime.controller.run, self._stop)
-                loop.start_soon(until_stopped, "controller", work, self._stop)
+                controlling = partial(runtime.controller.run, self._stop)
+                loop.start_soon(until_stopped, "controller", controlling, self._stop)
                 await runtime.controller.ready.wait()
                 self._waits_for, self.is_ready = None, True
                 memory.settle()

@@ -13,7 +13,6 @@ from farrier.protocols.database import (
     Identities,
     Queries,
     Requests,
-    Retention,
     ServerQueries,
 )
 from farrier.protocols.loop import (
@@ -51,7 +50,6 @@ __all__ = [
     "Queries",
     "Regions",
     "Requests",
-    "Retention",
     "ServerQueries",
     "ServiceObserver",
     "StateHandler",

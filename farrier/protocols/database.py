@@ -11,7 +11,7 @@ from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
 from farrier.model.controller_views import Ownership
 from farrier.model.fleet import NodeGlance
-from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order, Retained
+from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order
 from farrier.model.identity import Holder, Identity
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import Limits
@@ -206,14 +206,3 @@ class Requests(Protocol):
     async def enqueue(self, kind: str, resource: str) -> int:
         """Make the handler of a resource run as soon as possible. The resource is given by name or ID. Returns the
         ID."""
-
-
-class Retention(Protocol):
-    """Removes old history. The newest change of each layer is kept while its resource exists. Any number of processes
-    may call this at once. All methods raise `DatabaseUnreachable`, and `RefusedByModel` if the role lacks the required
-    right."""
-
-    async def step(self, keep: timedelta) -> Retained:
-        """Execute the next step of the pass that all processes share, over changes older than `keep`. If the step is
-        not due or another process executes it, nothing happens. Call this again after `due_in`; an earlier call does
-        nothing."""

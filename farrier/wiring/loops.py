@@ -5,9 +5,10 @@ The daemon calls `runtime` and runs the loops. `use_sites` passes the configurat
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +20,6 @@ from farrier.controller.controller import Controller
 from farrier.controller.host import Host
 from farrier.controller.loop import Loop as ResourceLoop
 from farrier.controller.ownership import Ownership
-from farrier.controller.retention import Keeper
 from farrier.errors import ConfigError, FarrierError
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler
 from farrier.handlers.node.handler import NodeHandler
@@ -46,7 +46,6 @@ from farrier.services.regions import Regions, settings_of
 from farrier.services.times import Times
 from farrier.services.ways import BoundCredentials, Ways
 from farrier.wiring.kinds import Extensions, Loop, built_in_loops, kind_loop, loop_of
-from farrier.wiring.pulse import Pulse
 from farrier.wiring.secrets import credentials
 from farrier.wiring.storage import Database, brief
 from farrier.wiring.traces import Traces
@@ -54,12 +53,10 @@ from farrier.wiring.traces import Traces
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that the daemon runs once the database is available, and all objects that use the configuration of
-    sites."""
+    sites. `background` are the tasks that run beside the controller until cancelled, by their names."""
 
     controller: Controller
-    listener: Listener | None
-    keeper: Keeper | None
-    pulse: Pulse
+    background: Mapping[str, Callable[[], Awaitable[None]]]
     nodes: NodeHandler
     maas_regions: RegionHandler
     regions: Regions
@@ -117,18 +114,17 @@ async def runtime(
         controller = Controller(
             PostgresControllers(database.pool), [_loop(each, database, host, traces) for each in loops], host
         )
-        listener = None
+        pulse = PostgresPulse(database.pool)
+        background: dict[str, Callable[[], Awaitable[None]]] = {"pulse": pulse.keep_beating, "mend": pulse.keep_mending}
         if not config.database.pgbouncer:
             timeouts = brief(config.database)
             listener = Listener(database.dsn, wake=controller.woken, missed=controller.heard_nothing, timeouts=timeouts)
-        keeper = None
+            background["listener"] = listener.run
         if keep_days := config.history.keep_days:
-            keeper = Keeper(PostgresRetention(database.pool), keep=timedelta(days=keep_days))
+            background["history"] = partial(PostgresRetention(database.pool).run, timedelta(days=keep_days))
         yield Runtime(
             controller=controller,
-            listener=listener,
-            keeper=keeper,
-            pulse=Pulse(PostgresPulse(database.pool)),
+            background=background,
             nodes=node_handler,
             maas_regions=region_handler,
             regions=regions,

@@ -9,7 +9,6 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from farrier.controller.retention import Keeper
 from farrier.errors import RefusedByModel
 from farrier.io import pool
 from farrier.io.pool import Connection
@@ -201,36 +200,35 @@ async def test_the_controllers_role_may_remove_history_and_the_readers_role_may_
 
 
 @pytest.mark.usefixtures("much")
-async def test_the_keeper_logs_the_end_of_a_pass_and_returns_the_time_until_its_next_turn(
+async def test_a_replica_logs_the_end_of_a_pass_and_returns_the_time_until_its_next_turn(
     retention: PostgresRetention, db: pg.Database
 ) -> None:
-    keeper = Keeper(retention, keep=LONG)
     with capture_logs() as logs:
-        assert await keeper.turn() == timedelta(seconds=1)
+        assert await retention.turn(LONG) == timedelta(seconds=1)
         await db.advance(timedelta(seconds=1))
-        assert await keeper.turn() == timedelta(seconds=1)
+        assert await retention.turn(LONG) == timedelta(seconds=1)
         assert not logs
         await db.advance(timedelta(seconds=1))
-        assert await keeper.turn() == timedelta(minutes=1)
+        assert await retention.turn(LONG) == timedelta(minutes=1)
     (told,) = logs
     assert (told["event"], told["deleted"], told["kept"]) == ("history.pruned", CHANGES - 10, 10)
 
 
-async def test_a_keeper_without_a_database_retries_and_logs_that(db: pg.Database) -> None:
+async def test_a_replica_without_a_database_retries_and_logs_that(db: pg.Database) -> None:
     async with db.pool(size=1) as connections:
         connections.terminate()
-        keeper = Keeper(PostgresRetention(connections), keep=LONG)
+        retention = PostgresRetention(connections)
         with capture_logs() as logs:
-            assert await keeper.turn() == timedelta(minutes=1)
+            assert await retention.turn(LONG) == timedelta(minutes=1)
     assert [(told["event"], told["label"]) for told in logs] == [("history.not_pruned", "database_unreachable")]
 
 
-async def test_a_keeper_on_a_silent_connection_retries_and_logs_that(db: pg.Database) -> None:
+async def test_a_replica_on_a_silent_connection_retries_and_logs_that(db: pg.Database) -> None:
     async with proxy.before(db.dsn) as between:
         connections = await pool.open_pool(between.dsn, size=1, patience=pg.PATIENCE)
-        keeper = Keeper(PostgresRetention(connections), keep=LONG, patience=timedelta(milliseconds=100))
+        retention = PostgresRetention(connections, patience=timedelta(milliseconds=100))
         between.freeze()
         with capture_logs() as logged, anyio.fail_after(pg.PATIENCE.total_seconds()):
-            assert await keeper.turn() == timedelta(minutes=1)
+            assert await retention.turn(LONG) == timedelta(minutes=1)
         connections.terminate()
     assert [(line["event"], line["label"]) for line in logged] == [("history.not_pruned", "database_unreachable")]
