@@ -23,8 +23,8 @@
     └── InternalError               a bug in farrier, or an unexpected exception
 
 Each class has a `label` and a `fate`. The label is the value of the `error` label of metrics, so it never changes. The
-fate decides what the loop does after the error. A text names what was expected, what was found and what to do. A text
-never contains a secret.
+fate says in docs/operating/troubleshooting.md whether the next run may succeed. A text names what was expected, what
+was found and what to do. A text never contains a secret.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ExitCode(IntEnum):
 
 
 class Fate(StrEnum):
-    """What the loop does after an error."""
+    """Whether a run may succeed after an error. The loop runs the resource again in any case."""
 
     RETRY = "retry"
     PERMANENT = "permanent"
@@ -81,8 +81,6 @@ class DatabaseUnreachable(FarrierError):
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(f"cannot reach PostgreSQL at {where}: {reason}")
-        self.where = where
-        self.reason = reason
 
 
 class SchemaError(FarrierError):
@@ -161,8 +159,6 @@ class SchemaChanged(SchemaError):
             f"version {version} of the schema ({name}) was applied to this database with different content than in "
             "this program; install the release that applied it, or add a migration for the change"
         )
-        self.version = version
-        self.name = name
 
 
 class RefusedByModel(FarrierError):
@@ -214,7 +210,6 @@ class IllegalEdge(HandlerError):
 
     def __init__(self, *, kind: str, layer: str, source: str, target: str) -> None:
         super().__init__(f"{kind}: the model has no edge {source} -> {target} in layer {layer}; nothing was written")
-        self.kind = kind
 
 
 class RowsLocked(HandlerError):
@@ -263,7 +258,6 @@ class ServiceError(FarrierError):
 
     def __init__(self, *, service: str, operation: str, detail: str) -> None:
         super().__init__(f"{service}: {operation} failed: {detail}")
-        self.service = service
         self.operation = operation
         self.detail = detail
 
