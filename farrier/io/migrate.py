@@ -153,10 +153,10 @@ async def _migrated(conn: Connection, wanted: Schema) -> Migrated:
         if not lacks.new:
             await _apply(conn, step)
         await conn.execute(_RECORD_STEP, step.version, step.name, step.checksum)
-    done = await schema_set.apply(conn, wanted, granted, new=lacks.new, stepped=bool(lacks.versions))
+    changed, dropped = await schema_set.apply(conn, wanted, granted, new=lacks.new, stepped=bool(lacks.versions))
     missing = {str(each) for each in wanted.objects if before.lacks(each)}
-    made = tuple(name for name in done.changed if name in missing)
-    return Migrated(lacks.versions, done.changed, done.dropped, made, tuple(before.edited()))
+    made = tuple(name for name in changed if name in missing)
+    return Migrated(lacks.versions, changed, dropped, made, tuple(before.edited()))
 
 
 async def _apply(conn: Connection, step: Step) -> None:

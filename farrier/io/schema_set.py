@@ -144,13 +144,6 @@ async def _found(conn: Connection) -> dict[Key, str]:
     return found
 
 
-class Applied(msgspec.Struct, frozen=True):
-    """The objects that were created or replaced, and the objects that were dropped."""
-
-    changed: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-
-
 async def hold_still(conn: Connection) -> None:
     """Lock tables and views against other sessions until the transaction ends. Call this function before the first of
     them is changed. May be repeated."""
@@ -163,16 +156,19 @@ async def grants(conn: Connection) -> Grants:
     return await conn.fetch(_GRANTS)
 
 
-async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool, stepped: bool) -> Applied:
-    """Make the set in the database equal to the set of `schema`; in a `new` database, also create the tables. May be
-    repeated. Raises RefusedByModel if an object that does not belong to farrier has the name of an object of the set,
-    or depends on an object that must be dropped."""
+async def apply(
+    conn: Connection, schema: Schema, granted: Grants, *, new: bool, stepped: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Make the set in the database equal to the set of `schema`; in a `new` database, also create the tables. Returns
+    the objects that were created or replaced, and the objects that were dropped. May be repeated. Raises RefusedByModel
+    if an object that does not belong to farrier has the name of an object of the set, or depends on an object that must
+    be dropped."""
     before = await state(conn)
     changed = [each for each in schema.objects if not before.is_as(each)]
     gone = before.gone(schema)
     if not (changed or gone or stepped) and before.hash == schema.set_hash:
         await grant(conn, schema)
-        return Applied()
+        return (), ()
     await conn.execute(_POSTPONE_BODIES)
     work = _Work(conn, schema, before.sources, still=new)
     if remakes_kinds := not new and any(each.key == MAKER_OF_TRIGGERS for each in changed):
@@ -193,7 +189,7 @@ async def apply(conn: Connection, schema: Schema, granted: Grants, *, new: bool,
     await _revoke(conn, before, schema)
     await grant(conn, schema)
     await record(conn, schema)
-    return Applied(tuple(map(str, changed)), before.dropped(schema))
+    return tuple(map(str, changed)), before.dropped(schema)
 
 
 async def _grant_again(conn: Connection, granted: Grants) -> None:
