@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Generic, TypeVar
 
@@ -105,18 +105,19 @@ class Agenda(Generic[R]):
 
     # --- shards
 
-    def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
-        """Add a shard that this process took. A later statement listed the IDs of its resources, and whether each has a
-        wake. `steps` are the marked steps, whose ends are not recorded."""
-        self.lost(shard)
-        self._shards[shard] = {}
+    def took(self, shards: Iterable[int], ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
+        """Add shards that this process took. A later statement listed the IDs of their resources, and whether each has
+        a wake. `steps` are the marked steps, whose ends are not recorded."""
+        for shard in shards:
+            self.lost(shard)
+            self._shards[shard] = {}
         for id_, woken in ids.items():
-            self._add(id_, shard, urgent=woken, step=steps.get(id_))
+            self._add(id_, urgent=woken, step=steps.get(id_))
 
-    def listed(self, shard: int, ids: Collection[int]) -> None:
-        """Enqueue the resources that have appeared in the shard or have left the shard since the last listing."""
-        if shard in self._shards:
-            self.woken(self._shards[shard].keys() ^ set(ids))
+    def listed(self, shards: Iterable[int], ids: Iterable[int]) -> None:
+        """Enqueue the resources that have appeared in these shards or have left them since the last listing."""
+        known = {id_ for shard in shards for id_ in self._shards.get(shard, ())}
+        self.woken(known.symmetric_difference(ids))
 
     def lag(self, now: float) -> float:
         """Return the delay in seconds of the oldest waiting run or load."""
@@ -143,7 +144,7 @@ class Agenda(Generic[R]):
                 continue
             entry = shard.get(id_)
             if entry is None:
-                self._add(id_, id_ % self._modulus, urgent=True)
+                self._add(id_, urgent=True)
             elif entry.phase is Phase.IDLE or (entry.phase is Phase.QUEUED and not entry.urgent):
                 self._enqueue(entry)
             elif entry.phase is not Phase.QUEUED:
@@ -296,8 +297,9 @@ class Agenda(Generic[R]):
 
     # --- internals
 
-    def _add(self, id_: int, number: int, *, urgent: bool, step: str | None = None) -> None:
-        entry = self._shards[number][id_] = Entry(id=id_, shard=number, step=step)
+    def _add(self, id_: int, *, urgent: bool, step: str | None = None) -> None:
+        shard = id_ % self._modulus
+        entry = self._shards[shard][id_] = Entry(id=id_, shard=shard, step=step)
         self._enqueue(entry, urgent=urgent)
 
     def _enqueue(self, entry: Entry[R], *, urgent: bool = True, load_at: float = 0.0, once_more: bool = False) -> None:

@@ -219,12 +219,8 @@ class Controller:
             return 0
         with anyio.fail_after(_LIST_SECONDS):
             listed = await self._loops[kind].io.listing(list(taken))
-        by_shard: dict[int, dict[int, bool]] = {shard: {} for shard in taken}
-        for id_, woken in listed.ids.items():
-            by_shard[id_ % SHARDS][id_] = woken
         self._own.took({(kind, shard): epoch for shard, epoch in taken.items()})
-        for shard, ids in by_shard.items():
-            self._loops[kind].took(shard, ids, listed.steps)
+        self._loops[kind].took(taken, listed)
         _log.info("shards.taken", kind=kind, shards=len(taken), resources=len(listed.ids))
         return len(listed.ids)
 
@@ -260,8 +256,7 @@ class Controller:
             if held:
                 with anyio.fail_after(_LIST_SECONDS):
                     listed = await loop.io.listing(held)
-                for number in held:
-                    loop.listed(number, [id_ for id_ in listed.ids if id_ % SHARDS == number])
+                loop.listed(held, listed)
         self._listed = listed_to
 
     def _to_list(self) -> int:

@@ -27,6 +27,7 @@ from farrier.controller.publish import Publisher
 from farrier.controller.runner import Acting, Run, Runner
 from farrier.controller.signal import Bell
 from farrier.controller.steps import Steps
+from farrier.model.controllers import Listed
 from farrier.model.outcome import Wait
 from farrier.model.runs import Due, Loaded, Result, Turn, Verdict
 from farrier.protocols import Kind, StateHandler, StateIO
@@ -92,10 +93,11 @@ class Loop(Generic[R, S, W, V]):
 
     # --- called by the controller
 
-    def took(self, shard: int, ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
-        """Add a shard that this process took, with its resources, their wakes, and its marked steps."""
-        self.steps.lost(shard)
-        self.agenda.took(shard, ids, steps)
+    def took(self, shards: Collection[int], listed: Listed) -> None:
+        """Add shards that this process took, with the resources and marked steps that a later statement listed."""
+        for shard in shards:
+            self.steps.lost(shard)
+        self.agenda.took(shards, listed.ids, listed.steps)
         self._to_load.ring()
 
     def lost(self, shard: int) -> None:
@@ -107,9 +109,9 @@ class Loop(Generic[R, S, W, V]):
         """Return whether no work of the shard is running, so that the shard may be given back."""
         return self.agenda.is_quiet(shard) and self.steps.is_quiet(shard)
 
-    def listed(self, shard: int, ids: Collection[int]) -> None:
-        """Compare the listed resources of a shard with its entries."""
-        self.agenda.listed(shard, ids)
+    def listed(self, shards: Collection[int], listed: Listed) -> None:
+        """Compare the listed resources of these shards with their entries."""
+        self.agenda.listed(shards, listed.ids)
         self._to_load.ring()
 
     def woken(self, ids: Iterable[int]) -> None:

@@ -264,7 +264,7 @@ class World:
         woken = {id_ for id_, _ in self.database.wakes.values()} | marked
         ids = {id_: id_ in woken for id_ in self.database.resources if id_ % self.size.shards == number}
         self._forget(process, [number])
-        process.agenda.took(number, ids, dict.fromkeys(marked, "work"))
+        process.agenda.took([number], ids, dict.fromkeys(marked, "work"))
 
     def _drop(self, process: Process, numbers: list[int]) -> None:
         for number in numbers:

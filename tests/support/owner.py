@@ -261,9 +261,7 @@ class Owner:
             listed = await io.listing(self._shards)
             self._ids[kind] |= set(listed.ids)
             self._ownership.took({(kind, shard): epoch for shard, epoch in taken.items()})
-            for shard in taken:
-                of_shard = {id_: woken for id_, woken in listed.ids.items() if id_ % SHARDS == shard}
-                loop.took(shard, of_shard, listed.steps)
+            loop.took(taken, listed)
 
     async def _renew(self, id_: UUID) -> Seen:
         self._renewed_at = self.clock.monotonic()

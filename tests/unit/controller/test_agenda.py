@@ -16,7 +16,7 @@ RELOAD = 300.0
 def agenda_of(*ids: int, marked: int | None = None) -> Agenda[str]:
     """An agenda with one shard, none of whose resources is loaded yet."""
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=1)
-    agenda.took(0, dict.fromkeys(ids, False), {} if marked is None else {marked: "work"})
+    agenda.took([0], dict.fromkeys(ids, False), {} if marked is None else {marked: "work"})
     return agenda
 
 
@@ -196,14 +196,14 @@ def test_a_wake_for_a_resource_that_was_made_since_makes_its_entry() -> None:
 
 def test_a_wake_of_a_shard_that_is_not_owned_is_passed_over() -> None:
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=2)
-    agenda.took(0, {2: False}, {})
+    agenda.took([0], {2: False}, {})
     agenda.woken([3])
     assert len(agenda) == 1
 
 
 def test_what_no_wake_announced_is_found_by_the_list_of_ids() -> None:
     agenda = at_rest(1, 2)
-    agenda.listed(0, [2, 3])
+    agenda.listed([0], [2, 3])
     assert sorted(entry.id for entry in agenda.load(10)) == [1, 3]
 
 
@@ -256,7 +256,7 @@ def test_a_shard_that_is_lost_takes_its_entries_with_it() -> None:
 def test_what_was_loaded_under_the_epoch_before_is_not_run_under_the_next() -> None:
     agenda = agenda_of(1)
     [entry] = agenda.load(1)
-    agenda.took(0, {1: False}, {})
+    agenda.took([0], {1: False}, {})
     assert not agenda.loaded(entry, "snapshot of before", (), now=NOW)
 
 
@@ -305,7 +305,7 @@ def test_a_run_that_did_not_win_is_decided_anew_at_once_or_when_it_is_due() -> N
 
 def test_what_was_woken_is_loaded_first_and_a_quarter_is_left_for_what_only_its_time_brought() -> None:
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=1)
-    agenda.took(0, {id_: id_ > 10 for id_ in range(1, 21)}, {})
+    agenda.took([0], {id_: id_ > 10 for id_ in range(1, 21)}, {})
     assert [entry.id for entry in agenda.load(8)] == [11, 12, 13, 14, 15, 16, 1, 2]
 
 
