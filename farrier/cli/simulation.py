@@ -29,6 +29,10 @@ from farrier.config import (
     SitesConfig,
 )
 from farrier.daemon import Daemon, Serving
+from farrier.io.agents import PostgresAgents
+from farrier.io.api import PostgresRequests
+from farrier.io.fleet import PostgresFleet
+from farrier.io.queries import PostgresQueries
 from farrier.model.fleet import NodeGlance
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
@@ -146,11 +150,11 @@ async def running(options: Options) -> AsyncIterator[Scene]:
     database = DatabaseConfig(embedded=str(options.directory / DATABASE))
     async with wiring.database(database) as own:
         await wiring.prepare(own, Config(database=database))
-        outside = wiring.outside(own, "demo")
-        after = await outside.fleet.newest()  # a directory of an earlier demo already has a fleet
+        api, requests = PostgresFleet(own.pool), PostgresRequests(own.pool, own.dsn, requested_by="demo")
+        after = await api.newest()  # a directory of an earlier demo already has a fleet
         site = f"demo-{after + 1}"  # a new site, because the region of the earlier fleet no longer exists
         systems = fake_systems(after + options.nodes)[after:]
-        agents = SimulatedAgents(outside.agents)
+        agents = SimulatedAgents(PostgresAgents(own.pool))
         region = Region(durations=msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT))
         if options.faults:
             prepare(region, after=after, nodes=options.nodes)
@@ -170,9 +174,9 @@ async def running(options: Options) -> AsyncIterator[Scene]:
             nodes = planned(systems, bmc, after=after, site=site)
             fleet = SimulatedFleet(
                 nodes,
-                api=outside.fleet,
-                requests=outside.requests,
-                queries=outside.queries,
+                api=api,
+                requests=requests,
+                queries=PostgresQueries(own.pool),
                 agents=agents,
                 after=after,
             )

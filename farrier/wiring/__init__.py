@@ -12,12 +12,10 @@ from farrier.wiring.loops import Runtime, runtime
 from farrier.wiring.secrets import credentials
 from farrier.wiring.storage import (
     Database,
-    Outside,
     backend,
     counter,
     database,
     located,
-    outside,
     persistently,
     prepare,
 )
@@ -27,7 +25,6 @@ from farrier.wiring.vocabulary import census_rules, fleet_gauges, trust_gauge, v
 __all__ = [
     "Database",
     "Extensions",
-    "Outside",
     "Runtime",
     "backend",
     "census_rules",
@@ -38,7 +35,6 @@ __all__ = [
     "fleet_gauges",
     "installable",
     "located",
-    "outside",
     "persistently",
     "prepare",
     "require_kinds",

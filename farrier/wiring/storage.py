@@ -18,12 +18,10 @@ import structlog
 from farrier import config as settings
 from farrier.errors import ConfigError, CredentialError, DatabaseUnreachable
 from farrier.io import catalog, client, migrate, pool, refusals
-from farrier.io.agents import PostgresAgents
 from farrier.io.api import PostgresRequests
 from farrier.io.embedded import default_directory
-from farrier.io.fleet import PostgresFleet
 from farrier.io.queries import PostgresQueries
-from farrier.protocols import AgentApi, FleetApi, Queries, Requests, ServerQueries, ServiceObserver
+from farrier.protocols import ServerQueries, ServiceObserver
 from farrier.services.credentials import Credentials
 from farrier.web.backend import Backend
 from farrier.wiring.secrets import credentials
@@ -185,22 +183,3 @@ async def counter(config: settings.DatabaseConfig, database: Database) -> AsyncI
         yield PostgresQueries(connections)
     finally:
         connections.terminate()
-
-
-class Outside(msgspec.Struct, frozen=True):
-    """The database operations that agents and external services call, for simulations."""
-
-    agents: AgentApi
-    fleet: FleetApi
-    requests: Requests
-    queries: Queries
-
-
-def outside(database: Database, name: str) -> Outside:
-    """Return the operations of agents and of an external service named `name`, on the connections of `database`."""
-    return Outside(
-        PostgresAgents(database.pool),
-        PostgresFleet(database.pool),
-        PostgresRequests(database.pool, database.dsn, requested_by=name),
-        PostgresQueries(database.pool),
-    )
