@@ -8,8 +8,9 @@ from uuid import UUID, uuid4
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.io.controllers import PostgresControllers
 from farrier.model.controllers import SHARDS
-from farrier.model.runs import Finished, Loaded, Marking, Turn, Verdict
+from farrier.model.runs import Finished, Loaded, Marking, Verdict
 from tests.support import toy
+from tests.support.fence import Fence
 from tests.support.loop import BRISK, Shop, WidgetIO
 from tests.support.toy import Answer, Shape
 
@@ -31,12 +32,7 @@ class Held:
         self.loaded = await self.io.load(list(ids))
 
     def finish(self, id_: int, outcome: object) -> Finished[Shape, Answer]:
-        turn = Turn(
-            id=id_,
-            epoch=self.epochs[id_ % SHARDS],
-            outcome_key=self.loaded.keys.get(id_),
-            wakes=self.loaded.wakes.get(id_, ()),
-        )
+        turn = Fence(self.owner, self.epochs).turn(id_, self.loaded)
         return self._validator.finish(turn, self.loaded.resources[id_], outcome)
 
     async def mark(self, *ids: int) -> frozenset[int]:
@@ -55,12 +51,6 @@ async def take(shop: Shop) -> tuple[UUID, dict[int, int]]:
     controllers, owner = PostgresControllers(shop.pool), uuid4()
     await controllers.join(owner, "test", [toy.KIND])
     return owner, dict(await controllers.take(owner, toy.KIND, range(SHARDS)))
-
-
-async def expire(shop: Shop, owner: UUID) -> None:
-    """Declare a controller dead."""
-    renewals = await shop.pool.fetchval("SELECT renewals FROM farrier.controllers WHERE id = $1", owner)
-    await PostgresControllers(shop.pool).expire(owner, renewals)
 
 
 async def hold(shop: Shop, *ids: int, io: WidgetIO | None = None) -> Held:

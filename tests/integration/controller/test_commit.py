@@ -13,8 +13,9 @@ from farrier.io.controllers import PostgresControllers
 from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
 from farrier.model.runs import Due, Verdict
 from tests.support import pg, proxy, toy
-from tests.support.held import expire, hold, take
+from tests.support.held import hold, take
 from tests.support.loop import Shop
+from tests.support.owners import declared_dead
 from tests.support.toy import Answer, Shape, State
 
 # The time limit of a commit in the loop.
@@ -87,7 +88,7 @@ async def test_a_concurrent_write_between_check_and_write_is_a_conflict_of_its_r
 
 async def test_a_run_of_a_former_owner_is_lost_and_writes_nothing(shop: Shop) -> None:
     held = await hold(shop, 1, 2)
-    await expire(shop, held.owner)
+    await declared_dead(shop.pool, held.owner)
     await take(shop)
     assert await held.commit(held.finish(1, MADE), held.finish(2, CONTENT)) == {1: Verdict.LOST, 2: Verdict.LOST}
     assert await held.mark(1) == frozenset()
@@ -109,7 +110,7 @@ async def test_a_takeover_skips_a_shard_with_an_open_commit_and_takes_it_later(s
     held = await hold(shop, 1, 2)
     async with shop.db.connect() as slow, slow.transaction():
         assert await slow.fetchval("SELECT farrier.hold_shards('widget', $1, '{1}', '{1}')", held.owner) == [1]
-        await expire(shop, held.owner)
+        await declared_dead(shop.pool, held.owner)
         owner, epochs = await take(shop)
         assert set(range(64)) - set(epochs) == {1}
     late = await PostgresControllers(shop.pool).take(owner, toy.KIND, [1])

@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 from farrier.io.controllers import PostgresControllers
 from farrier.model.outcome import Outcome, Step, Transition
 from farrier.model.runs import Due, Finished, Marking, Move, Verdict
-from tests.support import again, held, loop, pg, toy
+from tests.support import again, loop, owners, pg, toy
 from tests.support.loop import Shop, WidgetIO
 from tests.support.replica import Replica, at_work
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
@@ -83,7 +83,7 @@ async def test_controllers_under_wakes_transitions_and_crashes_never_overlap(sho
             await third.round()
             crashed = third.id
             await third.crash()
-            await held.expire(shop, crashed)
+            await owners.declared_dead(shop.pool, crashed)
             for replica in (first, second):
                 await replica.round()
         with anyio.fail_after(loop.PATIENCE):
@@ -151,7 +151,7 @@ class Statements(RuleBasedStateMachine):
     @rule(owner=strategies.integers(0, 2))
     def die(self, owner: int) -> None:
         """Declare a controller dead, which frees its shards; it joins again under another id."""
-        self.call(held.expire(self.shop, self.ids[owner]))
+        self.call(owners.declared_dead(self.shop.pool, self.ids[owner]))
         self.ids[owner] = uuid4()
         self.call(self.controllers.join(self.ids[owner], "test", [toy.KIND]))
         for widget, (former, epoch) in self.owners.items():

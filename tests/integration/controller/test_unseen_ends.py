@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from farrier.model.outcome import Transition, Update, Wait
 from tests.support import toy
-from tests.support.held import expire
 from tests.support.loop import BRISK, PATIENCE, QUIET, Bench, Shop
+from tests.support.owners import declared_dead
 from tests.support.replica import Replica, at_work
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget
 
@@ -49,7 +49,7 @@ async def crash(shop: Shop, *widgets: int) -> None:
                 await anyio.lowlevel.checkpoint()
         id_ = doomed.id
         await doomed.crash()
-    await expire(shop, id_)
+    await declared_dead(shop.pool, id_)
 
 
 # --- the next run accounts for it
