@@ -11,7 +11,7 @@ transaction mode.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING
@@ -181,7 +181,7 @@ async def pending(conn: Connection, wanted: Schema) -> Pending:
     """Return the tables and steps that a database lacks. Writes nothing. Raises SchemaTooNew, SchemaUnrecorded or
     SchemaChanged."""
     applied = await _applied(conn)
-    await _refuse_newer(conn, wanted, applied)
+    await _refuse_other(conn, wanted, applied)
     return Pending(not applied, tuple(step for step in wanted.steps if step.version not in applied))
 
 
@@ -190,7 +190,7 @@ async def check(conn: Connection, *, schema: Schema | None = None) -> SchemaStat
     SchemaChanged."""
     wanted = carried() if schema is None else schema
     applied = await _applied(conn)
-    await _refuse_newer(conn, wanted, applied)
+    await _refuse_other(conn, wanted, applied)
     if not applied:
         return SchemaStatus(found=0, needed=wanted.version, set_fits=False)
     return SchemaStatus(max(applied), wanted.version, (await _applied_set(conn))["hash"] == wanted.set_hash)
@@ -269,23 +269,19 @@ async def _applied_set(conn: Connection) -> asyncpg.Record:
     return recorded
 
 
-async def _refuse_newer(conn: Connection, wanted: Schema, applied: Mapping[int, asyncpg.Record]) -> None:
+async def _refuse_other(conn: Connection, wanted: Schema, applied: Mapping[int, asyncpg.Record]) -> None:
     """Raise SchemaTooNew or SchemaChanged if the database does not fit this program's release."""
     if not applied:
         return
     applied_set = await _applied_set(conn)
     if max(applied) > wanted.version or _parts(applied_set["release"]) > _parts(wanted.release):
         raise errors.SchemaTooNew(found=max(applied), known=wanted.version, release=applied_set["release"])
-    _refuse_changed(wanted.steps, applied)
-    if max(applied) == wanted.version and applied_set["tables"] != wanted.tables_hash:
-        raise errors.SchemaChanged(version=wanted.version, name="the tables")
-
-
-def _refuse_changed(steps: Sequence[Step], applied: Mapping[int, asyncpg.Record]) -> None:
-    for step in steps:
+    for step in wanted.steps:
         record = applied.get(step.version)
         if record is not None and record["checksum"] != step.checksum:
             raise errors.SchemaChanged(version=step.version, name=record["name"])
+    if max(applied) == wanted.version and applied_set["tables"] != wanted.tables_hash:
+        raise errors.SchemaChanged(version=wanted.version, name="the tables")
 
 
 def _parts(release: str) -> tuple[int, ...]:
