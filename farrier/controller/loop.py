@@ -30,9 +30,9 @@ from farrier.controller.steps import Steps
 from farrier.model.controllers import Listed
 from farrier.model.outcome import Wait
 from farrier.model.runs import Due, Loaded, Result, Turn, Verdict
-from farrier.protocols import Kind, StateHandler, StateIO
+from farrier.protocols import Kind, Snapshot, StateHandler, StateIO
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Snapshot)
 S = TypeVar("S")
 W = TypeVar("W")
 V = TypeVar("V")
@@ -301,7 +301,7 @@ class Loop(Generic[R, S, W, V]):
 
     def _blocked(self, entry: Entry[R], seconds: float) -> None:
         """Log a decision during which nothing else of this process could run, not even its renewal."""
-        name = None if entry.snapshot is None else self._runner.name_of(entry.snapshot)
+        name = None if entry.snapshot is None else entry.snapshot.name
         _log.warning("handler.blocked", kind=self.kind, id=entry.id, name=name, seconds=round(seconds, 1))
 
     # --- results of runs

@@ -18,9 +18,9 @@ from farrier.errors import FarrierError, HandlerGarbage, IllegalEdge, InternalEr
 from farrier.model.measures import Sample
 from farrier.model.outcome import Deleted, DoNothing, Record, Resting, Transition, Update, Wait, describe
 from farrier.model.runs import Due, Finished, Move, Turn
-from farrier.protocols import Kind
+from farrier.protocols import Kind, Snapshot
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Snapshot)
 S = TypeVar("S")
 W = TypeVar("W")
 
@@ -88,7 +88,7 @@ class OutcomeValidator(Generic[R, S, W]):
             id=turn.id,
             epoch=turn.epoch,
             wakes=turn.wakes,
-            version=self._kind.identify(resource)[1],
+            version=resource.version,
             due=Due.NEVER if isinstance(outcome, Deleted) else Due.RERUN if at_once and not tired else Due.PERIODIC,
             limited=tired,
             outcome=record.outcome,

@@ -11,9 +11,9 @@ import structlog
 
 from farrier.controller.runner import Run
 from farrier.model.runs import Failure, Move, Result, Verdict
-from farrier.protocols import Kind, MetricsSink
+from farrier.protocols import Kind, MetricsSink, Snapshot
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Snapshot)
 S = TypeVar("S")
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -48,7 +48,7 @@ class Publisher(Generic[R, S]):
             self._sink.ran(self._kind.name, seconds)
 
     def _publish_one(self, run: Run[R, S, Any], result: Result, log: structlog.stdlib.BoundLogger) -> None:
-        finished, kind, name = run.finished, self._kind.name, self._name_of(run)
+        finished, kind, name = run.finished, self._kind.name, run.name
         if run.error is not None:
             failure = self._failure(run, run.error.error)
             self._sink.failed(kind, failure)
@@ -97,7 +97,7 @@ class Publisher(Generic[R, S]):
             self._sink.rerun_limited(kind)
 
     def _publish_loss(self, run: Run[R, S, Any], result: Result) -> None:
-        kind, id_, name, verdict = self._kind.name, run.finished.id, self._name_of(run), result.verdict.value
+        kind, id_, name, verdict = self._kind.name, run.finished.id, run.name, result.verdict.value
         self._sink.conflicted(kind, verdict)
         if result.verdict is Verdict.CONFLICT:  # another transaction was faster; the resource runs again
             _log.info("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict)
@@ -112,11 +112,7 @@ class Publisher(Generic[R, S]):
     def _failure(self, run: Run[R, S, Any], error: str) -> Failure:
         if run.resource is None:
             return Failure(error, None)
-        return Failure(error, self._name_of(run), *self._kind.label(run.resource))
-
-    def _name_of(self, run: Run[R, S, Any]) -> str | None:
-        """Return the name of the resource, or None if the resource could not be read."""
-        return None if run.resource is None else self._kind.display_name(run.resource)
+        return Failure(error, run.name, *self._kind.label(run.resource))
 
 
 def _seconds_in_source(move: Move, result: Result) -> float | None:

@@ -24,10 +24,10 @@ from farrier.controller.outcome_validator import OutcomeValidator, recorded
 from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
 from farrier.model.outcome import Record, Resting, Step, Transition, Wait, rests
 from farrier.model.runs import Finished, Turn
-from farrier.protocols import Kind, StateHandler
+from farrier.protocols import Kind, Snapshot, StateHandler
 from farrier.protocols.acting import acting_while
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Snapshot)
 S = TypeVar("S")
 W = TypeVar("W")
 V = TypeVar("V")
@@ -53,6 +53,11 @@ class Run(msgspec.Struct, Generic[R, S, W]):
     rests_on: tuple[R, Resting] | None = None
     due_at: float = 0.0
     recovers: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The name of the resource, or None if the resource could not be read."""
+        return None if self.resource is None else self.resource.name
 
 
 class Acting(Generic[R, S, W, V]):
@@ -102,7 +107,6 @@ class Runner(Generic[R, S, W, V]):
         services: V,
     ) -> None:
         self._kind = kind
-        self.name_of = kind.display_name  # for the log
         self._handler = handler
         self._validator: OutcomeValidator[R, S, W] = OutcomeValidator(kind, config)
         self._services = services
@@ -216,18 +220,16 @@ class Runner(Generic[R, S, W, V]):
 
     def _failed(self, turn: Turn, resource: R, error: BaseException, started: float) -> Run[R, S, W]:
         if not isinstance(error, FarrierError):
-            name = self.name_of(resource)
-            _log.error("handler.crashed", kind=self._kind.name, id=turn.id, name=name, exc_info=error)
+            _log.error("handler.crashed", kind=self._kind.name, id=turn.id, name=resource.name, exc_info=error)
             error = InternalError(f"{type(error).__name__} in the handler")
-        _, version = self._kind.identify(resource)
         finished: Finished[S, W]
         try:
             record = recorded(error)
-            finished = self._validator.fail(turn, version, record)
+            finished = self._validator.fail(turn, resource.version, record)
         except _ITS_OWN as unreadable:
             _log.error("handler.crashed", kind=self._kind.name, id=turn.id, exc_info=unreadable)
             record = recorded(InternalError(f"{type(error).__name__}, whose text or label cannot be read"))
-            finished = self._validator.fail(turn, version, record)
+            finished = self._validator.fail(turn, resource.version, record)
         return Run(finished, time.perf_counter() - started, resource, record)
 
 

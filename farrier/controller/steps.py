@@ -25,9 +25,9 @@ from farrier.controller.slots import Slots
 from farrier.errors import LeaseLost
 from farrier.model.controllers import SHARDS
 from farrier.model.runs import Marking
-from farrier.protocols import StateIO
+from farrier.protocols import Snapshot, StateIO
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Snapshot)
 S = TypeVar("S")
 W = TypeVar("W")
 V = TypeVar("V")
@@ -231,7 +231,7 @@ class Steps(Generic[R, S, W, V]):
         """Run one step, and hand its outcome over to the commit."""
         entry, step, resource = acting.entry, acting.step, acting.entry.snapshot
         assert resource is not None, "a step is decided over a snapshot"
-        name = self._runner.name_of(resource)
+        name = resource.name
         if not acting.may_begin():  # nothing was done yet, so there is nothing to recover from
             self._not_begun(acting)
             return

@@ -20,6 +20,7 @@ from farrier.protocols.loop import (
     Controllers,
     Kind,
     MetricsSink,
+    Snapshot,
     StateHandler,
     StateIO,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "Requests",
     "ServerQueries",
     "ServiceObserver",
+    "Snapshot",
     "StateHandler",
     "StateIO",
     "UfmClient",

@@ -12,8 +12,8 @@ from farrier.model.measures import Sample
 from farrier.model.outcome import Decision, Transition
 from farrier.model.runs import Answered, Failure, Finished, Loaded, Marking, Move, Place, Result
 
-R = TypeVar("R")
-R_contra = TypeVar("R_contra", contravariant=True)
+R = TypeVar("R", bound="Snapshot")
+R_contra = TypeVar("R_contra", bound="Snapshot", contravariant=True)
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
 W = TypeVar("W")
@@ -27,6 +27,18 @@ class Clock(Protocol):
         """Return the seconds since a fixed moment of this process."""
 
 
+class Snapshot(Protocol):
+    """The fields that the snapshots of all kinds have."""
+
+    @property
+    def version(self) -> int:
+        """The version of the resource's row, which the database compares when it commits a run."""
+
+    @property
+    def name(self) -> str:
+        """The name of the resource, which the log shows with its ID."""
+
+
 class Kind(Protocol[R_contra, S_contra]):
     """The part of a kind of resource that the loop uses: data and pure functions."""
 
@@ -37,12 +49,6 @@ class Kind(Protocol[R_contra, S_contra]):
     @property
     def edges(self) -> Mapping[str, frozenset[tuple[str, str]]]:
         """The allowed pairs (from, to) of each layer. The first value of a layer needs no edge."""
-
-    def identify(self, resource: R_contra) -> tuple[int, int]:
-        """Return the ID and the version of a snapshot."""
-
-    def display_name(self, resource: R_contra) -> str:
-        """Return the name of the resource, which the log shows with its ID."""
 
     def current_layers(self, resource: R_contra) -> Mapping[str, Place]:
         """Return the state of the snapshot in each of its layers."""

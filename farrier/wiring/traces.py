@@ -112,7 +112,7 @@ class _TracedHandler(StateHandler[Any, Any, Any, Any]):
         state, substate = self._kind.label(resource)
         about = {
             "farrier.kind": self._kind.name,
-            "farrier.name": self._kind.display_name(resource),
+            "farrier.name": resource.name,
             "farrier.step": step,
             "farrier.state": state,
             "farrier.substate": substate,

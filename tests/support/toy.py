@@ -115,6 +115,10 @@ class Widget(msgspec.Struct, frozen=True):
     payload: str
     requests: tuple[int, ...]
 
+    @property
+    def name(self) -> str:
+        return f"widget-{self.id}"
+
 
 class Shape(msgspec.Struct, frozen=True):
     """The columns of a widget that a run may write."""
@@ -134,12 +138,6 @@ class WidgetKind:
 
     name = KIND
     edges: Mapping[str, frozenset[tuple[str, str]]] = {"state": EDGES}
-
-    def identify(self, resource: Widget) -> tuple[int, int]:
-        return resource.id, resource.version
-
-    def display_name(self, resource: Widget) -> str:
-        return f"widget-{resource.id}"
 
     def current_layers(self, resource: Widget) -> Mapping[str, Place]:
         return {"state": Place(resource.state.value, resource.entered_at)}

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from farrier.handlers.resource.guarded import Guarded
 from farrier.model.kinds import KindSpec, label
 from farrier.model.measures import Sample
 from farrier.model.resource import Answer, Resource
 from farrier.model.runs import Answered, Place
-from farrier.protocols import StateHandler
+from farrier.protocols import Snapshot, StateHandler
 
-T_contra = TypeVar("T_contra", bound="Row", contravariant=True)
+T_contra = TypeVar("T_contra", bound=Snapshot, contravariant=True)
 R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
-
-
-class Row(Protocol):
-    """The fields that the snapshots of all kinds have."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def version(self) -> int: ...
-    @property
-    def name(self) -> str: ...
 
 
 class LayeredKind(Generic[T_contra]):
@@ -37,12 +26,6 @@ class LayeredKind(Generic[T_contra]):
         first = next(iter(spec.every_layer))
         self._first, self._terminal = first.name, first.terminal
         self._columns = {each.name: f"{each.name}_entered_at" for each in spec.every_layer if not each.relation}
-
-    def identify(self, resource: T_contra) -> tuple[int, int]:
-        return resource.id, resource.version
-
-    def display_name(self, resource: T_contra) -> str:
-        return resource.name
 
     def current_layers(self, resource: T_contra) -> Mapping[str, Place]:
         return {name: Place(getattr(resource, name), getattr(resource, since)) for name, since in self._columns.items()}

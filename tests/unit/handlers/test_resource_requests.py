@@ -49,7 +49,6 @@ def test_the_loop_is_told_of_answers_places_and_labels() -> None:
         Answered(1, "update", "accepted", "", "ops"),
         Answered(2, "delete", "rejected", "no", "ops"),
     ]
-    assert kind.identify(one) == (7, 3)
     assert kind.current_layers(one) == {"state": Place("emptying/unpack", AT)}
     assert kind.target_layers(msgspec.structs.replace(one, state="gone")) == {"state": "gone"}
     assert kind.label(one) == ("emptying", "unpack")
