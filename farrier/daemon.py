@@ -289,6 +289,7 @@ async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, no
     restart. Tokens come first, so that the revocation of a token does not depend on the files of sites."""
     if daemon.serves:  # systemd expects RELOADING only between READY and STOPPING
         notifier.reloading()
+    log.forget_repeats()
     try:
         daemon.use_tokens()
     except ConfigError as refused:
@@ -304,7 +305,6 @@ async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, no
     except (ConfigError, DatabaseUnreachable) as refused:
         _log.error("config.refused", error=str(refused))
     else:
-        log.write_repeats(at_once=True)
         log.configure(new.log.level, new.log.format)
         changed = [name for name in Config.__struct_fields__ if getattr(new, name) != getattr(config, name)]
         needs_restart = [name for name in changed if name not in _RELOADED]

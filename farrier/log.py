@@ -45,8 +45,13 @@ _URL_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]
 # The keys that define the subject of a line. A line with the same event and the same subject is a repetition.
 _ABOUT = (
     *("kind", "id", "node", "site", "machine", "task", "step", "url"),
-    *("service", "operation", "result", "label", "failure", "verdict"),
+    *("service", "operation", "result", "label", "failure", "verdict", "controller", "timeline"),
 )
+# A line with one of these keys is about one resource. The errors of a resource may differ at each attempt, so they are
+# not part of its subject. Any other line is about the process: its error is part of the subject, so that a new cause is
+# written at once.
+_RESOURCE = ("id", "node", "machine", "task")
+_CAUSE = ("error", "reason")
 # In seconds. With this interval, a lasting fault of a node is logged twelve times an hour.
 _AGAIN_AFTER = 300.0
 # The length of a window in seconds, and the largest number of lines of one event in a window, whatever their subjects
@@ -226,11 +231,15 @@ class Repeats:
     def begin(self, clock: Callable[[], float]) -> None:
         """Forget all lines and counts, and use this clock."""
         self._clock = clock
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all lines and counts."""
         # For each event and subject: the time of the last written line, and the number of later lines that were not
         # written. The oldest time is first.
         self._seen: OrderedDict[tuple[str, Hashable], tuple[float, int]] = OrderedDict()
         self._bursts: dict[str, _Burst] = {}
-        self._reported_at = clock()
+        self._reported_at = self._clock()
 
     def admit(self, event: str, about: Hashable) -> int | None:
         """Return None if this line must not be written. Otherwise return the number of equal lines that were suppressed
@@ -285,7 +294,8 @@ def limit(_logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     if method in _UNLIMITED:
         return event
     failure = event.get("exc_info")
-    about = (*(event.get(key) for key in _ABOUT), type(failure).__name__ if failure else "")
+    subject = _ABOUT if any(key in event for key in _RESOURCE) else _ABOUT + _CAUSE
+    about = (*(event.get(key) for key in subject), type(failure).__name__ if failure else "")
     skipped = _repeats.admit(str(event.get("event")), tuple(map(str, about)))
     if skipped is None:
         raise structlog.DropEvent
@@ -297,6 +307,13 @@ def write_repeats(*, at_once: bool = False) -> None:
     immediately with `at_once`. The daemon calls this regularly, and at its end."""
     for event, lines in _repeats.suppressed(at_once=at_once):
         _log.info("log.repeats_not_written", of=event, lines=lines)
+
+
+def forget_repeats() -> None:
+    """Log the numbers of suppressed lines, and write the next line of each event again. The daemon calls this on
+    SIGHUP, so that each SIGHUP has a visible answer."""
+    write_repeats(at_once=True)
+    _repeats.forget()
 
 
 def _foreign_repeats(record: logging.LogRecord) -> bool:

@@ -138,6 +138,28 @@ def test_another_node_or_another_error_is_no_repetition(out: io.StringIO, hand: 
     assert len(lines(out)) == 6
 
 
+def test_another_cause_of_a_failure_of_the_process_is_no_repetition(out: io.StringIO, hand: Hand) -> None:
+    logger = structlog.stdlib.get_logger()
+    for error in ("too many connections", "too many connections", "password authentication failed"):
+        logger.warning("renew.failed", error=error)
+        logger.warning("database.unreachable", where="db", reason=error, next_try_in=hand.seconds)
+        hand.seconds += 2
+    for timeline in ("00000002", "00000003"):
+        logger.warning("database.promoted", timeline=timeline)
+    events = [line["event"] for line in lines(out)]
+    assert events == [*("renew.failed", "database.unreachable") * 2, *("database.promoted",) * 2]
+
+
+def test_after_a_signal_each_event_is_written_again(out: io.StringIO, hand: Hand) -> None:
+    logger = structlog.stdlib.get_logger()
+    for _ in range(2):
+        for _ in range(3):
+            logger.error("config.refused", error="unknown section 'htpp'")
+        log.forget_repeats()
+    events = [(line["event"], line.get("lines")) for line in lines(out)]
+    assert events == [("config.refused", None), ("log.repeats_not_written", 2)] * 2
+
+
 def test_an_error_of_thousands_of_nodes_is_a_hundred_lines_a_minute_and_the_rest_is_counted(
     out: io.StringIO, hand: Hand
 ) -> None:
