@@ -42,7 +42,6 @@ _UNENCODABLE = (TypeError, ValueError, AttributeError, AssertionError, msgspec.M
 _encode = msgspec.json.Encoder().encode
 
 _COMMITTED = Result(Verdict.COMMITTED)
-_UNKNOWN = Result(Verdict.UNKNOWN)
 _LOCKED = Result(Verdict.LOCKED)
 
 
@@ -67,8 +66,12 @@ class Committer(Generic[R, S, W]):
         after a transient error."""
         try:
             return await self._call(runs, controller, patient=patient)
-        except (session.ReplyLost, DatabaseUnreachable):
-            return {run.id: _UNKNOWN for run in runs}
+        except session.ReplyLost as lost:
+            unknown = Result(Verdict.UNKNOWN, DatabaseUnreachable("the pool", str(lost)))
+            return {run.id: unknown for run in runs}
+        except DatabaseUnreachable as lost:
+            unknown = Result(Verdict.UNKNOWN, lost)
+            return {run.id: unknown for run in runs}
         except session.Refusal as error:
             refusal = error
         passes = session.classify(refusal) is session.Trouble.MOMENT

@@ -32,7 +32,7 @@ class Unsendable(Exception):
 
 
 class ReplyLost(Exception):
-    """The connection broke during the COMMIT, so the commit may or may not have happened."""
+    """The connection broke during the COMMIT, so the commit may or may not have happened. The text has the reason."""
 
 
 _CANCELLED = (
@@ -164,8 +164,8 @@ async def commit_by(conn: Connection, statement: str, *arguments: Any) -> list[a
     except BROKEN as broken:
         if isinstance(broken, ValueError):  # never sent
             raise
-        raise ReplyLost from broken
+        raise ReplyLost(reason_of_break(broken)) from broken
     except asyncpg.PostgresError as error:
         if classify(error) is Trouble.GONE:  # "terminating connection" may arrive instead of a reply
-            raise ReplyLost from error
+            raise ReplyLost(reason_of(error)) from error
         raise

@@ -166,8 +166,9 @@ class Verdict(enum.StrEnum):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The result of one run. `error` is the reason for verdict `refused`. After verdict `conflict`, the loop runs the
-    resource again after `due_in`. `at` is the database's time of the commit, if the run changed a layer."""
+    """The result of one run. `error` is the reason for the verdicts `refused`, `locked` and `unknown`. After verdict
+    `conflict`, the loop runs the resource again after `due_in`. `at` is the database's time of the commit, if the run
+    changed a layer."""
 
     verdict: Verdict
     error: FarrierError | None = None

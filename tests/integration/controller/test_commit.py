@@ -24,6 +24,15 @@ COMMIT_SECONDS = 10
 MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
 POISON = Transition[Shape, Answer](to=Shape(State.MADE, "poison"), reason="it was raw", cause="timer")
 CONTENT = DoNothing[Answer]()
+# What a server does whose disk is full, at the first write.
+FULL_DISK = """
+    CREATE FUNCTION farrier_toy.extend_file() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        RAISE 'could not extend file "base/1/2": No space left on device'
+              USING ERRCODE = 'disk_full', HINT = 'Check free disk space.';
+    END $$;
+    CREATE TRIGGER full_disk BEFORE UPDATE ON farrier_toy.widgets EXECUTE FUNCTION farrier_toy.extend_file();
+"""
 
 
 async def test_state_history_outcome_and_wakes_are_written_together(shop: Shop) -> None:
@@ -238,6 +247,14 @@ async def test_a_commit_with_a_lost_reply_is_found_and_not_repeated(shop: Shop) 
         assert await held.commit(moves, stays) == {1: Verdict.CONFLICT, 2: Verdict.CONFLICT}
     assert (await shop.widget(1))["state"] == "made"
     assert await shop.history(1) == [("raw", "made")]
+
+
+async def test_the_log_has_the_reason_why_the_server_could_not_commit(shop: Shop) -> None:
+    await shop.pool.execute(FULL_DISK)
+    held = await hold(shop, 1)
+    result = (await held.io.commit([held.finish(1, MADE)], held.owner))[1]
+    assert result.verdict is Verdict.UNKNOWN
+    assert "No space left on device (Check free disk space.)" in str(result.error)
 
 
 async def test_a_commit_that_was_settled_before_it_arrived_can_never_happen(shop: Shop) -> None:
