@@ -1,16 +1,31 @@
 """Splits a DSN, and rewrites it so that the driver can parse it on every supported Python.
 
-Only `pool` and `hosts` use this module. A list of hosts may include an IPv6 address in brackets. The `urlsplit` of some
-Pythons (Debian 12's 3.11, and the next releases) accepts brackets only around a single host. This module only splits
-the DSN; the driver interprets it.
+Only `pool` and `hosts` use these functions; `wiring` uses the class `Renewable` for a DSN from a file. A list of hosts
+may include an IPv6 address in brackets. The `urlsplit` of some Pythons (Debian 12's 3.11, and the next releases)
+accepts brackets only around a single host. This module only splits the DSN; the driver interprets it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from urllib.parse import SplitResult, urlsplit
 
 _AUTHORITY = re.compile(r"(?P<scheme>[A-Za-z]+://)(?P<login>[^/?#]*@)?(?P<hosts>[^/?#@]*)(?P<rest>.*)", re.DOTALL)
+
+
+class Renewable(str):
+    """A DSN whose file may change while the process runs. `renew` returns the present DSN; every new connection uses
+    it. The value as a text is the DSN at the start."""
+
+    __slots__ = ("renew",)
+    renew: Callable[[], Awaitable[str]]
+
+    @classmethod
+    def of(cls, dsn: str, renew: Callable[[], Awaitable[str]]) -> Renewable:
+        made = cls(dsn)
+        made.renew = renew
+        return made
 
 
 def split(dsn: str) -> SplitResult:

@@ -49,9 +49,15 @@ class NoHostServes(OSError):
 
 
 class Hosts:
-    """The hosts of one DSN, shared by all connections of a pool."""
+    """The hosts of one DSN, shared by all connections of a pool. If the file of the DSN changes, later connections use
+    the new DSN."""
 
     def __init__(self, dsn: str) -> None:
+        self._given = dsn
+        self._use(dsn)
+
+    def _use(self, dsn: str) -> None:
+        self._present = dsn
         self._dsn = dsns.for_driver(dsn)
         self._hosts = listed(dsn)
         self._first = 0
@@ -60,6 +66,8 @@ class Hosts:
         """Open a connection to the first host that accepts the session. `options` are the options of `asyncpg.connect`;
         their `timeout` is the time limit of one host. Raises NoHostServes or, if the DSN names only one host, the
         driver's errors."""
+        if isinstance(self._given, dsns.Renewable) and (present := await self._given.renew()) != self._present:
+            self._use(present)
         if not self._hosts:
             return await asyncpg.connect(self._dsn, **options)
         reasons = []

@@ -19,6 +19,7 @@ from farrier import config as settings
 from farrier.errors import ConfigError, CredentialError, DatabaseUnreachable
 from farrier.io import catalog, client, migrate, pool, refusals
 from farrier.io.api import PostgresRequests
+from farrier.io.dsn import Renewable
 from farrier.io.embedded import default_directory
 from farrier.io.queries import PostgresQueries
 from farrier.protocols import ServerQueries, ServiceObserver
@@ -85,13 +86,39 @@ async def _chosen(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
 
 
 async def located(config: settings.DatabaseConfig) -> settings.DatabaseConfig:
-    """Return the configuration. If its DSN is a reference, the reference is resolved. Raises ConfigError."""
+    """Return the configuration. If its DSN is a reference, the reference is resolved, and each new connection reads it
+    again. Raises ConfigError."""
     if not config.refers:
         return config
     try:
-        return msgspec.structs.replace(config, dsn=await Credentials(_ANY_FILE).token(config.dsn))
+        dsn = await _read(config.dsn)
     except CredentialError as error:
         raise ConfigError(f"database.dsn: {error}") from None
+    return msgspec.structs.replace(config, dsn=Renewable.of(dsn, _Renewal(config.dsn, dsn)))
+
+
+async def _read(reference: str) -> str:
+    return await Credentials(_ANY_FILE).token(reference)
+
+
+class _Renewal:
+    """Reads the reference of the DSN for each new connection. While it cannot be read, or has no valid DSN, the last
+    valid DSN remains."""
+
+    def __init__(self, reference: str, dsn: str) -> None:
+        self._reference = reference
+        self._dsn = dsn
+
+    async def __call__(self) -> str:
+        try:
+            found = await _read(self._reference)
+            if found != self._dsn:
+                await pool.require_valid(found)
+        except (CredentialError, ConfigError) as error:
+            _log.warning("database.dsn_refused", error=f"database.dsn: {error}")
+        else:
+            self._dsn = found
+        return self._dsn
 
 
 async def persistently(work: Callable[[], Awaitable[T]], *, patience: timedelta) -> T:

@@ -1,0 +1,73 @@
+"""A DSN in a file: every new connection uses the DSN that the file has now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from farrier import config as settings
+from farrier import wiring
+from farrier.io import pool
+from farrier.wiring.storage import Database
+from tests.support import pg
+
+
+@pytest.fixture
+def file(db: pg.Database, tmp_path: Path) -> Path:
+    made = tmp_path / "dsn"
+    made.write_text(db.dsn)
+    return made
+
+
+@pytest.fixture
+async def database(file: Path) -> AsyncIterator[Database]:
+    """The database of a daemon whose DSN is in the file."""
+    async with wiring.database(settings.DatabaseConfig(dsn=f"file:{file}", pool_max=1)) as opened:
+        yield opened
+
+
+def replace(file: Path, content: str | None) -> None:
+    """Give the file this content, or remove the file."""
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+
+
+def other(dsn: str) -> str:
+    """The same DSN with another session."""
+    return f"{dsn}{'&' if '?' in dsn else '?'}work_mem=5MB"
+
+
+async def reconnected(database: Database) -> str:
+    """Close all connections, and return a setting of the session of the next one."""
+    await database.pool.expire_connections()
+    return str(await database.pool.fetchval("SHOW work_mem"))
+
+
+async def test_new_connections_use_the_dsn_that_replaced_the_first(
+    db: pg.Database, file: Path, database: Database
+) -> None:
+    before = await reconnected(database)
+    replace(file, other(db.dsn))
+    assert (before, await reconnected(database)) == ("4MB", "5MB")
+    single = await pool.reconnect(database.dsn, patience=timedelta(0), pgbouncer=False)
+    assert await single.fetchval("SHOW work_mem") == "5MB", "so does the connection that listens"
+    await single.close()
+
+
+@pytest.mark.parametrize("content", [None, "", "not a URL", "postgresql://h:port/farrier"])
+async def test_while_the_file_has_no_valid_dsn_the_last_one_is_used(
+    db: pg.Database, file: Path, database: Database, content: str | None
+) -> None:
+    replace(file, other(db.dsn))
+    await reconnected(database)
+    replace(file, content)
+    with capture_logs() as logged:
+        assert await reconnected(database) == "5MB"
+    assert [line["event"] for line in logged] == ["database.dsn_refused"]
+    assert logged[0]["error"].startswith("database.dsn: ")
