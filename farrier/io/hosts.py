@@ -79,7 +79,7 @@ class Hosts:
                 self._pass_over(place)
                 if isinstance(failure, DEFINITE):
                     raise
-                reasons.append(f"{host.name}:{host.port}: {str(failure) or type(failure).__name__}")
+                reasons.append(f"{host.name}:{host.port}: {reason_of_failure(failure)}")
             except BaseException:  # the caller gave up: its next attempt begins after this host
                 self._pass_over(place)
                 raise
@@ -95,6 +95,13 @@ class Hosts:
     def _pass_over(self, place: int) -> None:
         if self._first == place:
             self._first = (place + 1) % len(self._hosts)
+
+
+def reason_of_failure(failure: Exception) -> str:
+    """Return why a connection could not be opened."""
+    if isinstance(failure, TimeoutError) and not str(failure):  # the driver's error for its time limit has no text
+        return "no connection within the time limit (database.connect_timeout)"
+    return str(failure) or type(failure).__name__
 
 
 def listed(dsn: str) -> tuple[Host, ...]:

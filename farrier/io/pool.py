@@ -28,7 +28,7 @@ from typing_extensions import override
 
 from farrier import errors
 from farrier.io import dsn as dsns
-from farrier.io.hosts import DEFINITE, ELSEWHERE, REFUSED_SETTINGS, Hosts
+from farrier.io.hosts import DEFINITE, ELSEWHERE, REFUSED_SETTINGS, Hosts, reason_of_failure
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -278,7 +278,7 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
         except ELSEWHERE as failure:
             _raise_if_settings_are_refused(failure, where, advice)
             _require_root(dsn, where)
-            reason = str(failure) or type(failure).__name__
+            reason = reason_of_failure(failure)
             if anyio.current_time() + pause > deadline:
                 raise errors.DatabaseUnreachable(where, reason) from failure
             log.warning("database.unreachable", where=where, reason=reason, next_try_in=round(pause, 2))

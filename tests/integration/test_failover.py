@@ -84,7 +84,7 @@ async def test_where_no_host_serves_the_reason_of_each_is_given(db: pg.Database)
             await conn.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         with pytest.raises(errors.DatabaseUnreachable) as caught:
             await pool.connect(proxy.one_of(dead, other), patience=NOW, timeouts=SHORT)
-    assert f"127.0.0.1:{dead.port}: TimeoutError" in str(caught.value)
+    assert f"127.0.0.1:{dead.port}: no connection within the time limit (database.connect_timeout)" in str(caught.value)
     assert f"127.0.0.1:{other.port}: None of the hosts match" in str(caught.value)
 
 
