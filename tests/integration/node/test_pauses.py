@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
+from farrier.model.bmc import PowerState
 from farrier.model.node import TaskType
+from farrier.model.params import PowerRequest
+from tests.support import pg
+from tests.support import site as sites
 from tests.support.site import MINUTE, Site
 
 ACCEPTED = "accepted"
+LEASE = timedelta(seconds=15)
+PAUSE_ALL = """
+    INSERT INTO farrier.intents (node, action, params, api_version)
+    SELECT name, 'pause', '{"reason": "restored from a backup"}', 2 FROM farrier.nodes
+"""
 
 
 async def test_a_pause_holds_intents_until_it_ends(site: Site) -> None:
@@ -52,3 +63,34 @@ async def test_a_paused_node_is_observed_but_nothing_is_done_to_it(site: Site) -
     assert (await other.state())[0] == "offline"
     await machine.asked("unpause")
     assert await machine.claim(TaskType.DRAIN) is not None
+
+
+@pytest.mark.parametrize("paused", [True, False])
+async def test_a_pause_before_the_first_run_after_a_restore_leaves_the_machine_as_it_is(
+    db: pg.Database, paused: bool
+) -> None:
+    async with sites.opened(db, crash=True) as site:
+        await (await site.with_bmc()).asked("set_power", power="off", enforce=True)
+    if paused:
+        async with db.connect() as conn:
+            await conn.execute(PAUSE_ALL)
+    await db.advance(LEASE)
+    async with sites.opened(db) as later:
+        later.bmc.power = PowerState.ON  # as an operator switched it after the backup
+        await later.settled()
+        for _ in range(3):
+            await later.wait(MINUTE)
+        assert later.bmc.power is (PowerState.ON if paused else PowerState.OFF)
+
+
+async def test_intents_that_wait_for_the_end_of_a_pause_come_before_the_work_that_it_held(site: Site) -> None:
+    machine = await (await site.with_bmc()).asked("set_power", power="off", enforce=True)
+    await machine.asked("pause", reason="restored from a backup")
+    site.bmc.power = PowerState.ON
+    sent = len(site.bmc.sent)
+    await site.wait(2 * MINUTE)
+    correction = await machine.tell("set_power", power="on")
+    await machine.asked("unpause")
+    await site.wait(2 * MINUTE)
+    assert (await site.answer(correction)).status == ACCEPTED
+    assert PowerRequest.OFF not in site.bmc.sent[sent:]
