@@ -1,8 +1,8 @@
 """Converts an outcome to a run that can be committed. Pure.
 
-The validator checks that the handler returned an outcome, that every change of a layer is an edge of the model, and
-that an `Update` changes no layer. The validator computes when the resource runs next and whether its stored outcome
-changes.
+The validator checks that the handler returned an outcome, that every change of a layer is an edge of the model, that an
+`Update` changes no layer, and that the commit writes every other change. The validator computes when the resource runs
+next and whether its stored outcome changes.
 """
 
 from __future__ import annotations
@@ -67,6 +67,11 @@ class OutcomeValidator(Generic[R, S, W]):
         moves = () if to is None else self._moves(resource, to)
         if moves and isinstance(outcome, Update):
             raise HandlerGarbage(f"an Update at {outcome.source} that changes a layer; use a Transition")
+        if to is not None and (lost := self._kind.unwritten(resource, to)):
+            raise HandlerGarbage(
+                f"a change of {', '.join(lost)} at {outcome.source}, which no commit would write; a run may change "
+                "only layers, last_error, and the fields in `columns` of the Extension"
+            )
         history, again = {}, None
         if isinstance(outcome, Transition):
             if not moves:

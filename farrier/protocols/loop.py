@@ -56,6 +56,10 @@ class Kind(Protocol[R_contra, S_contra]):
     def target_layers(self, to: S_contra, /) -> Mapping[str, str]:
         """Return the state in each layer of a value that a handler returned."""
 
+    def unwritten(self, resource: R_contra, to: S_contra, /) -> Sequence[str]:
+        """Return the fields in which a value that a handler returned differs from the snapshot, although no commit
+        writes these fields."""
+
     def has_ended(self, resource: R_contra) -> bool:
         """Return whether the first layer of the snapshot is in a terminal state."""
 

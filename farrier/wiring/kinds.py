@@ -117,4 +117,4 @@ def loop_of(extension: AnyExtension, services: object) -> Loop:
         writer=extension.writer or WRITER,
         section=extension.section,
     )
-    return kind_loop(ResourceKind(extension.spec), extension.handler, rows, services)
+    return kind_loop(ResourceKind(extension.spec, kept=extension.kept_fields()), extension.handler, rows, services)

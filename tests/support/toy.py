@@ -145,6 +145,9 @@ class WidgetKind:
     def target_layers(self, to: Shape) -> Mapping[str, str]:
         return {"state": to.state.value}
 
+    def unwritten(self, _resource: Widget, _to: Shape) -> Sequence[str]:
+        return ()
+
     def has_ended(self, resource: Widget) -> bool:
         return resource.state is not State.MADE
 

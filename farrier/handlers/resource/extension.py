@@ -102,5 +102,15 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
         model = ("model",) if self.spec.by_model else ()
         return frozenset((*self.spec.columns_of_create(), *self._columns_of_layers(), *self.columns, *required, *model))
 
+    def kept_fields(self) -> tuple[str, ...]:
+        """Return the fields of the snapshot that a run must not change, because its commit does not write them. With
+        `load` or `writer`, the snapshot may have data of other tables, which the writer may write; then there are no
+        such fields."""
+        if self.load is not None or self.writer is not None:
+            return ()
+        layers = self._columns_of_layers()
+        free = {"state", "state_entered_at", "last_error", "requests", *layers, *self.columns}
+        return tuple(field for field in self.snapshot.__struct_fields__ if field not in free)
+
     def _columns_of_layers(self) -> set[str]:
         return {name for layer in self.spec.columns_of_layers() for name in (layer, f"{layer}_entered_at")}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from typing_extensions import override
+
 from farrier.handlers.resource.guarded import Guarded
 from farrier.model.kinds import KindSpec, label
 from farrier.model.measures import Sample
@@ -36,18 +38,27 @@ class LayeredKind(Generic[T_contra]):
     def target_layers(self, to: T_contra, /) -> Mapping[str, str]:
         return {name: getattr(to, name) for name in self._columns}
 
+    def unwritten(self, _resource: T_contra, _to: T_contra, /) -> Sequence[str]:
+        return ()
+
 
 class ResourceKind(LayeredKind[R_contra]):
-    """Implements `protocols.Kind` for kinds whose tables have the columns of `farrier.resources`."""
+    """Implements `protocols.Kind` for kinds whose tables have the columns of `farrier.resources`. `kept` are the fields
+    of the snapshot that a run must not change, because its commit does not write them."""
 
-    def __init__(self, spec: KindSpec) -> None:
+    def __init__(self, spec: KindSpec, *, kept: Sequence[str] = ()) -> None:
         super().__init__(spec)
         self._spec = spec
+        self._kept = kept
 
     def guarded(self, handler: StateHandler[Any, Any, Any, Any]) -> Guarded[Any]:
         """Return the handler that the loop runs. This handler receives only the intents that the resource's state
         accepts."""
         return Guarded(self._spec, handler)
+
+    @override
+    def unwritten(self, resource: R_contra, to: R_contra, /) -> Sequence[str]:
+        return [name for name in self._kept if getattr(resource, name) != getattr(to, name)]
 
     def label(self, resource: R_contra) -> tuple[str, str]:
         return label(resource.state)

@@ -15,16 +15,18 @@ import pytest
 
 from farrier import wiring
 from farrier.config import BmcConfig, Config, ControllerConfig, DatabaseConfig, HttpConfig
+from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.daemon import Daemon, foreseen
-from farrier.errors import ConfigError, RefusedByModel
+from farrier.errors import ConfigError, HandlerGarbage, RefusedByModel
 from farrier.handlers.resource import Extension, Surroundings
 from farrier.io import kinds
 from farrier.io.pool import Connection
 from farrier.io.state import PostgresStateIO
 from farrier.model.kinds import KindEdge, KindLayer, KindState
+from farrier.model.outcome import Update
 from farrier.model.params import Params
 from farrier.model.resource import Answer
-from farrier.model.runs import Due, Finished, Verdict
+from farrier.model.runs import Due, Finished, Turn, Verdict
 from farrier.wiring.kinds import loop_of
 from tests.support import crates, loop, pg
 from tests.support import fence as fences
@@ -33,6 +35,9 @@ from tests.support.crates import SPEC, Crate, CrateHandler, Hand
 NAME = "tests.support.crates:CRATE"
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 NOWHERE = BmcConfig(allowed_networks=("192.0.2.0/24",))
+PACKED = Crate(
+    id=1, version=1, name="c", state="packed", state_entered_at=NOW, created_at=NOW, size=1, labels=(), slot=1
+)
 CRATES = "SELECT to_regclass('farrier_crates.crates') IS NOT NULL"
 
 
@@ -448,21 +453,29 @@ def weighed(crate: Crate, epoch: int) -> Finished[Crate, Any]:
 def test_no_write_can_name_another_run() -> None:
     """A field `run` in the data of a section's row would make the row count as that of another run."""
     weighing = extension(writer="x.y", section=lambda write: ("weights", {"kg": write.kg, "run": 2}))
-    run = weighed(
-        Crate(
-            id=1, version=1, name="c", state="packed", state_entered_at=NOW, created_at=NOW, size=1, labels=(), slot=1
-        ),
-        1,
-    )
+    run = weighed(PACKED, 1)
     assert loop_of(weighing, None).rows.changes([run])["weights"] == [{"kg": 70, "run": 1}]
 
 
 async def test_a_write_without_a_section_raises_an_error_that_names_it() -> None:
-    run = weighed(
-        Crate(
-            id=1, version=1, name="c", state="packed", state_entered_at=NOW, created_at=NOW, size=1, labels=(), slot=1
-        ),
-        1,
-    )
+    run = weighed(PACKED, 1)
     with pytest.raises(TypeError, match="a run of a crate wrote a Weighed, for which its writer has no section"):
         crates.rows().changes([run])
+
+
+@pytest.mark.parametrize("changes", [{"size": 2}, {"name": "other"}, {"site": "ams1", "labels": ("a",)}])
+def test_a_change_of_a_field_that_no_commit_writes_fails_the_run_and_is_not_lost(changes: dict[str, Any]) -> None:
+    validator: OutcomeValidator[Crate, Crate, Answer] = OutcomeValidator(
+        loop_of(extension(), None).kind, ControllerConfig()
+    )
+    outcome: Update[Crate, Answer] = Update(to=PACKED.but(**changes), reason="changed")
+    with pytest.raises(HandlerGarbage, match=f"a change of {next(iter(changes))} at .*, which no commit would write"):
+        validator.finish(Turn(id=1, epoch=1), PACKED, outcome)
+
+
+def test_a_run_may_change_the_columns_of_its_extension() -> None:
+    validator: OutcomeValidator[Crate, Crate, Answer] = OutcomeValidator(
+        loop_of(extension(), None).kind, ControllerConfig()
+    )
+    outcome: Update[Crate, Answer] = Update(to=PACKED.but(labels=("a",), last_error="x"), reason="changed")
+    assert validator.finish(Turn(id=1, epoch=1), PACKED, outcome).to == outcome.to
