@@ -203,7 +203,7 @@ async def _require_states(conn: Connection, spec: KindSpec, layer: KindLayer) ->
         raise RefusedByModel(
             f"resources of kind {spec.name} are in states that the kind does not have in layer {layer.name}: "
             f"{', '.join(lost)}",
-            hint="Keep each of these states, with an edge out of it, until no resource is in the state. If the layer "
+            hint="Keep each of these states with its edges until no resource is in the state. If the layer "
             f"is new, write one of {', '.join(sorted(living))} into column {layer.name} of these rows.",
         )
     if stuck := sorted(inhabited - living):

@@ -224,6 +224,30 @@ async def test_a_state_that_a_resource_is_in_cannot_be_removed(conn: Connection)
     assert not await install(conn, spec=other)
 
 
+async def test_a_state_is_replaced_by_keeping_it_with_its_edges_until_no_resource_is_in_it(conn: Connection) -> None:
+    await install(conn)
+    await conn.execute("INSERT INTO farrier_crates.crates (name) VALUES ('c-1')")
+    await conn.execute("UPDATE farrier_crates.crates SET state = 'packed'")
+    states = {("stored" if name == "packed" else name): state for name, state in SPEC.states.items()}
+    edges = tuple(
+        KindEdge(*("stored" if state == "packed" else state for state in (edge.source, edge.target)), edge.trigger)
+        for edge in SPEC.edges
+    )
+    other = changed(states=states, edges=edges, steady="", actions={})
+    with pytest.raises(RefusedByModel) as refused:
+        await install(conn, spec=other)
+    assert "Keep each of these states with its edges" in refused.value.hint
+    kept = changed(
+        states={**SPEC.states, **states},
+        edges=(*SPEC.edges, *(edge for edge in edges if edge not in SPEC.edges), KindEdge("packed", "stored", "moved")),
+        steady="",
+        actions={},
+    )
+    await install(conn, spec=kept)
+    await conn.execute("UPDATE farrier_crates.crates SET state = 'stored'")
+    await install(conn, spec=other)
+
+
 async def test_a_state_that_a_resource_is_in_cannot_become_terminal(conn: Connection) -> None:
     """A resource ends by entering a terminal state, so one that is in the state already would never end."""
     await install(conn)
