@@ -15,7 +15,7 @@
     │   ├── UndecodableState        a stored state that this program cannot read
     │   ├── IllegalEdge             a transition that the model does not have
     │   ├── RowsLocked              another transaction has locked the rows that the run writes
-    │   ├── HandlerTimeout          the run took longer than `max_handling_time`
+    │   ├── HandlerTimeout          a step took longer than its deadline or `max_handling_time`
     │   └── HandlerGarbage          the handler returned something that is not an outcome
     ├── LeaseLost                   the controller lost the right to act; the run committed nothing
     ├── ServiceError                an outside service failed; packages derive their own classes from it
@@ -225,12 +225,15 @@ class RowsLocked(HandlerError):
 
 
 class HandlerTimeout(HandlerError):
-    """A run took longer than its time limit and was cancelled."""
+    """A step took longer than its time limit and was cancelled."""
 
     label = "timeout"
 
-    def __init__(self, limit: timedelta) -> None:
-        super().__init__(f"the run took longer than {limit.total_seconds():g} s and was cancelled")
+    def __init__(self, step: str, limit: timedelta) -> None:
+        super().__init__(
+            f"step {step} took longer than {limit.total_seconds():g} s and was cancelled; check the service that it "
+            "calls"
+        )
 
 
 class HandlerGarbage(HandlerError):

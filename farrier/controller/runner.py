@@ -191,7 +191,7 @@ class Runner(Generic[R, S, W, V]):
             raise acting.lost
         if acting.scope.cancelled_caught:
             if not acting.interrupted:
-                outcome = HandlerTimeout(limit)
+                outcome = HandlerTimeout(step.name, limit)
             elif step.if_cut is None:
                 return None
             else:

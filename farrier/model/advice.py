@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from farrier.errors import InternalError
 from farrier.model import diagnosis, duration, failures, foreseen, sweeps
 from farrier.model.acceptance import Allowed
 from farrier.model.actions import Action
@@ -77,8 +78,22 @@ def filter_runs(shown: NodeDetail | ResourceView, now: datetime, period: timedel
     outcome = shown.outcome
     if outcome is not None and outcome.error and outcome.outcome == "wait":
         yield "fix the cause that the reason names; farrier then continues by itself"
+    elif outcome is not None and outcome.error == InternalError.label:
+        yield (
+            f"search the log of controller {shown.controller} for handler.crashed and {shown.name}; its traceback "
+            "names the cause"
+        )
     elif outcome is not None and outcome.error:
-        yield "read the error of the last run in the controller's log; it names the cause"
+        yield "fix the cause that the error of the last run names; farrier retries by itself"
+
+
+def of_late_clock(clock: Clock, noun: str) -> str:
+    """Return advice about a clock that is above its limit; `noun` is the resource, such as "node"."""
+    return (
+        f"{clock.layer} {clock.state} has lasted since {clock.since:%Y-%m-%d %H:%M:%S} UTC, "
+        f"{duration.human(clock.above or timedelta(0))} above its limit: check what the {noun} waits for, and fix "
+        "the cause"
+    )
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -241,11 +256,7 @@ def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
         ways = " or ".join(action for action in _WAYS_OUT if is_accepted(action, node))
         undone = node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING
         then = "" if not ways or undone else f"; then submit {ways} if the node does not continue by itself"
-        yield (
-            f"{clock.layer} {clock.state} has lasted since {clock.since:%Y-%m-%d %H:%M:%S} UTC, "
-            f"{duration.human(clock.above or timedelta(0))} above its limit: check what the node waits for, and fix "
-            f"the cause{then}"
-        )
+        yield f"{of_late_clock(clock, 'node')}{then}"
 
 
 def _of_bmc(node: NodeDetail) -> Iterator[str]:

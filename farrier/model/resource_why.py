@@ -6,7 +6,7 @@ kind, so it shows errors as the texts that the handler wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -40,6 +40,7 @@ def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: ti
     resync period of the controllers."""
     resource = detail.resource
     ended = resource.ended_at is not None
+    clocks = clocks_of(resource, now, limits)
     unanswered = tuple(each for each in detail.requests if each.status == "pending")
     return ResourceWhy(
         kind=resource.kind,
@@ -47,12 +48,12 @@ def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: ti
         state=resource.state,
         reason=why.reason(resource.outcome, ended=ended),
         since=resource.outcome_at,
-        clocks=clocks_of(resource, now, limits),
+        clocks=clocks,
         errors=tuple(_errors(resource)),
         unanswered=tuple(f"{each.action} (intent {each.id})" for each in unanswered),
         source=resource.outcome.source if resource.outcome is not None else "",
         run_by="" if ended else sweeps.in_words(resource, now),
-        advice=next(_advice(resource, now, period), "no action is needed"),
+        advice=next(_advice(resource, now, period, clocks), "no action is needed"),
     )
 
 
@@ -63,7 +64,7 @@ def _errors(resource: ResourceView) -> Iterator[str]:
         yield resource.last_error
 
 
-def _advice(resource: ResourceView, now: datetime, period: timedelta) -> Iterator[str]:
+def _advice(resource: ResourceView, now: datetime, period: timedelta, clocks: Sequence[Clock]) -> Iterator[str]:
     if resource.ended_at is None:
         yield from advice.filter_runs(resource, now, period)
     if resource.last_error is not None:
@@ -72,3 +73,6 @@ def _advice(resource: ResourceView, now: datetime, period: timedelta) -> Iterato
         yield (
             "fix the cause that the reason names, unless the reason is only a delay; farrier then continues by itself"
         )
+    for clock in sorted(clocks, key=lambda each: each.above or timedelta(0), reverse=True):
+        if clock.above is not None:
+            yield advice.of_late_clock(clock, "resource")

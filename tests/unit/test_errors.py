@@ -87,7 +87,7 @@ def test_exit_codes_are_the_documented_numbers() -> None:
         (errors.SchemaUnrecorded(), ["no record", "DROP SCHEMA", "farrier db migrate"]),
         (errors.SchemaUnrecorded(directory="/var/lib/farrier"), ["no record", "remove the directory /var/lib/farrier"]),
         (errors.SchemaEdited(edited=["function now"]), ["function now", "farrier db migrate"]),
-        (errors.HandlerTimeout(timedelta(seconds=180)), ["180 s"]),
+        (errors.HandlerTimeout("install", timedelta(seconds=180)), ["step install", "180 s"]),
         (errors.CredentialError("file:/run/x", "does not exist"), ["file:/run/x", "does not exist"]),
         (
             errors.DatabaseUnreachable("postgresql://db/farrier", "refused"),

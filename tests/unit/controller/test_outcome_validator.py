@@ -106,6 +106,6 @@ def test_a_failed_run_is_tried_again_next_period_and_tells_no_secret() -> None:
     assert (run.record.outcome, run.record.error, run.record.reason) == ("error", "internal", "see the log")
     assert run.due is Due.PERIODIC
     assert run.delay >= 0.9 * PERIOD
-    timeout = validator.fail(turn, 5, recorded(HandlerTimeout(timedelta(seconds=3))))
+    timeout = validator.fail(turn, 5, recorded(HandlerTimeout("act", timedelta(seconds=3))))
     assert timeout.record is not None
     assert "3 s" in timeout.record.reason

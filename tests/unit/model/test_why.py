@@ -147,7 +147,14 @@ def test_an_ended_workflow_s_failure_is_still_told() -> None:
     [
         ({**UNOWNED, "paused": "x", "bmc": BMC_DOWN}, "farrier run"),
         ({"swept_at": NOW - 61 * SECOND, "paused": "x", "bmc": BMC_DOWN}, "farrier run"),
-        ({"outcome": Record("error", "see the log", "", "internal"), "bmc": BMC_DOWN}, "controller's log"),
+        (
+            {"outcome": Record("error", "see the log", "", "internal"), "bmc": BMC_DOWN},
+            "for handler.crashed and gpu-1; its traceback",
+        ),
+        (
+            {"outcome": Record("error", "maas: down", "", "service"), "bmc": BMC_DOWN},
+            "that the error of the last run names",
+        ),
         (
             {"outcome": Record("wait", "no [ufm]", "", "ufm"), "paused": "x"},
             "fix the cause that the reason names; farrier",
@@ -164,6 +171,7 @@ def test_an_ended_workflow_s_failure_is_still_told() -> None:
     ids=[
         "no controller",
         "not swept",
+        "crash",
         "error",
         "waits with an error",
         "paused",
