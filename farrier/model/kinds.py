@@ -62,12 +62,6 @@ class KindState(msgspec.Struct, frozen=True, kw_only=True):
         """The remark that views show beside the limit."""
         return f"unless {self.unless}" if self.unless else self.why_none
 
-    def __post_init__(self) -> None:
-        if (self.limit is None) == (not self.why_none):
-            raise ConfigError("a state needs either limit or why_none (the reason for having no limit), and not both")
-        if self.limit is not None and self.limit <= timedelta(0):
-            raise ConfigError(f"the limit of a state must be longer than 0; this one is {self.limit}")
-
 
 class KindAction(msgspec.Struct, frozen=True, kw_only=True):
     """An action of a resource. Only the states in `accepted_in` accept the action; if this is None, all states that are
@@ -279,6 +273,7 @@ def _faults_of_states(layer: KindLayer) -> Iterator[str]:
     for state in layer.states:
         if not _STATE.fullmatch(state):
             yield f"state {state!r} must match {_STATE.pattern}"
+    yield from _faults_of_limits(layer)
     for state in sorted(layer.first):
         if state not in layer.states:
             yield f"its initial state {state} is not one of its states; {_known(layer.states)}"
@@ -289,6 +284,14 @@ def _faults_of_states(layer: KindLayer) -> Iterator[str]:
             yield f"its terminal state {state} is not one of its states; {_known(layer.states)}"
         elif layer.states[state].limit is not None:
             yield f"terminal state {state} must not have a limit; use why_none='it has ended' instead"
+
+
+def _faults_of_limits(layer: KindLayer) -> Iterator[str]:
+    for state, bound in layer.states.items():
+        if (bound.limit is None) == (not bound.why_none):
+            yield f"state {state} needs either limit or why_none (the reason for having no limit), and not both"
+        elif bound.limit is not None and bound.limit <= timedelta(0):
+            yield f"the limit of state {state} must be longer than 0; it is {bound.limit}"
 
 
 def _faults_of_edges(layer: KindLayer) -> Iterator[str]:

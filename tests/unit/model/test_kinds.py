@@ -86,10 +86,17 @@ def test_a_spec_that_does_not_hold_together_is_refused_with_what_is_wrong(change
     assert told in str(refused.value)
 
 
-@pytest.mark.parametrize("state", [{}, {"limit": timedelta(1), "why_none": "x"}, {"limit": timedelta(0)}])
-def test_a_state_has_a_limit_or_a_reason_for_none(state: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        KindState(**state)
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (KindState(), "state packed needs either limit or why_none"),
+        (KindState(limit=timedelta(1), why_none="x"), "state packed needs either limit or why_none"),
+        (KindState(limit=timedelta(0)), "the limit of state packed must be longer than 0; it is 0:00:00"),
+    ],
+)
+def test_a_state_without_a_limit_and_without_a_reason_is_named(state: KindState, told: str) -> None:
+    with pytest.raises(ConfigError, match=f"kind {SPEC.name}: {told}"):
+        msgspec.structs.replace(SPEC, states={**SPEC.states, "packed": state})
 
 
 def test_a_substate_is_a_label_and_a_part_of_the_limits_name() -> None:
