@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import AsyncIterable, Awaitable, Callable
 from datetime import timedelta
 from functools import partial
@@ -42,6 +43,8 @@ _log = structlog.stdlib.get_logger(__name__)
 _SILENCE = timedelta(seconds=5)
 # How often the daemon updates its status line if systemd requires no notifications.
 _LOOK_EVERY = timedelta(seconds=1)
+# How long tasks may take to end after a second stop signal, in seconds.
+_ENDS_WITHIN = 5.0
 # Sections of the settings that SIGHUP applies without a restart.
 _RELOADED = frozenset({"log", "sites"})
 
@@ -247,7 +250,7 @@ async def _main(config: Config, reload: Callable[[], Config]) -> ExitCode:
         async with anyio.create_task_group() as beside:
             with anyio.CancelScope() as life:
                 again = partial(_reload, config, reload, daemon, notifier)
-                beside.start_soon(obey, distinct(received), daemon, stop, life, again)
+                beside.start_soon(obey, distinct(received), daemon, stop, partial(_end, life), again)
                 await daemon.run()
             beside.cancel_scope.cancel()
     cut_short = life.cancelled_caught and stop.is_set()
@@ -258,7 +261,7 @@ async def obey(
     received: AsyncIterable[signal.Signals],
     daemon: Daemon,
     stop: anyio.Event,
-    life: anyio.CancelScope,
+    end: Callable[[], None],
     reload: Callable[[], Awaitable[None]],
 ) -> None:
     """Drain on the first stop signal. End at once on the second stop signal, or on the first if the loop has not begun.
@@ -276,7 +279,22 @@ async def obey(
                 stop.set()
             else:
                 _log.warning("signal.stop_now", signal=number.name)
-                life.cancel()
+                end()
+
+
+def _end(life: anyio.CancelScope) -> None:
+    """Cancel all tasks, and end the process if a task does not end: a step of another package may ignore its
+    cancellation, and a thread cannot be cancelled."""
+    life.cancel()
+    # In a separate thread, because an exit of the interpreter may wait for other threads.
+    exit_ = threading.Timer(_ENDS_WITHIN, _abandon)
+    exit_.daemon = True
+    exit_.start()
+
+
+def _abandon() -> None:
+    _log.critical("daemon.abandoned", seconds=_ENDS_WITHIN)
+    os._exit(ExitCode.FAILED)
 
 
 async def _one_by_one(asked: AsyncIterable[None], reload: Callable[[], Awaitable[None]]) -> None:

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Generic, TypeVar
 
 import anyio
@@ -21,6 +22,7 @@ import structlog
 from farrier.config import ControllerConfig
 from farrier.controller.agenda import Entry
 from farrier.controller.outcome_validator import OutcomeValidator, recorded
+from farrier.controller.stalls import watched
 from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
 from farrier.model.outcome import Record, Resting, Step, Transition, Wait, rests
 from farrier.model.runs import Finished, Turn
@@ -38,6 +40,8 @@ _log = structlog.stdlib.get_logger(__name__)
 # raised a cancellation.
 _ITS_OWN = (Exception, SystemExit)
 _ITS_OWN_OR_CANCELLED = (*_ITS_OWN, asyncio.CancelledError)
+# The time, in seconds, in which a step has to end after its deadline has cancelled it.
+_ENDS_WITHIN = 5.0
 
 
 class Run(msgspec.Struct, Generic[R, S, W]):
@@ -176,17 +180,14 @@ class Runner(Generic[R, S, W, V]):
         turn, step = acting.turn, acting.step
         limit = min(step.deadline, self._limit)
         outcome: object = None
-        with acting.scope:
-            acting.scope.deadline = anyio.current_time() + limit.total_seconds()
-            try:
-                with acting_while(acting.require):
-                    outcome = await step.act(self._services)
-            except _ITS_OWN as error:
-                outcome = error
-            except anyio.get_cancelled_exc_class():
-                if acting.scope.cancel_called or anyio.current_effective_deadline() == -math.inf:
-                    raise  # cancelled from outside
-                outcome = InternalError("the step cancelled itself")
+        late = limit.total_seconds() + _ENDS_WITHIN
+        overdue = asyncio.get_running_loop().call_later(late, self._overdue, acting, resource, late)
+        try:
+            with acting.scope:
+                acting.scope.deadline = anyio.current_time() + limit.total_seconds()
+                outcome = await self._awaited(acting, resource)
+        finally:
+            overdue.cancel()
         if acting.lost is not None:
             raise acting.lost
         if acting.scope.cancelled_caught:
@@ -201,6 +202,31 @@ class Runner(Generic[R, S, W, V]):
             return run
         kept = self._conclude(turn, resource, step.if_cut, started)
         return run if kept.error is not None else _with_error(kept, run)
+
+    async def _awaited(self, acting: Acting[R, S, W, V], resource: R) -> object:
+        """Await the step, and return its outcome or its error. Raises a cancellation from outside."""
+        try:
+            with acting_while(acting.require):
+                work = acting.step.act(self._services)
+                return await watched(work, partial(self._blocked, acting, resource))
+        except _ITS_OWN as error:
+            return error
+        except anyio.get_cancelled_exc_class():
+            if acting.scope.cancel_called or anyio.current_effective_deadline() == -math.inf:
+                raise
+            return InternalError("the step cancelled itself")
+
+    def _blocked(self, acting: Acting[R, S, W, V], resource: R, seconds: float) -> None:
+        """Log a step that let no other task run."""
+        kind, name = self._kind.name, resource.name
+        _log.warning(
+            "step.blocked", kind=kind, id=acting.turn.id, name=name, step=acting.step.name, seconds=round(seconds, 1)
+        )
+
+    def _overdue(self, acting: Acting[R, S, W, V], resource: R, seconds: float) -> None:
+        """Log a step that has not ended although its deadline has cancelled it."""
+        kind, name = self._kind.name, resource.name
+        _log.warning("step.overdue", kind=kind, id=acting.turn.id, name=name, step=acting.step.name, seconds=seconds)
 
     def missing(self, turn: Turn, error: FarrierError) -> Run[R, S, W]:
         """Return the failed run of a resource that could not be read."""

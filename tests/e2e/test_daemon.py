@@ -12,9 +12,11 @@ import anyio
 import httpx
 import pytest
 
+from farrier import wiring
+from farrier.io import kinds
 from farrier.io.embedded import EmbeddedServer
 from farrier.sim.certificates import Authority
-from tests.support import bmc, pg
+from tests.support import bmc, deaf, pg
 from tests.support.process import PATIENCE, Farrier, farrier, replica, until
 
 UP = ["daemon.starting", "http.listening", "database.reached", "schema.current", "daemon.ready"]
@@ -146,6 +148,26 @@ async def test_a_second_signal_does_not_wait_for_the_drain(db: pg.Database, slow
         daemon.send(signal.SIGINT)
         assert await daemon.ended() == 1
     assert "drain.done" not in phases(daemon)
+
+
+async def test_a_second_signal_ends_the_process_although_a_step_ignores_its_cancellation(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await kinds.install(conn, wiring.installable(deaf.DEAF))
+        await conn.execute("SELECT farrier.resource_intent('deaf', 'thing', 'create', '{}')")
+    async with replica(db.dsn, controller_kinds=deaf.NAME, controller_drain_timeout="1s") as daemon:
+        await daemon.until("daemon.ready")
+        await until(lambda: acts(db))
+        daemon.send(signal.SIGTERM)
+        await daemon.until("drain.cut_off")
+        daemon.send(signal.SIGINT)
+        assert await daemon.ended() == 1
+    assert "daemon.abandoned" in daemon.names
+
+
+async def acts(db: pg.Database) -> bool:
+    """Return whether a step has begun."""
+    async with db.connect() as conn:
+        return bool(await conn.fetchval("SELECT EXISTS (SELECT FROM farrier.effects WHERE kind = 'deaf')"))
 
 
 @pytest.mark.full

@@ -85,7 +85,7 @@ async def test_a_reload_that_waits_makes_nobody_deaf_to_a_stop() -> None:
     send, received = anyio.create_memory_object_stream[signal.Signals](10)
     with anyio.fail_after(5):
         async with send, received, anyio.create_task_group() as tasks:
-            tasks.start_soon(obey, received, Daemon(Config(), stop), stop, life, reloads.reload)
+            tasks.start_soon(obey, received, Daemon(Config(), stop), stop, life.cancel, reloads.reload)
             await send.send(signal.SIGHUP)
             await reloads.begins()
             await send.send(signal.SIGTERM)
@@ -99,7 +99,7 @@ async def test_signals_during_a_reload_make_one_more_after_it() -> None:
     send, received = anyio.create_memory_object_stream[signal.Signals](10)
     with anyio.fail_after(5):
         async with received, anyio.create_task_group() as tasks:
-            tasks.start_soon(obey, received, Daemon(Config(), stop), stop, anyio.CancelScope(), reloads.reload)
+            tasks.start_soon(obey, received, Daemon(Config(), stop), stop, anyio.CancelScope().cancel, reloads.reload)
             await send.send(signal.SIGHUP)
             await reloads.begins()
             for _ in range(3):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import anyio
 import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from farrier.controller import loop
+from farrier.controller import loop, runner, stalls
 from farrier.errors import ServiceError
 from farrier.model.outcome import DoNothing, Step, Transition
-from tests.support.loop import Shop
+from tests.support.loop import PATIENCE, Shop
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
 
 COUNTED = {"kind": "widget", "action": "count", "verdict": "accepted", "reason": "", "requested_by": None}
@@ -52,6 +53,42 @@ async def test_a_decision_during_which_the_process_stood_still_is_logged_with_it
             await ledger.until(lambda: ledger.outcomes.total() >= 1)
     line = next(line for line in logged if line["event"] == "handler.blocked")
     assert (line["log_level"], line["kind"], line["id"], line["name"]) == ("warning", "widget", 1, "widget-1")
+
+
+async def test_a_step_during_which_the_process_stood_still_is_logged_with_its_resource(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stalls, "BLOCKED", 0.0)
+    with capture_logs() as logged:
+        async with shop.running(Scripted(default=fail)) as (_, ledger):
+            await shop.register(1)
+            await ledger.until(lambda: bool(ledger.errors))
+    line = next(line for line in logged if line["event"] == "step.blocked")
+    assert (line["log_level"], line["kind"], line["id"], line["name"]) == ("warning", "widget", 1, "widget-1")
+    assert line["step"] == "probe"
+
+
+async def test_a_step_that_ignores_its_deadline_is_logged_with_its_resource(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_ENDS_WITHIN", 0.0)
+    reported = anyio.Event()
+
+    async def ignore(_services: object) -> Any:
+        with anyio.CancelScope(shield=True):
+            while not any(line["event"] == "step.overdue" for line in logged):
+                await anyio.lowlevel.checkpoint()
+        reported.set()
+        await anyio.sleep_forever()
+
+    step = Step[Shape, Answer, object](name="deaf", act=ignore, deadline=timedelta(0, 0.05), reads_only=True)
+    with capture_logs() as logged:
+        async with shop.running(Scripted(default=lambda _widget, _now: step)):
+            await shop.register(1)
+            with anyio.fail_after(PATIENCE):
+                await reported.wait()
+    line = next(line for line in logged if line["event"] == "step.overdue")
+    assert (line["kind"], line["id"], line["name"], line["step"]) == ("widget", 1, "widget-1", "deaf")
 
 
 async def test_an_error_is_logged_in_one_line_with_its_label_and_text(shop: Shop) -> None:

@@ -1,0 +1,35 @@
+"""Awaits work of a kind's package, and reports each part of the work that let no other task of the process run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Generator
+from types import coroutine
+from typing import Any
+
+BLOCKED = 1.0
+"""A part of a run that lets no other task run for more than these seconds is logged. Longer ones endanger the lease,
+which the process has to renew within six seconds."""
+
+
+@coroutine
+def watched(work: Awaitable[object], stalled: Callable[[float], None]) -> Generator[Any, Any, object]:
+    """Await `work` and return its result. Call `stalled` with the seconds of each part between two awaits that took
+    longer than `BLOCKED`. Tasks that the work starts are not measured."""
+    parts = work.__await__()
+    resume: Callable[[Any], Any] = parts.send
+    value: Any = None
+    while True:
+        began = time.perf_counter()
+        try:
+            waits_for = resume(value)
+        except StopIteration as end:
+            return end.value
+        finally:
+            seconds = time.perf_counter() - began
+            if seconds > BLOCKED:
+                stalled(seconds)
+        try:
+            resume, value = parts.send, (yield waits_for)
+        except BaseException as error:  # a cancellation, which the work itself has to receive
+            resume, value = parts.throw, error
