@@ -167,16 +167,22 @@ def test_the_kind_has_as_many_lines_as_the_tutorial_says(terminal: Terminal) -> 
     assert len(code) <= MOST_LINES
 
 
+async def test_the_tests_of_the_kind_pass(terminal: Terminal) -> None:
+    assert "2 passed" in await terminal.types("test")
+
+
 @pytest.mark.full
 @pytest.mark.timeout(120)
 def test_the_kind_is_fully_typed(terminal: Terminal) -> None:
     """Checked against the types that farrier ships, in strict mode and without the settings of this repository."""
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir=cache", "volumes.py"]
-    checked = subprocess.run(mypy, cwd=terminal.directory, capture_output=True, text=True, check=False)
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir=cache"]
+    checked = subprocess.run(
+        [*mypy, "volumes.py", "test_volumes.py"], cwd=terminal.directory, capture_output=True, text=True, check=False
+    )
     assert checked.returncode == 0, checked.stdout
 
 
 def test_every_file_and_block_of_the_page_is_used(terminal: Terminal) -> None:
-    assert {name for name, _ in FILES} == {"volumes.py", "farrier.toml"}
-    assert set(SHELL) == {"install", "run", "create", "look", "delete", "trouble", "why"}
+    assert {name for name, _ in FILES} == {"volumes.py", "test_volumes.py", "farrier.toml"}
+    assert set(SHELL) == {"test", "install", "run", "create", "look", "delete", "trouble", "why"}
     assert msgspec.toml.decode((terminal.directory / "farrier.toml").read_text())["controller"]["kinds"]
