@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ def columns(limits: Limits) -> tuple[Column[ResourceView], ...]:
         Column("FOR", lambda each, now: output.ago(each.state_entered_at, now), ages=True),
         Column("ABOVE SLA", lambda each, now: output.excess(worst(clocks_of(each, now, limits))), ages=True),
         Column("SITE", lambda each, _: each.site),
-        Column("HAS", lambda each, _: " ".join(f"{name}={value}" for name, value in _own(each.detail, short=True))),
+        Column("HAS", lambda each, _: " ".join(f"{name}={value}" for name, value in _own(each, short=True))),
         Column("NOTE", lambda each, _: each.last_error),
         Column("ID", lambda each, _: str(each.id), wide=True),
         Column("LAYERS", lambda each, _: ", ".join(f"{at.layer}: {at.state}" for at in each.layers[1:]), wide=True),
@@ -50,7 +50,7 @@ def _facts(resource: ResourceView, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield resource.kind, f"{resource.name} (id {resource.id}, version {resource.version})"
     yield "state", output.state(resource.state)
     yield "site", resource.site
-    yield from _own(resource.detail)
+    yield from _own(resource)
     yield "error", resource.last_error
     yield "made", f"{output.moment(resource.created_at)} UTC"
     if resource.ended_at is not None:
@@ -67,9 +67,12 @@ def in_words(why: ResourceWhy, now: datetime) -> Iterable[tuple[str, Cell]]:
     yield from inspection.in_words(why, (("unanswered", request) for request in why.unanswered), now)
 
 
-def _own(detail: Mapping[str, Any], *, short: bool = False) -> Iterable[tuple[str, str]]:
-    """Return the name and value of each of the kind's own columns that has a value. `short` omits lists and objects, so
-    that the other values fit on one line."""
-    for name, value in detail.items():
-        if value not in (None, "", [], {}) and not (short and isinstance(value, (list, dict))):
-            yield name, output.text(value)
+def _own(resource: ResourceView, *, short: bool = False) -> Iterable[tuple[str, str]]:
+    """Return the name and value of each of the kind's own columns that has a value. Omits the times at which layers
+    entered their states, because the clocks show them. `short` omits lists and objects, so that the other values fit on
+    one line."""
+    times = {f"{at.layer}_entered_at" for at in resource.layers}
+    for name, value in resource.detail.items():
+        if name in times or value in (None, "", [], {}) or (short and isinstance(value, (list, dict))):
+            continue
+        yield name, output.text(value)

@@ -45,7 +45,7 @@ def picture(layer: KindLayer, *, label: Callable[[KindEdge], str] = lambda edge:
 
 def _limits(layer: KindLayer) -> str:
     states = [(f"`{state}`", limit(rule.limit), rule.why_none) for state, rule in layer.states.items()]
-    return table(("state", "limit", "note"), states)
+    return table((layer.name, "limit", "note"), states)
 
 
 def _id(state: str) -> str:

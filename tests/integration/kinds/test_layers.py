@@ -30,6 +30,7 @@ from farrier.library import (
     Transition,
     Wait,
 )
+from farrier.model import kind_diagram
 from farrier.model.census import Rules
 from farrier.model.limits import Limits, keys_of, places_of
 from farrier.model.resource_views import WantedResources, clocks_of
@@ -123,6 +124,11 @@ def test_a_kind_with_a_reserved_name_or_a_snapshot_without_its_layers_is_refused
         racks(snapshot=Resource)
 
 
+def test_the_model_shows_the_states_of_each_layer_under_the_name_of_the_layer() -> None:
+    shown = kind_diagram.markdown(SPEC)
+    assert ("| state | limit | note |" in shown, "| power | limit | note |" in shown) == (True, True)
+
+
 async def test_a_table_without_the_layers_columns_is_refused(every_db: pg.Database) -> None:
     short = racks(sql="CREATE SCHEMA racks; CREATE TABLE racks.racks (LIKE farrier.resources INCLUDING ALL)")
     async with every_db.connect() as conn:
@@ -206,6 +212,8 @@ async def test_each_layer_has_limits_of_its_own_which_a_site_may_change(
         detail = await queries.resource("rack", "r-1")
         why = dict(resource_view.in_words(explain(detail.rows[0], detail.now, limits), detail.now))
         assert "power off" in str(why["SLA"])
+        (has,) = (each for each in resource_view.columns(limits) if each.heading == "HAS")
+        assert has.cell(detail.rows[0].resource, detail.now) == "power=off"
         rules = Rules(limits=limits, offline_after=MINUTE, observation_ttl=MINUTE, name_at_most=9)
         census = await PostgresQueries(pool).census(rules)
     assert ("rack_power", "off", "", 1) in [msgspec.structs.astuple(each) for each in census.above]
