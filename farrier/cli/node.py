@@ -82,5 +82,5 @@ def _print_token(token: str, ttl: str) -> None:
     typer.echo(f"it is shown only once, and the agent can use it once, within {ttl}", err=True)
 
 
-node.command(Action.SET, rich_help_panel="Actions")(node_set.set_)
+node.command(Action.SET.value, rich_help_panel="Actions")(node_set.set_)
 node_actions.add_to(node)

@@ -16,7 +16,7 @@ NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent", "FARRIER_DATABASE_DSN": None, "FAR
 MISTAKES = {
     "resource act node frobnicate gpu-1": "No such command 'frobnicate'",
     "nodes": "No such command 'nodes'. Did you mean 'node'",
-    "node lst": "No such command 'lst'. Did you mean 'list'",
+    "node lst": "No such command 'lst'. Did you mean 'list', 'set'? (see farrier node --help)",
     "node list --nonsense": "No such option: --nonsense",
     "node show": "Missing argument 'NODE'",
     "node list --status activ": "no status is named 'activ'; did you mean 'active'?",
