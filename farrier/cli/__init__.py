@@ -140,7 +140,13 @@ def load(name: str) -> typer.Typer:
     return alone
 
 
-app = typer.Typer(name="farrier", cls=_Commands, no_args_is_help=True, pretty_exceptions_show_locals=False)
+app = typer.Typer(
+    name="farrier",
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # all commands inherit the names
+)
 
 
 def _print_version(wanted: bool) -> None:

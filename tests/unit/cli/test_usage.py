@@ -53,6 +53,13 @@ def test_a_wrong_command_line_is_one_line_that_names_the_value_and_the_way_out(w
     assert MISTAKES[words] in line
 
 
+@pytest.mark.parametrize("words", [(), ("node",), ("node", "list"), ("segment", "add"), ("run",)])
+def test_h_shows_the_help_of_each_command(words: tuple[str, ...]) -> None:
+    short, long = (CliRunner().invoke(cli.app, [*words, option], env=NOWHERE) for option in ("-h", "--help"))
+    assert short.exit_code == 0
+    assert short.stdout == long.stdout
+
+
 def test_a_mistake_in_an_option_names_the_help_of_its_command() -> None:
     ended = CliRunner().invoke(cli.app, ["node", "list", "--nonsense"])
     assert ended.stderr.endswith("(see farrier node list --help)\n")
