@@ -13,7 +13,7 @@ import enum
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -201,7 +201,18 @@ def _refuse_unknown(environment: Mapping[str, str], prefix: _Given | None, mista
             if section == _SLA:
                 raise errors.ConfigError(f"{name}: the environment cannot set limits; write them to [sla] of a file")
             if section not in SECTIONS:
-                check_name(name, settings, what="variable", where=_ENVIRONMENT)
+                raise errors.ConfigError(f"unknown variable {name!r} in {_ENVIRONMENT}; {_variable(name, settings)}")
+
+
+def _variable(name: str, known: Sequence[str]) -> str:
+    """Return a suggestion for an unknown variable. The common prefix is not compared, because it makes all names
+    similar. A name without its section, such as FARRIER_DSN, suggests the variable of its key."""
+    key = name.removeprefix(ENV_PREFIX)
+    names = [each.removeprefix(ENV_PREFIX) for each in known]
+    near = [each for each in names if each.partition("_")[2] == key] or _near(key, names)
+    if near:
+        return f"did you mean {ENV_PREFIX + near[0]!r}?"
+    return f"expected {ENV_PREFIX}SECTION_KEY with a section and a key that farrier config prints"
 
 
 def _from_flags(flags: Mapping[str, object]) -> dict[str, dict[str, object]]:
@@ -238,8 +249,13 @@ def check_name(name: str, known: Iterable[str], *, what: str, where: str) -> Non
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a suggestion for an unknown name."""
     names = tuple(map(str, known))
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    near = _near(name, names)
     return f"did you mean {near[0]!r}?" if near else f"expected one of: {', '.join(names)}"
+
+
+def _near(name: str, known: Sequence[str]) -> list[str]:
+    # With a lower limit, difflib returns unrelated short names, such as `gone` for `nope`.
+    return difflib.get_close_matches(name, known, n=1, cutoff=0.6)
 
 
 def _build(section: str, pairs: Mapping[str, _Given], mistakes: _Mistakes) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from farrier import config, errors
+from farrier.config.reading import nearest
 from farrier.log import Level
 from farrier.model.limits import Limits
 
@@ -112,6 +113,8 @@ def test_a_misspelt_variable_of_a_section_is_refused_and_others_are_left_alone()
     [
         ("FARRIER_DATABSE_DSN", "did you mean 'FARRIER_DATABASE_DSN'?"),
         ("FARRIER_DSN", "did you mean 'FARRIER_DATABASE_DSN'?"),
+        ("FARRIER_API", "did you mean 'FARRIER_CLIENT_API'?"),
+        ("FARRIER_URL", "expected FARRIER_SECTION_KEY with a section and a key that farrier config prints"),
         ("FARRIER_SLA_STATUS_OFFLINE", "[sla] of a file"),
     ],
 )
@@ -119,6 +122,11 @@ def test_a_variable_of_no_section_is_refused_with_the_nearest(name: str, advice:
     message = refusal(None, **{name: "hunter2"})
     assert name in message and advice in message
     assert "hunter2" not in message
+
+
+def test_a_name_that_only_shares_letters_is_no_suggestion() -> None:
+    assert nearest("nope", ["name", "gone"]) == "expected one of: name, gone"
+    assert nearest("nmae", ["name", "gone"]) == "did you mean 'name'?"
 
 
 @pytest.mark.parametrize(
