@@ -119,7 +119,8 @@ def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, Regio
     while, the region is unconfigured."""
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
         return Wait(reason=f"site {region.site} has no MAAS in this controller's settings", requeue_after=NOT_HERE)
-    to = region.at(RegionState.UNCONFIGURED, next_try_at=None)
+    # The error of the last read is no longer the problem, and no controller retries the read.
+    to = region.at(RegionState.UNCONFIGURED, next_try_at=None, last_error=None, failure=None, failures=0)
     reason = (
         f"the controllers that owned this region did not have site {region.site} in their settings: give all replicas "
         "the same site files, or delete the region"

@@ -88,6 +88,19 @@ def test_a_site_that_nobody_has_configured_for_ten_minutes_is_said_to_be(state: 
     assert isinstance(nowhere.handle(decided.to, NOW), Wait)
 
 
+def test_a_region_without_a_site_keeps_no_error_that_could_send_an_operator_to_the_network() -> None:
+    failing = region(
+        RegionState.FAILING,
+        configured_at=NOW - UNCONFIGURED_AFTER,
+        last_error="look: timeout: no answer",
+        failure=MaasFailure.TIMEOUT,
+        failures=80,
+    )
+    decided = RegionHandler().handle(failing, NOW)
+    assert isinstance(decided, Transition)
+    assert (decided.to.last_error, decided.to.failure, decided.to.failures) == (None, None, 0)
+
+
 def test_a_region_that_is_left_alone_is_configured_all_the_same() -> None:
     alone = region(
         RegionState.FAILING, next_try_at=NOW + 300 * SECOND, last_error="no", configured_at=NOW - 61 * SECOND
