@@ -6,12 +6,14 @@ The module has the same rules for pages as `nodes`.
 from __future__ import annotations
 
 from datetime import datetime
+from http import HTTPStatus
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from farrier.config.reading import nearest
 from farrier.model import ib_partition, network_segment
 from farrier.model.api_answers import Addresses, ClockedResource, ClockView, Kinds, Members, ResourceList, ShownResource
 from farrier.model.limits import Limits
@@ -24,6 +26,7 @@ from farrier.web import operation
 from farrier.web.operation import Answer, Call, Operation
 from farrier.web.parameter_types import Limit, Name, OtherKind
 from farrier.web.parameters import key_of, parse_after
+from farrier.web.refusals import Refused
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +61,12 @@ class KindFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 async def list_kinds(call: Call[KindFilter, None]) -> Response:
     """List all kinds, including nodes, with their states, limits, actions and parameters."""
-    given = call.given
-    return operation.json(Kinds(kinds=await call.backend.queries.kinds(given.kind, counted=given.counted)))
+    given, queries = call.given, call.backend.queries
+    found = await queries.kinds(given.kind, counted=given.counted)
+    if given.kind is not None and not found:
+        known = [each.kind for each in await queries.kinds(counted=False)]
+        raise Refused(HTTPStatus.BAD_REQUEST, f"kind: no kind is named {given.kind!r}; {nearest(given.kind, known)}")
+    return operation.json(Kinds(kinds=found))
 
 
 async def list_(call: Call[Page, None]) -> Response:

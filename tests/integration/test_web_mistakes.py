@@ -52,6 +52,7 @@ MISTAKES: list[tuple[str, str, Any, int, tuple[str, ...]]] = [
     ("GET", "resource-intents?kind=network_segment&action=creat", None, 400, ("action", "'creat'", "'create'")),
     ("GET", "resource-intents?kind=segment", None, 400, ("kind", "'segment'", "'network_segment'")),
     ("GET", "resource-intents?kind=barrel&resource=b", None, 400, ("'barrel'", "network_segment")),
+    ("GET", "resources?kind=segment", None, 400, ("kind", "'segment'", "did you mean 'network_segment'?")),
     ("GET", "resources/network_segment?state=zz", None, 400, ("state", "'zz'", "ready")),
     ("GET", "resources/network_segment?after=lan", None, 400, ("after", "'lan'", "`next` of an earlier response")),
     ("GET", "resources/network_segment?after=lan:x", None, 400, ("after", "'lan:x'", "`next` of an earlier response")),
