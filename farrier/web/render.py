@@ -26,6 +26,8 @@ from farrier.web import return_path
 
 TEMPLATES = Path(__file__).parent / "templates"
 
+# A time as PostgreSQL writes it in JSON.
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?[+-]\d\d:\d\d")
 _NOT_IN_A_CLASS = re.compile(r"[^a-z0-9_-]+")
 
 
@@ -67,6 +69,13 @@ def _json(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+def _fact(value: Any) -> str:
+    """Return a value of a resource's own column: a time as on the rest of the page, any other value as `_json`."""
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        return _utc(datetime.fromisoformat(value))
+    return _json(value)
+
+
 def _labels(labels: Mapping[str, Any]) -> list[str]:
     """Return labels in the form of filters, `KEY=VALUE`."""
     return [f"{key}={_json(value)}" for key, value in labels.items()]
@@ -100,7 +109,7 @@ _templates.filters |= {
     "course": _course,
     "counted": counted,
     "labels": _labels,
-    "json": _json,
+    "fact": _fact,
     "resource_path": _resource_path,
 }
 
