@@ -93,7 +93,7 @@ class Access:
         Raises HTTPException for a token that is not accepted."""
         if (found := await self.bearer(request)) is not None or _is_api(request):
             return found
-        return await self._of_session(request)
+        return await self.of_session(request)
 
     async def bearer(self, request: Request) -> Caller | None:
         """Return the client of the token in the request's header, or None without the header. Raises HTTPException for
@@ -112,7 +112,9 @@ class Access:
         caller = await self.owner(request, given)
         return self._sessions.begin(caller.name, api_token.digest(given))
 
-    async def _of_session(self, request: Request) -> Caller | None:
+    async def of_session(self, request: Request) -> Caller | None:
+        """Return the client of the browser's session, or None without a valid session. Raises HTTPException for an
+        expired token."""
         session = request.cookies.get(COOKIE, "")
         name = sessions.name_of(session)
         if name == BEARER_TOKEN:
@@ -237,10 +239,20 @@ class Guard:
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in _PUBLIC:
             request = Request(scope, receive)
+            request.state.user = await _user(request)
             if (refusal := await _refusal(request)) is not None:
                 await refusal(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+async def _user(request: Request) -> str:
+    """Return the name of the token with which the browser is logged in; empty without a valid session."""
+    try:
+        caller = None if _is_api(request) else await access_of(request).of_session(request)
+    except (HTTPException, CredentialError):  # the token has expired or cannot be read
+        return ""
+    return "" if caller is None else caller.name
 
 
 async def _refusal(request: Request) -> Response | None:

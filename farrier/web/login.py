@@ -43,7 +43,14 @@ async def login(request: Request) -> Response:
 
 
 def _page(request: Request, caller: Caller | None, problem: str = "", status: HTTPStatus = HTTPStatus.OK) -> Response:
-    values = {"at": "login", "caller": caller, "problem": problem, "token_field": _TOKEN, "leave_field": _LEAVE}
+    values = {
+        "at": "login",
+        "caller": caller,
+        "user": caller.name if caller else "",
+        "problem": problem,
+        "token_field": _TOKEN,
+        "leave_field": _LEAVE,
+    }
     return forms.page(request, "login.html", values, status)
 
 

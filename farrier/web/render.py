@@ -118,5 +118,5 @@ def page(
     request: Request, template: str, values: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK
 ) -> HTMLResponse:
     """Render a template. If the template uses a name that is not in `values`, this is an error."""
-    known = {"log_in": return_path.log_in(request), **values}
+    known = {"log_in": return_path.log_in(request), "user": getattr(request.state, "user", ""), **values}
     return HTMLResponse(_templates.get_template(template).render(known), status)

@@ -122,6 +122,18 @@ async def test_a_browser_is_offered_what_its_token_may_do_and_acts_in_its_name(
     assert await conn.fetchval("SELECT requested_by FROM farrier.intents") == "ann"
 
 
+async def test_each_page_names_the_token_with_which_the_browser_is_logged_in(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await register(conn, "gpu-1")
+    await log_in(web, OPERATOR)
+    for path in ("/", "/nodes/gpu-1", "/history", "/nodes/nosuch", "/login"):
+        assert "Log out (ann)" in (await web.get(path)).text, path
+    form = await web.get("/login")
+    await web.post("/login", data=hidden(form.text) | {"leave": "1"})
+    assert "Log out" not in (await web.get("/")).text
+
+
 async def test_the_api_ignores_the_cookie_of_a_browser(web: httpx.AsyncClient, conn: Connection) -> None:
     await register(conn, "gpu-1")
     await log_in(web, OPERATOR)
