@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import Response
+from http import HTTPStatus
 
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from farrier.model.edges import NODE
 from farrier.web import given as reading
 from farrier.web import render
 from farrier.web.address import Address
@@ -32,8 +35,14 @@ _FIELDS = (
 
 @without_blanks
 async def history(request: Request) -> Response:
-    """GET /history?resource=KIND/NAME&kind=…&layer=…&from=…&to=…&…&after=KEY"""
+    """GET /history?resource=KIND/NAME&kind=…&layer=…&from=…&to=…&…&after=KEY
+
+    A resource without a kind is of the kind of the form, or a node.
+    """
     backend, given = backend_of(request), request.query_params
+    if (name := given.get("resource", "/")) and "/" not in name:
+        resource = f"{given.get('kind', NODE)}/{name}"
+        return RedirectResponse(Address(given.multi_items()).replaced("resource", resource), HTTPStatus.SEE_OTHER)
     filter_ = reading.parameters(request, OfAll, reading.fields(OfAll, "/history"))
     wanted, key = filter_.wanted(), filter_.key()
     page = await backend.queries.history(wanted, after=key, limit=_ROWS)
