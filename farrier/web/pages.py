@@ -38,6 +38,7 @@ async def live(_request: Request) -> Response:
 
 ROUTES = [
     Route("/", lists.inventory),
+    Route("/nodes", lists.nodes),
     Route("/nodes/{node}", one.node),
     Route("/resources", kinds),
     Route(f"/resources/{NODE}", lists.nodes),

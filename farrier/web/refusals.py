@@ -130,7 +130,9 @@ async def wrong_path(request: Request, error: Exception) -> Response:
     if isinstance(error, Refused):
         hint = error.hint
     elif status is HTTPStatus.NOT_FOUND:
-        detail, hint = f"there is no path {request.scope['path']}", "/api/v1/openapi.json lists the paths of the API"
+        detail, hint = f"there is no path {request.scope['path']}", "the links above lead to all pages"
+        if _is_api(request):
+            hint = "/api/v1/openapi.json lists the paths of the API"
     elif status is HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
         detail, hint = f"{request.method} is not a method of {request.scope['path']}", f"methods: {allowed}"
@@ -181,7 +183,7 @@ def _problem(
 
 def _answer(request: Request, problem: Problem) -> Response:
     status = HTTPStatus(problem.status)
-    if f"{request.scope['path']}/".startswith("/api/"):
+    if _is_api(request):
         return Response(msgspec.json.encode(problem), status, media_type=MEDIA)
     title = f"{status.value} {status.phrase}"
     values = {
@@ -191,3 +193,7 @@ def _answer(request: Request, problem: Problem) -> Response:
         "needs_token": status is HTTPStatus.UNAUTHORIZED,
     }
     return render.page(request, "error.html", values, status)
+
+
+def _is_api(request: Request) -> bool:
+    return f"{request.scope['path']}/".startswith("/api/")
