@@ -326,6 +326,46 @@ async def test_a_misspelt_state_is_refused_on_the_page_and_in_the_api(web: httpx
         assert "status must be one of bootstrap_issued, " in html.unescape(refused.text)
 
 
+async def test_a_misspelt_state_of_a_node_is_refused_instead_of_matching_no_node(web: httpx.AsyncClient) -> None:
+    for given, expected in (("status=activ", "'active'"), ("management=eror", "'error'")):
+        refused = await web.get(f"/?{given}")
+        assert refused.status_code == 400, given
+        assert f"did you mean {expected}?" in html.unescape(refused.text)
+
+
+async def test_nodes_is_a_path_of_the_inventory_and_an_unknown_path_refers_to_the_pages(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await register(conn, "gpu-1")
+    assert "gpu-1" in (await web.get("/nodes")).text
+    unknown = await web.get("/nodez")
+    assert unknown.status_code == 404
+    assert "the links above lead to all pages" in unknown.text and "openapi" not in unknown.text
+
+
+@pytest.mark.parametrize(
+    ("given", "resource"),
+    [("resource=gpu-1", "node/gpu-1"), ("kind=maas_region&resource=ams", "maas_region/ams")],
+)
+async def test_a_resource_of_history_needs_no_kind_in_front_of_its_name(
+    web: httpx.AsyncClient, conn: Connection, given: str, resource: str
+) -> None:
+    await register(conn, "gpu-1")
+    await without_guards(conn, REGION)
+    found = await web.get(f"/history?{given}", follow_redirects=True)
+    assert found.status_code == 200
+    assert found.url.params["resource"] == resource
+
+
+async def test_a_time_of_a_region_is_written_like_every_other_time_of_its_page(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await without_guards(conn, REGION)
+    page = (await web.get("/resources/maas_region/ams")).text
+    (configured,) = re.findall(r"<dt>configured_at<dd>(.*)", page)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", configured)
+
+
 async def test_the_pages_of_a_segment_and_a_partition_show_addresses_and_members(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:
