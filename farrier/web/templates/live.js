@@ -5,10 +5,16 @@
 const every = 1000 * Number(document.body.dataset.every || 0);
 const button = document.createElement("button");
 let paused = false;
+let current = new Date();
 
-function show(text) {
+function show(text, isStale = false) {
   button.textContent = text;
+  button.classList.toggle("late", isStale);
   button.setAttribute("aria-pressed", String(paused));
+}
+
+function showStale(reason) {
+  show(`not live since ${current.toISOString().slice(11, 19)} UTC: ${reason}`, true);
 }
 
 function isBusy() {
@@ -46,22 +52,28 @@ async function refresh() {
   if (isBusy()) return;
   try {
     const response = await fetch(location.href, { cache: "no-store", redirect: "error" });
-    if (!response.ok) throw new Error(response.statusText);
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
     if (isBusy()) return;
+    if (!response.ok) {
+      const reason = fresh.querySelector("main p");
+      showStale(reason ? reason.textContent : response.statusText);
+      return;
+    }
     for (const region of document.querySelectorAll("[data-live]")) {
       const other = fresh.getElementById(region.id);
       if (other) swap(region, other);
     }
+    current = new Date();
     show("live");
   } catch {
-    show("not live: the server does not respond");
+    showStale("the server does not respond");
   }
 }
 
 if (every && document.querySelector("[data-live]")) {
   button.type = "button";
   button.id = "live";
+  button.setAttribute("aria-live", "polite");
   button.addEventListener("click", () => {
     paused = !paused;
     show(paused ? "live: paused" : "live");
