@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
 from farrier.io.pool import Connection
-from farrier.web import one
+from farrier.web import lists, one
 from farrier.web.backend import Backend
 from farrier.web.server import serving
 from tests.integration.test_pages import AGENT, FLEET, ONBOARDING, REGION, without_guards
@@ -61,6 +62,13 @@ CUT = """
         const tops = new Set([...range.getClientRects()].map((line) => Math.round(line.top / 8)));
         return tops.size > 1;
     }).map((each) => each.innerText)
+"""
+LONG = """
+    UPDATE farrier.nodes SET name = repeat('x', 253) WHERE name = 'gpu-10';
+    UPDATE farrier.nodes
+       SET site = 'osl-north-datacentre-with-long-name', model = 'GB200 NVL72 (72 GPUs, liquid cooled)',
+           labels = '{"a-label-with-the-63-characters-that-a-name-of-a-label-may-have": "creme-brulee", "row": 7}',
+           paused = '{"reason": "see https://tickets.example/INC-104421 for the discussion"}';
 """
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -160,6 +168,37 @@ async def test_an_open_page_follows_the_database_and_keeps_focus_and_open_detail
         await page.wait_for_selector("h1 .quarantined")
         assert await page.locator("details[open]").count() == 1
         assert await focused(page) == "Complete history, with filters"
+
+
+async def test_a_page_that_is_not_current_gives_the_reason_and_the_time(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "LIVE_SECONDS", 1)
+    async with browser() as opened:
+        page = await opened.new_page()
+        await page.goto(url)
+        await page.route("**/", lambda route: route.fulfill(status=503, body="<main><h1>503</h1><p>no database</main>"))
+        await page.wait_for_selector("#live.late")
+        text = await page.locator("#live").inner_text()
+        assert re.fullmatch(r"not live since \d\d:\d\d:\d\d UTC: no database", text)
+        await page.unroute("**/")
+        await page.wait_for_selector("#live:not(.late)")
+        await page.route("**/", lambda route: route.abort())
+        await page.wait_for_selector("#live.late")
+        assert (await page.locator("#live").inner_text()).endswith("the server does not respond")
+
+
+@pytest.mark.parametrize("width", [1440, 1280, 1210, 390])
+async def test_long_names_and_values_make_no_page_wider_than_its_window(url: str, conn: Connection, width: int) -> None:
+    await conn.execute(LONG)
+    found = []
+    async with browser() as opened:
+        page = await opened.new_page(viewport={"width": width, "height": 844})
+        for path in ("/", "/?q=gpu-1*", "/history", f"/nodes/{'x' * 253}"):
+            await page.goto(url + path)
+            if excess := await page.evaluate(OVERFLOW):
+                found.append(f"{path[:9]}: {excess} pixels too wide")
+    assert not found, "\n".join(found)
 
 
 async def focused(page: Page) -> str:
