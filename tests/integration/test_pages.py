@@ -326,6 +326,18 @@ async def test_a_misspelt_state_is_refused_on_the_page_and_in_the_api(web: httpx
         assert "status must be one of bootstrap_issued, " in html.unescape(refused.text)
 
 
+async def test_a_filter_by_status_hides_late_resources_that_are_no_nodes(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await without_guards(conn, REGION)
+    await conn.execute("""
+        UPDATE farrier.maas_regions SET state = 'failing', state_entered_at = farrier.now() - interval '1 h'
+    """)
+    for given, is_shown in (("", True), ("site=ams", True), ("status=active", False), ("failed=1", False)):
+        page = (await web.get(f"/?{given}")).text
+        assert ("maas_region failing" in page) is is_shown, given
+
+
 async def test_a_misspelt_state_of_a_node_is_refused_instead_of_matching_no_node(web: httpx.AsyncClient) -> None:
     for given, expected in (("status=activ", "'active'"), ("management=eror", "'error'")):
         refused = await web.get(f"/?{given}")
