@@ -339,10 +339,10 @@ async def test_a_filter_by_status_hides_late_resources_that_are_no_nodes(
 
 
 async def test_a_misspelt_state_of_a_node_is_refused_instead_of_matching_no_node(web: httpx.AsyncClient) -> None:
-    for given, expected in (("status=activ", "'active'"), ("management=eror", "'error'")):
+    for given, known in (("status=activ", "active"), ("management=eror", "error")):
         refused = await web.get(f"/?{given}")
         assert refused.status_code == 400, given
-        assert f"did you mean {expected}?" in html.unescape(refused.text)
+        assert f" {known}, " in refused.text
 
 
 async def test_nodes_is_a_path_of_the_inventory_and_an_unknown_path_refers_to_the_pages(
