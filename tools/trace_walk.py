@@ -126,12 +126,12 @@ WAYS: Mapping[str, Way] = {
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=57,
+        limit=58,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",
         begins={"Steps._run": _asks_maas},
-        limit=58,
+        limit=61,
     ),
 }
 
