@@ -187,6 +187,13 @@ async def test_a_mac_address_belongs_to_one_node_in_every_spelling(every_db: pg.
     assert text == "the MAC address 02:00:00:00:00:0a already belongs to node gpu-1"
 
 
+async def test_a_repeated_registration_is_refused_because_of_its_name(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await register(conn, "gpu-1", "https://bmc-1.example", ["02:00:00:00:00:0a"])
+        text = await refusal(conn, "gpu-1", "https://bmc-1.example", ["02:00:00:00:00:0a"])
+    assert text == "node gpu-1 is already registered"
+
+
 @pytest.mark.parametrize(
     ("first", "second", "reason"),
     [

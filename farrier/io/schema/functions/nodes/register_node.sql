@@ -27,7 +27,6 @@ BEGIN
     PERFORM refuse_version(register_node.api_version);
     IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
     PERFORM refuse_details(given);
-    PERFORM refuse_shared(register_node.bmc_address, read_macs(given -> 'macs'));
     -- The columns are those that the details name.
     EXECUTE (SELECT format('INSERT INTO nodes (name, bmc_address, bmc_credential, status, management, %1$s)
                             SELECT $1, $2, $3, $4, $5, %1$s FROM jsonb_populate_record(NULL::nodes, $6) RETURNING id',
@@ -47,7 +46,7 @@ BEGIN
 EXCEPTION
     WHEN unique_violation OR exclusion_violation THEN
         GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
-        -- A concurrent registration took the address; its row is visible now, and the error can name its node.
+        -- Another node has the address, perhaps since a concurrent registration. Its row is visible now, so the error can name it.
         IF violated IN ('node_bmcs_one', 'node_macs_pkey') THEN
             PERFORM refuse_shared(register_node.bmc_address, read_macs(given -> 'macs'));
         END IF;
