@@ -117,6 +117,8 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # A warning of Python, for example of a coroutine that was never awaited, is a line of the log as well.
+    logging.captureWarnings(capture=True)
     # asyncpg's pool logs a traceback for each failed attempt to connect. The code that requests a connection logs a
     # separate event.
     logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)

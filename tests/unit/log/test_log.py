@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import subprocess
+import sys
 
 import pytest
 import structlog
@@ -36,6 +38,15 @@ def test_a_terminal_gets_colours_unless_systemd_owns_it(monkeypatch: pytest.Monk
     structlog.stdlib.get_logger().info("started")
     assert "\x1b[" in watched.getvalue()
     assert lines(journal)[0]["event"] == "started"
+
+
+def test_a_warning_of_python_is_a_line_of_the_log() -> None:
+    # In a process of its own, because pytest captures the warnings of this one.
+    code = "import warnings; from farrier import log; log.configure(); warnings.warn('never awaited', RuntimeWarning)"
+    ran = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=True)
+    (line,) = lines(io.StringIO(ran.stderr))
+    assert "RuntimeWarning: never awaited" in line["event"]
+    assert line["level"] == "warning"
 
 
 def test_what_is_below_the_level_is_not_written(out: io.StringIO) -> None:
