@@ -1,4 +1,4 @@
-"""Makes the pictures of the documentation: the demo as an animated SVG, and each of its web pages as a PNG file (`make
+"""Makes the pictures of the documentation: the demo as an animated SVG, and three of its web pages as PNG files (`make
 pictures`)."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from playwright.sync_api import Page, ViewportSize, sync_playwright
+from playwright.sync_api import ViewportSize, sync_playwright
 from rich.color import ColorParseError
 from rich.style import Style
 from rich.terminal_theme import MONOKAI
@@ -39,7 +39,6 @@ _FRAMES = 20
 _SECONDS_PER_FRAME = 0.8
 _DESKTOP: ViewportSize = {"width": 1400, "height": 900}
 _TALL: ViewportSize = {"width": 1400, "height": 1700}
-_PHONE: ViewportSize = {"width": 390, "height": 844}
 _CHARACTER, _LINE, _MARGIN = 8.4, 18, 14  # pixels
 
 # The text that rich writes before it redraws: it erases its lines, beginning with the last.
@@ -87,38 +86,20 @@ def _read(terminal: int, written: list[bytes]) -> None:
 
 
 def _screenshots(address: str, chromium: str) -> None:
-    """Take a picture of every page. For a node's page, also take one as a phone shows it in dark mode."""
+    """Take the pictures of pages that the documentation shows."""
     with urllib.request.urlopen(f"{address}/api/v1/nodes?limit=1000") as answer:
         nodes = json.load(answer)["nodes"]
     retried = [each for each in nodes if (each["workflow"] or {}).get("attempt", 1) > 1]
     waiting = [each for each in nodes if (each["workflow"] or {}).get("status") == "failed_manual_intervention"]
     served = [each for each in nodes if each["status"] == "active" and each["management"] == "manageable"]
     shown = (waiting or retried or served or nodes)[0]["name"]
-    pages = {
-        "inventory": "/",
-        "inventory-filtered": f"/?status=active&sort=oldest&site={nodes[0]['site']}",
-        "node": f"/nodes/{shown}",
-        "resources": "/resources",
-        "regions": "/resources/maas_region",
-        "region": f"/resources/maas_region/{nodes[0]['site']}",
-        "controllers": "/controllers",
-        "history": "/history",
-    }
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium)
-        desktop = browser.new_page(viewport=_DESKTOP, color_scheme="light")
-        for name, path in pages.items():
-            desktop.set_viewport_size(_TALL if name == "node" else _DESKTOP)
-            _screenshot(desktop, address + path, name)
-        phone = browser.new_page(viewport=_PHONE, color_scheme="dark")
-        _screenshot(phone, address + pages["node"], "node-narrow")
-        _screenshot(phone, address + pages["inventory"], "inventory-narrow")
+        for name, path in (("inventory", "/"), ("node", f"/nodes/{shown}"), ("history", "/history")):
+            page = browser.new_page(viewport=_TALL if name == "node" else _DESKTOP, color_scheme="light")
+            page.goto(address + path)
+            page.screenshot(path=PICTURES / f"{name}.png")
         browser.close()
-
-
-def _screenshot(page: Page, url: str, name: str) -> None:
-    page.goto(url)
-    page.screenshot(path=PICTURES / f"{name}.png")
 
 
 def animated(frames: Sequence[Text]) -> str:
