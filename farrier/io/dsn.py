@@ -15,17 +15,28 @@ _AUTHORITY = re.compile(r"(?P<scheme>[A-Za-z]+://)(?P<login>[^/?#]*@)?(?P<hosts>
 
 
 class Renewable(str):
-    """A DSN whose file may change while the process runs. `renew` returns the present DSN; every new connection uses
-    it. The value as a text is the DSN at the start."""
+    """A DSN whose file may change while the process runs. The value as a text is the DSN at the start; `present` is the
+    DSN that the last connection used."""
 
-    __slots__ = ("renew",)
-    renew: Callable[[], Awaitable[str]]
+    __slots__ = ("_read", "present")
+    _read: Callable[[], Awaitable[str]]
+    present: str
 
     @classmethod
-    def of(cls, dsn: str, renew: Callable[[], Awaitable[str]]) -> Renewable:
+    def of(cls, dsn: str, read: Callable[[], Awaitable[str]]) -> Renewable:
         made = cls(dsn)
-        made.renew = renew
+        made._read, made.present = read, dsn
         return made
+
+    async def renewed(self) -> str:
+        """Return the DSN for a new connection."""
+        self.present = await self._read()
+        return self.present
+
+
+def present(dsn: str) -> str:
+    """Return the DSN that the last connection used."""
+    return dsn.present if isinstance(dsn, Renewable) else dsn
 
 
 def split(dsn: str) -> SplitResult:

@@ -9,7 +9,7 @@ host that accepted the last session is tried first. A host accepts the session o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -66,35 +66,34 @@ class Hosts:
         """Open a connection to the first host that accepts the session. `options` are the options of `asyncpg.connect`;
         their `timeout` is the time limit of one host. Raises NoHostServes or, if the DSN names only one host, the
         driver's errors."""
-        if isinstance(self._given, dsns.Renewable) and (present := await self._given.renew()) != self._present:
+        if isinstance(self._given, dsns.Renewable) and (present := await self._given.renewed()) != self._present:
             self._use(present)
-        if not self._hosts:
-            return await asyncpg.connect(self._dsn, **options)
+        dsn, hosts, first = self._dsn, self._hosts, self._first  # another connection may replace them meanwhile
+        if not hosts:
+            return await asyncpg.connect(dsn, **options)
         reasons = []
-        for place in self._in_order():
-            host = self._hosts[place]
+        for step in range(len(hosts)):
+            place = (first + step) % len(hosts)
+            host = hosts[place]
             try:
-                connection = await asyncpg.connect(self._dsn, host=host.name, port=host.port, **options)
+                connection = await asyncpg.connect(dsn, host=host.name, port=host.port, **options)
             except ELSEWHERE as failure:
-                self._pass_over(place)
+                self._pass_over(hosts, place)
                 if isinstance(failure, DEFINITE):
                     raise
                 reasons.append(f"{host.name}:{host.port}: {reason_of_failure(failure)}")
             except BaseException:  # the caller gave up: its next attempt begins after this host
-                self._pass_over(place)
+                self._pass_over(hosts, place)
                 raise
             else:
-                self._first = place
+                if hosts is self._hosts:
+                    self._first = place
                 return connection
         raise NoHostServes("; ".join(reasons))
 
-    def _in_order(self) -> Iterator[int]:
-        first = self._first
-        return ((first + step) % len(self._hosts) for step in range(len(self._hosts)))
-
-    def _pass_over(self, place: int) -> None:
-        if self._first == place:
-            self._first = (place + 1) % len(self._hosts)
+    def _pass_over(self, hosts: Sequence[Host], place: int) -> None:
+        if hosts is self._hosts and self._first == place:
+            self._first = (place + 1) % len(hosts)
 
 
 def reason_of_failure(failure: Exception) -> str:

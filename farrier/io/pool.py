@@ -204,7 +204,7 @@ async def open_pool(
 def redacted(dsn: str) -> str:
     """Return the DSN in a form that may be shown: user, hosts and database, but never a password."""
     try:
-        parts = dsns.split(dsn)
+        parts = dsns.split(dsns.present(dsn))
         query = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         return _UNREADABLE
@@ -223,7 +223,7 @@ def _require_root(dsn: str, where: str) -> None:
     report a missing default file as a malformed DSN, and a missing named file as an unreachable server."""
     if where == _UNREADABLE:
         return
-    query = dict(parse_qsl(dsns.split(dsn).query))
+    query = dict(parse_qsl(dsns.split(dsns.present(dsn)).query))
     mode = query.get("sslmode") or os.environ.get("PGSSLMODE", "")
     named = query.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")
     file = named or os.path.expanduser(_USUAL_ROOT)
@@ -261,8 +261,7 @@ def _check_ports(dsn: str, where: str) -> None:
 
 
 async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, patience: timedelta, advice: str) -> T:
-    where = redacted(dsn)
-    _check_ports(dsn, where)
+    _check_ports(dsn, redacted(dsn))
     deadline = anyio.current_time() + patience.total_seconds()
     pause = FIRST_PAUSE.total_seconds()
     while True:
@@ -270,12 +269,14 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
             return await attempt()
         except REFUSED_SETTINGS as refusal:
             raise errors.ConfigError(
-                f"{where} refused a setting of the session: {refusal}; correct this key of the DSN, or remove it. The "
-                "server gets every key that the driver does not know, such as connect_timeout and keepalives of libpq"
+                f"{redacted(dsn)} refused a setting of the session: {refusal}; correct this key of the DSN, or remove "
+                "it. The server gets every key that the driver does not know, such as connect_timeout and keepalives "
+                "of libpq"
             ) from refusal
         except DEFINITE as refusal:
-            raise errors.DatabaseUnreachable(where, str(refusal)) from refusal
+            raise errors.DatabaseUnreachable(redacted(dsn), str(refusal)) from refusal
         except ELSEWHERE as failure:
+            where = redacted(dsn)
             _raise_if_settings_are_refused(failure, where, advice)
             _require_root(dsn, where)
             reason = reason_of_failure(failure)
@@ -283,11 +284,11 @@ async def _until_reachable(attempt: Callable[[], Awaitable[T]], dsn: str, *, pat
                 raise errors.DatabaseUnreachable(where, reason) from failure
             log.warning("database.unreachable", where=where, reason=reason, next_try_in=round(pause, 2))
         except (ValueError, asyncpg.InterfaceError):
-            _require_root(dsn, where)
+            _require_root(dsn, redacted(dsn))
             # The driver quotes the part it could not read, which may be the password: the new error has neither its
             # text nor its chain.
             raise errors.ConfigError(
-                f"cannot read the DSN {where} (--dsn or database.dsn); expected "
+                f"cannot read the DSN {redacted(dsn)} (--dsn or database.dsn); expected "
                 "postgresql://user:password@host:port/database, with special characters in the password "
                 "percent-encoded, or a reference to a file with such a URL: file:PATH or systemd:NAME"
             ) from None

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
 from farrier import config as settings
 from farrier import wiring
+from farrier.errors import DatabaseUnreachable
 from farrier.io import pool
+from farrier.io.dsn import Renewable
+from farrier.io.hosts import Hosts, NoHostServes
 from farrier.wiring.storage import Database
 from tests.support import pg
 
@@ -71,3 +76,32 @@ async def test_while_the_file_has_no_valid_dsn_the_last_one_is_used(
         assert await reconnected(database) == "5MB"
     assert [line["event"] for line in logged] == ["database.dsn_refused"]
     assert logged[0]["error"].startswith("database.dsn: ")
+
+
+async def test_an_error_names_the_server_of_the_present_dsn(file: Path, database: Database) -> None:
+    replace(file, "postgresql://farrier@127.0.0.1:1/new")
+    with pytest.raises(DatabaseUnreachable, match=r"farrier@127\.0\.0\.1:1/new"):
+        await pool.reconnect(database.dsn, patience=timedelta(0), pgbouncer=False)
+
+
+async def test_a_dsn_may_lose_its_hosts_while_another_connection_tries_them(db: pg.Database) -> None:
+    tried = anyio.Event()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        dsns = [f"postgresql://farrier@{host},{host}/farrier"]
+
+        async def read() -> str:
+            tried.set()
+            return dsns[-1]
+
+        async def connect_to_silent_hosts() -> None:
+            with pytest.raises(NoHostServes):
+                await hosts.connect(timeout=0.5)
+
+        hosts = Hosts(Renewable.of(dsns[0], read))
+        async with anyio.create_task_group() as beside:
+            beside.start_soon(connect_to_silent_hosts)
+            await tried.wait()
+            dsns.append(db.dsn)
+            second = await hosts.connect(timeout=5)
+            await second.close()
