@@ -43,8 +43,9 @@ _log = structlog.stdlib.get_logger(__name__)
 _SILENCE = timedelta(seconds=5)
 # How often the daemon updates its status line if systemd requires no notifications.
 _LOOK_EVERY = timedelta(seconds=1)
-# How long tasks may take to end after a second stop signal, in seconds.
-_ENDS_WITHIN = 5.0
+# How long tasks may take to end after a second stop signal, in seconds. Longer than the time limits of the tasks that
+# continue after a cancellation: they end the sessions of BMCs, the pool, and an embedded server.
+_ENDS_WITHIN = 20.0
 # Sections of the settings that SIGHUP applies without a restart.
 _RELOADED = frozenset({"log", "sites"})
 
@@ -250,7 +251,7 @@ async def _main(config: Config, reload: Callable[[], Config]) -> ExitCode:
         async with anyio.create_task_group() as beside:
             with anyio.CancelScope() as life:
                 again = partial(_reload, config, reload, daemon, notifier)
-                beside.start_soon(obey, distinct(received), daemon, stop, partial(_end, life), again)
+                beside.start_soon(obey, distinct(received), daemon, stop, partial(end, life, stop), again)
                 await daemon.run()
             beside.cancel_scope.cancel()
     cut_short = life.cancelled_caught and stop.is_set()
@@ -261,7 +262,7 @@ async def obey(
     received: AsyncIterable[signal.Signals],
     daemon: Daemon,
     stop: anyio.Event,
-    end: Callable[[], None],
+    end_now: Callable[[], None],
     reload: Callable[[], Awaitable[None]],
 ) -> None:
     """Drain on the first stop signal. End at once on the second stop signal, or on the first if the loop has not begun.
@@ -279,13 +280,16 @@ async def obey(
                 stop.set()
             else:
                 _log.warning("signal.stop_now", signal=number.name)
-                end()
+                end_now()
 
 
-def _end(life: anyio.CancelScope) -> None:
-    """Cancel all tasks, and end the process if a task does not end: a step of another package may ignore its
-    cancellation, and a thread cannot be cancelled."""
+def end(life: anyio.CancelScope, stop: anyio.Event) -> None:
+    """Cancel all tasks. After a second signal, also end the process if a task does not end: a step of another package
+    may ignore its cancellation, and a thread cannot be cancelled."""
+    is_second = stop.is_set() or life.cancel_called
     life.cancel()
+    if not is_second:
+        return
     # In a separate thread, because an exit of the interpreter may wait for other threads.
     exit_ = threading.Timer(_ENDS_WITHIN, _abandon)
     exit_.daemon = True
@@ -323,6 +327,7 @@ async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, no
     except (ConfigError, DatabaseUnreachable) as refused:
         _log.error("config.refused", error=str(refused))
     else:
+        log.write_repeats(at_once=True)
         log.configure(new.log.level, new.log.format)
         changed = [name for name in Config.__struct_fields__ if getattr(new, name) != getattr(config, name)]
         needs_restart = [name for name in changed if name not in _RELOADED]

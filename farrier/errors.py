@@ -23,8 +23,8 @@
     └── InternalError               a bug in farrier, or an unexpected exception
 
 Each class has a `label` and a `fate`. The label is the value of the `error` label of metrics, so it never changes. The
-fate says in docs/operating/troubleshooting.md whether the next run may succeed. A text names what was expected, what
-was found and what to do. A text never contains a secret.
+fate is whether a later run may succeed; docs/operating/troubleshooting.md shows it. A text names what was expected,
+what was found and what to do. A text never contains a secret.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _URL_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]
 
 # The keys that define the subject of a line. A line with the same event and the same subject is a repetition.
 _ABOUT = (
-    *("kind", "id", "node", "site", "machine", "task", "step", "url"),
+    *("kind", "id", "node", "site", "machine", "task", "step", "url", "bmc", "path"),
     *("service", "operation", "result", "label", "failure", "verdict", "controller", "timeline"),
 )
 # A line with one of these keys is about one resource. The errors of a resource may differ at each attempt, so they are

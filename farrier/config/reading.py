@@ -206,10 +206,12 @@ def _refuse_unknown(environment: Mapping[str, str], prefix: _Given | None, mista
 
 def _variable(name: str, known: Sequence[str]) -> str:
     """Return a suggestion for an unknown variable. The common prefix is not compared, because it makes all names
-    similar. A name without its section, such as FARRIER_DSN, suggests the variable of its key."""
+    similar. A name without its section, such as FARRIER_DSN, suggests the variable of its key if only one section has
+    this key."""
     key = name.removeprefix(ENV_PREFIX)
     names = [each.removeprefix(ENV_PREFIX) for each in known]
-    near = [each for each in names if each.partition("_")[2] == key] or _near(key, names)
+    same = [each for each in names if each.partition("_")[2] == key]
+    near = same if len(same) == 1 else _near(key, names)
     if near:
         return f"did you mean {ENV_PREFIX + near[0]!r}?"
     return f"expected {ENV_PREFIX}SECTION_KEY with a section and a key that farrier config prints"

@@ -26,6 +26,7 @@ from farrier.controller.host import Host, asked
 from farrier.controller.publish import Publisher
 from farrier.controller.runner import Acting, Run, Runner
 from farrier.controller.signal import Bell
+from farrier.controller.stalls import BLOCKED
 from farrier.controller.steps import Steps
 from farrier.model.controllers import Listed
 from farrier.model.outcome import Wait
@@ -53,8 +54,6 @@ _FRESH_SECONDS = 1.0
 # How many commits of one kind may run at the same time: while PostgreSQL processes one commit, the loop decides and
 # sends the next commit.
 _COMMITTERS = 3
-# How long a decision may take, in seconds. Most take microseconds.
-_BLOCKED = 1.0
 # Seconds until the next attempt after a failure of the database, or without the right to act.
 _PAUSE = 0.5
 
@@ -194,7 +193,7 @@ class Loop(Generic[R, S, W, V]):
                 continue
             decision = self._runner.remembered(entry.snapshot, at, entry.outcome)
             ended = time.perf_counter()
-            if ended - began > _BLOCKED:
+            if ended - began > BLOCKED:
                 self._blocked(entry, ended - began)
             if decision is None:
                 agenda.requeue(entry)
@@ -290,7 +289,7 @@ class Loop(Generic[R, S, W, V]):
             return
         began = time.perf_counter()
         decision = self._runner.decide(turn, entry.snapshot, self._now())
-        if (seconds := time.perf_counter() - began) > _BLOCKED:
+        if (seconds := time.perf_counter() - began) > BLOCKED:
             self._blocked(entry, seconds)
         if isinstance(decision, Run):
             self._hand_over(entry, decision)

@@ -16,7 +16,7 @@ which the process has to renew within six seconds."""
 def watched(work: Awaitable[object], stalled: Callable[[float], None]) -> Generator[Any, Any, object]:
     """Await `work` and return its result. Call `stalled` with the seconds of each part between two awaits that took
     longer than `BLOCKED`. Tasks that the work starts are not measured."""
-    parts = work.__await__()
+    parts = _awaited(work)
     resume: Callable[[Any], Any] = parts.send
     value: Any = None
     while True:
@@ -33,3 +33,7 @@ def watched(work: Awaitable[object], stalled: Callable[[float], None]) -> Genera
             resume, value = parts.send, (yield waits_for)
         except BaseException as error:  # a cancellation, which the work itself has to receive
             resume, value = parts.throw, error
+
+
+async def _awaited(work: Awaitable[object]) -> object:
+    return await work

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from structlog.testing import capture_logs
 
 from farrier import clock
 from farrier.config import Config, HttpConfig
-from farrier.daemon import Daemon, foreseen, obey, until_stopped
+from farrier.daemon import Daemon, end, foreseen, obey, until_stopped
 from farrier.errors import ConfigError, InternalError
 from farrier.sim.certificates import Authority
 
@@ -143,3 +144,16 @@ async def test_a_server_beyond_loopback_without_any_token_is_named_at_the_start(
     found = [line for line in logged if line["event"] == "http.no_token"]
     assert [line["log_level"] for line in found] == ["warning"] * warned
     assert all("http.tokens_file" in line["hint"] for line in found)
+
+
+async def test_only_a_second_signal_may_end_the_process_before_its_tasks() -> None:
+    life, stop = anyio.CancelScope(), anyio.Event()
+    end(life, stop)
+    assert (life.cancel_called, _timers()) == (True, [])
+    end(life, stop)
+    (timer,) = _timers()
+    timer.cancel()
+
+
+def _timers() -> list[threading.Timer]:
+    return [each for each in threading.enumerate() if isinstance(each, threading.Timer)]

@@ -46,7 +46,7 @@ async def test_a_transition_is_logged_in_one_line_with_its_cause(shop: Shop) -> 
 async def test_a_decision_during_which_the_process_stood_still_is_logged_with_its_resource(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_BLOCKED", 0.0)
+    monkeypatch.setattr(loop, "BLOCKED", 0.0)
     with capture_logs() as logged:
         async with shop.running(Scripted()) as (_, ledger):
             await shop.register(1)
@@ -68,7 +68,7 @@ async def test_a_step_during_which_the_process_stood_still_is_logged_with_its_re
     assert line["step"] == "probe"
 
 
-async def test_a_step_that_ignores_its_deadline_is_logged_with_its_resource(
+async def test_only_a_step_that_ignores_its_deadline_is_logged_as_overdue(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "_ENDS_WITHIN", 0.0)
@@ -81,14 +81,22 @@ async def test_a_step_that_ignores_its_deadline_is_logged_with_its_resource(
         reported.set()
         await anyio.sleep_forever()
 
-    step = Step[Shape, Answer, object](name="deaf", act=ignore, deadline=timedelta(0, 0.05), reads_only=True)
+    async def end_at_once(_services: object) -> Any:
+        return DoNothing()
+
+    def act(widget: Widget, _now: datetime) -> Decided:
+        do = ignore if widget.id == 2 else end_at_once
+        return Step[Shape, Answer, object](name="deaf", act=do, deadline=timedelta(0, 0.05), reads_only=True)
+
     with capture_logs() as logged:
-        async with shop.running(Scripted(default=lambda _widget, _now: step)):
+        async with shop.running(Scripted(default=act)) as (_, ledger):
             await shop.register(1)
+            await ledger.until(lambda: ledger.outcomes.total() >= 1)
+            await shop.register(2)
             with anyio.fail_after(PATIENCE):
                 await reported.wait()
-    line = next(line for line in logged if line["event"] == "step.overdue")
-    assert (line["kind"], line["id"], line["name"], line["step"]) == ("widget", 1, "widget-1", "deaf")
+    (line,) = [line for line in logged if line["event"] == "step.overdue"]
+    assert (line["kind"], line["id"], line["name"], line["step"]) == ("widget", 2, "widget-2", "deaf")
 
 
 async def test_an_error_is_logged_in_one_line_with_its_label_and_text(shop: Shop) -> None:

@@ -24,6 +24,8 @@ async def test_the_result_and_the_error_of_the_work_are_its_own() -> None:
     assert await watched(works(), reported.append) == 7
     with pytest.raises(ValueError, match="broken"):
         await watched(fails(), reported.append)
+    with pytest.raises(TypeError, match="await"):
+        await watched(None, reported.append)  # type: ignore[arg-type]
     assert reported == []
 
 
