@@ -133,8 +133,9 @@ class Remote:
         return await self._api.controllers()
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
-        query = calls.query_of(_given({"kind": kind, "counted": counted}))
-        return (await self._api.call(Call(path="/resources", type=Kinds, query=query))).kinds
+        # Reads all kinds, because the API refuses an unknown kind.
+        call = Call(path="/resources", type=Kinds, query=calls.query_of(_given({"counted": counted})))
+        return tuple(each for each in (await self._api.call(call)).kinds if kind in (None, each.kind))
 
     async def resources(
         self, wanted: WantedResources, *, after: tuple[str, int] = ("", 0), limit: int = 1000

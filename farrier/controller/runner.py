@@ -245,15 +245,16 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, time.perf_counter() - started, resource)
 
     def _failed(self, turn: Turn, resource: R, error: BaseException, started: float) -> Run[R, S, W]:
-        if not isinstance(error, FarrierError):
+        if isinstance(error, InternalError) or not isinstance(error, FarrierError):
             _log.error("handler.crashed", kind=self._kind.name, id=turn.id, name=resource.name, exc_info=error)
+        if not isinstance(error, FarrierError):
             error = InternalError(f"{type(error).__name__} in the handler")
         finished: Finished[S, W]
         try:
             record = recorded(error)
             finished = self._validator.fail(turn, resource.version, record)
         except _ITS_OWN as unreadable:
-            _log.error("handler.crashed", kind=self._kind.name, id=turn.id, exc_info=unreadable)
+            _log.error("handler.crashed", kind=self._kind.name, id=turn.id, name=resource.name, exc_info=unreadable)
             record = recorded(InternalError(f"{type(error).__name__}, whose text or label cannot be read"))
             finished = self._validator.fail(turn, resource.version, record)
         return Run(finished, time.perf_counter() - started, resource, record)

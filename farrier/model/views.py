@@ -41,11 +41,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
 
     def fits_site(self, site: str | None) -> bool:
-        """Return whether the filter accepts a resource of another kind. Only the site of this resource is compared."""
-        return (
-            not self.names
-            and not self.labels
-            and all(name == "site" and site in values for name, values in self.details.items())
+        """Return whether the filter accepts a resource of another kind. It has only a site, so any other part of the
+        filter hides it."""
+        return not (self.names or self.labels or self.statuses or self.managements or self.failed) and all(
+            name == "site" and site in values for name, values in self.details.items()
         )
 
 

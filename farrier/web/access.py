@@ -250,7 +250,7 @@ async def _user(request: Request) -> str:
     """Return the name of the token with which the browser is logged in; empty without a valid session."""
     try:
         caller = None if _is_api(request) else await access_of(request).of_session(request)
-    except (HTTPException, CredentialError):  # the token has expired or cannot be read
+    except (HTTPException, CredentialError, DatabaseUnreachable):  # no token can be checked; `_refusal` reports it
         return ""
     return "" if caller is None else caller.name
 

@@ -49,9 +49,6 @@ async def inventory(request: Request) -> Response:
     order = given.get("sort", BY_NAME)
     found, following = await _page(backend, chosen, order, given.get("after", ""))
     late = await backend.queries.overdue(chosen, backend.limits, limit=_MOST_LATE)
-    # A resource of another kind has no status of a node, so a filter by status hides it.
-    of_nodes = bool(chosen.statuses or chosen.managements or chosen.failed)
-    others = [] if of_nodes else await late_resources(backend)
     address = Address(given.multi_items())
     values = {
         "at": "nodes",
@@ -60,7 +57,9 @@ async def inventory(request: Request) -> Response:
         "nodes": found.rows,
         "late": late.rows,
         "more_late": late.more,
-        "late_resources": [(each, clock) for each, clock in others if chosen.fits_site(each.site)][:_MOST_LATE],
+        "late_resources": [
+            (each, clock) for each, clock in await late_resources(backend) if chosen.fits_site(each.site)
+        ][:_MOST_LATE],
         "figures": await backend.queries.figures(),
         "counts": await backend.counts.of(backend.queries, chosen),
         "statuses": _STATUSES,

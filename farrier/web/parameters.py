@@ -33,7 +33,7 @@ def without_blanks(endpoint: Endpoint) -> Endpoint:
 
 
 def searched(request: Request) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names and the tests of labels of a search such as `?q=gpu-1* rack=r7`. A word without a wildcard
+    """Return the names and the tests of labels of a search such as `?q=gpu-1* pool=a`. A word without a wildcard
     matches a part of a name."""
     words = request.query_params.get("q", "").split()
     tests = tuple(word for word in words if "=" in word or word.startswith("!"))

@@ -16,7 +16,7 @@ from farrier.config.token_file import ApiToken
 from farrier.model import api_token
 from farrier.model.api_token import Scope
 from farrier.web import api
-from farrier.web.access import Access, is_loopback
+from farrier.web.access import COOKIE, Access, is_loopback
 from farrier.web.site import Site
 from tests.support.clock import HandClock
 
@@ -49,9 +49,16 @@ class Server:
         return await self.request("GET", path, **more)
 
     async def request(
-        self, method: str, path: str, *, token: str = "", address: str = "127.0.0.1", scheme: str = "http"
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str = "",
+        cookie: str = "",
+        address: str = "127.0.0.1",
+        scheme: str = "http",
     ) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Authorization": f"Bearer {token}"} if token else {"Cookie": cookie} if cookie else {}
         transport = httpx.ASGITransport(app=self.site.app, client=(address, 1))
         async with httpx.AsyncClient(transport=transport, base_url=f"{scheme}://localhost", headers=headers) as client:
             return await client.request(method, path)
@@ -95,6 +102,13 @@ async def test_a_client_behind_a_proxy_on_this_host_needs_a_token_although_the_s
     server = Server(loopback=True)
     assert (await server.get("/api/v1/nodes", address="192.0.2.1")).status_code == 401
     assert (await server.get("/api/v1/nodes", address="192.0.2.1", token=SECRETS["read"])).status_code == LET_THROUGH
+
+
+async def test_a_page_waits_for_the_database_if_the_browser_was_logged_in_with_the_token_of_the_settings() -> None:
+    session = "http.bearer_token:99999999:abc"
+    for loopback in (False, True):
+        page = await Server(loopback=loopback).get("/", cookie=f"{COOKIE}={session}")
+        assert page.status_code == 503
 
 
 @pytest.mark.parametrize(

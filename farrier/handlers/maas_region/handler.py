@@ -18,6 +18,7 @@ from farrier.handlers.maas_region.readings import plain
 from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
 from farrier.model.maas_region import MaasRegion, Named, RegionState, RegionWrite, Unknown
+from farrier.model.observation import DOUBTFUL
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
 from farrier.model.resource import Answer
 from farrier.model.runs import cause_of_intent
@@ -119,8 +120,10 @@ def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, Regio
     while, the region is unconfigured."""
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
         return Wait(reason=f"site {region.site} has no MAAS in this controller's settings", requeue_after=NOT_HERE)
-    # The error of the last read is no longer the problem, and no controller retries the read.
-    to = region.at(RegionState.UNCONFIGURED, next_try_at=None, last_error=None, failure=None, failures=0)
+    # The error of the last read is no longer the problem, and no controller retries the read. But a doubt about the
+    # region remains until a read ends it: without the doubt, workflows would send requests to the region.
+    doubt = region.failure if region.failure in DOUBTFUL else None
+    to = region.at(RegionState.UNCONFIGURED, next_try_at=None, last_error=None, failure=doubt, failures=0)
     reason = (
         f"the controllers that owned this region did not have site {region.site} in their settings: give all replicas "
         "the same site files, or delete the region"

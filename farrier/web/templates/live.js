@@ -8,7 +8,7 @@ let paused = false;
 let current = new Date();
 
 function show(text, isStale = false) {
-  button.textContent = text;
+  if (button.textContent !== text) button.textContent = text; // a screen reader announces each assignment
   button.classList.toggle("late", isStale);
   button.setAttribute("aria-pressed", String(paused));
 }
@@ -17,11 +17,11 @@ function showStale(reason) {
   show(`not live since ${current.toISOString().slice(11, 19)} UTC: ${reason}`, true);
 }
 
-function isBusy() {
+function isInUse() {
   const selected = document.getSelection();
   const at = document.activeElement;
   const typing = at && at.closest("[data-live]") && at.matches("input, select, textarea");
-  return document.hidden || paused || typing || (selected && !selected.isCollapsed);
+  return typing || (selected && !selected.isCollapsed);
 }
 
 function place(element, region) {
@@ -49,16 +49,17 @@ function swap(region, fresh) {
 }
 
 async function refresh() {
-  if (isBusy()) return;
+  if (document.hidden || paused) return;
   try {
     const response = await fetch(location.href, { cache: "no-store", redirect: "error" });
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
-    if (isBusy()) return;
+    if (document.hidden || paused) return;
     if (!response.ok) {
       const reason = fresh.querySelector("main p");
       showStale(reason ? reason.textContent : response.statusText);
       return;
     }
+    if (isInUse()) return; // a change would remove the selection or the typed text
     for (const region of document.querySelectorAll("[data-live]")) {
       const other = fresh.getElementById(region.id);
       if (other) swap(region, other);

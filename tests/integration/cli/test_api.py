@@ -112,6 +112,13 @@ async def test_all_of_a_history_is_the_same_and_includes_a_change_made_just_now(
             assert len({change["key"] for change in here}) == len(here)
 
 
+async def test_an_unknown_kind_is_refused_as_with_the_database(farrier: Prompt, remote: Prompt) -> None:
+    words = ("resource", "intent", "nope", "x", "delete", "--wait", "--until", "gone")
+    here, there = [await ask(*words, ends=ExitCode.USAGE) for ask in (farrier, remote)]
+    assert "unknown kind 'nope'" in here.err
+    assert there.err == here.err
+
+
 @pytest.mark.usefixtures("site")
 async def test_nodes_are_registered_and_intents_submitted_over_http(remote: Prompt) -> None:
     assert (await remote("node", "add", "gpu-2", "--site", "ams", "--json")).json["name"] == "gpu-2"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -97,6 +98,19 @@ async def test_only_a_step_that_ignores_its_deadline_is_logged_as_overdue(
                 await reported.wait()
     (line,) = [line for line in logged if line["event"] == "step.overdue"]
     assert (line["kind"], line["id"], line["name"], line["step"]) == ("widget", 2, "widget-2", "deaf")
+
+
+async def test_a_step_that_cancels_itself_is_logged_with_its_resource(shop: Shop) -> None:
+    async def cancel(_services: object) -> Any:
+        raise asyncio.CancelledError
+
+    step = Step[Shape, Answer, object](name="odd", act=cancel, deadline=timedelta(seconds=9), reads_only=True)
+    with capture_logs() as logged:
+        async with shop.running(Scripted(default=lambda _widget, _now: step)) as (_, ledger):
+            await shop.register(1)
+            await ledger.until(lambda: bool(ledger.errors))
+    line = next(line for line in logged if line["event"] == "handler.crashed")
+    assert (line["id"], line["name"], str(line["exc_info"])) == (1, "widget-1", "the step cancelled itself")
 
 
 async def test_an_error_is_logged_in_one_line_with_its_label_and_text(shop: Shop) -> None:

@@ -155,3 +155,21 @@ async def test_a_key_of_another_user_freezes_no_node(site: Site, wire: Wire) -> 
 async def test_an_id_that_no_machine_has_is_refused_when_a_node_is_registered(site: Site) -> None:
     with pytest.raises(pg.PostgresError, match="'gpu-1' is not usable: expected the MAAS system ID"):
         await site.register("bad", maas_id="gpu-1")
+
+
+async def test_a_doubt_about_a_region_remains_while_the_region_is_unconfigured(site: Site, wire: Wire) -> None:
+    await with_others(site)
+    waiting = await manageable(site)
+    await site.wait(40 * SECOND)
+    wire.misread = another
+    await told(site, url="http://other.test/MAAS")
+    await site.wait(MINUTE)
+    node = await begun(waiting)
+    await site.wait(MINUTE)
+    before, sent = await node.state(), len(wire.sent)
+    site.maas.handler.use_sites({})
+    for _ in range(14):
+        await site.wait(MINUTE)
+    assert await region_is(site, "unconfigured")
+    assert await node.state() == before
+    assert wire.sent[sent:] == []
