@@ -323,6 +323,18 @@ async def test_a_rejection_names_the_states_in_which_it_would_be_accepted(site: 
     assert await machine.moves() == before
 
 
+async def test_a_removal_that_is_repeated_with_remove_maas_also_deletes_the_machine(site: Site) -> None:
+    machine = await site.retired()
+    answers = await machine.ask_together(("remove", {}), ("remove", {"remove_maas": True}), ("remove", {}))
+    assert [answer.status for answer in answers] == [ACCEPTED] * 3
+    assert answers[1].reason == "remove: the options of the live decommission were extended"
+    assert answers[2].reason == "remove is already in progress"
+    left_out = await site.conn.fetchval(
+        "SELECT options -> 'leave_out' FROM farrier.node_decommissions ORDER BY id DESC"
+    )
+    assert "remove_maas_record" not in left_out
+
+
 async def test_while_a_workflow_is_live_other_workflows_are_rejected_with_its_id(site: Site) -> None:
     machine = await site.draining()
     for action, params in (("remove", {}), ("decommission", {"mode": "soft_reset"})):
