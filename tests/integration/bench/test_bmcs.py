@@ -93,7 +93,6 @@ async def test_the_bmcs_end_with_the_process_that_started_them(tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.full
 async def test_a_daemon_verifies_the_healthy_bmcs_and_reports_the_dead_ones(clean: Ground, fleet: BmcFleet) -> None:
     verified = await bmcs.verify(clean, fleet)
     assert verified.healthy > 0 and verified.dead > 0
@@ -103,7 +102,6 @@ async def test_a_daemon_verifies_the_healthy_bmcs_and_reports_the_dead_ones(clea
     }
 
 
-@pytest.mark.full
 async def test_a_daemon_reads_the_power_of_nodes_at_rest(clean: Ground) -> None:
     """The daemon sends each BMC one request, and the nodes record the responses."""
 

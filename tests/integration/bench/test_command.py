@@ -60,7 +60,6 @@ async def test_a_missed_target_ends_with_1_and_still_shows_the_figure(empty: pg.
     assert not missed["met"] and 0 < missed["value"] < missed["target"]
 
 
-@pytest.mark.full
 async def test_the_table_has_the_speed_of_the_machine_and_no_schema_is_left(empty: pg.Database) -> None:
     # Ten nodes of a site: more than the brake lets leave service by default.
     done = await bench("--dsn", empty.dsn, "--only", "transitions", "--nodes", "80", "--runs", "1")

@@ -29,7 +29,6 @@ async def clean(pg_server: pg.Server) -> AsyncIterator[Ground]:
         yield clean
 
 
-@pytest.mark.full
 async def test_a_fleet_is_onboarded_and_the_end_of_each_wait_is_timed(clean: Ground) -> None:
     region = Region(durations=BRIEF)
     done = await onboarding.take_in(clean, region, PACE, NODES, within=timedelta(0), boot=timedelta(0))

@@ -20,7 +20,6 @@ async def empty(pg_server: pg.Server) -> AsyncIterator[Ground]:
         yield clean
 
 
-@pytest.mark.full
 async def test_wakes_are_committed_with_a_synchronous_standby_and_without(
     empty: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
