@@ -78,7 +78,7 @@ async def client(bmcs: BmcFleet) -> AsyncIterator[RedfishBmc]:
     """Open the BMC client that the daemon uses, for the BMCs of this fleet."""
     async with open_bmc(
         bmcs.config,
-        BmcTimes(),
+        BmcTimes(deadline=timedelta(seconds=30)),
         credentials=Credentials(bmcs.places),
         bindings=Bindings((bmcs.binding,)),
         observer=_Nobody(),

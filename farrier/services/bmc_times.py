@@ -15,7 +15,7 @@ class BmcTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     clock: protocols.Clock = msgspec.field(default_factory=MonotonicClock)
 
-    deadline: timedelta = timedelta(seconds=30)
+    deadline: timedelta
     """Time limit for a call with all its requests. Slow BMCs take 10 s for the few GETs."""
 
     patience: timedelta = timedelta(seconds=1)

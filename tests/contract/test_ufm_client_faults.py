@@ -263,6 +263,16 @@ async def test_a_change_whose_response_is_lost_may_have_been_made(operation: str
     assert world.observed.requests == [(operation, "unreachable")]
 
 
+async def test_a_change_whose_response_is_lost_is_seen_by_the_next_read() -> None:
+    manager = Manager()
+    manager.faults.add(Fault(op="create", broken=Broken.DROP))
+    async with world_with(manager) as world:
+        assert await world.client.read(1) is None
+        with failing():
+            await world.client.do(Create(wanted(1)))
+        assert await world.client.read(1) is not None
+
+
 async def test_a_ufm_that_hangs_in_a_change_is_a_timeout_after_the_limit_of_changes() -> None:
     manager = Manager()
     manager.faults.add(Fault(op="create", broken=Broken.HANG))

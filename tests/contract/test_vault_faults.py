@@ -259,7 +259,13 @@ async def test_a_bmc_is_retried_after_a_vault_outage_but_waits_for_an_edit_of_a_
     async with (
         bmcs.fake_bmc(tmp_path / "bmc", authority) as bmc,
         client.connect() as store,
-        open_bmc(config, BmcTimes(), credentials=store, bindings=BOUND, observer=Observed("bmc")) as dialler,
+        open_bmc(
+            config,
+            BmcTimes(deadline=timedelta(seconds=30)),
+            credentials=store,
+            bindings=BOUND,
+            observer=Observed("bmc"),
+        ) as dialler,
     ):
         sound = BmcTarget(address=bmc.url, credential="vault:farrier/bmc/sound", system_path=bmcs.SYSTEM)
         server.sealed = True

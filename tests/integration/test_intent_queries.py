@@ -12,8 +12,10 @@ from farrier.io.pool import Connection, Pool
 from farrier.io.queries import PostgresQueries
 from farrier.model.intent_views import WantedIntents
 from farrier.model.requests import Registration
-from tests.support import crates, pg
+from tests.support import crates, pg, reading
 from tests.support.crates import Yard
+
+pool = reading.pool
 
 # Every second intent of two nodes has an answer, and every third one names its client.
 ASKED = """
@@ -36,12 +38,6 @@ async def conn(db: pg.Database) -> AsyncIterator[Connection]:
     async with db.connect() as connection:
         await connection.execute(ASKED)
         yield connection
-
-
-@pytest.fixture
-async def pool(db: pg.Database) -> AsyncIterator[Pool]:
-    async with db.pool(size=2) as connections:
-        yield connections
 
 
 @pytest.fixture

@@ -343,6 +343,7 @@ async def connect(  # noqa: PLR0913 - one parameter is one thing that a test rep
     usual: dict[str, Any] = {
         "allowed_networks": LOOPBACK,
         "connect_timeout": timedelta(seconds=10),
+        "deadline": timedelta(seconds=30),
         "power_reread_pause": timedelta(milliseconds=1),
         "session_directory": str(ca_file.parent / "sessions"),
         **msgspec.structs.asdict(trust or BmcTrustConfig(ca_file=str(ca_file))),

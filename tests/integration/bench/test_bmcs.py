@@ -71,7 +71,9 @@ async def test_a_dead_bmc_answers_no_syn(fleet: BmcFleet) -> None:
     brief = msgspec.structs.replace(fleet.config, connect_timeout=timedelta(milliseconds=200))
     bindings = Bindings((fleet.binding,))
     store = Credentials(fleet.places)
-    async with open_bmc(brief, BmcTimes(), credentials=store, bindings=bindings, observer=Observed("bmc")) as bmc:
+    async with open_bmc(
+        brief, BmcTimes(deadline=timedelta(seconds=30)), credentials=store, bindings=bindings, observer=Observed("bmc")
+    ) as bmc:
         with pytest.raises(BmcError, match="no connection in time") as raised:
             await bmc.verify(bmc_polls.target(fleet, dead))
     assert raised.value.failure is BmcFailure.TIMEOUT

@@ -160,6 +160,13 @@ async def test_registered_mac_addresses_suffice_to_identify_a_machine(
     assert site.bmc.asked_for_macs[-1]
 
 
+async def test_an_adoption_reads_the_mac_addresses_even_if_a_serial_number_is_recorded(site: Site) -> None:
+    machine = await site.with_bmc(agentless=True)
+    assert (await machine.bmc())["serial"] == "SN-1"
+    await machine.asked("adopt")
+    assert site.bmc.asked_for_macs[-1]
+
+
 async def test_a_machine_that_reports_nothing_recorded_is_not_adopted_and_not_called_another(site: Site) -> None:
     machine = await site.with_bmc(agentless=True)
     reads(site, serial=None, uuid=None)

@@ -276,6 +276,12 @@ def test_the_first_read_that_succeeds_ends_it() -> None:
     assert gaps(well.times())[-2:] == [60.0, 60.0]
 
 
+def test_an_unknown_power_is_a_failed_read_after_which_the_last_known_power_remains() -> None:
+    world = World(replace(READING, power=PowerState.UNKNOWN))
+    after = world.live(manageable(), until=3 * MINUTE)
+    assert (after.bmc.sync_failure, after.bmc.power, after.bmc.power_at) == (BmcFailure.PROTOCOL, PowerState.ON, NOW)
+
+
 def test_another_machine_behind_the_bmc_is_seen_and_believed_in_nothing() -> None:
     world = World(replace(READING, serial="S2", power=PowerState.OFF))
     after = world.live(manageable(), until=3 * MINUTE)
