@@ -28,8 +28,8 @@ class Refused(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """The text of one of the refusals, which changes only if UFM's refusals change; empty if UFM refused
-        nothing."""
+        """The text of one of the refusals; empty if UFM refused nothing. The text changes only if UFM's refusals
+        change."""
         if self.partition:
             return self.partition[0]
         if not self.ports:

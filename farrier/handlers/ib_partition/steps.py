@@ -123,15 +123,20 @@ async def _claim_elsewhere(partition: IbPartition, now: datetime, client: UfmCli
     found = await client.read_anew(partition.pkey)
     ours = {member.guid for member in partition.members}
     known = found is not None and found.name == partition.fabric_name and found.ports.keys() <= ours
-    place = f"the partition was created in the UFM at {partition.claimed_in}, but its site now has {client.url}, which"
+    place = (
+        f"the partition was created in the UFM at {partition.claimed_in}, but its site now has the UFM at {client.url}"
+    )
     if found is not None and not known:
         ports = counted(len(found.ports), "port")
         has = f"has {spelled(partition.pkey)} as {found.name or 'a partition'!r}, with {ports}"
         return Wait(
-            reason=f"{place} {has}: this may be another partition, so farrier does not change it", error=UfmError.label
+            reason=f"{place}. This UFM {has}: this may be another partition, so farrier does not change it",
+            error=UfmError.label,
         )
     if found is None and partition.state == DELETING and not partition.users:
-        return Wait(reason=f"{place} does not have the pkey: delete the pkey in the earlier UFM", error=UfmError.label)
+        return Wait(
+            reason=f"{place}. This UFM does not have the pkey: delete the pkey in the earlier UFM", error=UfmError.label
+        )
     _log.warning("ib_partition.another_ufm", partition=partition.name, before=partition.claimed_in, now=client.url)
     to = partition.but(claimed_at=now, claimed_in=client.url, strangers=(), absent_at=None)
     return Update(to=to, reason=f"from now on the partition is in the UFM at {client.url}", requeue_after=_AT_ONCE)
@@ -188,7 +193,11 @@ def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
         reason = "created in UFM" if partition.state == PROVISIONING else "UFM accepts the change"
         return Transition(to=to, reason=reason, cause="reconciled", writes=writes)
     if taken:
-        return Update(to=to, reason=f"removed ports that are not members from UFM: {listed(taken)}", writes=writes)
+        return Update(
+            to=to,
+            reason=f"removed these ports from UFM, because they are not members: {listed(taken)}",
+            writes=writes,
+        )
     if plan.strangers:
         guids = tuple(one.guid for one in plan.strangers)
         reason = (
