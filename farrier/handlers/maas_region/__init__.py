@@ -1,7 +1,7 @@
 """MAAS regions: reads the events and machines of each region in bulk, for all nodes.
 
-`RegionHandler.handle` decides what to read, `observe` reads it, and `cursor` tracks which events were read. The writes
-of a run store the observations that node handlers use.
+`RegionHandler.handle` decides what to read, `observe` reads it, and `cursor` tracks which events were read. Each run
+stores the observations that node handlers use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The position of farrier in a region's events: where to read next, which events are new, and which events may still
 appear. Pure.
 
-MAAS assigns IDs before commits, so a lower ID may appear after a higher one was read. farrier keeps the IDs that a page
-skips as gaps for a while, and begins to read at the lowest gap. farrier ignores events that it read before.
+MAAS assigns IDs before commits, so a lower ID may appear after a higher one was read. If a page skips IDs, farrier
+records these IDs as gaps for a while, and begins the next read at the lowest gap. farrier ignores events that it has
+already read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MOST_GAPS = 100
 
 def start(cursor: Cursor, now: datetime) -> tuple[Cursor, int]:
     """Return the cursor without expired gaps, and the ID after which to read. The newest known event is read again,
-    because a region that lacks this event is not the same region."""
+    because a region without this event was replaced or restored."""
     assert cursor.newest is not None, "the caller begins a cursor first"
     gaps = tuple(gap for gap in cursor.gaps if now - gap.at <= LATE)
     first = min((gap.first for gap in gaps), default=cursor.newest)
@@ -30,9 +31,9 @@ def start(cursor: Cursor, now: datetime) -> tuple[Cursor, int]:
 
 
 def onward(cursor: Cursor, read_until: int, known: int) -> int:
-    """Return the ID after which to read next, after a page that ends at `read_until`. `known` was the newest ID when
-    the read began. The next page begins at the next gap or, without a gap, after `known`, because all other events up
-    to `known` were read before."""
+    """Return the ID after which the next page begins, if the last page ended at `read_until`. `known` was the newest ID
+    when the read began. The next page begins at the next gap or, without a gap, at `known`, because all other events
+    before `known` have already been read."""
     if read_until >= known:
         return read_until
     ahead = (max(gap.first, read_until + 1) for gap in cursor.gaps if gap.last > read_until)

@@ -95,8 +95,8 @@ async def look(
 
 
 async def _identified(client: MaasClient, region: MaasRegion) -> str:
-    """Return the user of the API key. A different user than before is accepted only if a sample shows that the earlier
-    user no longer owns its machines."""
+    """Return the user of the API key. If this user differs from the recorded user, it is accepted only if the recorded
+    user owns no machine of a sample (`held`)."""
     name = plain((await client.whoami()).username)
     if region.username in (None, name):
         return name
@@ -155,7 +155,7 @@ def _first(due: Sequence[DueMachine]) -> Sequence[DueMachine]:
 async def _read(
     client: MaasClient, due: Sequence[DueMachine], found: Findings, now: datetime, most_lost: int | None
 ) -> None:
-    """Read machines together, and then read each machine individually that the lists omit. If more than `most_lost`
+    """Read the machines together, and then read individually each machine that the lists omit. If more than `most_lost`
     machines have vanished, or more machines have vanished than remain, no machine counts as absent: the URL may lead to
     another or a restored region."""
     alone: list[DueMachine] = []
@@ -215,8 +215,8 @@ async def _alone(client: MaasClient, one: DueMachine, found: Findings, now: date
 
 
 async def _ask_for_others(client: MaasClient, region: MaasRegion, found: Findings) -> None:
-    """Look for other known machines if this read lost every machine. If the region has none of the other machines
-    either, the URL may lead to another region, and no machine counts as lost."""
+    """If all machines of this read have vanished, look for the other known machines. If the region has none of the
+    other machines either, the URL may lead to another region, and no machine counts as lost."""
     if not found.lost or found.failure is not None or _there(found):
         return
     others = set(region.known) - found.lost
@@ -244,7 +244,7 @@ def _note_absent(one: DueMachine, found: Findings, now: datetime, most_lost: int
 def _doubt(found: Findings) -> None:
     found.lost_too_many = True
     detail = (
-        f"too many machines vanished from the region, such as {min(found.lost)}, so farrier ignores the losses: "
+        f"too many machines vanished from the region (for example, {min(found.lost)}), so farrier ignores the losses: "
         "check [maas] url. If the machines were really removed, remove their nodes, or raise [observe] "
         "most_lost_percent until farrier has accepted the losses"
     )
