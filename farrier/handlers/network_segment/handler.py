@@ -1,4 +1,5 @@
-"""One run of one segment. Pure, without steps: the database counts everything that the decision needs.
+"""One run of one segment. The handler is pure and returns no steps, because the database has already counted everything
+that a decision needs.
 
 A drain ends when the segment has had no allocated address for the drain period. A new deadline is stored by an
 `Update`, so the segment enters the state `draining` only once. The next run takes place at the deadline, at the release
@@ -116,8 +117,8 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         return Wait(reason=reason, writes=answers)
 
     def _drained_at(self, segment: NetworkSegment, never_used: datetime) -> datetime:
-        """Return when a segment without allocated addresses may end: a drain period after the last release, or at
-        `never_used` if no address was ever allocated."""
+        """Return the time at which a segment without allocated addresses may end: a drain period after the last
+        release, or at `never_used` if no address was ever allocated."""
         if segment.last_released_at is None:
             return never_used
         return segment.last_released_at + self._drain_period
@@ -141,7 +142,7 @@ def _growing(segment: NetworkSegment, to: NetworkSegment) -> tuple[Growing, ...]
 
 
 def _some(segment: NetworkSegment) -> str:
-    """Name some owners of addresses, without numbers, so that the text changes rarely."""
+    """Name some owners of addresses, but not their number, so that the text changes rarely."""
     users = list(dict.fromkeys(segment.users))
     named = ", ".join(users[:_NAMED])
     return f"{named} and others" if len(users) > _NAMED else named

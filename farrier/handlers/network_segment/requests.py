@@ -1,4 +1,4 @@
-"""Decides about the intents of a segment: changes while the segment is in use, and its deletion. Pure."""
+"""Accepts or refuses the intents of a segment in use: `update`, which changes the segment, and `delete`. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _FIXED = {
 
 
 def after(segment: NetworkSegment, request: Pending) -> NetworkSegment:
-    """Return a segment in use after an intent. Raises ValueError or RefusedByModel with the reason for a refusal."""
+    """Apply an intent to a segment in use, and return the segment. Raises ValueError or RefusedByModel with the reason
+    for a refusal."""
     if request.action == "update":
         return _updated(segment, request, params_of(request, UpdateSegment))
     _check_delete(segment, params_of(request, DeleteSegment))
@@ -79,7 +80,7 @@ def _with_prefixes(
     known = {parse_address(text) for text in segment.gateways}
     late = [way for way in ways if way not in known and not any(way in network for network in added)]
     if late:
-        raise ValueError(f"gateway {late[0]} is in an existing prefix, which keeps its gateway")
+        raise ValueError(f"gateway {late[0]} is in an existing prefix; an existing prefix keeps its gateway")
     overlapping = overlap(added, own)
     if overlapping or clashes:
         raise ValueError("; ".join((overlapping,) if overlapping else clashes))

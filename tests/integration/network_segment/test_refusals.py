@@ -116,7 +116,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["10.1.0.1", "10.1.0.2"]}, "already has gateway 10.1.0.1"),
     ({"add_prefixes": ["10.1.0.0/24"], "gateways": ["me"]}, "gateway me is not an IP address"),
     ({"add_prefixes": ["fe80::/64"], "gateways": ["fe80::1%eth0"]}, "gateway fe80::1%eth0 is not an IP address"),
-    ({"add_prefixes": ["10.0.0.0/24"], "gateways": ["10.0.0.1"]}, "which keeps its gateway"),
+    ({"add_prefixes": ["10.0.0.0/24"], "gateways": ["10.0.0.1"]}, "an existing prefix keeps its gateway"),
     (
         {"add_prefixes": ["10.1.0.0/31"]},
         "prefix 10.1.0.0/31 has no allocatable address",
