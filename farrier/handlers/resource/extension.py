@@ -35,14 +35,14 @@ class Handler(StateHandler[R, R, Answer, V], Protocol[R, V]):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """The data that farrier provides for the services of a kind: the store of credentials."""
+    """The objects that farrier passes to the services of a kind: the store of credentials."""
 
     credentials: CredentialStore
 
 
 @asynccontextmanager
 async def no_services(_surroundings: Surroundings) -> AsyncIterator[Any]:
-    """The services of a kind whose steps need no services."""
+    """Empty services, for a kind whose steps need no services."""
     yield None
 
 
@@ -54,9 +54,10 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
     loop ends. `sql` creates the kind's table; it runs only one time, without COMMIT or ROLLBACK.
 
     `load` is for a snapshot with more data than the row. `load` is SQL that takes IDs as `$1` and returns (id, now,
-    snapshot), and may call `farrier.load_resources(kind, ids)`. `writer` and `section` are for writes besides `Answer`.
-    `writer` is the SQL function that applies them, after it has called `farrier.write_resources`. `section` returns,
-    for each such write, the name of its section in the data of `writer`, and its fields in this section.
+    snapshot), and may call `farrier.load_resources(kind, ids)`. `writer` and `section` are required if the handler
+    returns writes other than `Answer`. `writer` is the SQL function that applies these writes, after it has called
+    `farrier.write_resources`. `section` takes one such write, and returns the name of a section in the data that
+    `writer` receives, and the write's fields in this section.
     """
 
     spec: KindSpec
@@ -95,8 +96,9 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
             raise ConfigError(f"kind {self.spec.name}: `writer` and `section` require each other")
 
     def needed_columns(self) -> frozenset[str]:
-        """Return the columns that the kind's table must have: the columns that `create` fills or runs write. If limits
-        differ by model, `model` is also needed; without `load`, the required fields of the snapshot are also needed."""
+        """Return the columns that the kind's table must have: the columns that `create` fills, and the columns that
+        runs write. If limits differ by model, `model` is also needed; without `load`, the required fields of the
+        snapshot are also needed."""
         fields = msgspec.structs.fields(self.snapshot)
         required = (field.encode_name for field in fields if self.load is None and field.required)
         model = ("model",) if self.spec.by_model else ()
@@ -104,8 +106,8 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
 
     def kept_fields(self) -> tuple[str, ...]:
         """Return the fields of the snapshot that a run must not change, because its commit does not write them. With
-        `load` or `writer`, the snapshot may have data of other tables, which the writer may write; then there are no
-        such fields."""
+        `load` or `writer`, the result is empty, because the snapshot may have data of other tables, and the writer may
+        write this data."""
         if self.load is not None or self.writer is not None:
             return ()
         layers = self._columns_of_layers()

@@ -19,8 +19,8 @@ R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
 
 
 class LayeredKind(Generic[T_contra]):
-    """Implements the part of `protocols.Kind` about layers, from the spec of a kind. A snapshot has a field for each
-    layer column in the kind's table."""
+    """Implements, from the spec of a kind, the methods of `protocols.Kind` that concern layers. A snapshot has a field
+    for each layer column in the kind's table."""
 
     def __init__(self, spec: KindSpec) -> None:
         self.name = spec.name
