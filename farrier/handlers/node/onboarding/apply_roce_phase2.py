@@ -34,8 +34,8 @@ def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
     has = network_uses.in_use(node)
     if not network.ports and not network.bonds:
         if has:
-            return Done(reason=f"the machine has {has}; no network to apply")
-        return Done(reason="no network to apply", skipped="the site configures no network")
+            return Done(reason=f"the machine has {has}; the site configures no ports and no bonds")
+        return Done(reason="the site configures no network", skipped="the site configures no network")
 
     async def decide(machine: Machine, client: MaasClient) -> Settled | region.Send:
         if machine.status != StatusNumber.READY:
@@ -49,7 +49,7 @@ def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 async def _missing(machine: Machine, client: MaasClient, network: NetworkSite, name: str) -> tuple[Missing, ...]:
-    """Return the changes that the network of the machine lacks. Raises `ConfigError`."""
+    """Return the changes that the machine's network still needs. Raises `ConfigError`."""
     subnets = await client.subnets()
     try:
         return plan(_seen(machine, nearby(machine.interface_set, subnets)), network, name)

@@ -114,6 +114,6 @@ def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
 
 
 def _counted(node: Node) -> Node:
-    """Return the node with one more counted commissioning, even if no request was recorded, because a response may have
-    been lost."""
+    """Return the node with its count of commissionings increased by one. The count increases even if no request was
+    recorded, because a response may have been lost."""
     return with_note(node, commissions=node.live.upstream.commissions + 1)

@@ -13,8 +13,9 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 def complete(node: Node, *, ending: W | None = None) -> Node:
-    """Return the node after its onboarding: active, or offline after a reimage, because its health then decides the
-    next status. An adoption installs nothing and finds the target state, so it ends as reconciled."""
+    """Return the node after its onboarding. The node becomes active; after a reimage, it becomes offline, and its
+    health decides the next status. An adoption installs nothing and finds the target state, so it ends as
+    reconciled."""
     ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
     done = with_workflow(node, status=ending, failure_class=None, failure_detail=None, next_attempt_at=None)
     ended = with_fields(done, bmc=_not_kept_off(node), ever_onboarded=True, quarantine=None)

@@ -203,18 +203,20 @@ def _never_reported(trace: _Trace) -> str | None:
 
 def _stuck_at_disks(trace: _Trace) -> str | None:
     step = _last_step(trace)
-    return f"{_words(step)}; {trace.error or 'without an end'}" if step is not None and _is_storage(step) else None
+    return (
+        f"{_words(step)}; {trace.error or 'MAAS reports no error'}" if step is not None and _is_storage(step) else None
+    )
 
 
 def _stuck_in_installer(trace: _Trace) -> str | None:
     step = _last_step(trace)
-    return f"{_words(step)}; {trace.error or 'without an end'}" if step is not None else None
+    return f"{_words(step)}; {trace.error or 'MAAS reports no error'}" if step is not None else None
 
 
 def _never_installed(trace: _Trace) -> str | None:
     """Return evidence that the machine booted, but that the installer did not begin."""
     seen = trace.last(_INSTALLING) or trace.last(*_BOOTED)
-    return f"{_words(seen)}; {trace.error or 'without an end'}" if seen is not None else None
+    return f"{_words(seen)}; {trace.error or 'MAAS reports no error'}" if seen is not None else None
 
 
 RULES: tuple[tuple[DeployCause, _Rule], ...] = (

@@ -31,7 +31,8 @@ _MOST_PAGES = 10
 
 
 def to_judgement(node: Node) -> Node:
-    """Return the node with one more failed deployment, at the stage that classifies the failure."""
+    """Return the node with its count of failed deployments increased by one, at the stage that classifies the
+    failure."""
     failed = node.live.upstream.failed_deploys + 1
     return at_stage(with_note(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
 
@@ -66,7 +67,8 @@ async def last_start(client: MaasClient, system_id: str) -> Event | None:
 
 async def is_ours(client: MaasClient, node: Node, system_id: str) -> bool:
     """Return whether the machine's last deployment is known to belong to this workflow. If the response to a deployment
-    request was lost, the deployment has the next number, and only the region has recorded it."""
+    request was lost, the workflow has not recorded this deployment, and the number of the deployment is one higher than
+    the last recorded number."""
     known = node.live.upstream
     start = await last_start(client, system_id)
     numbers = range(known.disowned + 1, known.deploys + 2)

@@ -103,8 +103,8 @@ def other_host(one: str, other: str) -> bool:
 
 
 async def look(client: MaasClient, known: Clues) -> tuple[Found, ...] | None:
-    """Find every machine that a clue finds; None if the recorded machine no longer exists. Each machine is returned
-    only one time."""
+    """Return every machine that matches at least one clue; None if the recorded machine no longer exists. Each machine
+    is returned only one time."""
     seen = _Sightings()
     if known.maas_id is not None:
         try:
@@ -156,7 +156,8 @@ class _Sightings:
 
 
 def is_at(known: Clues, power: PowerAddress) -> bool:
-    """Return whether the address belongs to the node's BMC. If both systems are known, the system must also match."""
+    """Return whether the address belongs to the node's BMC. If both the clues and the address name a system, the
+    systems must also be the same."""
     if not known.host or host_of(power.power_address or "") != known.host:
         return False
     return not known.system or not power.node_id or known.system == power.node_id
@@ -173,8 +174,8 @@ def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
 
 
 def contradiction(known: Clues, found: Found) -> Failed | None:
-    """Return why the machine does not belong to the node, although a clue found it; None if nothing contradicts the
-    match. If only one side has a value, the value proves nothing."""
+    """Return why a machine that a clue found does not belong to the node; None if nothing contradicts the match. If
+    only one side has a value, the value proves nothing."""
     machine = found.machine
     what = f"machine {_named(machine)}, found by {' and '.join(found.by)},"
     other = _other_serial(known.serial, machine)

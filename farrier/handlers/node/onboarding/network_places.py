@@ -1,8 +1,8 @@
 """Finds the region's VLANs and subnets that a site's tables name. Pure.
 
-A VID is unique only within its fabric. If several fabrics have the VID, the fabric comes from the table's fabric, from
-the subnet of the table's link, or from the interface's current VLAN. If a VLAN or subnet is ambiguous or missing,
-`ConfigError` is raised and names the candidates.
+A VID is unique only within its fabric. If several fabrics have the VID, the table's `fabric`, the subnet of the table's
+link, or the interface's current VLAN determines the fabric. If a VLAN or subnet is ambiguous or missing, `ConfigError`
+is raised and names the candidates.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return vlan
 
     def _named(self, place: Place) -> Subnet | None:
-        """Return the subnet that the link of the table names; None if it names no subnet."""
+        """Return the subnet that is named in the table's link; None if no subnet is named."""
         cidr = None if place.link is None else place.link.subnet
         if cidr is None:
             return None

@@ -1,10 +1,9 @@
-"""Plans the changes after which a machine's network matches its site's tables, in the order in which they are
-requested.
+"""Plans, in the order of the requests, the changes that make a machine's network match its site's tables.
 
-Stage `apply_roce_phase2` requests the first change, then plans again. Pure and idempotent. A plan contains no change
-that the region already shows, and if the plan is empty, no change is missing. A change that depends on a missing
-interface, such as a VLAN on a bond, is planned after the interface exists. A plan never removes anything: if a bond of
-other ports exists, `ConfigError` is raised.
+Stage `apply_roce_phase2` requests the first change, then plans again. Pure and idempotent. A plan contains only changes
+that the region does not show yet; if the plan is empty, the network matches the tables. A change that depends on a
+missing interface, such as a VLAN on a bond, is planned after the interface exists. A plan never removes anything: if a
+bond of other ports exists, `ConfigError` is raised.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """A missing change, and its purpose in words."""
+    """A change that the region does not show yet, and a description of its purpose."""
 
     change: Change
     what: str

@@ -1,8 +1,8 @@
 """Finds the ports of a machine that a site's network tables describe, and checks that the tables agree. Pure.
 
 If a table matches nothing or two tables contradict each other, `ConfigError` is raised, so that farrier does not apply
-only some of the tables. The boot interface matches only its exact name, so that no glob moves the machine off the
-network from which it is deployed.
+only some of the tables. A table selects the boot interface only by its exact name, so that no glob moves the machine
+off the network from which it is deployed.
 """
 
 from __future__ import annotations

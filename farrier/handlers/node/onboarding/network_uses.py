@@ -1,8 +1,8 @@
 """Allocates the segment addresses and IB memberships that a node's site requires, before the node is deployed.
 
-Pure: the allocation is a write of the run; the partition's handler then changes UFM and enqueues the node. If a segment
-is missing, the commit does not fail; the next run waits for the segment and names it. A machine keeps the networks with
-which it was deployed until the machine is released.
+This module is pure: the run returns the allocation as a write. The partition's handler then changes UFM and enqueues
+the node. If a segment is missing, the commit does not fail; the next run waits for the segment and names it. A machine
+keeps the networks with which it was deployed until the machine is released.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _ports_change(node: Node, use: PartitionUse) -> bool:
 
 
 def _unusable(what: str, state: str | None, setting: str) -> Lack:
-    """Return the lack of a network that does not exist or is being deleted."""
+    """Return the `Lack` for a network that does not exist or is being deleted."""
     if state is None:
         return Lack(f"{what} does not exist; create it, or remove it from {setting} of the site")
     return Lack(f"{what} is being deleted; remove it from {setting} of the site, or create it again")

@@ -51,8 +51,8 @@ def recover_for_datasource_retry(node: Node, now: datetime, policy: Policy) -> S
 
 async def _may_undo(client: MaasClient, node: Node, machine: Machine) -> bool:
     """Return whether the deployment of the machine may be undone. Another client may have deployed the machine with
-    farrier's key. So only deployments of this workflow may be undone, and deployments that the workflow adopted at an
-    operator's request."""
+    farrier's key. So only two kinds of deployments may be undone: deployments of this workflow, and deployments that
+    the workflow adopted at an operator's request."""
     known = node.live.upstream
     return not known.has_deployed or await detour.is_ours(client, node, machine.system_id)
 

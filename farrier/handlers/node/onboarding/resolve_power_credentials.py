@@ -66,8 +66,8 @@ def _resolved(node: Node) -> StageResult:
 
 
 def _look(node: Node, now: datetime) -> StageResult:
-    """Start the probe of an adoption. If an earlier probe failed, a client has since requested the onboarding again,
-    because a failed adoption stops its onboarding."""
+    """Start the probe of an adoption. A failed adoption stops its onboarding, so this stage runs after a failed probe
+    only if a client has requested the onboarding again."""
     begun = begin(node, now, cause=f"stage: {GATE}")
     if isinstance(begun, Wait):
         return Waiting(reason=begun.reason, requeue_after=begun.requeue_after)

@@ -75,8 +75,8 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
-    """Return whether the agent sent its last heartbeat after the workflow's status last changed, for example to begin
-    another attempt. An older heartbeat does not show a repair."""
+    """Return whether the agent has sent a heartbeat since the last change of the workflow's status. Each attempt begins
+    with such a change. An older heartbeat does not show a repair."""
     return agent.last_heartbeat_at is not None and agent.last_heartbeat_at >= node.live.status_entered_at
 
 
@@ -86,8 +86,9 @@ def _deployed_it(node: Node) -> bool:
 
 
 def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
-    """Return whether the agent enrolled before the last installation of the node, or before an installation that this
-    workflow has not requested yet."""
+    """Return whether the agent belongs to an earlier installation. If this workflow requested an installation, the
+    agent has to enrol after the request. Otherwise, the agent of a retired node has to enrol after the mode of the
+    onboarding was set."""
     asked_at = node.live.upstream.asked_at if _deployed_it(node) else None
     if asked_at is not None:
         return enrolled_at < asked_at
@@ -105,8 +106,8 @@ def _cannot_enrol(node: Node, site: Site, now: datetime) -> bool:
 
 
 def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult:
-    """Fail after the deadline, with the machine's events in MAAS if the region has any. If the token has expired, the
-    workflow waits for an operator, because another attempt would be useless."""
+    """Fail after the deadline. The error contains the machine's events in MAAS, if the region has any. If the token has
+    expired, the workflow waits for an operator, because another attempt would be useless."""
     dead = _cannot_enrol(node, site, now)
 
     async def act(services: NodeServices) -> Settled:

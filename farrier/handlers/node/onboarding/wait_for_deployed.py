@@ -52,8 +52,8 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _noted(node: Node, seen: MaasObservation) -> Node:
-    """Record when MAAS first reported this deployment as complete. Also record the last hardware sync that MAAS
-    reported then, so that a later stage recognises a newer sync."""
+    """Record when MAAS first reported this deployment as complete. Also record the time of the last hardware sync in
+    the same reading, so that a later stage recognises a newer sync."""
     known = node.live.upstream
     if known.deployed_at is not None:
         return node

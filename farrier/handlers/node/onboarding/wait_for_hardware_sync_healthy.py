@@ -1,8 +1,8 @@
 """Stage `wait_for_hardware_sync_healthy`: waits until the installed system reports its hardware to MAAS in time.
 
-MAAS itself sets the time of the last sync when it reports the machine as deployed, and signals of the first boot change
-this time. So only a later sync is a proof. Only times of the region decide whether a sync is later, because the clock
-of the database may differ by minutes.
+MAAS itself sets the time of the last sync when it reports the machine as deployed, and changes this time again on
+signals of the first boot. So only a sync after these signals is a proof. To find such a sync, the stage compares only
+times of the region, because the clock of the database may differ by minutes.
 """
 
 from __future__ import annotations

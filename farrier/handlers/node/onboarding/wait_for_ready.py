@@ -1,8 +1,8 @@
 """Stage `wait_for_ready`: waits until the commissioning has passed.
 
 The stage uses only observations, and sends no request. If the commissioning fails, the attempt fails, and the next
-attempt goes back to `commission_node`. Going back restarts the stage and its count of attempts, so the workflow counts
-commissionings. After `MAX_ATTEMPTS` commissionings, the workflow waits for an operator.
+attempt goes back to `commission_node`. Going back resets the stage's count of attempts, so the workflow counts the
+commissionings instead. After `MAX_ATTEMPTS` commissionings, the workflow waits for an operator.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _failure(seen: MaasObservation) -> str | None:
-    """Return why no commissioning runs or has passed; None for a state to which no commissioning leads."""
+    """Return why the commissioning ended without success; None for a state in which no commissioning ends."""
     said = quoted(seen.error_description or seen.status_message)
     if seen.status == StatusNumber.FAILED_COMMISSIONING:
         return f"machine {seen.system_id} failed its commissioning{said}"
