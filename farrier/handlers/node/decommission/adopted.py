@@ -47,7 +47,7 @@ def shows(seen: MaasObservation, stage: D) -> bool:
 
 def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> Done | None:
     """Return a finished stage if these stages have nothing to do; None if they must run. The stages have nothing to do
-    if an operator adopted the observed state and MAAS still shows their goals."""
+    if an operator adopted the observed state, and MAAS still shows the goal of each stage."""
     seen = node.maas
     if not own(node).upstream.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
         return None

@@ -1,9 +1,9 @@
 """Stage `cleanup_secrets`: invalidates the secrets of the node's agent and installer, and releases the node's addresses
 and memberships.
 
-Only a full decommission has this stage, after the machine was released and switched off, or its agent has uninstalled.
-The stage is done when the tables contain no rows of these secrets, addresses and memberships, not even rows that were
-written while the stage ran.
+Only a full decommission has this stage. The stage begins after the machine was released and switched off, or after the
+node's agent has uninstalled itself. The stage is done when the tables contain no rows of these secrets, addresses and
+memberships, not even rows that were written while the stage ran.
 """
 
 from __future__ import annotations

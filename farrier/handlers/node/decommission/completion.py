@@ -12,8 +12,9 @@ from farrier.model.workflow import WorkflowStatus as W
 
 
 def complete(node: Node) -> Node:
-    """Return the node after its decommission: deleted, retired, retired until a new installation begins, or offline on
-    its way back into service."""
+    """Return the node after its decommission. A full decommission ends in `deleted`. A reimage leaves the node retired
+    until a new installation begins, or permanently with option `retire`. After any other mode, the node is offline if
+    it may return to service; otherwise, it stays retired."""
     workflow = own(node)
     ending = W.RECONCILED if workflow.upstream.adopted else W.COMPLETED
     ended = with_workflow(node, status=ending, next_attempt_at=None)

@@ -56,8 +56,8 @@ def going(status: int, name: str | None) -> Waiting:
 
 
 def is_unused(machine: Machine) -> bool:
-    """Return whether, according to MAAS, nothing is installed or runs on the machine, so that it may be switched off
-    and deleted."""
+    """Return whether MAAS shows that no system is installed on the machine and nothing runs on it. If so, farrier may
+    switch the machine off and delete it."""
     if machine.status in _NEVER_INSTALLED:
         return True
     return machine.status in (S.FAILED_TESTING, S.BROKEN, S.MISSING, S.RETIRED) and not machine.osystem

@@ -1,6 +1,6 @@
 """Stage `power_off_maas_node`: switches the released machine off.
 
-A machine that MAAS did not install stays on, because its agent must still uninstall.
+A machine that MAAS did not install stays on, because its agent must still uninstall itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT_SWITCHED = (None, "", "manual")
 
 def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     if left_alone(node) is None and tasks.pointless(node) is None:
-        why = "MAAS did not install the machine, and the node's agent still has to uninstall"
+        why = "MAAS did not install the machine, and the node's agent still has to uninstall itself"
         return Done(reason=f"the machine stays on: {why}", skipped=why)
     gone = Done(reason=f"machine {node.maas_id} no longer exists in MAAS", skipped="no longer in MAAS")
     return (

@@ -15,7 +15,7 @@ from farrier.model.writes import ForgetAgent, Write
 
 def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Enter `removing`, and create the agent's task in the same commit. If no agent can uninstall anything, the task is
-    inserted as ended."""
+    inserted with status `cancelled`."""
     if node.status is N.RETIRED:
         return Step(
             to=with_fields(node, status=N.REMOVING),

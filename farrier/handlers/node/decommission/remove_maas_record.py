@@ -26,8 +26,9 @@ from farrier.protocols import MaasClient
 
 
 def remove_maas_record(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Delete the record in a full decommission, and also in a storage cleanup if the site removes records. A deletion
-    without work on the machine deletes the record only if farrier created the record and the site removes records."""
+    """Delete the record in a full decommission, and also in a storage cleanup if the site removes records. If the node
+    is being deleted without any work on its machine, the record is deleted only if farrier created the record and the
+    site removes records."""
     return (
         back_to_removing(node)
         or _kept(node, policy)
