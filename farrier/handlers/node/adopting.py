@@ -1,9 +1,9 @@
 """The management layer while farrier adopts a running machine. An adoption only reads.
 
 The BMC is read only one time, and at least one recorded value of the machine must match the reading. The adoption ends
-when the read has a result, at its deadline, or when an intent that must not wait arrives. After a crash, the next run
-counts another login try and reads again. After a match, the same commit continues the onboarding, and completes it if
-no stage is left.
+when the read has a result, when its deadline passes, or when an intent arrives that must not wait. After a crash, the
+next run counts another login try and reads again. After a match, the same commit continues the onboarding, and
+completes it if no stage is left.
 """
 
 from __future__ import annotations

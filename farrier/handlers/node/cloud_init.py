@@ -78,8 +78,8 @@ def of_node(node: Node) -> Mapping[str, Any]:
 
 
 def of_segments(node: Node) -> Mapping[str, Mapping[str, Any]]:
-    """Return the data that a template may use (`templates.SEGMENT`) about the segments from which the node has an
-    address."""
+    """Return, for each segment from which the node has an address, the data that a template may use
+    (`templates.SEGMENT`)."""
     used = node.networks.segments if node.networks is not None else ()
     return {
         segment.name: {name: getattr(segment, name) for name in templates.SEGMENT}

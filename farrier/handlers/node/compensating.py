@@ -1,8 +1,8 @@
 """The state `compensating`: an onboarding in mode `deploy` undoes its work in MAAS, then ends or starts again.
 
 Each run reads the machine and requests at most one change, so a run can be repeated after a crash. A run undoes only
-the work of this workflow. If another user owns or deployed the machine, the undo stops, and the error instructs the
-operator. The machine's record stays in MAAS.
+the work of this workflow. If another user owns or deployed the machine, the undo stops, and the error states what the
+operator has to do. The machine's record stays in MAAS.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
     workflow = node.live
     if node.maas_id is None:
         if workflow.upstream.candidate is not None:
-            return Done(reason="farrier found a machine in MAAS, but had not used it")
+            return Done(reason="farrier found a machine in MAAS, but did not change it")
         return region.with_region(
             node, policy, lambda client: _look_for_lost(client, node), name="undo", reads_only=True
         )
@@ -238,8 +238,8 @@ def _waiting(node: Node, result: Waiting, now: datetime, policy: Policy) -> Outc
 
 
 def _is_late(node: Node, now: datetime, policy: Policy) -> bool:
-    """Return whether the undo is past its deadline. If an operator cancelled an undo that had failed before, time
-    without access to MAAS counts too, so that the undo always ends."""
+    """Return whether the undo is past its deadline. Time without access to MAAS does not count. If an operator
+    cancelled the workflow after a failed undo, this time counts too, so that the workflow always ends."""
     workflow = node.live
     since, limit = waits_since(workflow), sla.undo_deadline(Layer(workflow.kind), overrides=policy.sla)
     return (attended if _is_to_end(workflow) else waited)(node, since, now) > limit

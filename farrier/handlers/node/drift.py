@@ -1,8 +1,8 @@
 """Detects drift: a node is in service, but the state of its machine in MAAS contradicts the node's status. Pure.
 
 A contradiction counts as soon as two readings, a minute apart, show the same state; stale readings prove nothing. If
-the node is healthy, the quarantine ends after two readings, a minute apart, show that the machine is deployed and that
-farrier's user owns it.
+the node is healthy, the quarantine ends when two readings, a minute apart, have shown that the machine is deployed and
+that farrier's user owns it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from farrier.model.observation import CONFIRMED_AFTER
 
 
 def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
-    """Return why a node must leave service; None while no observation of MAAS proves that it must."""
+    """Return why the node must leave service; None unless an observation of MAAS proves a contradiction."""
     seen = node.maas
     if seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False):
         return None  # the state matches

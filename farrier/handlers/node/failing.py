@@ -105,8 +105,8 @@ def freeze(node: Node, failure: FailureClass, detail: str, *, stop: StopRequest,
 
 
 def adoption_cut_short(node: Node, why: str) -> Node:
-    """Return the node after its adoption was interrupted. It is unknown whether the adoption logged in, so its try
-    stays counted."""
+    """Return the node after its adoption was interrupted. It is unknown whether the adoption logged in, so its login
+    try stays recorded."""
     bmc = replace(node.bmc, trying=None, failure=None, last_error=f"the adoption {why}")
     return adoption_stopped(
         with_fields(node, management=Management.ADOPT_FAILED, bmc=bmc), FailureClass.ADOPT_FAILED, f"the adoption {why}"
@@ -144,8 +144,8 @@ def fallback(node: Node) -> N:
 
 
 def _stopped(node: Node, stop: StopRequest) -> Node:
-    """Return the node one transition nearer to `failed_manual_intervention`. A decommission may enter this state only
-    if its node is retired or quarantined."""
+    """Return the node after one more transition towards `failed_manual_intervention`. A decommission may enter this
+    state only if its node is retired or quarantined."""
     if node.status is N.DRAINING:
         return with_fields(node, status=N.OFFLINE)
     stopped = with_workflow(node, status=W.FAILED_MANUAL_INTERVENTION, stop_requested=None)

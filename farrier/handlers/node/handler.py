@@ -1,9 +1,9 @@
 """One run of one node: the first rule that returns a write, a transition or a step ends the run.
 
 An intent that changes the node comes first, then the rules in order. Answers that change nothing are committed with the
-decision of the rules. After a rule that only waits, the run continues with the next rule. The writes of a rule are
-committed alone, while the node is in the state for which the rule decided. Then the node runs again at once, so that
-the other rules are called. A rule must not require that its write, transition or step is directly followed by another
+decision of the rules. After a rule that only waits, the run continues with the next rule. If a rule returns writes,
+they are committed before any other rule can change the node's state. Then the node runs again at once, so that the
+other rules are called. A rule must not require that its write, transition or step is directly followed by another
 write, transition or step of the same rule, because the later rules would starve
 (`tests/unit/handlers/test_every_rule_has_its_turn.py`).
 """
@@ -63,8 +63,8 @@ def _gone(node: Node, now: datetime, policy: Policy) -> Decision:
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A rule, and the states of the nodes for which it is called. `live` is whether a workflow must be live, and
-    `deleting` whether the node must be being deleted; None accepts both."""
+    """A rule, and the states of the nodes for which it is called. `live` (whether a workflow is live) and `deleting`
+    (whether the node is being deleted) have to match the node; None matches every node."""
 
     decide: _Decide
     statuses: Collection[N] = tuple(N)
@@ -183,7 +183,8 @@ class NodeHandler:
         return power.confirmed(stored, remembered, now)
 
     def recover(self, resource: Node, now: datetime, step: str) -> Decision:
-        """Decide after a step whose end is not recorded. Possible effects of the step on the BMC are handled first."""
+        """Decide what follows a step whose result was not recorded. Possible effects of the step on the BMC are handled
+        first."""
         return power.recover(resource, now, step=step) or probing.recover(resource) or self.handle(resource, now)
 
 
@@ -232,7 +233,7 @@ def _the_bmc_first(step: _NodeStep, of_the_bmc: _Decide, node: Node, now: dateti
 
 
 def _then_at_once(step: _NodeStep) -> _NodeStep:
-    """Return the step, followed at once by another run for the step that was deferred."""
+    """Make the node run again at once after this step, for the step that was deferred."""
 
     async def act(services: NodeServices) -> Outcome:
         outcome = await step.act(services)

@@ -38,9 +38,10 @@ _LAST_COUNTS = frozenset({Action.SET_BMC, Action.SET_POWER})
 def answer(
     node: Node, now: datetime, config: Policy, responses: Mapping[Action, Respond]
 ) -> Change | Wait[Write] | tuple[Write, ...]:
-    """Answer the intents that can be answered now. A Change has all answers, and the change of the last accepted
-    intent. A Wait writes more than answers, and is committed alone. A tuple has only answers, which do not change the
-    node, and are committed with the decision of the rules."""
+    """Answer the intents that can be answered now. A returned Change contains all answers, and changes the node as the
+    last of these intents requires. A returned Wait contains answers and other writes, and is committed without a
+    decision of the rules. A returned tuple contains only answers; they do not change the node, and are committed with
+    the decision of the rules."""
     writes: list[Write] = []
     for position, intent in enumerate(node.intents):
         newer = _superseded_by(node, position) if intent.action in _LAST_COUNTS else None
@@ -78,8 +79,8 @@ def answer(
 
 
 def _made_way(node: Node, intent: Intent, to: Node) -> Node:
-    """Return `to` with a record that this intent interrupted the node's step. Without this record, the next step would
-    begin as if the interrupted step had not run."""
+    """Return the node `to`, with a record that this intent interrupted the node's step. Without this record, the next
+    step would begin as if the interrupted step had not run."""
     if not actions.ACTIONS[intent.action].interrupts or node.management is not to.management:
         return to
     if to.management is Management.VERIFYING:

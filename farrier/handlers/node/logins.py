@@ -1,8 +1,8 @@
 """Logins at a node's BMC: addresses, login cap, and the pause after a failure.
 
-Verification, adoption and the regular reads use this module. The commit before a login counts a try; a try allows one
-login. So neither a crash nor an intent can hide a login from the cap. A try is removed only if the BMC certainly did
-not refuse its login.
+Verification, adoption and the regular reads use this module. The commit before a login records a login try, and each
+try allows one login. So every login counts for the login cap, even after a crash or an intent. A try is removed only if
+it is certain that the BMC did not refuse the login.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ LONGEST_PATIENCE = timedelta(minutes=30)
 
 
 def counted(bmc: Bmc, now: datetime) -> Bmc | Wait[Write]:
-    """Return the BMC with one more counted try for the next login, or a wait if the login cap is reached. The cap
-    applies to the BMC, so it includes the logins of other nodes at the same BMC, and of nodes that had this BMC
-    earlier."""
+    """Add a try for the next login to the BMC; if the login cap is reached, return a wait instead. The cap applies to
+    the BMC, so it includes the logins of other nodes at the same BMC, and of nodes that had this BMC earlier."""
     recent = tuple(at for at in bmc.tries if now - at < LOGIN_WINDOW)
     others = [login for login in bmc.others if now - login.at < LOGIN_WINDOW]
     if len(recent) + len(others) < LOGIN_CAP:
@@ -57,19 +56,20 @@ def waits_for_others(wait: Wait[Write]) -> bool:
 
 
 def has_try(bmc: Bmc) -> bool:
-    """Return whether a counted try is unused. The age of the try does not matter. A step uses up its try when it
-    begins, even if the step is interrupted (`if_cut`, `recover`), so an unused try has only waited for a slot."""
+    """Return whether the BMC has a try that no login has used yet. The age of the try does not matter. A step uses up
+    its try when it begins, even if the step is interrupted (`if_cut`, `recover`), so an unused try has only waited for
+    a slot."""
     return bmc.trying is not None
 
 
 def tries_before(bmc: Bmc) -> tuple[datetime, ...]:
-    """Return the tries without the current try, because its login did not fail."""
+    """Return the recorded tries without the current try, because its login did not fail."""
     return tuple(at for at in bmc.tries if at != bmc.trying)
 
 
 def tries_after(bmc: Bmc, error: BmcError) -> tuple[datetime, ...]:
-    """Return the tries after a try that ended with `error`. The try stays counted only if its login was sent and
-    refused."""
+    """Return the recorded tries after the current try ended with `error`. The current try stays recorded only if its
+    login was sent and refused."""
     refused = error.failure is BmcFailure.AUTH and error.dialled
     return bmc.tries if refused else tries_before(bmc)
 

@@ -1,11 +1,12 @@
 """The management layer: whether farrier may use the BMC.
 
 Nodes in `enroll` with complete details are verified after the back-off of the last failure, if `auto_manage` is set or
-an intent requested the verification. A verification only reads. A verification ends when the read has a result, at its
-deadline, when an intent that must not wait arrives, or in the recovery after a crash.
+an intent requested the verification. A verification only reads. A verification ends when the read has a result, when
+its deadline passes, when an intent arrives that must not wait, or when farrier recovers from a crash.
 
-The commit before a login counts a try; a try allows one login. An interrupted verification goes back to `enroll`, and
-the next verification counts a new try. So every login counts for the login cap, even after a crash or an intent.
+The commit before a login records a login try, and each try allows one login. An interrupted verification goes back to
+`enroll`, and the next verification needs a new try. So every login counts for the login cap, even after a crash or an
+intent.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def enroll(node: Node, now: datetime, config: Policy) -> Decision:
 
 
 def verify_if_asked(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Begin a verification that an intent requested during a failed adoption and that had to wait, if there is one."""
+    """If an intent requested a verification after a failed adoption, and the verification had to wait, begin it now."""
     if node.paused is not None or node.bmc.asked_at is None:
         return None
     return probing.begin_verify(node, now, reason="manage was requested", cause="rule: manage")

@@ -147,7 +147,7 @@ def transition(
 
 
 def with_fields(node: Node, **fields: Any) -> Node:
-    """Return the node with some fields changed. If a cleanup was not validated, the quarantine for it stays; only
+    """Return the node with these fields changed. If a cleanup was not validated, the quarantine for it stays; only
     `unclean.cleared` replaces or ends this quarantine."""
     if "quarantine" in fields and node.failed_validation:
         cause: Quarantine | None = fields["quarantine"]
@@ -157,12 +157,13 @@ def with_fields(node: Node, **fields: Any) -> Node:
 
 
 def with_workflow(node: Node, **fields: Any) -> Node:
-    """Return the node with some fields of its live workflow changed."""
+    """Return the node with these fields changed in its live workflow."""
     return msgspec.structs.replace(node, workflow=msgspec.structs.replace(node.live, **fields))
 
 
 def attempt_began_at(workflow: Workflow) -> datetime:
-    """Return when the running attempt of the stage began. A new attempt does not change `stage_entered_at`."""
+    """Return the time at which the running attempt of the stage began. A new attempt does not change
+    `stage_entered_at`."""
     return max(workflow.stage_entered_at, workflow.status_entered_at)
 
 
@@ -187,8 +188,8 @@ def waited(node: Node, since: datetime, now: datetime) -> timedelta:
 
 
 def attended(node: Node, since: datetime, now: datetime) -> timedelta:
-    """Return how much of the time from `since` to `now` counts where MAAS has no part: all time except outages of
-    farrier."""
+    """Return how much of the time from `since` to `now` counts for a limit that does not depend on MAAS: all time
+    except outages of farrier."""
     return without(node.gaps, since, now)
 
 
@@ -206,7 +207,7 @@ def is_unread(node: Node) -> bool:
 
 
 def with_note(node: Node, **fields: Any) -> Node:
-    """Return the node with some fields of its live workflow's `upstream` changed."""
+    """Return the node with these fields changed in the `upstream` of its live workflow."""
     workflow, replace = node.live, msgspec.structs.replace
     return replace(node, workflow=replace(workflow, upstream=replace(workflow.upstream, **fields)))
 
@@ -243,8 +244,9 @@ def unproven_health(node: Node, now: datetime, config: Policy) -> str | None:
 
 
 def has_fresh_power(node: Node, now: datetime, config: Policy) -> bool:
-    """Return whether the last read of the node's power is recent enough for decisions. While reads succeed, a confirmed
-    power is stored only every `confirmed_every`; when reads end, the time of the last good read is stored."""
+    """Return whether the last read of the node's power is recent enough for decisions. While reads succeed without a
+    change, the time of the last read is stored only every `confirmed_every`. When reads stop or fail, the time of the
+    last successful read is stored."""
     bmc = node.bmc
     is_read = node.management is Management.MANAGEABLE and node.paused is None and not node.deleting
     goes_on = is_read and bmc.sync_failure is None

@@ -1,4 +1,5 @@
-"""Onboarding in mode `adopt`: begins an adoption, and checks the stage that requires its probe.
+"""Onboarding in mode `adopt`: begins the probe of an adoption, and checks whether the adoption has passed the stage
+that requires the probe.
 
 An adoption passes stage `resolve_power_credentials` only after a probe has found the recorded machine (`adopting`). So
 no retry, rerun or new intent puts a machine into service without a probe. This module writes nothing to a BMC or to
@@ -41,7 +42,7 @@ def is_proven(node: Node) -> bool:
 
 
 def back_to_the_gate(node: Node) -> Node:
-    """Return the node after a change of its BMC, after which its adoption has to read the BMC again."""
+    """Return the node after a change of its BMC: an adoption goes back to the stage that reads the BMC."""
     return at_stage(node, GATE) if is_proven(node) else node
 
 

@@ -1,10 +1,10 @@
 """Reads the power, health and identity of manageable nodes, with one regular read of the BMC.
 
-The handler calls the rule `tend` for manageable nodes, and `recover` after a run with an unknown end. The result of a
-read is payload and does not change any layer. Module `switching` handles enforced and requested power. A failed read is
-shown in the node's wait reason and counted in a metric; farrier retries it after growing pauses. The last good reading
-keeps its time, and becomes stale. The moment of a node's read within the interval depends on the node's ID, so that
-farrier does not read all nodes at the same time.
+The handler calls the rule `tend` for manageable nodes, and `recover` after a run whose result is unknown. The result of
+a read is payload and does not change any layer. Module `switching` handles enforced and requested power. A failed read
+is shown in the node's wait reason and counted in a metric; farrier retries it after growing pauses. The last good
+reading keeps its time, and becomes stale. The moment of a node's read within the interval depends on the node's ID, so
+that farrier does not read all nodes at the same time.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
 
 
 def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
-    """Decide after a step with this name whose end is not recorded: a login that the step may have sent counts. Return
-    None if the step cannot have sent a login, or if other logins already reach the login cap."""
+    """Decide what follows a step with this name whose result was not recorded. If the step may have sent a login, the
+    login counts. Return None if the step cannot have sent a login, or if other logins already reach the login cap."""
     if node.management is not Management.MANAGEABLE or node.deleting:
         return None
     if node.bmc.switching is not None:
@@ -88,7 +88,7 @@ def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
 
 
 def next_read(node: Node, config: Policy) -> datetime:
-    """Return when to read the node's BMC next."""
+    """Return the time of the next read of the node's BMC."""
     bmc, interval = node.bmc, config.power_sync_interval
     if bmc.next_sync_at is not None:
         return bmc.next_sync_at
@@ -102,8 +102,8 @@ def next_read(node: Node, config: Policy) -> datetime:
 
 
 def was_just_read(node: Node, now: datetime, config: Policy) -> bool:
-    """Return whether the regular read may wait, because the time since the last read began is not longer than a read
-    may take."""
+    """Return whether the last read began so recently that the next regular read may wait. The limit is the time that
+    one read may take."""
     at = node.bmc.power_at
     reads = node.management is Management.MANAGEABLE and node.bmc.switching is None
     return reads and at is not None and now - at <= config.transient_deadline
@@ -182,8 +182,8 @@ def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node,
 
 
 def _is_to_be_stored(node: Node, now: datetime, config: Policy) -> bool:
-    """Return whether the node's moment to store a confirmed reading has passed since a reading was last stored. The
-    moments of nodes are spread over the interval."""
+    """Return whether an unchanged reading has to be stored now. Each node has one time in each `confirmed_every` to
+    store such a reading; the times of the nodes are spread over the interval."""
     stored_at, every = _stored_at(node), config.confirmed_every.total_seconds()
     if stored_at is None:
         return True
@@ -227,8 +227,8 @@ def _pause(node: Node, error: BmcError, failures: int) -> timedelta:
 
 
 def _counted_once(bmc: Bmc, now: datetime) -> Bmc:
-    """Return the BMC with a counted try for a login that may have been refused. The try may already be counted, or
-    other logins may already reach the login cap."""
+    """Add a try for a login that may have been refused. The BMC does not change if it already has this try, or if the
+    login cap is already reached."""
     may = bmc if has_try(bmc) else counted(bmc, now)
     return bmc if isinstance(may, Wait) else may
 
@@ -238,7 +238,7 @@ def _unreadable(bmc: Bmc) -> str:
 
 
 def _unseen(node: Node, now: datetime) -> Update[Node, Write]:
-    """Record a read with an unknown end as a refused login."""
+    """Count a power read whose result is unknown as a refused login."""
     bmc = replace(_counted_once(node.bmc, now), trying=None)
     return Update(
         to=with_fields(node, bmc=bmc),

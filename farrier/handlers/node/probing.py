@@ -48,7 +48,7 @@ def put_off(node: Node, now: datetime) -> Node:
 
 def cut_short(node: Node) -> Node:
     """Return the node after its verification was interrupted. It is unknown whether the verification logged in, so its
-    try stays counted."""
+    login try stays recorded."""
     return with_fields(node, management=Management.ENROLL, bmc=replace(node.bmc, trying=None))
 
 
@@ -73,8 +73,8 @@ async def verified(node: Node, services: NodeServices, *, must_prove: bool) -> B
 
 
 def check_machine(node: Node, reading: BmcReading, *, must_prove: bool = False) -> None:
-    """Raise `BmcError` if the reading is of another machine. With `must_prove`, at least one recorded value has to
-    match; otherwise, only a contradiction is a reason."""
+    """Raise `BmcError` if the reading is of another machine. With `must_prove`, also raise `BmcError` if no recorded
+    value matches the reading."""
     verdict = identity.compare(recorded(node), _seen(reading))
     version = reading.credential_version
     match verdict:
@@ -146,8 +146,8 @@ def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
 
 
 def unfinished(node: Node) -> Update[Node, Write]:
-    """Return the outcome of an interrupted probe. It is unknown whether the probe logged in, so its try stays counted,
-    and no other login uses this try."""
+    """Return the outcome of an interrupted probe. It is unknown whether the probe logged in, so its login try stays
+    recorded, and no other login uses this try."""
     spent = replace(node.bmc, trying=None)
     return Update(
         to=replace(node, bmc=spent), reason="the probe was interrupted", requeue_after=timedelta(0), quiet=True
@@ -161,7 +161,8 @@ def interrupting(node: Node) -> Intent | None:
 
 
 def recover(node: Node) -> Update[Node, Write] | None:
-    """Decide after a run with an unknown end. If the run may have used a try, the try counts as used."""
+    """Decide what follows a run whose result is unknown. If the run may have used a login try, the try counts as
+    used."""
     if node.management not in TRANSIENT or node.bmc.trying is None or node.deleting:
         return None
     return unfinished(node)

@@ -200,7 +200,7 @@ def undecided(seen: MaasObservation) -> Waiting:
 
 def asking(node: Node, now: datetime, change: Change, what: str, *, record: str | None = None) -> Send | Failed:
     """Request the change, but only one time in each attempt of the stage. `what` describes the change. The workflow
-    records the request as `record` or, without it, as the change itself."""
+    records the request as `record`; if `record` is None, it records the change itself."""
     record = record or repr(change)
     if was_asked(node, record):
         detail = f"MAAS accepted a change but does not show it: {what}"

@@ -1,7 +1,7 @@
 """Intent `delete`: deletes a node that was never active. The node goes through the model's edges to `deleted`.
 
-The node's onboarding ends first. Then a full decommission that skips its work takes the node through the edges, because
-`deleted` can only be reached from `removing`.
+The node's onboarding ends first. `deleted` can only be reached from `removing`, so a full decommission then takes the
+node through the edges, but skips all work.
 """
 
 from __future__ import annotations

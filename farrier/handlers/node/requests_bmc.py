@@ -121,7 +121,7 @@ def set_power(request: Request) -> Reply:
 
 
 def _known_of_any(bmc: Bmc, others: tuple[OtherLogin, ...] | None) -> Bmc:
-    """Return the facts about the BMC that stay valid at another address, and the logins of other nodes at the other
+    """Return the facts about the BMC that stay valid at a new address, and the logins that other nodes made at the new
     address."""
     return Bmc(
         last_error=bmc.last_error, failure=bmc.failure, tries=bmc.tries, others=others or (), asked_at=bmc.asked_at

@@ -1,4 +1,4 @@
-"""The response to intent `set`: changes registration data, except values that a live workflow uses.
+"""The response to intent `set`. This intent changes registration data, except values that a live workflow uses.
 
 The database refused malformed values when the intent was inserted; registrations are checked by the same functions. The
 commit writes a history row for each changed value, because only the commit reads the former values.

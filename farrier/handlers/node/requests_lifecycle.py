@@ -32,8 +32,8 @@ def quarantine(request: Request) -> Reply:
 
 
 def _stands(workflow: Workflow) -> bool:
-    """Return whether the onboarding cannot end a quarantine, because it waits for an operator or a mode, or is being
-    cancelled."""
+    """Return whether the onboarding is unable to end a quarantine: it waits for an operator or for its mode, or it is
+    being cancelled."""
     if workflow.status is W.COMPENSATING:
         return workflow.after_undo is AfterUndo.CANCEL
     return workflow.status is W.FAILED_MANUAL_INTERVENTION or workflow.mode is None
@@ -64,7 +64,7 @@ def release(request: Request) -> Reply:
     if node.failed_validation and params.reason is None:
         return Reject(
             reason="release: the cleanup of this node was not validated; give a reason, or decommission the node "
-            "with a cleanup that validates"
+            "with a cleanup that includes a validation"
         )
     unproven = unproven_health(node, request.now, request.config)
     if unproven is not None:

@@ -1,7 +1,6 @@
 """The response to intent `adopt_observed_state`: the workflow continues from the state in MAAS.
 
-The response decides by fresh observations only. The response adopts no machine of another user. A repeated intent
-changes nothing.
+The decision uses only fresh observations. A machine of another user is not adopted. A repeated intent changes nothing.
 """
 
 from __future__ import annotations
@@ -70,8 +69,12 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
     if stage is None:
         return _no(f"MAAS reports {seen.state}; farrier can continue only from: {', '.join(_GOES_ON_AT)}")
     if seen.state in (M.DEPLOYING, M.DEPLOYED) and not seen.ours:
-        known = "it is not known whether it is" if region.is_undecided(seen) else "not"
-        return _no(f"machine {seen.system_id} is {seen.state}, and {known} owned by farrier")
+        known = (
+            "it is not known whether farrier's user owns it"
+            if region.is_undecided(seen)
+            else "farrier's user does not own it"
+        )
+        return _no(f"machine {seen.system_id} is {seen.state}, but {known}")
     to = _adopted(node, stage, seen.state, now)
     if stage is O.WAIT_FOR_AGENT_ENROLLMENT and isinstance(wait_for_agent_enrollment(to, now, policy), Done):
         return Accept(reason="the observed state is the target state", to=complete(to, ending=W.RECONCILED))
@@ -80,8 +83,8 @@ def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
 
 
 def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
-    """Return the node at `stage`. The workflow records the state in MAAS as if the workflow had requested it, but will
-    not undo it."""
+    """Return the node at `stage`. The workflow continues as if it had requested the state in MAAS, but an undo of the
+    workflow leaves this state in place."""
     workflow = node.live
     known = workflow.upstream
     if state in (M.COMMISSIONING, M.READY):  # the earlier deployment is gone
@@ -94,13 +97,13 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
 
 
 def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
-    """Continue the decommission. Stages whose goal MAAS already shows have nothing to do; all other stages still
-    run."""
+    """Continue the decommission. If MAAS already shows the goal of a stage, the stage has nothing to do; all other
+    stages still run."""
     workflow = node.workflow
     assert isinstance(workflow, Decommission), "the caller has checked this"
     stages = adopted.left(workflow)
     if not stages:
-        return _no(f"no state in MAAS can complete the rest of this {workflow.mode}")
+        return _no(f"the remaining stages of this {workflow.mode} do not depend on the state in MAAS")
     seen = _fresh(node, now, policy)
     if isinstance(seen, Reject):
         return seen

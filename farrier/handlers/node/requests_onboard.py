@@ -1,4 +1,4 @@
-"""Responses to `onboard` and `adopt`: set the mode of an onboarding and run it from its first stage.
+"""Responses to `onboard` and `adopt`. Both intents set the mode of an onboarding and start it at its first stage.
 
 Intent `adopt` adopts a running machine: it requires a verified BMC, and begins the probe in the same commit. Intent
 `onboard` with mode `adopt` also accepts a node whose BMC is not verified yet.

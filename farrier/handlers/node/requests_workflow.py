@@ -189,8 +189,8 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
     """Return the live decommission with additional options. Options are added, never removed."""
     if (live.mode, _left_out(live.options)) != (mode, _left_out(options)):
         return Reject(
-            reason=f"{what}: decommission {live.id} of this node is live (mode {live.mode}); to extend its "
-            "options, submit the same action with the same mode"
+            reason=f"{what}: refused, because decommission {live.id} of this node is live (mode {live.mode}); to "
+            "extend the options of the live decommission, submit the same action with the same mode"
         )
     now = live.options
     force = options.force and not now.force
@@ -211,7 +211,8 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
 
 
 def _left_out(options: Options) -> set[D]:
-    """Return the stages that identify the action of the options. The flag `remove_maas` of `remove` does not."""
+    """Return the left-out stages, which show by which action the decommission was requested. The stage that the flag
+    `remove_maas` of `remove` leaves out is not included."""
     return {*options.leave_out} - {D.REMOVE_MAAS_RECORD}
 
 

@@ -34,7 +34,7 @@ _FORGOTTEN: dict[str, Any] = {
     "sync_error": None,
     "next_sync_at": None,
 }
-"""The fields of the back-off, which belongs to the former secret."""
+"""The fields of failures and back-off, and their values after a reset. A new secret resets these fields."""
 
 # Controllers may see different versions of one secret, because a cache or mirror is outdated. They must not alternately
 # start verifications.
@@ -121,8 +121,8 @@ async def _version(node: Node, services: NodeServices) -> str | None:
 
 
 def _is_new(bmc: Bmc, version: str, now: datetime) -> bool:
-    """Return whether the version is new. The version that is known to be good is not new; shortly after a verification,
-    neither is the version before it."""
+    """Return whether the version is new. The version that is known to be good is not new. Shortly after a verification,
+    the version before it is not new either."""
     if version == bmc.good_version:
         return False
     return version != bmc.good_before or bmc.verified_at is None or now - bmc.verified_at >= AGAIN_AFTER

@@ -148,7 +148,7 @@ def _at_first_attempt(node: Node) -> Node:
 
 
 def counted_anew(workflow: Workflow) -> Upstream:
-    """Return the record of the work of `workflow` in MAAS, with the counters that have a limit reset."""
+    """Return the workflow's record of its work in MAAS, after a reset of the counters that have a limit."""
     return replace(workflow.upstream, datasource_retries=0, failed_deploys=0, commissions=0, cuts=0)
 
 

@@ -54,7 +54,7 @@ def proceed(node: Node, now: datetime) -> Decision:
         return transition(
             node,
             with_fields(node, bmc=given_up),
-            reason="the intent was answered, or this power is no longer the target",
+            reason="the intent was answered, or farrier no longer enforces this power state",
             cause="rule: power",
         )
     shared = probing.shared(node)
@@ -180,8 +180,8 @@ def _answered(node: Node, bmc: Bmc, status: IntentStatus, reason: str) -> Change
 
 
 def _is_wanted(node: Node, wanted: Switching) -> bool:
-    """Return whether the action is still wanted: its intent still waits for an answer, or its power is still the target
-    power and farrier may switch it."""
+    """Return whether the action is still wanted. The action of an intent is wanted until the intent is answered. Any
+    other action is wanted as long as it leads to the node's target power and farrier may switch the power."""
     if wanted.intent is not None:
         return any(intent.id == wanted.intent for intent in node.intents)
     desired = node.bmc.desired_power

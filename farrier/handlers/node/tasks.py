@@ -58,7 +58,7 @@ def work(node: Node, now: datetime, config: Policy, type_: TaskType) -> StageRes
 
 
 def first(node: Node, type_: TaskType) -> CreateTask:
-    """Return the first task of a type. If no agent has anything to do, the task is inserted as ended."""
+    """Return the first task of a type. If no agent has anything to do, the task is inserted with status `cancelled`."""
     why = pointless(node)
     return CreateTask(type=type_) if why is None else CreateTask(type=type_, ended=T.CANCELLED, result=why)
 
@@ -155,7 +155,7 @@ def _lease_left(node: Node, task: Task, now: datetime) -> timedelta:
 
 def _current(node: Node, type_: TaskType) -> Task | None:
     """Return the newest task of a type; None if the stage must issue the first task. A task that ended without success
-    counts only in the attempt of the stage that issued it, so a new attempt counts failures from 0. After
+    counts only in the attempt that issued it; each new attempt of the stage counts failures from 0. After
     `restart_clean`, tasks that had succeeded run again."""
     task, workflow = node.task(type_), node.live
     if task is None or task.is_live:
@@ -167,8 +167,8 @@ def _current(node: Node, type_: TaskType) -> Task | None:
 
 
 def _force_is_due(node: Node, now: datetime, config: Policy) -> bool:
-    """Return whether `force` may cancel the task now. The agent first has `force_after` to finish the task, from the
-    start of the stage or the end of the last pause."""
+    """Return whether `force` may cancel the task now. Before that, the agent has the time `force_after` to finish the
+    task. This time begins at the start of the stage or at the end of the last pause."""
     workflow = node.live
     began_at = max(workflow.stage_entered_at, workflow.upstream.unpaused_at or NO_TIME)
     return workflow.options.force and attended(node, began_at, now) >= config.force_after

@@ -4,8 +4,8 @@
 `not_scrubbed` prevents the node from entering service until a scrub is finished. `cleanup_validation_failed` is the
 cause of a quarantine. The node keeps this quarantine in every status, until a validation succeeds or an operator
 releases the node with a reason. An offline node with this quarantine enters `quarantined` again, and
-`moves.with_fields` does not replace the cause. Only stages, `failing` and responses set or clear the marks, and only
-through this module.
+`moves.with_fields` does not replace the cause. The marks are set and cleared only by stages, `failing` and responses,
+and only through this module.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def cleared(node: Node) -> Node:
 
 
 def failed(node: Node, failure: FailureClass, detail: str) -> Node:
-    """Return the node after a stage failed with this class."""
+    """Return the node after the failure of a stage. If a validation failed, the node is marked."""
     if failure is not FailureClass.VALIDATION_FAILED:
         return node
     return with_fields(node, quarantine=Quarantine(QuarantineCause.CLEANUP_VALIDATION_FAILED, detail))

@@ -142,8 +142,8 @@ def _failed_retryable(node: Node, now: datetime) -> Decision:
 
 
 def _last_attempt(node: Node, failure: FailureClass, now: datetime) -> Decision:
-    """Stop the workflow for an operator after its last attempt, unless an outage of the region turns out to be the
-    cause."""
+    """After the last attempt, stop the workflow until an operator resolves it, unless an outage of the region turns out
+    to be the cause."""
     workflow = node.live
     left = NOTICED_WITHIN - attended(node, workflow.status_entered_at, now)
     if left >= timedelta(0):

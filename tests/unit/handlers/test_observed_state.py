@@ -366,7 +366,7 @@ async def test_where_nothing_in_maas_is_left_to_do_nothing_is_adopted(
     at: Stand, mode: DecommissionMode, stage: D
 ) -> None:
     it = await decommissioned(at, S.READY, stage, mode=mode)
-    assert adopt(it) == ("rejected", _reason(f"no state in MAAS can complete the rest of this {mode}"))
+    assert adopt(it) == ("rejected", _reason(f"the remaining stages of this {mode} do not depend on the state in MAAS"))
 
 
 def _reason(why: str) -> str:
