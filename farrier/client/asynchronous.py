@@ -60,7 +60,7 @@ class AsyncFarrier:
         return (await self.call(calls.node(name))).node
 
     async def register(self, *nodes: NewNode) -> Sequence[Registered]:
-        """Register all of these nodes, or none."""
+        """Register either all of these nodes or none of them."""
         return (await self.call(calls.register(nodes))).nodes
 
     async def change(self, name: str, *, version: int | None = None, wait: float = 30, **details: Any) -> IntentView:
@@ -143,9 +143,9 @@ class AsyncFarrier:
         raise ApiUnreachable(self._url, "the stream of changes ended before the server sent the first cursor")
 
     async def watch(self, *, after: str | None = None, **filters: Filter) -> AsyncGenerator[Change, None]:
-        """Yield each change exactly one time, as farrier records it, from now on or after a stored cursor. Reconnects
-        after a failure. Filters are `kind`, `layer`, `to`, `resource` (`node/NAME`), … With `contextlib.aclosing`, the
-        stream ends at a known moment."""
+        """Yield each change exactly once, after farrier has recorded it. The feed begins now, or after the stored
+        cursor `after`. Reconnects after a failure. Filters are `kind`, `layer`, `to`, `resource` (`node/NAME`), … With
+        `contextlib.aclosing`, the stream ends at a known moment."""
         following = Feed(filters, after)
         while True:
             with suppress(httpx.TransportError, ApiUnreachable):

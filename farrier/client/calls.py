@@ -1,4 +1,5 @@
-"""Requests of the API as data, which both clients send: path, parameters, body, and type of the response."""
+"""Describes the requests of the API as data: path, parameters, body, and type of the response. Both clients send
+them."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ Query = tuple[tuple[str, str], ...]
 
 Value: TypeAlias = str | int | datetime | timedelta
 Filter: TypeAlias = Value | Collection[Value]
-"""One value of a parameter of the API, or several values of which a row needs one. A timedelta is an age or duration.
-Each page sends the values again, so an iterator is not accepted."""
+"""One value of a parameter of the API, or several values; the API returns the rows that match at least one of them. A
+timedelta is an age or duration. The request of each page sends the values again, so an iterator is not accepted."""
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -69,25 +70,26 @@ class NewNode(Details, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def quoted(name: str) -> str:
-    """Return a name in the form of a part of a path. Raises MalformedRequest for a part that would name another
-    path."""
+    """Return a name, percent-encoded as one part of a path. Raises MalformedRequest for a name that would lead to
+    another path."""
     if name in ("", ".", ".."):
         raise MalformedRequest(f"expected a name or an ID, got {name!r}")
     return quote(name, safe="")
 
 
 def nodes(filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> Call[NodeList]:
-    """Return the request of a page of nodes. `filters` are parameters of the API: status, management, site, model, …"""
+    """Return the request that reads a page of nodes. `filters` are parameters of the API: status, management, site,
+    model, …"""
     return Call(path="/nodes", type=NodeList, query=_page(filters, after, limit))
 
 
 def node(name: str) -> Call[ShownNode]:
-    """Return the request of one node."""
+    """Return the request that reads one node."""
     return Call(path=f"/nodes/{quoted(name)}", type=ShownNode)
 
 
 def register(new: Sequence[NewNode]) -> Call[RegisteredNodes]:
-    """Return the request that registers all of these nodes, or none."""
+    """Return the request that registers either all of these nodes or none of them."""
     return Call(
         method="POST", path="/nodes", type=RegisteredNodes, body=list(new), again=False, waits=_REGISTRATION_SECONDS
     )
@@ -128,34 +130,34 @@ def submit(given: Request, wait: float) -> Call[IntentView]:
 
 
 def intent(kind: str, id_: int, wait: float) -> Call[IntentView]:
-    """Return the request of an intent. If the answer arrives within `wait` seconds, the response includes the
+    """Return the request that reads an intent. If the answer arrives within `wait` seconds, the response includes the
     answer."""
     seconds = min(wait, LONGEST_WAIT_SECONDS)
     return Call(path=f"{_intents(kind)}/{id_}", type=IntentView, query=_wait(seconds), waits=seconds)
 
 
 def intents(kind: str, filters: Mapping[str, Filter], before: int | None, limit: int = MOST_ROWS) -> Call[Intents]:
-    """Return the request for a page of intents, either of nodes or of another kind. An empty kind stands for all kinds
-    except nodes."""
+    """Return the request that reads a page of intents, either of nodes or of another kind. An empty kind stands for all
+    kinds except nodes."""
     of_kind = {} if kind in (NODE, "") else {"kind": kind}
     query = query_of({**filters, **of_kind, "limit": limit})
     return Call(path=_intents(kind), type=Intents, query=query if before is None else (*query, ("before", str(before))))
 
 
 def kinds() -> Call[Kinds]:
-    """Return the request of all kinds."""
+    """Return the request that lists all kinds."""
     return Call(path="/resources", type=Kinds)
 
 
 def resources(kind: str, filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> Call[ResourceList]:
-    """Return the request of a page of resources of a kind other than node. `filters` are parameters of the API: state,
-    site, ended."""
+    """Return the request that reads a page of resources of a kind other than node. `filters` are parameters of the API:
+    state, site, ended."""
     _refuse_nodes(kind)
     return Call(path=f"/resources/{quoted(kind)}", type=ResourceList, query=_page(filters, after, limit))
 
 
 def resource(kind: str, name: str) -> Call[ShownResource]:
-    """Return the request of one resource of a kind other than node. The resource may have ended."""
+    """Return the request that reads one resource of a kind other than node. The resource may have ended."""
     _refuse_nodes(kind)
     return Call(path=resource_path(kind, name), type=ShownResource)
 
@@ -171,7 +173,7 @@ def _refuse_nodes(kind: str) -> None:
 
 
 def controllers() -> Call[Ownership]:
-    """Return the request of the controllers and their shards."""
+    """Return the request that lists the controllers and their shards."""
     return Call(path="/controllers", type=Ownership)
 
 
@@ -189,8 +191,8 @@ def _page(filters: Mapping[str, Filter], after: str, limit: int) -> Query:
 
 
 def query_of(filters: Mapping[str, Filter]) -> Query:
-    """The filters as they are in a URL. Raises MalformedRequest for a filter without a value, because the API would
-    return all rows."""
+    """Return the filters as the query of a URL. Raises MalformedRequest for a filter without a value, because the API
+    would return all rows."""
     return tuple((name, _text(value)) for name, given in filters.items() for value in _values(name, given))
 
 

@@ -12,7 +12,8 @@ from farrier.model.intent_views import IntentView
 
 _MEDIA = "application/problem+json"
 UNAVAILABLE = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
-"""Statuses of a server whose database is down, that is starting, or that a proxy cannot reach."""
+"""These statuses mean that the server's database is down, that the server is starting, or that a proxy cannot reach
+it."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,8 @@ PAUSE_SECONDS = 2.0
 
 
 class Feed:
-    """Parses the lines of one stream after another. Stores the position from which the next stream continues."""
+    """Parses the lines of a stream. Stores the position in the feed, so that the same `Feed` can continue with a new
+    stream after a loss."""
 
     def __init__(self, filters: Mapping[str, Filter], after: str | None) -> None:
         self.query = calls.query_of(filters)

@@ -59,7 +59,7 @@ class Farrier:
         return self.call(calls.node(name)).node
 
     def register(self, *nodes: NewNode) -> Sequence[Registered]:
-        """Register all of these nodes, or none."""
+        """Register either all of these nodes or none of them."""
         return self.call(calls.register(nodes)).nodes
 
     def change(self, name: str, *, version: int | None = None, wait: float = 30, **details: Any) -> IntentView:
@@ -140,8 +140,8 @@ class Farrier:
         raise ApiUnreachable(self._url, "the stream of changes ended before the server sent the first cursor")
 
     def watch(self, *, after: str | None = None, **filters: Filter) -> Iterator[Change]:
-        """Yield each change exactly one time, as farrier records it, from now on or after a stored cursor. Reconnects
-        after a failure. Filters are `kind`, `layer`, `to`, `resource` (`node/NAME`), …"""
+        """Yield each change exactly once, after farrier has recorded it. The feed begins now, or after the stored
+        cursor `after`. Reconnects after a failure. Filters are `kind`, `layer`, `to`, `resource` (`node/NAME`), …"""
         following = Feed(filters, after)
         while True:
             with suppress(httpx.TransportError, ApiUnreachable):
