@@ -4,10 +4,11 @@ A pure data structure that receives events and returns work. The agenda does no 
 process' monotonic time. The loop sends the statements and reports their results here, so a simulation can drive the
 agenda through every order of events.
 
-An entry is one resource. A run over a snapshot in memory may only decide that there is nothing to do. Any other
-decision is dropped; instead, the resource is loaded, and the run over the fresh snapshot decides. Each load returns a
-snapshot together with the wakes that it read, and the commit of its run deletes only these wakes. An entry whose commit
-got no reply is neither loaded nor run until the loop knows whether the commit happened.
+An entry is one resource. A run on a snapshot in memory may only decide that there is nothing to do. Any other decision
+is dropped; instead, the resource is loaded, and the run on the fresh snapshot decides. A load reads a snapshot and the
+wakes of the resource, which are stored requests to run it. The commit of the run on this snapshot deletes only the
+wakes that the load read. If the reply to a commit was lost, the entry is neither loaded nor run until the loop knows
+whether the commit happened.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     reruns: int = 0
     snapshot: R | None = None
     reload_at: float = 0.0
-    outcome: Any = None  # the decision because of which it rests
+    outcome: Any = None  # the decision because of which the entry is IDLE
     confirmed: R | None = None  # the snapshot with confirmations that are not stored yet
     wakes: tuple[Any, ...] = ()
 
@@ -73,8 +74,8 @@ class _Queue(Generic[R]):
         self._marked_at = math.inf
 
     def lag(self, now: float) -> float:
-        """Return the seconds since an earlier call, while some of the entries that waited at that call still wait; 0
-        when all of them were loaded."""
+        """If entries that waited at an earlier call still wait, return the seconds since that call. If all of them were
+        loaded, return 0."""
         if self._marked_at > now or not self.ahead:
             self.ahead, self._marked_at = len(self.entries), now
         return now - self._marked_at
@@ -106,8 +107,8 @@ class Agenda(Generic[R]):
     # --- shards
 
     def took(self, shards: Iterable[int], ids: Mapping[int, bool], steps: Mapping[int, str]) -> None:
-        """Add shards that this process took. A later statement listed the IDs of their resources, and whether each has
-        a wake. `steps` are the marked steps, whose ends are not recorded."""
+        """Add shards that this process took. A later statement listed the resources of these shards: `ids` states for
+        each resource whether it has a wake, and `steps` has the marked steps, whose ends are not recorded."""
         for shard in shards:
             self.lost(shard)
             self._shards[shard] = {}
@@ -151,7 +152,8 @@ class Agenda(Generic[R]):
                 entry.again = True
 
     def polled(self, wakes: Mapping[int, AbstractSet[Any]]) -> None:
-        """Enqueue the resources of these wakes, except resources whose last load already returned all their wakes."""
+        """Enqueue the resources of these wakes. If the last load of a resource already returned all of its wakes, the
+        resource is not enqueued."""
         for id_, found in wakes.items():
             entry = self.entry(id_)
             if entry is None or not found <= set(entry.wakes):
@@ -185,7 +187,7 @@ class Agenda(Generic[R]):
 
     def loaded(self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], *, now: float) -> bool:
         """Record the snapshot and the wakes that a load returned; the snapshot is None if it cannot be read. Returns
-        whether to run the resource over the snapshot; the caller then reports the run with one of the methods below."""
+        whether to run the resource on this snapshot; the caller then reports the run with one of the methods below."""
         if entry.phase is not Phase.LOADING:
             return False
         entry.snapshot, entry.wakes = snapshot, wakes
@@ -196,7 +198,7 @@ class Agenda(Generic[R]):
         return True
 
     def not_loaded(self, entries: Iterable[Entry[R]]) -> None:
-        """Enqueue entries again if their load failed or its reply was lost."""
+        """Enqueue these entries again, because their load failed or the reply to this load was lost."""
         for entry in entries:
             if entry.phase is Phase.LOADING:
                 self._enqueue(entry, once_more=True)
@@ -211,8 +213,9 @@ class Agenda(Generic[R]):
 
     def rests(self, entry: Entry[R], due_at: float, *, outcome: Any = None) -> tuple[Any, ...]:
         """Record that a fresh run had nothing to do, and that the next run is due at `due_at`. Returns the wakes to
-        delete: the wakes that the load read. Later decisions over this snapshot are compared with `outcome`; without an
-        outcome, each run loads the resource."""
+        delete: the wakes that the load read. `outcome` is the decision of the run; later runs on this snapshot compare
+        their decisions with it. Without an `outcome`, the snapshot is dropped, so the next run loads the resource
+        first."""
         if entry.phase not in (Phase.RUNNING, Phase.ACTING):
             return ()
         wakes, entry.wakes = entry.wakes, ()
@@ -224,15 +227,16 @@ class Agenda(Generic[R]):
         return wakes
 
     def confirms(self, entry: Entry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
-        """Record a run that changed only how recently a fact was confirmed. The confirmation stays in memory, and the
-        stored outcome does not change; otherwise, this is the same as `rests`. `snapshot` is the state that the run
-        returned. `snapshot` is an `R` if runs of the kind confirm facts."""
+        """Record a run whose only change is that a fact was confirmed again. This method does the same as `rests`,
+        except that the confirmation stays in memory and the stored outcome does not change. `snapshot` is the state
+        that the run returned. `snapshot` is an `R` if runs of the kind confirm facts."""
         entry.snapshot = entry.confirmed = snapshot
         return self.rests(entry, due_at, outcome=entry.outcome)
 
     def requeue(self, entry: Entry[R]) -> None:
-        """Load the resource now, because a run over the snapshot in memory decided to act, a run did not end, a commit
-        did not happen, or `StateIO.settle` has made sure that a commit happened or will never happen."""
+        """Load the resource now. The loop calls this method if a run on the snapshot in memory decided to act, if a run
+        did not end, or if a commit did not happen. It also calls this method when `StateIO.settle` has made sure that a
+        commit either happened or will never happen."""
         if entry.phase not in (Phase.QUEUED, Phase.GONE):
             self._enqueue(entry)
 
@@ -245,7 +249,7 @@ class Agenda(Generic[R]):
 
     def acts(self, entry: Entry[R], step: str) -> None:
         """Record that a step is about to begin."""
-        assert entry.phase is Phase.RUNNING, "a step is decided over a fresh snapshot"
+        assert entry.phase is Phase.RUNNING, "only a run on a fresh snapshot begins a step"
         entry.phase, entry.step = Phase.ACTING, step
         self.under_way[entry.id] = entry
 
@@ -254,7 +258,7 @@ class Agenda(Generic[R]):
         must then not be sent."""
         if entry.phase is Phase.GONE:
             return False
-        assert entry.phase in (Phase.RUNNING, Phase.ACTING), "a run that acts was decided over a fresh snapshot"
+        assert entry.phase in (Phase.RUNNING, Phase.ACTING), "only a run on a fresh snapshot is committed"
         entry.phase = Phase.COMMITTING
         entry.outcome = None  # the commit may store another outcome
         self.under_way[entry.id] = entry
@@ -264,8 +268,8 @@ class Agenda(Generic[R]):
 
     def committed(self, entry: Entry[R], due_at: float | None, rests_on: tuple[R, Any] | None = None) -> None:
         """Record that the commit succeeded. If `due_at` is None, the resource runs again at once. `rests_on` is the
-        snapshot after the commit and the decision over it, if both are known; the snapshot before the commit is
-        dropped."""
+        snapshot after the commit, together with the next decision, which is made from that snapshot; None if they are
+        not known. The snapshot before the commit is dropped."""
         if entry.phase is not Phase.COMMITTING:
             return
         entry.wakes = ()

@@ -179,9 +179,9 @@ class Controller:
         return True
 
     def _is_same_server(self, seen: Seen) -> bool:
-        """Compare the server with the server of the last round. After a restart, everything in memory is loaded again.
-        After the promotion of a standby, this process owns nothing, and waits until no owner may act that is still
-        connected to the former primary."""
+        """Compare the server with the server of the last round. If the server was restarted, everything in memory is
+        loaded again. If a standby was promoted, this process gives up its shards. It joins again only when every owner
+        that is still connected to the former primary may no longer act."""
         before, self._era = self._era, seen.era
         if before is None or before == seen.era:
             return True
@@ -260,7 +260,7 @@ class Controller:
         self._listed = listed_to
 
     def _to_list(self) -> int:
-        """Return how many shards of each kind are to be listed by now, since the clock's beginning."""
+        """Return, for each kind, how many shards should have been listed between time 0 of the clock and now."""
         return int(self._clock.monotonic() / self._host.config.resync.total_seconds() * SHARDS)
 
     async def _tidy_up(self, seen: Seen) -> None:
@@ -333,8 +333,8 @@ class Controller:
                     self._loops[kind].polled(wakes)
 
     async def _watch(self) -> NoReturn:
-        """Until cancelled, cut all steps when this process may no longer act because it could not renew its row in
-        time."""
+        """Cancel all steps when this process may no longer act, because it could not renew its row in time. Runs until
+        cancelled."""
         might = False
         while True:
             may = self._host.may_act()

@@ -24,8 +24,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     ownership: Ownership
 
     def may_act(self) -> bool:
-        """Return whether a run may begin and a step may continue now. This method reads the clock, because after a
-        stop, a process continues before its timers fire."""
+        """Return whether a run may begin and a step may continue now. This method reads the clock instead of relying on
+        a timer: when a process continues after SIGSTOP, its steps run before its timers fire."""
         return self.clock.monotonic() <= self.ownership.acts_until
 
 

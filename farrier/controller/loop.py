@@ -93,14 +93,15 @@ class Loop(Generic[R, S, W, V]):
     # --- called by the controller
 
     def took(self, shards: Collection[int], listed: Listed) -> None:
-        """Add shards that this process took, with the resources and marked steps that a later statement listed."""
+        """Add shards that this process took. `listed` has the resources and the marked steps of these shards; a later
+        statement read them."""
         for shard in shards:
             self.steps.lost(shard)
         self.agenda.took(shards, listed.ids, listed.steps)
         self._to_load.ring()
 
     def lost(self, shard: int) -> None:
-        """Forget a shard that was lost or released, and cut its steps."""
+        """Forget a shard that was lost or released, and cancel its steps."""
         self.steps.lost(shard)
         self.agenda.lost(shard)
 
@@ -170,14 +171,15 @@ class Loop(Generic[R, S, W, V]):
         self.steps.interrupt_all()
 
     async def _sweep(self) -> NoReturn:
-        """Run the due resources over their snapshots in memory, slice by slice, until cancelled."""
+        """Run the handler for the due resources on their snapshots in memory, slice by slice, until cancelled."""
         while True:
             more = self.sweep()
             await anyio.sleep(0 if more else _TICK)
 
     def sweep(self) -> bool:
-        """Run one slice of the due resources over their snapshots in memory. Such a run may only decide that there is
-        nothing to do; after any other outcome, the resource is loaded. Returns whether more resources may be due."""
+        """Run the handler for one slice of the due resources, on their snapshots in memory. Such a run may only decide
+        that there is nothing to do; after any other outcome, the resource is loaded. Returns whether more resources may
+        be due."""
         agenda, now = self.agenda, self._clock.monotonic()
         due: Sequence[Entry[R]] = ()
         if self._time is not None and not self._stopping and self._host.may_act():
@@ -299,7 +301,7 @@ class Loop(Generic[R, S, W, V]):
             planned.append(Acting(entry, turn, decision, self._host.may_act))
 
     def _blocked(self, entry: Entry[R], seconds: float) -> None:
-        """Log a decision during which nothing else of this process could run, not even its renewal."""
+        """Log a decision that blocked everything else in this process, even the renewal of its row."""
         name = None if entry.snapshot is None else entry.snapshot.name
         _log.warning("handler.blocked", kind=self.kind, id=entry.id, name=name, seconds=round(seconds, 1))
 
@@ -346,7 +348,7 @@ class Loop(Generic[R, S, W, V]):
                 await self._to_commit.wait()
 
     async def _commit_together(self, batch: Batch, *, patient: bool) -> Batch:
-        """Commit runs and publish their results. Returns the runs whose rows another transaction has locked. A
+        """Commit these runs, and publish their results. Returns the runs whose rows another transaction has locked. A
         cancellation does not interrupt the commit; a time limit does."""
         # The shard may have been lost since the run, and this process may own it again under another epoch.
         batch = [each for each in batch if each[0].phase is not Phase.GONE]

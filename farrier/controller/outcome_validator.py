@@ -56,8 +56,9 @@ class OutcomeValidator(Generic[R, S, W]):
         self._period = config.period.total_seconds()
 
     def finish(self, turn: Turn, resource: R, outcome: object, then: Resting | None = None) -> Finished[S, W]:
-        """Validate an outcome and return the run to commit. `then` is the decision over the state after a transition,
-        if this decision is known and rests. Raises `HandlerGarbage` or `IllegalEdge`."""
+        """Validate an outcome, and return the run that is to be committed. For a transition, `then` is the decision
+        from the state after it; None unless that decision is known and is to do nothing. Raises `HandlerGarbage` or
+        `IllegalEdge`."""
         if not isinstance(outcome, Transition | Update | Wait | DoNothing | Deleted):
             raise HandlerGarbage(f"{type(outcome).__name__}, which is neither an outcome nor a step")
         samples: object = outcome.samples
@@ -69,8 +70,8 @@ class OutcomeValidator(Generic[R, S, W]):
             raise HandlerGarbage(f"an Update at {outcome.source} that changes a layer; use a Transition")
         if to is not None and (lost := self._kind.unwritten(resource, to)):
             raise HandlerGarbage(
-                f"a change of {', '.join(lost)} at {outcome.source}, which no commit would write; a run may change "
-                "only layers, last_error, and the fields in `columns` of the Extension"
+                f"an outcome at {outcome.source} that changes {', '.join(lost)}, but no commit would write this "
+                "change; a run may change only layers, last_error, and the fields in `columns` of the Extension"
             )
         history, again = {}, None
         if isinstance(outcome, Transition):
@@ -81,7 +82,7 @@ class OutcomeValidator(Generic[R, S, W]):
         elif not isinstance(outcome, Deleted):
             again = outcome.requeue_after
         elif not self._kind.has_ended(resource):
-            raise HandlerGarbage(f"a Deleted at {outcome.source} for a resource in a state that is not terminal")
+            raise HandlerGarbage(f"a Deleted at {outcome.source} although the state of the resource is not terminal")
         # A resource that always requests an immediate rerun has the same limit as a chain of transitions.
         at_once = again is not None and again <= _AT_ONCE
         tired = at_once and turn.reruns >= self._config.rerun_limit
@@ -109,8 +110,8 @@ class OutcomeValidator(Generic[R, S, W]):
         )
 
     def fail(self, turn: Turn, version: int | None, record: Record) -> Finished[S, W]:
-        """Return the run to commit after an error with this record. This run is stored and shown like an outcome, and
-        the resource is retried after the period."""
+        """Return the run that commits the record of an error. The record is stored and shown like an outcome, and the
+        resource is retried after the period."""
         key = _key(record)
         return Finished(
             id=turn.id,

@@ -4,9 +4,9 @@ A pure data structure that receives rows and replies, and returns decisions. The
 `now` is always this process' monotonic time. No decision depends on a wall clock.
 
 Each row of `controllers` belongs to one process; the process renews its row every RENEW_EVERY. An observer declares the
-process dead when the counter of renewals has not changed for EXPIRED_AFTER, measured by the observer's clock. Of the
-interval between two reads, at most GAP counts. A process may act until ACT_FOR after it sent its last successful
-renewal. ACT_FOR is shorter than EXPIRED_AFTER, so a process that was declared dead no longer acts.
+process dead when the counter of renewals has not changed for EXPIRED_AFTER, measured by the observer's clock. The
+observer counts at most GAP of the interval between two reads. A process may act for at most ACT_FOR after it sent its
+last successful renewal. ACT_FOR is shorter than EXPIRED_AFTER, so a process that was declared dead no longer acts.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ GIVE_UP_AFTER = 30.0
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The controllers to declare dead, as they were read, and the shards to take. To declare a controller dead is a
-    compare-and-swap: it fails if the controller has renewed its row since."""
+    """The controllers to declare dead, each with the values that this process read, and the shards to take. To declare
+    a controller dead is a compare-and-swap: it fails if the controller has renewed its row since it was read."""
 
     expired: tuple[Controller, ...] = ()
     take: tuple[Shard, ...] = ()
 
 
 class _Sight(msgspec.Struct):
-    """Records for how many seconds this observer has seen the same renewal counter of a controller."""
+    """Records how many seconds this observer has seen a controller's renewal counter unchanged."""
 
     controller: Controller
     unchanged: float
     read_at: float
 
     def unchanged_at(self, now: float) -> float:
-        """Return for how many seconds the counter is unchanged, if another read at `now` finds the same counter. An
-        overloaded database responds late, so a slow read counts, but for at most GAP. After an outage, the observer
-        counts from zero."""
+        """Return how many seconds the counter has been unchanged, if another read at `now` finds the same value. An
+        overloaded database responds late, so the time since the last read counts only up to GAP. After an outage, the
+        observer counts from zero."""
         gap = now - self.read_at
         return 0.0 if gap > EXPIRED_AFTER else self.unchanged + min(gap, GAP)
 
 
 class Ownership:
-    """The shards of one process, from `join` to `abandoned`."""
+    """The shards of one process, from the call of `join` until the call of `abandoned`."""
 
     def __init__(self) -> None:
         self.kinds: frozenset[str] = frozenset()  # the kinds that this process runs
@@ -77,8 +77,8 @@ class Ownership:
         """Record the reply to a renewal that was sent at `sent_at`. Returns the shards that were lost. If an observer
         declared this process dead, all shards are lost.
 
-        If the reply to a take or a give-back was lost, the database may list a shard that is not in memory. `plan`
-        takes this shard again, because nothing was loaded under its epoch.
+        If the reply to a statement that takes or gives back a shard was lost, the database may assign to this process a
+        shard that is not in memory. `plan` takes this shard again, because nothing was loaded under its epoch.
         """
         if not seen.renewed:
             return self.abandoned()
@@ -106,8 +106,8 @@ class Ownership:
         return lost
 
     def plan(self, now: float) -> Plan:
-        """Return the next changes, computed from the last renewal. Shards above the share begin to close, and closing
-        shards that are within the share again stop closing."""
+        """Return the next changes, computed from the last renewal. Shards above this process' share begin to close. If
+        a closing shard is within the share again, it stops closing."""
         if self.id is None:
             return Plan()
         expired = tuple(

@@ -116,8 +116,8 @@ class Publisher(Generic[R, S]):
 
 
 def _seconds_in_source(move: Move, result: Result) -> float | None:
-    """Return the time in the source state by the database's clock, from commit to commit. The time is never negative,
-    even if the clock was set back."""
+    """Return how long the resource was in the source state, from commit to commit, by the database's clock. The time is
+    never negative, even if the clock was set back."""
     if move.since is None or result.at is None:
         return None
     return max(0.0, (result.at - move.since).total_seconds())

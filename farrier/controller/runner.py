@@ -46,9 +46,10 @@ _ENDS_WITHIN = 5.0
 
 class Run(msgspec.Struct, Generic[R, S, W]):
     """A run that ended: the data to commit, and the data to publish after the commit. `rests_on` is the snapshot after
-    the commit and the decision over it, if that decision rests. `due_at` is when the resource runs again, by this
-    process' clock. `recovers` is the step from which the run failed to recover. `error` is the record of the error in
-    which the run ended; the run commits this record only if the outcome differs from the previous one."""
+    the commit and the next decision, which is made from that snapshot; None unless that decision is to do nothing.
+    `due_at` is when the resource runs again, by this process' clock. `recovers` is the step from which the run failed
+    to recover. `error` is the record of the error in which the run ended; the run commits this record only if the
+    outcome differs from the previous one."""
 
     finished: Finished[S, W]
     seconds: float
@@ -65,7 +66,7 @@ class Run(msgspec.Struct, Generic[R, S, W]):
 
 
 class Acting(Generic[R, S, W, V]):
-    """A step that a run over the entry's snapshot has decided on. Other tasks end the step by `cut` and `interrupt`."""
+    """A step that a run on `entry.snapshot` decided on. Other tasks end the step by `cut` and `interrupt`."""
 
     def __init__(self, entry: Entry[R], turn: Turn, step: Step[S, W, V], may_act: Callable[[], bool]) -> None:
         self.entry = entry
@@ -87,8 +88,8 @@ class Acting(Generic[R, S, W, V]):
         self.scope.cancel()
 
     def may_begin(self) -> bool:
-        """Return whether the step may begin: nothing has interrupted or cut it since it was planned, and the process
-        may act."""
+        """Return whether the step may begin: neither `interrupt` nor `cut` was called since it was planned, and the
+        process may act."""
         return not self.interrupted and self.lost is None and self._may_act()
 
     def require(self) -> None:
@@ -118,8 +119,9 @@ class Runner(Generic[R, S, W, V]):
         self._idle: dict[str, Resting] = {}  # by source line
 
     def remembered(self, resource: R, now: datetime, before: Resting | None) -> Resting | None:
-        """Decide over a snapshot in memory, after the decision `before`. Returns None if this decision does not rest or
-        the handler raises; the run over a fresh snapshot then acts, or reports the error."""
+        """Return the decision from a snapshot in memory, if it is to do nothing and equals the previous decision
+        `before`. Returns None for any other decision, and if the handler raises; the run on a fresh snapshot then acts,
+        or reports the error."""
         try:
             decision = self._handler.handle(resource, now)
             return decision if rests(decision, before) else None
@@ -127,15 +129,15 @@ class Runner(Generic[R, S, W, V]):
             return None
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:
-        """Return the loaded snapshot with the confirmations since it was stored, or without these confirmations if the
-        handler raises."""
+        """Return the loaded snapshot, updated with the confirmations that are only in memory. If the handler raises,
+        return the loaded snapshot unchanged."""
         try:
             return self._handler.confirmed(stored, remembered, now)
         except _ITS_OWN_OR_CANCELLED:
             return stored
 
     def decide(self, turn: Turn, resource: R, now: datetime) -> Run[R, S, W] | Step[S, W, V]:
-        """Decide over a fresh snapshot, without any I/O."""
+        """Decide from a fresh snapshot, without any I/O."""
         started = time.perf_counter()
         try:
             if turn.recovers is None:
@@ -159,8 +161,9 @@ class Runner(Generic[R, S, W, V]):
         return outcome if type(outcome) is Wait else self._idle.setdefault(outcome.source, outcome)
 
     def _then(self, resource: R, decision: object, now: datetime) -> tuple[R, Resting] | None:
-        """Return the snapshot after the commit of the decision, and the decision over this snapshot. Return None if the
-        snapshot cannot be computed or its decision does not rest."""
+        """Return the snapshot after the commit of `decision`, and the next decision, which is made from that snapshot.
+        Return None if that snapshot cannot be computed, or if the next decision is anything other than to do
+        nothing."""
         if isinstance(decision, Transition):
             try:
                 after = self._handler.after(resource, decision, now)
@@ -173,9 +176,9 @@ class Runner(Generic[R, S, W, V]):
         return (resource, decision) if rests(decision, decision) else None
 
     async def act(self, acting: Acting[R, S, W, V], resource: R) -> Run[R, S, W] | None:
-        """Await a step over this snapshot and return its run. Returns None if the step was interrupted and defines no
-        outcome for an interruption; the resource is then run again. Raises `LeaseLost` if the process lost its right to
-        act; nothing is then committed."""
+        """Await the step, which was decided from this snapshot, and return the resulting run. Returns None if the step
+        was interrupted and has no `if_cut` outcome; the resource is then run again. Raises `LeaseLost` if the process
+        lost its right to act; nothing is then committed."""
         started = time.perf_counter()
         turn, step = acting.turn, acting.step
         limit = min(step.deadline, self._limit)
@@ -217,7 +220,7 @@ class Runner(Generic[R, S, W, V]):
             return InternalError("the step cancelled itself")
 
     def _blocked(self, acting: Acting[R, S, W, V], resource: R, seconds: float) -> None:
-        """Log a step that let no other task run."""
+        """Log a step that blocked all other tasks of the process."""
         kind, name = self._kind.name, resource.name
         _log.warning(
             "step.blocked", kind=kind, id=acting.turn.id, name=name, step=acting.step.name, seconds=round(seconds, 1)
@@ -235,7 +238,7 @@ class Runner(Generic[R, S, W, V]):
         return Run(finished, 0.0, None, record, recovers=turn.recovers)
 
     def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W]:
-        """Build the run to commit from the outcome or the error of a step."""
+        """Return the run that commits the outcome or the error of a step."""
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -261,7 +264,7 @@ class Runner(Generic[R, S, W, V]):
 
 
 def _with_error(kept: Run[R, S, W], failed: Run[R, S, W]) -> Run[R, S, W]:
-    """Return the run of a failed step. This run commits the state and writes of `kept`, and records the error of
+    """Return the run of a failed step. This run commits the state of `kept` and its writes, and records the error of
     `failed`."""
     error = failed.finished
     finished = msgspec.structs.replace(

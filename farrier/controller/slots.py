@@ -25,8 +25,8 @@ class Slots(Generic[R]):
         self._promised: set[int] = set()
 
     def take(self, ran: Sequence[Entry[R]], wanting: Collection[Entry[R]], *, free: int) -> list[Entry[R]]:
-        """Record that the resources `ran` have run, and that the resources `wanting` need a slot; `free` slots have no
-        step. Returns the resources that have a slot now; the others wait."""
+        """Record which resources have run (`ran`), and which resources need a slot (`wanting`). `free` is the number of
+        slots without a step. Returns the resources that have a slot now; the others wait."""
         wanted = {entry.id for entry in wanting}
         self._leave(entry.id for entry in ran if entry.id not in wanted)
         taking: list[Entry[R]] = []

@@ -1,4 +1,4 @@
-"""Awaits work of a kind's package, and reports each part of the work that let no other task of the process run."""
+"""Awaits work of a kind's package, and reports each part of the work that blocked all other tasks of the process."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from types import coroutine
 from typing import Any
 
 BLOCKED = 1.0
-"""A part of a run that lets no other task run for more than these seconds is logged. Longer ones endanger the lease,
-which the process has to renew within six seconds."""
+"""If a part of a run blocks all other tasks for more than this number of seconds, the part is logged. Longer parts
+endanger the lease, which the process has to renew within six seconds."""
 
 
 @coroutine
 def watched(work: Awaitable[object], stalled: Callable[[float], None]) -> Generator[Any, Any, object]:
-    """Await `work` and return its result. Call `stalled` with the seconds of each part between two awaits that took
-    longer than `BLOCKED`. Tasks that the work starts are not measured."""
+    """Await `work` and return its result. If a part between two awaits takes longer than `BLOCKED`, call `stalled` with
+    the duration of this part in seconds. Tasks that the work starts are not measured."""
     parts = _awaited(work)
     resume: Callable[[Any], Any] = parts.send
     value: Any = None

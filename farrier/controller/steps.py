@@ -1,9 +1,9 @@
 """Steps: the parts of runs that call outside services. Each step runs in a separate task.
 
-The number of running steps is limited. A mark is written to disk before a step begins, and removed after the end of the
-step is recorded. If a controller takes a shard over, it recovers from the steps whose marks it finds. One statement
-writes and removes the marks of many steps. If an intent must not wait, it interrupts a running step that only reads. A
-step is cut when the process stops or may no longer act.
+The number of running steps is limited. A mark is written to disk before a step begins. The mark is removed when the
+database has recorded that the step ended. If a controller takes a shard over, it recovers the interrupted steps whose
+marks it finds. One statement writes and removes the marks of many steps. If an intent must not wait, it interrupts a
+running step that only reads. The process also cancels a step when the process stops or may no longer act.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ class Steps(Generic[R, S, W, V]):
         return len(self._acting)
 
     def begin(self, ran: Sequence[Entry[R]], planned: Sequence[Acting[R, S, W, V]]) -> None:
-        """Begin the steps that the runs of a pass decided on, after their marks are on disk. Steps without a free slot
-        wait in the queue."""
+        """Begin the steps that the runs of a pass decided on, as soon as the marks of these steps are on disk. Steps
+        without a free slot wait in the queue."""
         now = self._host.clock.monotonic()
-        # The shard may have been lost since the run. Or a step of the same resource may not have ended yet, which began
-        # before the shard was lost.
+        # The shard may have been lost since the run. Or an earlier step of the same resource, which began before the
+        # shard was lost, may not have ended yet.
         still = [p for p in planned if p.entry.phase is Phase.RUNNING and p.entry.id not in self._acting]
         ready = {} if self._closed else {plan.entry.id: plan for plan in still}
         taking = self.slots.take(ran, [plan.entry for plan in ready.values()], free=self._free_slots())
@@ -155,8 +155,8 @@ class Steps(Generic[R, S, W, V]):
         await self._mark({})
 
     def ended(self, entry: Entry[R], recovers: str | None = None) -> None:
-        """Remove the mark of the entry's step, because the end of the step is recorded. The mark stays if the run must
-        still recover from the step `recovers`; the next run does so."""
+        """Remove the mark of the entry's step, because the end of the step is recorded. If the run has not recovered
+        from an earlier step, `recovers` names that step; the mark stays, and the next run recovers from that step."""
         if entry.step is not None and recovers is None and entry.phase is not Phase.GONE:
             self._ended.add(entry.id)
             self._news.set()
@@ -167,7 +167,7 @@ class Steps(Generic[R, S, W, V]):
         return not any(id_ % SHARDS == shard for id_ in (*self._ended, *self._removing))
 
     def lost(self, shard: int) -> None:
-        """Forget a lost shard and its marks, and cut its steps."""
+        """Forget a lost shard and its marks, and cancel its steps."""
         self.cut(shard)
         self._ended = {id_ for id_ in self._ended if id_ % SHARDS != shard}
         self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
@@ -184,8 +184,8 @@ class Steps(Generic[R, S, W, V]):
             self._call()
 
     def _nothing_done(self, plan: Acting[R, S, W, V]) -> None:
-        """Load and run the resource again, because its step had no effect. If the run was to recover from an earlier
-        step, the next run must do so."""
+        """Load and run the resource again, because its step had no effect. If the run had to recover from an earlier
+        step, the next run must recover from that step."""
         self.ended(plan.entry, plan.turn.recovers)
         self._agenda.requeue(plan.entry)
 
@@ -201,19 +201,19 @@ class Steps(Generic[R, S, W, V]):
         self._maybe_interrupted.set()
 
     def interrupt_all(self, shard: int | None = None) -> None:
-        """Interrupt all steps, or the steps of one shard, because their time to end has passed."""
+        """Interrupt all steps, or the steps of one shard, because the time that they had to finish has passed."""
         for id_, acting in self._acting.items():
             if shard is None or id_ % SHARDS == shard:
                 acting.interrupt()
 
     def cut(self, shard: int | None = None) -> None:
-        """Cut all steps, or the steps of one shard, because the process may no longer act on their resources."""
+        """Cancel all steps, or the steps of one shard, because the process may no longer act on their resources."""
         for id_, acting in self._acting.items():
             if shard is None or id_ % SHARDS == shard:
                 acting.cut()
 
     async def interrupt(self) -> NoReturn:
-        """Interrupt running steps that only read, if the resource of a step has a pending intent that interrupts. Runs
+        """Interrupt each running step that only reads and whose resource has a pending intent that interrupts. Runs
         until cancelled."""
         while True:
             await self._maybe_interrupted.wait(self._host.config.poll_interval.total_seconds())
@@ -230,7 +230,7 @@ class Steps(Generic[R, S, W, V]):
     async def _run(self, acting: Acting[R, S, W, V]) -> None:
         """Run one step, and hand its outcome over to the commit."""
         entry, step, resource = acting.entry, acting.step, acting.entry.snapshot
-        assert resource is not None, "a step is decided over a snapshot"
+        assert resource is not None, "a run without a snapshot begins no step"
         name = resource.name
         if not acting.may_begin():  # nothing was done yet, so there is nothing to recover from
             self._not_begun(acting)

@@ -1,8 +1,8 @@
 """A timer wheel, which returns the entries that are due.
 
 Unlike in a heap, the cost of adding or removing an entry does not depend on the number of entries. An entry stores its
-slot, and `take` skips the entry in all other slots. So an entry is removed from its former slot by adding it again, or
-by setting its slot to NOWHERE.
+slot. If `take` finds an entry in another slot, it skips the entry. So an entry is removed from its former slot by
+adding it again, or by setting its slot to NOWHERE.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Wheel(Generic[T]):
         return taken
 
     def overdue(self, now: float) -> float:
-        """Return by how many seconds the earliest slot with entries is in the past, or 0."""
+        """Return how many seconds ago the earliest slot with entries was due; 0 if it is not due yet."""
         if self._first is None:
             return 0.0
         return max(0.0, now - self._first * TICK)

@@ -84,7 +84,7 @@ def test_an_outcome_that_is_stored_already_is_not_stored_again(outcome: Wait[Ans
 
 def test_a_resource_ends_only_in_a_terminal_state() -> None:
     made = msgspec.structs.replace(RAW, state=State.MADE)
-    with pytest.raises(HandlerGarbage, match=r"a Deleted at .* in a state that is not terminal"):
+    with pytest.raises(HandlerGarbage, match=r"a Deleted at .* although the state of the resource is not terminal"):
         validator.finish(Turn(id=1), made, Deleted[Answer]())
 
 

@@ -30,7 +30,7 @@ CRATE: Extension[Crate, Answer, Hand] = Extension(
 def test_a_change_of_a_field_that_no_commit_writes_fails_the_run_and_is_not_lost(changes: dict[str, Any]) -> None:
     validator: OutcomeValidator[Crate, Crate, Answer] = OutcomeValidator(loop_of(CRATE, None).kind, ControllerConfig())
     outcome: Update[Crate, Answer] = Update(to=PACKED.but(**changes), reason="changed")
-    with pytest.raises(HandlerGarbage, match=f"a change of {next(iter(changes))} at .*, which no commit would write"):
+    with pytest.raises(HandlerGarbage, match=f"an outcome at .* that changes {next(iter(changes))}, but no commit"):
         validator.finish(Turn(id=1, epoch=1), PACKED, outcome)
 
 
