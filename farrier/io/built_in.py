@@ -1,4 +1,5 @@
-"""The storage of the built-in kinds besides nodes: their snapshots, and the sections that their SQL writers take."""
+"""The storage of the built-in kinds other than nodes: their snapshots, and the sections that their SQL writers
+accept."""
 
 from __future__ import annotations
 

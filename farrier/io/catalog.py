@@ -195,7 +195,7 @@ def _mapping() -> Rows:
 
 
 def _constants() -> tuple[Any, ...]:
-    """Return the columns of `farrier.constants` as arguments of its statement."""
+    """Return the arguments of the statement that writes the columns of `farrier.constants`."""
     return (
         actions.API_MIN,
         actions.API_MAX,
@@ -209,7 +209,7 @@ def _constants() -> tuple[Any, ...]:
 
 
 def _settings(node: NodeConfig) -> tuple[Any, ...]:
-    """Return the columns of `farrier.settings` as arguments of its statements."""
+    """Return the arguments of the statements that write the columns of `farrier.settings`."""
     return node.offline_after, node.brake_share, node.brake_at_least, node.brake_window
 
 

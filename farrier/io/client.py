@@ -95,7 +95,7 @@ async def server(config: DatabaseConfig) -> AsyncIterator[str]:
 
 
 def _require_directory(config: DatabaseConfig) -> None:
-    """Refuse a directory that does not exist, because it may be misspelt and a command that reads must not create a
+    """Refuse a directory that does not exist: its name may be misspelt, and a client command must not create a
     database."""
     if not config.dsn and config.embedded and not os.path.isdir(config.embedded):
         wheel_binaries()  # if the extra is missing, this error is reported first
@@ -105,8 +105,8 @@ def _require_directory(config: DatabaseConfig) -> None:
 
 
 def _usual_directory() -> Path:
-    """Return the daemon's directory if the daemon has run there, because a client command must not create a
-    database."""
+    """Return the daemon's default directory. Raises ConfigError if the daemon has not run there, because a client
+    command must not create a database."""
     usual = default_directory()
     if not usual.is_dir():
         raise ConfigError(

@@ -87,8 +87,9 @@ class Committer(Generic[R, S, W]):
         return {run.id: await self._refused(run, refusal, controller)}
 
     async def _locked(self, run: Finished[S, W], error: Exception, controller: UUID) -> Result:
-        """Store the lock as the outcome of the resource, which needs none of the locked rows. Otherwise nothing would
-        show why the resource makes no progress. The run's wakes remain, because the run is repeated."""
+        """Store the lock as the outcome of the resource; this write needs none of the locked rows. Without this
+        outcome, nothing would show why the resource makes no progress. The run's wakes remain, because the run is
+        repeated."""
         locked = RowsLocked(session.reason_of(error))
         with suppress(session.ReplyLost, DatabaseUnreachable, *session.Refusal):
             confession = msgspec.structs.replace(_confession(run, locked), version=None, wakes=())
@@ -154,11 +155,12 @@ def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
 
 
 def _records(batch: Sequence[Finished[Any, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return the moves, outcomes and consumed wakes of the runs, by section of the argument of `end_commit`."""
+    """Return the moves, outcomes and consumed wakes of the runs. The keys are the sections of the argument of
+    `end_commit`."""
     records: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in batch:
         for move in run.moves:
-            assert run.version is not None, "a run that moves a layer has read its resource"
+            assert run.version is not None, "a run moves a layer only after it has read the resource"
             row = {
                 "run": run.id,
                 "version": run.version + 1,

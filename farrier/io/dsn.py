@@ -15,8 +15,8 @@ _AUTHORITY = re.compile(r"(?P<scheme>[A-Za-z]+://)(?P<login>[^/?#]*@)?(?P<hosts>
 
 
 class Renewable(str):
-    """A DSN whose file may change while the process runs. The value as a text is the DSN at the start; `present` is the
-    DSN that the last connection used."""
+    """A DSN whose file may change while the process runs. As a text, the object is the DSN that was read at the start;
+    `present` is the DSN that the last connection used."""
 
     __slots__ = ("_read", "present")
     _read: Callable[[], Awaitable[str]]
@@ -50,8 +50,8 @@ def split(dsn: str) -> SplitResult:
 
 
 def for_driver(dsn: str) -> str:
-    """Return the same DSN, but with the hosts in the query if the driver's `urlsplit` would refuse them in the
-    authority."""
+    """Return an equivalent DSN. If the driver's `urlsplit` would refuse the hosts in the authority, they are moved to
+    the query."""
     parts = split(dsn)
     login, at, hosts = parts.netloc.rpartition("@")
     if "[" not in hosts or "," not in hosts:

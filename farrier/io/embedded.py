@@ -216,7 +216,8 @@ def default_directory() -> Path:
 
 
 def wheel_binaries() -> Path:
-    """Return the directory of PostgreSQL's programs in the wheel, without an import, which has side effects.
+    """Return the directory of PostgreSQL's programs in the wheel. The wheel is not imported, because an import has side
+    effects.
 
     Raises ConfigError if the extra `embedded` is not installed.
     """

@@ -2,7 +2,8 @@
 
 A change has the time of its statement, but becomes visible only with its commit. So an open transaction may still add
 changes that are older than changes that are visible now. If a reader continues after the last change that it read, it
-would miss these older changes. So it reads only changes from before the time up to which history is complete.
+would miss these older changes. So a reader does not read changes that are later than the time up to which history is
+complete.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _UNKNOWN_AGE = timedelta(minutes=1)
 
 
 class Horizon:
-    """Remembers since when each open transaction has written history. Each process that reads history has one
-    instance."""
+    """Remembers the earliest time at which each open transaction may have begun to write history. Each process that
+    reads history has one instance."""
 
     def __init__(self) -> None:
         self._began: dict[str, datetime] = {}
@@ -41,8 +42,8 @@ class Horizon:
             return self.advance(record["now"], record["writers"])
 
     def advance(self, now: datetime, writers: Collection[str]) -> datetime:
-        """Compute this time from the transactions that write at `now`. If a transaction was not there at the last look,
-        it began after the last look."""
+        """Compute the result of `settled`. `writers` are the transactions that write history at `now`. If a transaction
+        was not there at the last look, it began after the last look."""
         first = now - _UNKNOWN_AGE if self._looked is None else min(now, self._looked)
         self._began = {writer: self._began.get(writer, first) for writer in writers}
         self._looked = now

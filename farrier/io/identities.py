@@ -1,5 +1,5 @@
-"""`protocols.Identities` on PostgreSQL: finds the node to which a machine belongs, and the machines that several nodes
-have.
+"""Implements `protocols.Identities` on PostgreSQL: finds the node to which a machine belongs, and the machines that
+several nodes have recorded.
 
 Steps that have just read a BMC use this module on the loop's connections; `farrier db check` also uses it. The rules
 are SQL functions, because the database enforces them for every writer.

@@ -158,7 +158,8 @@ async def _require_columns(conn: Connection, kind: Installable) -> None:
     if missing:
         raise RefusedByModel(
             f"{kind.spec.relation} lacks columns: {', '.join(missing)}",
-            hint="Every column that create fills, runs write or a snapshot requires must be in the kind's table.",
+            hint="The kind's table must have every column that create fills, that runs write, or that a snapshot "
+            "requires.",
         )
 
 
@@ -183,9 +184,8 @@ async def _require_labels(conn: Connection, spec: KindSpec) -> None:
 
 
 async def _require_states(conn: Connection, spec: KindSpec, layer: KindLayer) -> None:
-    """Refuse a change that would trap resources in a state that the kind does not have or that became terminal, or
-    without a state in a new layer. The table is locked only if such resources may exist.
-    """
+    """Refuse a change that would leave resources in a state that the kind does not have, in a state that became
+    terminal, or without a state in a new layer. The table is locked only if such resources may exist."""
     living = set(layer.states) - layer.terminal
     if not await conn.fetchval(_LOST, spec.name, layer.name, sorted(living)):
         return

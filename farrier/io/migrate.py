@@ -94,10 +94,10 @@ class Migrated(msgspec.Struct, frozen=True):
 
 
 class SchemaStatus(msgspec.Struct, frozen=True):
-    """Whether a database fits this program. The fields are the version of the database's tables (0 without a schema),
-    the version that the program needs, and whether the database has the program's set. `edited` lists the objects that
-    were changed by hand since the set was applied. If definitions are not `comparable`, `edited` has only dropped
-    objects."""
+    """Whether a database fits this program. `found` is the version of the database's tables (0 without a schema), and
+    `needed` is the version that the program needs. `set_fits` is true if the database has the set of this program: its
+    functions, views, triggers and rights. `edited` lists the objects that were changed by hand since the set was
+    applied. If definitions are not `comparable`, `edited` contains only objects that were dropped."""
 
     found: int
     needed: int
@@ -285,6 +285,7 @@ async def _refuse_other(conn: Connection, wanted: Schema, applied: Mapping[int, 
 
 
 def _parts(release: str) -> tuple[int, ...]:
-    """Return the numbers of a release, by which releases are ordered. A release candidate counts as its release."""
+    """Return the numbers of a release, by which releases are ordered. A release candidate has the numbers of the final
+    release."""
     found = _NUMBERS.match(release)
     return tuple(map(int, found.group().split("."))) if found else ()

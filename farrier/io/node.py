@@ -62,7 +62,8 @@ class NodeRows:
     interrupted = statements.load("node/interrupted")
 
     def changes(self, runs: Sequence[Finished[Node, Write]]) -> Changes:
-        """Return the rows that the runs write, by section of the argument of `write_nodes_and_networks`."""
+        """Return the rows that the runs write. The keys are the sections of the argument of
+        `write_nodes_and_networks`."""
         changes: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for run in runs:
             if run.to is not None:
@@ -92,7 +93,7 @@ def _node_row(run: int, node: Node) -> dict[str, Any]:
 
 
 def _login_row(run: int, node: Node) -> dict[str, Any]:
-    """Return the columns that the login cap compares, for a node whose run permits a login."""
+    """Return the columns with which the database checks the login cap. The run permits a login to the node's BMC."""
     return {"run": run, "address": node.bmc_address, "trying": node.bmc.trying, "tries": node.bmc.tries}
 
 

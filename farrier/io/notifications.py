@@ -101,8 +101,8 @@ class Listener:
         return await pool.reconnect(self._dsn, patience=_CONNECT_PATIENCE, pgbouncer=True, timeouts=self._timeouts)
 
     async def _prove(self, conn: pool.Single) -> None:
-        """Send a notification and wait for it. Raises `DatabaseUnreachable` if it does not arrive, because the
-        connection is dead without an error, or because a pooler runs each transaction in another session."""
+        """Send a notification and wait for it. Raises `DatabaseUnreachable` if the notification does not arrive. The
+        cause is a dead connection that reported no error, or a pooler that runs each transaction in another session."""
         proof = uuid4().hex
         with anyio.move_on_after(self._patience.total_seconds()):
             sender = await self._connect()
@@ -145,8 +145,8 @@ class Listener:
         self._something.set()
 
     def _pause(self) -> float:
-        """Return the pause in seconds, which doubles with each failure in a row. Because of its jitter, replicas do not
-        all reconnect at the same moment."""
+        """Return the pause in seconds, which doubles with each failure in a row. The pause includes a random factor, so
+        that replicas do not all reconnect at the same moment."""
         longest = _LONGEST_PAUSE.total_seconds()
         return min(longest, _FIRST_PAUSE.total_seconds() * 2.0 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)
 

@@ -56,8 +56,8 @@ async def patiently(
         except LOCKED as locked:
             if not tries_left:
                 raise errors.RefusedByModel(
-                    f"{what} waits for a table that another transaction has locked, such as a dump or an idle "
-                    "session; find the transaction in pg_stat_activity, end it, then try again"
+                    f"{what} waits for a table that another transaction, such as a dump or an idle session, has "
+                    "locked; find the transaction in pg_stat_activity, end it, then try again"
                 ) from locked
         except (*session.BROKEN, asyncpg.PostgresError) as error:
             if not session.ends_connection(error):

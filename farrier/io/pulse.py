@@ -57,8 +57,8 @@ class PostgresPulse:
             await anyio.sleep(_PULSE_SECONDS)
 
     async def keep_mending(self) -> NoReturn:
-        """Correct stored times until cancelled, beside `keep_beating`, so that a batch that waits for rows does not
-        delay a pulse. If a batch fails, it is repeated."""
+        """Correct stored times until cancelled. Runs in parallel with `keep_beating`, so that a batch that waits for
+        rows does not delay a pulse. If a batch fails, it is repeated."""
         while True:
             try:
                 while (batch := await self.mend()).more:

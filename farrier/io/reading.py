@@ -1,4 +1,5 @@
-"""Shared parts of all queries for display: reads rows that contain one JSON object, the database's time, and names.
+"""Functions that all queries for display share: they read rows of one JSON object each, read the database's time, and
+find resources by name.
 
 The functions use a connection that the caller borrowed.
 """
@@ -45,7 +46,8 @@ async def page(conn: Connection, type_: type[T], sql: str, *arguments: Any) -> P
 
 def texts(values: Iterable[int | timedelta]) -> list[str]:
     """Return the values as texts, which the statement casts. For an array of any other type, the driver first asks the
-    server how to encode it, and in a new session this takes as long as most statements of a command."""
+    server how to encode the type. In a new session, this request takes as long as most statements that a command
+    sends."""
     return [f"{value.total_seconds()} s" if isinstance(value, timedelta) else str(value) for value in values]
 
 

@@ -47,9 +47,9 @@ async def borrowed(connections: Pool) -> AsyncIterator[Connection]:
 
 @contextmanager
 def translated(*, no_right: str = _NO_RIGHT_HINT) -> Iterator[None]:
-    """Raise refusals of the server and a lost connection as farrier's errors, for a single connection. A full disk or a
-    cancelled statement also counts as a refusal, because the server responded. `no_right` is the hint for a missing
-    right."""
+    """Raise farrier's errors if the server refuses a statement, or if the single connection that the block uses is
+    lost. A full disk or a cancelled statement also counts as a refusal, because the server responded. `no_right` is the
+    hint for a missing right."""
     try:
         yield
     except session.Refusal as refusal:

@@ -1,4 +1,4 @@
-"""Resources of any kind in PostgreSQL: reads a snapshot, and prepares the data that a commit writes.
+"""The storage of resources of any kind in PostgreSQL: the SQL that reads a snapshot, and the data that a commit writes.
 
 Implements `rows.Rows` for a `KindSpec`, so a kind with one table needs no SQL for the loop. A kind with more tables
 defines a writer, which calls `farrier.write_resources` first, and names the sections of its additional writes.
@@ -33,8 +33,9 @@ WRITER = "farrier.write_resources"
 
 class ResourceRows(Generic[R, W]):
     """Implements `rows.Rows` for one kind. `columns` are the kind's columns that a run may write, in addition to its
-    layers and `last_error`. `load` is SQL like `Rows.load`, based on `farrier.load_resources(kind, ids)`. For a
-    kind with additional writes, `section` returns the section of each such write, and its fields in this section."""
+    layers and `last_error`. `load` is SQL like `Rows.load`, based on `farrier.load_resources(kind, ids)`. If the kind
+    has additional writes, `section` returns for each such write its section, and the fields that the write has in this
+    section."""
 
     def __init__(
         self,
@@ -83,7 +84,8 @@ class ResourceRows(Generic[R, W]):
 
 
 def by_type(sections: Mapping[type[Any], str]) -> Callable[[Any], tuple[str, Mapping[str, Any]]]:
-    """Return the parameter `section` of ResourceRows for writes that are structs, by the sections of their types."""
+    """Return the parameter `section` of ResourceRows for writes that are structs. `sections` maps the type of a write
+    to its section."""
     return lambda write: (sections[type(write)], msgspec.structs.asdict(write))
 
 

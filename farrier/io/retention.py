@@ -44,7 +44,7 @@ class PostgresRetention:
     required right."""
 
     def __init__(self, connections: Pool, *, patience: timedelta = timedelta(minutes=1)) -> None:
-        """`patience` is how long a step may take, because its changes may have to be read from disk."""
+        """`patience` is how long a step may take. It is long, because the changes may have to be read from disk."""
         self._pool = connections
         self._patience = patience.total_seconds()
 
@@ -68,8 +68,8 @@ class PostgresRetention:
         return max(_LEAST, min(done.due_in, _LOOK_EVERY))
 
     async def step(self, keep: timedelta) -> Retained:
-        """Execute the next step of the pass that all processes share, over changes older than `keep`. If the step is
-        not due or another process executes it, nothing happens. Call this again after `due_in`."""
+        """Execute the next step of the pass over the changes older than `keep`. All processes share this pass. If the
+        step is not due or another process executes it, nothing happens. Call this again after `due_in`."""
         record = await self._one(_RETAIN, keep, STEP, _PAUSE, _EVERY)
         return Retained(**record)
 

@@ -30,8 +30,8 @@ class Rows(Protocol[R_co, S, W]):
     @property
     def writer(self) -> str:
         """The qualified name of the kind's SQL function that writes the result of `changes`. Its signature is (jsonb)
-        RETURNS TABLE (run bigint, due_in interval). The function returns the runs for which it wrote nothing, and the
-        delay after which each of these resources must run again. The function writes nothing for a run if the version
+        RETURNS TABLE (run bigint, due_in interval). The function returns each run for which it wrote nothing, with the
+        delay after which the resource of this run must run again. The function writes nothing for a run if the version
         has changed or the writes are no longer valid. The function increments the version of each resource that it
         changes."""
 

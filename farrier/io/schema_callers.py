@@ -1,8 +1,8 @@
 """Finds out whether a program for one schema can work with another schema, by comparing signatures, views and rights.
 
-The plan of a migration uses this module. The module compares the texts of files and does not parse SQL. If it does not
-understand a difference, the difference counts as breaking, because stopping replicas without need costs less than
-failing replicas.
+The plan of a migration uses this module. The module compares the texts of files and does not parse SQL. If the module
+does not understand a difference, the difference counts as breaking: to stop replicas without need costs less than to
+let replicas fail.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Signature(msgspec.Struct, frozen=True):
         )
 
     def serves(self, other: Signature) -> bool:
-        """Return whether every call of a function with the other signature is also valid for this signature and returns
-        the same type."""
+        """Return whether this signature accepts every call that the signature `other` accepts, and returns the same
+        type."""
         kept = Signature(self.parameters[: len(other.parameters)], self.result)
         added = self.parameters[len(other.parameters) :]
         return kept.replaces(other) and all(_DEFAULT.search(each) and not _OTHER_MODE.search(each) for each in added)
@@ -78,8 +78,9 @@ def query(source: str) -> str | None:
 
 
 def lost_rights(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, str]]:
-    """Return each role that loses a right: the files granted it before and no longer grant it, or they now revoke it. A
-    statement that cannot be parsed counts unless both sets have it; its role is empty."""
+    """Return each role that loses a right, with this right. A role loses a right if only the files of `before` grant
+    the right, or if only the files of `after` revoke the right. A statement that cannot be parsed is returned with an
+    empty role, unless both sets of files have the statement."""
     old, new = ([line for text in texts for line in _statements(text)] for texts in (before, after))
     lost = (_granted(old) - _granted(new)) | (_granted(_revokes(new)) - _granted(_revokes(old)))
     lost |= {(line, "") for line in _unreadable(old) ^ _unreadable(new)}

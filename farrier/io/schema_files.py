@@ -1,8 +1,8 @@
 """The schema that this program carries, read from `farrier/io/schema`.
 
-Folder `tables` has the baseline: the tables of a new database. Folders `functions`, `views`, `triggers` and `rights`
-have the set, which every migration applies again; each file has one object, and the file's name is that of the object.
-`migrations` holds the steps between releases.
+Folder `tables` has the baseline: the tables of a new database. The folders `functions`, `views`, `triggers` and
+`rights` contain the set, which every migration applies again. Each file of the set defines one object, and has the name
+of this object. Folder `migrations` has the steps between releases.
 """
 
 from __future__ import annotations
@@ -106,13 +106,13 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def tables_hash(self) -> str:
-        """A hash of the baseline without comments, so that a comment may be corrected."""
+        """A hash of the baseline without its comments, so that the correction of a comment does not change the hash."""
         return _hash(" ".join(_COMMENT.sub("", table.source).split()) for table in self.tables)
 
     @property
     def set_hash(self) -> str:
-        """A hash of everything that each migration applies: the set, independent of its folders, and the comments of
-        tables."""
+        """A hash of everything that each migration applies: the set and the comments of tables. The hash does not
+        depend on the folders of the files."""
         texts = [part for each in sorted(self.objects, key=str) for part in (each.kind, each.name, each.source)]
         return _hash([*texts, *(comment for table in self.tables for comment in _COMMENT.findall(table.source))])
 

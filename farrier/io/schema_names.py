@@ -1,7 +1,8 @@
-"""Finds objects that an operator created in farrier's schema with the name of an object of the set.
+"""Finds objects in farrier's schema that an operator created and that have the same name as an object of the set.
 
 The migration checks for such objects before it creates an object; so does its plan. An unrecorded object does not
-belong to farrier. The migration refuses to run and names this object; it never replaces or drops it.
+belong to farrier. If the migration finds such an object, it refuses to run and names the object; it never replaces or
+drops the object.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _RENAME = "Rename or drop the object, then migrate."
 
 
 class Obstacle(msgspec.Struct, frozen=True):
-    """An object outside the set that blocks a migration, and the conflict. `unless` is the condition under which the
-    migration has no conflict with it; if the conflict is certain, `unless` is empty."""
+    """An object that does not belong to the set and blocks a migration. `conflict` is the reason. `unless` is the
+    condition under which the object does not block the migration; if the conflict is certain, `unless` is empty."""
 
     description: str
     conflict: str

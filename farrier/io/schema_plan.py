@@ -1,8 +1,8 @@
-"""Reports what a migration would do, which objects block it, and whether replicas can run meanwhile.
+"""Reports what a migration would do, which objects block it, and whether replicas can run during the migration.
 
 The command `farrier db migrate --plan` uses this module. The module writes nothing that lasts; it reads the catalogs
-and compares texts. If the plan cannot show that replicas can run meanwhile, it gives the reason, and replicas have to
-stop. The plan reads only the header of a step, not its statements.
+and compares texts. If the plan cannot show that replicas can run during the migration, it gives the reason, and
+replicas have to stop. The plan reads only the header of a step, not its statements.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _VIEW_COLUMNS = statements.load("schema/view_columns")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes that a migration would make. `release` is the release of the program that migrated last; `stops`
-    lists the reasons why replicas of this release cannot run meanwhile. A new database has neither a release nor
-    reasons."""
+    """The changes that a migration would make. `release` is the release of the program that migrated last. `stops`
+    lists the reasons why replicas of that release cannot run during the migration. A new database has neither a release
+    nor reasons."""
 
     would: Migrated
     steps: tuple[Step, ...] = ()
@@ -167,7 +167,7 @@ class _Planning:
         """Return the columns that a view will have, or why they are not known."""
         query = schema_callers.query(each.source)
         if query is None:
-            return "its file has more than a query"
+            return "its file contains more than the query"
         try:
             async with self._conn.transaction():
                 prepared = await self._conn.prepare(query)
@@ -201,8 +201,8 @@ class _Planning:
         return [f"{role} may lose {', '.join(rights)}" for role, rights in lost.items()]
 
     async def _in_the_way(self, effects: Sequence[tuple[SchemaObject, _Effect]]) -> list[Obstacle]:
-        """Return the objects outside the set that depend on an object which the migration drops. If an object is
-        created again, its dependents are dropped too."""
+        """Return the objects outside the set that depend on an object which the migration drops. If the migration drops
+        an object in order to create it again, it also drops the dependents of the object."""
         gone = await self._detached()
         found: dict[Obstacle, None] = {}
         for description, identity in self._now.by_hand.items():
@@ -223,8 +223,8 @@ class _Planning:
         return [each for each in found if each.description not in gone]
 
     async def _detached(self) -> set[str]:
-        """Return the triggers of kinds if `make_kind` changed. The migration then drops these triggers first, and
-        creates them again at its end."""
+        """If `make_kind` changed, return the triggers of all kinds; otherwise, return nothing. The migration drops
+        these triggers first, and creates them again at its end."""
         if MAKER_OF_TRIGGERS not in {each.key for each in self._changed}:
             return set()
         return {row["description"] for row in await self._conn.fetch(_TRIGGERS_OF_KINDS)}

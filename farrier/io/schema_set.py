@@ -112,8 +112,8 @@ class State(msgspec.Struct, frozen=True):
         return sorted(self.sources.keys() - {each.key for each in schema.objects})
 
     def dropped(self, schema: Schema) -> tuple[str, ...]:
-        """Return the objects that this set drops: objects that this set lacks, and objects that were made by hand with
-        the name of a function."""
+        """Return the objects that this set drops: objects of the previous set that this set lacks, and functions that
+        an operator made by hand and that have the name of a function of the set."""
         return (*(f"{kind} {name}" for kind, name in self.gone(schema)), *self.by_hand)
 
 
@@ -239,7 +239,7 @@ async def record(conn: Connection, schema: Schema) -> None:
 
 
 class _Work:
-    """One application of the set, object by object."""
+    """Applies the set once, object by object."""
 
     def __init__(self, conn: Connection, schema: Schema, sources: Mapping[Key, str], *, still: bool) -> None:
         self._conn = conn

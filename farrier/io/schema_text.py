@@ -1,4 +1,5 @@
-"""Returns the schema of this program as one text, in an order for people, who read tables first, and for psql.
+"""Returns the schema of this program as one text. Its order suits people, who read tables first, and psql can execute
+it.
 
 The command `farrier db schema` and the documentation use this module. The names of the files and the names that a text
 mentions determine the order; SQL is not parsed. PostgreSQL parses a function body in a string only when the function is
@@ -27,14 +28,14 @@ _STRING_BODY = " AS $"
 _BY_TOPIC = (ObjectKind.FUNCTION, ObjectKind.VIEW, ObjectKind.TRIGGER)
 
 _ABOUT = """\
--- The schema of farrier {release}, version {version} of its tables, as a new database has it. Printed by
--- `farrier db schema` from the files in farrier/io/schema; edit those files to change it.
+-- The schema of a new database of farrier {release} (version {version} of the tables). Printed by `farrier db schema`
+-- from the files in farrier/io/schema; edit those files to change it.
 --
 -- Tables come first, by topic; then functions, views and triggers, each by topic; then the rights of each role.
--- Topics without tables come first; the other topics are in the order of their tables. If the server reads an object
--- when it creates another object, the object that it reads comes first. These objects are the functions in a default or
--- a check of a table, and the objects that a view or a function with RETURN mentions. All other functions have their
--- bodies in strings, which the server reads when the functions are called.
+-- Topics without tables come first; the other topics are in the order of their tables. If the server needs an
+-- object to create another object, the needed object comes first. Needed objects are the functions that a default or a
+-- check of a table calls, and the objects that a view or a function with RETURN mentions. All other functions have
+-- their bodies in strings, which the server reads when the functions are called.
 --
 -- psql loads this text into an empty database of a server that has the roles (`farrier db roles`). Such a database
 -- serves reviews and experiments. It lacks the record of its version and the rows that mirror the model, so farrier
@@ -87,7 +88,7 @@ def _topic(each: Table | SchemaObject) -> str:
 
 
 class _Order:
-    """Puts each part under its heading, only one time."""
+    """Puts each part under its heading, and places no part twice."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -110,8 +111,8 @@ class _Order:
         return [each for each in self._schema.objects if each.kind is kind and each.topic == topic]
 
     def _placing(self, each: Table | SchemaObject) -> Iterator[_Part]:
-        """Yield the parts of the objects that `each` needs, and then the part of `each`. Objects that were already
-        placed are skipped."""
+        """Yield first the objects that `each` needs, and then `each` itself, as parts. Objects that were already placed
+        are skipped."""
         if each in self._placed:
             return
         self._placed.add(each)
@@ -129,7 +130,9 @@ class _Order:
 def _printed(section: _Section) -> str:
     heading = f"{_RULE}-- {section.title}\n{_RULE}"
     parts = (
-        part.text if part.topic == section.topic else f"-- From topic {part.topic}, for the next object.\n{part.text}"
+        part.text
+        if part.topic == section.topic
+        else f"-- From topic {part.topic}; a later object needs it.\n{part.text}"
         for part in section.parts
     )
     return "\n".join((heading, *parts))

@@ -1,8 +1,8 @@
 """Borrows a connection, runs one transaction on it, and classifies errors of PostgreSQL.
 
 Every StateIO uses this module. If the database is not available, callers get `DatabaseUnreachable` and no other error.
-A refusal of a statement is raised unchanged, and `classify` classifies it. If a connection's server is silent, gone or
-no longer writable, the connection is not used again.
+If PostgreSQL refuses a statement, its error is raised unchanged, and `classify` classifies the error. If a connection's
+server is silent, gone or no longer writable, the connection is not used again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def reason_of(error: Exception) -> str:
 
 
 def hint_of(error: Exception) -> str:
-    """Return the server's hint, or farrier's hint for a cancelled statement: farrier's own time limits cancel none."""
+    """Return the server's hint. For a cancelled statement, return farrier's hint instead; farrier's own time limits
+    never cause this error."""
     if isinstance(error, asyncpg.QueryCanceledError):
         return _CANCELLED
     return str(getattr(error, "hint", None) or "")
@@ -118,8 +119,8 @@ def ends_connection(error: BaseException) -> bool:
 @asynccontextmanager
 async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
     """Borrow a connection for one round trip or one transaction. Raises `DatabaseUnreachable` if no connection is
-    available, or if the connection or the server fails meanwhile. A `Refusal` because of data or of a transient
-    conflict is raised unchanged."""
+    available, or if the connection or the server fails meanwhile. If the cause of a `Refusal` is the data or a
+    transient conflict, the `Refusal` is raised unchanged."""
     conn = None
     try:
         conn = await pool.acquire(timeout=_ACQUIRE_SECONDS)
@@ -148,7 +149,8 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
 
 
 async def fetch(pool: Pool, statement: str, *arguments: Any) -> list[asyncpg.Record]:
-    """Run one statement whose refusals are transient: a refusal is also raised as `DatabaseUnreachable`."""
+    """Run one statement. If the server refuses it, the cause is transient, so `DatabaseUnreachable` is raised as
+    well."""
     try:
         async with borrowed(pool) as conn:
             return await conn.fetch(statement, *arguments)

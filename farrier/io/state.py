@@ -1,5 +1,5 @@
-"""The storage of one kind for the loop: lists, loads, marks and settles resources, and deletes wakes. Module `commit`
-makes the commits.
+"""The storage of one kind for the loop: it lists, loads, marks and settles resources, and deletes wakes. Module
+`commit` makes the commits.
 
 `PostgresStateIO` is the same for every kind; a `Rows` has the SQL and the codec of one kind. Every method borrows a
 connection for one round trip, and gives it back before the method returns.
@@ -127,7 +127,8 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         return frozenset(record["id"] for record in records)
 
     async def _load_apart(self, ids: Sequence[int], refusal: Exception) -> Loaded[R]:
-        """Halve the IDs of a load that fails because of stored data, until the row that causes the failure is alone."""
+        """Load each half of the IDs separately, because the load of all of them failed because of stored data. This is
+        repeated until the load of a single row fails; this row is reported as unreadable."""
         if len(ids) == 1:
             error = UndecodableState(f"{self._rows.kind} {ids[0]}", session.reason_of(refusal))
             # The result includes the wakes of the resource, so that its run deletes them.

@@ -138,7 +138,7 @@ async def test_a_view_whose_file_has_more_than_a_query_stops_replicas(conn: Conn
     await migrate.migrate(conn, schema=schema(views={"seen": SEEN}))
     guarded = f"CREATE OR REPLACE VIEW farrier.seen WITH (security_barrier) AS {SEEN}"
     (reason,) = (await planned_and_done(conn, schema(views={"seen": guarded}))).stops
-    assert "its file has more than a query" in reason
+    assert "its file contains more than the query" in reason
 
 
 @pytest.mark.parametrize(
