@@ -58,7 +58,7 @@ class Lost(aiohttp.ClientConnectionError):
 
 
 async def sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Middleware that raises `Lost` for errors after which aiohttp would send a GET again, because only the caller may
+    """Middleware that raises `Lost` instead of an error after which aiohttp would send a GET again. Only the caller may
     decide to retry."""
     try:
         return await handler(request)
@@ -111,7 +111,8 @@ class AioTransport(httpx.AsyncBaseTransport):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Closes an idle connection that has unread data (its end, or an unrequested response) instead of reusing it.
+    """Closes an idle connection instead of reusing it if it has unread data: an end of the stream, or an unrequested
+    response.
 
     aiohttp itself would reuse the connection, and then lose the request or return the unrequested response.
     """
@@ -193,15 +194,16 @@ class _Body(httpx.AsyncByteStream):
         self._response.close()
 
     def _no_more(self, _: asyncio.Future[None]) -> None:
-        """Fail the read when the connection ends. If the peer breaks HTTP within a body, aiohttp closes the connection,
-        and the reader would otherwise wait forever."""
+        """Fail the read when the connection ends. If the peer violates HTTP within a body, aiohttp closes the
+        connection without ending the read. Without this method, the reader would then wait forever."""
         content = self._response.content
         if not content.is_eof() and content.exception() is None:
             content.set_exception(aiohttp.ClientPayloadError("the connection ended within the body"))
 
 
 def _raise(error: Exception, request: httpx.Request) -> NoReturn:
-    """Raise the exception of httpx for an error of aiohttp. The cause of a failed connection is the system's error."""
+    """Raise the exception of httpx for an error of aiohttp. If the connection failed, the `__cause__` of this exception
+    is the system's error."""
     if isinstance(error, Lost):
         error = error.reason
     kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), httpx.ReadError)

@@ -24,8 +24,8 @@ _SETTING = "[[credentials.bindings]]"
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The bindings of a reference that match the host of its BMC. `at` returns only those that also match its
-    addresses."""
+    """The bindings of a reference that match the host of its BMC. `at` returns only the bindings that also match the
+    addresses of the host."""
 
     reference: str
     host: str
@@ -38,19 +38,19 @@ class Bound(msgspec.Struct, frozen=True):
             return Bound(self.reference, self.host, holding)
         raise CredentialError(
             self.reference,
-            f"is bound to {self.host}, but not at {', '.join(sorted(addresses))}; correct the address of the BMC, or "
-            f"add the network to {_SETTING}",
+            f"is bound to {self.host}, but not to the network of {', '.join(sorted(addresses))}; correct the address "
+            f"of the BMC, or add the network to {_SETTING}",
         )
 
     def check_for_others(self) -> None:
-        """Raise `CredentialError` if the host is a name and only its networks are bound, because MAAS resolves the name
+        """Raise `CredentialError` if the host is a name and the bindings list only networks: MAAS resolves the name
         itself and may get another address. Call this on a result of `at`."""
         if any(binding.hosts for binding in self.bindings) or number(self.host) is not None:
             return
         raise CredentialError(
             self.reference,
-            f"is bound to networks only, and MAAS resolves the name {self.host} itself; add the host to {_SETTING}, "
-            "or use an IP address",
+            f"is bound only to networks, not to the host {self.host}, whose name MAAS resolves itself; add the host to "
+            f"{_SETTING}, or use an IP address",
         )
 
 
@@ -66,7 +66,8 @@ class Bindings:
         self._of_site = {name: site.credentials.bindings for name, site in sites.items()}
 
     def of(self, target: BmcTarget, host: str) -> Bound:
-        """Return the bindings of the target's reference to its host. Raises `CredentialError` if there are none."""
+        """Return the bindings that allow the target's reference for the target's host. Raises `CredentialError` if
+        there are none."""
         credential_forms.parts(target.credential)
         own = self._of_site.get(target.site, ()) if target.site is not None else ()
         found = tuple(binding for binding in (*self._everywhere, *own) if _fits(binding, target.credential, host))

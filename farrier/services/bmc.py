@@ -89,8 +89,8 @@ def _records(config: BmcConfig) -> Iterator[SessionRecords]:
             state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
             if not config.session_directory and not state:
                 raise ConfigError(
-                    "bmc.auth is session, but without bmc.session_directory open sessions cannot be closed after a "
-                    "crash; set it to a local directory"
+                    "bmc.auth is session, but bmc.session_directory is not set, so farrier could not close open "
+                    "sessions after a crash; set bmc.session_directory to a local directory"
                 )
             records, let_go = open_records(Path(config.session_directory or f"{state}/bmc-sessions"))
             try:
@@ -191,7 +191,7 @@ def _is_ours(error: Exception, failure: BmcFailure) -> bool:
 
 
 def _reading(found: Found, exchange: Exchange) -> BmcReading:
-    assert exchange.credential is not None, "a system is read only by its path"
+    assert exchange.credential is not None, "every read of a system requires the credential"
     system = found.system
     return BmcReading(
         power=bmc_resources.power(system),

@@ -21,9 +21,8 @@ from farrier.services.bmc_resources import Resource
 Response: TypeAlias = redfish.AsyncRestResponse
 
 LONGEST_STAY = timedelta(minutes=15)
-"""The longest retry_after that farrier accepts from a BMC: the duration of a firmware update. Some BMCs send a day,
-although they are ready after a minute.
-"""
+"""The longest retry_after that farrier accepts from a BMC: the duration of a firmware update. Some BMCs require a wait
+of a day, although they are ready after a minute."""
 
 
 class Answered(BmcError):
@@ -79,7 +78,7 @@ def _status_text(path: str, response: Response) -> str:
 
 
 def _retry_after(response: Response) -> timedelta | None:
-    """Return the wait that `Retry-After` requires, in seconds or as a date by the BMC's clock."""
+    """Return the wait that `Retry-After` requires. The header states seconds, or a date by the BMC's clock."""
     wanted = response.getheader("Retry-After") or ""
     try:
         if wanted.isdecimal():

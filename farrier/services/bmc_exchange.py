@@ -147,9 +147,9 @@ class Exchange:
                 assert_never(never)
 
     async def root(self) -> Resource | None:
-        """Return the service root, which is read at most once. Returns None if the BMC requires a login for it, which
-        Redfish forbids. Call this before `log_in`, because a read with the credential could cost an unnecessary login.
-        """
+        """Return the service root, which is read at most once. Returns None if the BMC requires a login for the service
+        root, although Redfish forbids this requirement. Call this method before `log_in`: after `log_in`, the read
+        contains the credential, and may cause an unnecessary login."""
         if not self._asked_for_root:
             self._asked_for_root = True
             request = partial(self._client.get, SERVICE_ROOT)
@@ -220,7 +220,7 @@ class Exchange:
 
     async def _connected(self, operation: Operation, login: ExitStack, headers: Headers) -> None:
         """Read the secret and add it to the headers after TLS has proven the host. The result of the login is recorded
-        when `login` closes. If the lease is invalid, a change sends no secret and counts no login."""
+        when `login` closes. If the lease is invalid, a change sends no secret, and no login is counted."""
         secret = await self._show(headers)
         if operation.changes:
             require_lease()
@@ -264,8 +264,9 @@ class Exchange:
             self._enter(session)
 
     async def _replace_session(self) -> None:
-        """End the open session, if any, and open another. If no session may be opened, send the credential with each
-        request: `only_reads` forbids the POST of the login, and farrier has at most one open session at a BMC."""
+        """End the open session, if any, and open another. In three cases, send the credential with each request
+        instead: `only_reads` forbids the POST that opens a session, the login cannot be recorded, or another session of
+        farrier at this BMC cannot be closed. farrier has at most one open session at a BMC."""
         self._session_is_old = False
         bmc, sessions = self._access.bmc, self._shared.sessions
         if self._access.only_reads:
@@ -312,7 +313,7 @@ class Exchange:
 
     async def _closed(self, entry: Entry) -> bool:
         """Close a recorded session, and return whether it has ended. Reads the session first, because the BMC may have
-        given its ID to another session."""
+        given the session's ID to another session."""
         place = entry.record.location
         assert place is not None, "a session without a location waits for its expiry"
         credential = await self._read()

@@ -143,9 +143,8 @@ def of_status(status: int) -> BmcFailure | None:
 
 
 def may_have_arrived(error: Exception) -> bool:
-    """Return whether the request may have reached the BMC without a response. False if the BMC responded, or if there
-    was no connection.
-    """
+    """Return whether the request may have reached the BMC although no response arrived. False if the BMC responded, or
+    if there was no connection."""
     return not any(isinstance(cause, _ANSWERED_OR_NEVER_HAD) for cause in _innermost_first(error))
 
 

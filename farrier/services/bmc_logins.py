@@ -65,7 +65,7 @@ class Logins:
 
     @contextmanager
     def attempt(self, bmc: URL, secret: Secret) -> Iterator[None]:
-        """Enclose a request that contains the secret, and record the result of its login."""
+        """Run the block, which sends a request with the secret, and record whether this login succeeded."""
         login = _Login(secret, self._clock.monotonic(), refused=False)
         # A login counts as failed until it has succeeded; otherwise interrupted calls could log in without limit.
         counted = self._counted.setdefault(bmc, [])

@@ -1,9 +1,9 @@
 """Switches the power of one system: chooses the action, sends it once, and reads the system until the action takes
 effect.
 
-The BMC client creates a `PowerChange` for each call. Each read and the action wait separately for the BMC, so other
-calls to it can run while the switching takes minutes. The client converts each error except `LeaseLost` to a
-`BmcError`, whose `sent` is true if the action may have reached the BMC.
+The BMC client creates a `PowerChange` for each call. Each read and the action wait for the BMC separately, so other
+calls to the BMC can run during a power change, which takes minutes. The client converts each error except `LeaseLost`
+to a `BmcError`, whose `sent` is true if the action may have reached the BMC.
 
 `off` sends `ForceOff`, which always takes effect. An operating system may ignore `GracefulShutdown`, and a node is
 drained before an orderly shutdown, so `GracefulShutdown` is sent only if the BMC allows nothing else.
@@ -63,7 +63,8 @@ class PowerChange:
             return (await read_system(self._exchange, self._path)).system
 
     async def _clear(self, system: Resource, wanted: PowerRequest) -> Resource:
-        """Return `system`, read again while its power state is neither on nor off."""
+        """Return `system` if an action may be sent in its power state. If not, read the system again several times,
+        until it is in such a state. Raises `BmcError` if the state does not change."""
         for _ in range(self._times.power_rereads):
             if not _unclear(system, wanted):
                 break
@@ -137,8 +138,8 @@ class PowerChange:
 
 
 def _unclear(system: Resource, wanted: PowerRequest) -> bool:
-    """Return whether no action may be sent: the state is unknown, or the machine is powering off and should be switched
-    on, which BMCs refuse."""
+    """Return whether an action must wait, because the power state is unknown, or because the machine is powering off
+    and should be switched on. BMCs refuse to switch on a machine that is powering off."""
     if bmc_resources.power(system) is PowerState.UNKNOWN:
         return True
     return wanted is PowerRequest.ON and bmc_resources.power_text(system) == "PoweringOff"

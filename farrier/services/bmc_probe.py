@@ -1,8 +1,9 @@
 """Reads the host system of a BMC, its power state and its manager once.
 
 The BMC client creates a `Probe` for each verification. A probe sends only GETs, one at a time. If the system's path is
-known, it sends at most three GETs, and further GETs only to read an intermediate power state again, or interfaces on
-request. A probe raises the original errors, and the client converts them to a `BmcError`.
+known, the probe sends at most three GETs. It sends further GETs only to read an intermediate power state again, or to
+read the interfaces if the caller requests them. A probe raises the original errors, and the client converts them to a
+`BmcError`.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def host_system(systems: Mapping[str, Resource]) -> str:
     """Return the path of the host among a BMC's systems. The position of the host in the list does not matter: some
     BMCs list baseboards first.
 
-    The host is the only system; otherwise the only system that can be reset; otherwise, among the systems that can be
-    reset, the only one with a BIOS.
+    If there are several systems, the host is the only system that can be reset. If several systems can be reset, the
+    host is the only one of them with a BIOS.
     """
     if not systems:
         raise BmcError(BmcFailure.UNSUPPORTED, "the BMC lists no system")
@@ -86,7 +86,7 @@ def host_system(systems: Mapping[str, Resource]) -> str:
 
 
 def is_system(resource: Resource) -> bool:
-    """Return whether a resource is a system. An error page in JSON with status 200 is not a system."""
+    """Return whether a resource is a system. Some BMCs return an error page in JSON with status 200 instead."""
     kind = resource.get("@odata.type")
     return "PowerState" in resource or (isinstance(kind, str) and kind.startswith("#ComputerSystem."))
 
@@ -127,14 +127,14 @@ def managers(system: Resource) -> tuple[str, ...]:
 
 
 def is_manager(resource: Resource) -> bool:
-    """Return whether a resource is a manager. An error page in JSON with status 200 is not a manager."""
+    """Return whether a resource is a manager. Some BMCs return an error page in JSON with status 200 instead."""
     kind = resource.get("@odata.type")
     return isinstance(kind, str) and kind.startswith("#Manager.")
 
 
 def health(system: Resource) -> str | None:
-    """Return the health of the system including all its parts. If the BMC does not report it, return the health of the
-    system alone."""
+    """Return the health of the system including all its parts. If the BMC does not report this health, return the
+    health of the system without its parts."""
     status = system.get("Status")
     if not isinstance(status, Mapping):
         return None

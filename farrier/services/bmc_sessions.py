@@ -62,7 +62,8 @@ def is_same(found: Mapping[str, object], record: Record, *, username: str) -> bo
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """An open session. `location` is the path to delete in order to end it; None if the BMC did not return a path."""
+    """An open session. A DELETE request to the path `location` ends the session; `location` is None if the BMC did not
+    return a path."""
 
     secret: Secret
     token: str

@@ -16,10 +16,10 @@ class BmcTimes(msgspec.Struct, frozen=True, kw_only=True):
     clock: protocols.Clock = msgspec.field(default_factory=MonotonicClock)
 
     deadline: timedelta
-    """Time limit for a call with all its requests. Slow BMCs take 10 s for the few GETs."""
+    """Time limit for a call with all its requests. A call sends a few GETs, for which slow BMCs take 10 s."""
 
     patience: timedelta = timedelta(seconds=1)
-    """Time after which a call gives up its place and continues. Working BMCs respond in less time, and a dead BMC must
+    """Time after which a call gives up its slot and continues. Working BMCs respond in less time, and a dead BMC must
     not delay the calls for other BMCs."""
 
     power_rereads: int = 5

@@ -27,8 +27,8 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, bmc: URL) -> AsyncIterator[None]:
-        """Wait until no other call uses this BMC and a slot is free. The block keeps the BMC until its end, and the
-        slot for at most `patience`."""
+        """Wait until no other call uses this BMC and a slot is free. The block has exclusive use of the BMC until the
+        block ends, but has the slot for at most `patience`."""
         lock = self._one_at_a_time.setdefault(bmc, anyio.Lock())
         async with lock:
             await self._places.acquire()

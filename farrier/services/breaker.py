@@ -37,8 +37,8 @@ class _Opened(msgspec.Struct, Generic[E], frozen=True):
 
 class Breaker(Generic[E]):
     """A breaker, closed at first. A failure opens the breaker for `pause`. With `longest`, each further failure doubles
-    the pause up to `longest`. With `one_tries`, only one request is sent after a pause, and the others are refused for
-    one more pause unless that request succeeds; otherwise all are sent."""
+    the pause up to `longest`. With `one_tries`, only one request is sent after a pause; all others are refused until
+    that request succeeds, or for one more pause. Without `one_tries`, all requests are sent after a pause."""
 
     def __init__(
         self,

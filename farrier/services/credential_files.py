@@ -20,7 +20,9 @@ LARGEST_SECRET_BYTES = 64 * 1024
 def read_file(reference: str, name: str, *, roots: tuple[Path, ...]) -> str:
     """Read the file of a `file:` reference. Raises `CredentialError`."""
     if not roots:
-        raise CredentialError(reference, "no directory for file: references is configured; set credentials.file_roots")
+        raise CredentialError(
+            reference, "no directory for references of the form file:PATH is configured; set credentials.file_roots"
+        )
     return _read_below(reference, Path(name), roots=roots)
 
 
@@ -39,7 +41,7 @@ def read_systemd(reference: str, name: str, *, directory: str | None) -> str:
 def _read_below(reference: str, path: Path, *, roots: tuple[Path, ...]) -> str:
     """Return the content of a regular file that is below one of `roots` after all symlinks are followed."""
     if not path.is_absolute():
-        raise CredentialError(reference, "the path of a file: reference must be absolute")
+        raise CredentialError(reference, "the path in a reference of the form file:PATH must be absolute")
     try:
         real = _real(path)
     except (OSError, RuntimeError, ValueError):
@@ -71,8 +73,8 @@ def _real(path: Path) -> str:
     """Return `path` with all symlinks followed. Raises the exceptions of `Path.resolve`.
 
     The kernel follows symlinks three times as fast as Python, and O_PATH has no effect on a FIFO or a device. If the
-    kernel does not find the path, Python resolves it without the file. So an error about a path outside the roots does
-    not reveal whether the file exists.
+    kernel does not find the path, Python resolves the path, which need not exist. So an error about a path outside the
+    roots does not reveal whether the file exists.
     """
     try:
         found = os.open(path, os.O_PATH)

@@ -111,8 +111,8 @@ def token(reference: str, source: Source) -> str:
 def version(reference: str, source: Source, username: str, password: str) -> str:
     """Return eight hexadecimal digits, preceded by the secret's version number if its store has versions. The digits
     are the same on every replica. After a rotation they differ, except with a probability of one in 2**32. There are
-    only eight, because so many passwords have the same digits that an attacker cannot find the right password.
-    """
+    only eight digits, so that many passwords have the same digits. An attacker who knows the digits cannot find the
+    right password."""
     secret = "\0".join((reference, username, password)).encode()
     digest = hashlib.blake2b(secret, digest_size=4, person=b"farrier-version").hexdigest()
     return digest if source.number is None else f"{source.number}-{digest}"
@@ -144,7 +144,8 @@ def _check_mark(reference: str, text: str) -> None:
 
 
 def _check_characters(reference: str, what: str, text: str) -> None:
-    """Raise `CredentialError`, with the name of the fault, for characters that only a mistake puts into a secret."""
+    """Raise `CredentialError` if the text has characters that can only be a mistake in a secret. The error names the
+    fault."""
     fault = _fault(text)
     if fault is not None:
         raise CredentialError(reference, f"the {what} {fault}; remove it")

@@ -44,10 +44,11 @@ _HEADERS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent":
 class Service(msgspec.Struct, Generic[_E], frozen=True, kw_only=True):
     """Properties of a service that are the same for all its instances.
 
-    `patience`: the longest wait for a slot. `longest_pause`: a read that would have to wait longer fails instead.
-    `credential_kept`: how long a credential is reused; another thread must read it, and a busy event loop delays this
-    read for longer than most requests take. `refused_kept`: how long a refused credential is not sent again, unless it
-    has changed.
+    `patience` is the longest wait for a slot. `longest_pause` is the longest pause before a read is repeated; if a
+    longer pause is required, the read fails. `credential_kept` is how long a credential is reused, because reading it
+    again takes long: another thread reads it, and while the event loop is busy, this takes longer than most requests.
+    `refused_kept` is how long farrier waits before it sends a refused credential again; a changed credential is sent at
+    once.
     """
 
     failures: Failures[_E]
@@ -185,8 +186,8 @@ class HttpClient(Generic[_E]):
         return found
 
     async def send_once(self, request: Request, understand: Callable[[Answer], _T]) -> _T:
-        """Send a request at most once, even a read, with the current credential; the caller has a slot. Decode the
-        response or raise the service's error, and report the result to the observer."""
+        """Send a request with the current credential, at most once, even if the request is a read. The caller must have
+        a slot. Decodes the response or raises the service's error, and reports the result to the observer."""
         started, result = self._now(), "cancelled"
         try:
             shown = await self.credential(request.operation)

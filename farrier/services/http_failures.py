@@ -1,9 +1,9 @@
-"""Classifies failed requests to MAAS, UFM or Vault, with a response that is no success or without a response.
+"""Classifies failed requests to MAAS, UFM or Vault: the response reports a failure, or no response arrived.
 
 Each service has a `Failures`, which `http_client` uses. The functions are pure, and give every failure a class. A text
-of a service is shortened, cleaned and quoted only if a rule allows it. Pages of a proxy are never quoted, and secrets
-are removed from every text. If it is unknown whether a change was made, the failure is `ambiguous`, so that farrier
-reads the result: an unnecessary read costs less than a wrong assumption.
+of a service is quoted only if a rule allows it; the quotation is shortened and cleaned. Pages of a proxy are never
+quoted, and secrets are removed from every text. If it is unknown whether a change was made, the failure is `ambiguous`,
+so that farrier reads the result: an unnecessary read costs less than a wrong assumption.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ _LOOKED_AT_BYTES = 4096
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A class of failure for the responses that match all set attributes.
+    """A class of failure for the responses that match every attribute that is set.
 
-    `page`: whether the body is an HTML page instead of a text; `text`: a pattern in a text; `stay`: whether the service
-    requires a wait. `detail` is a template with the status and, for `{said}`, the quoted text.
+    `page` is whether the body is an HTML page instead of a text, `text` is a pattern in a text, and `stay` is whether
+    the service requires a wait. `detail` is the template of the error text: farrier fills in the service and the
+    status, and replaces `{said}` by the quoted text.
     """
 
     failure: StrEnum
@@ -62,16 +63,18 @@ def _found(text: re.Pattern[str], answer: Answer) -> bool:
 
 
 def redirect(failure: StrEnum, named: str) -> Rule:
-    """Return the rule for redirects, which farrier does not follow. `named` states what the URL must name instead."""
+    """Return the rule for redirects, which farrier does not follow. `named` is the end of the error text; it states
+    which URL the operator must configure."""
     detail = f"{{service}} returned HTTP {{status}}, a redirect; farrier does not follow redirects, {named}"
     return Rule(failure=failure, statuses=range(300, 400), detail=detail)
 
 
 class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
-    """The failures of one service. `failure` is the enum of its classes, which has a member for each `Reason`. The
-    first matching rule in `rules` applies; the last rule matches every response. `retried` are the temporary classes.
-    `busy` is the class if farrier's own queue is too long, and `unauthorized` if the credential cannot be read; texts
-    call it `credential`. Each text begins with `where`, the instance of the service."""
+    """The failures of one service. `failure` is the enum of the service's classes of failure; the enum has a member for
+    each `Reason`. The first matching rule in `rules` applies; the last rule matches every response. `retried` are the
+    temporary classes. `busy` is the class if farrier's own queue is too long, and `unauthorized` is the class if the
+    credential cannot be read. `credential` is the name of the credential in error texts. Each text begins with `where`,
+    the instance of the service."""
 
     service: str
     error: type[E]
@@ -119,7 +122,7 @@ class Failures(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
         return self.error(failure, self._placed(f"{self.credential} cannot be read: {error}"), operation=operation)
 
     def with_wrong_credential(self, operation: str, error: E) -> E:
-        """The failure of a request that was not sent because its credential has a wrong form."""
+        """Return the error for a request that was not sent because its credential has a wrong form."""
         return self.error(error.failure, self._placed(error.detail), operation=operation)
 
     def without_slot(self, operation: str, patience: timedelta) -> E:

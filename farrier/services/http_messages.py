@@ -73,9 +73,8 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def stay(self) -> timedelta | None:
-        """The wait that the service requires. A date counts as the longest wait, because the service's clock is
-        unknown.
-        """
+        """The wait that the service requires. If the service sends a date instead of seconds, this is the longest wait,
+        because the service's clock is unknown."""
         text = self.retry_after.strip()
         if not (text.isascii() and text.isdecimal()):
             return LONGEST_STAY if text else None

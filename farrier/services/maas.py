@@ -1,8 +1,9 @@
 """`farrier.protocols.MaasClient` over one MAAS region.
 
-Before a change, the client reads the machine, unless its reading is at most `FRESH` old, and checks that no other user
-owns it; the region itself lets an administrator change any machine. The client shares the lists of BMC addresses and
-networks among its callers. Otherwise it stores only the user of its key, and the number of deployments in progress.
+Before a change, the client checks that no other user owns the machine, because the region itself lets an administrator
+change any machine. If the reading of the machine is older than `FRESH`, the client reads the machine again for this
+check. The client shares the lists of BMC addresses and networks among its callers. Otherwise it stores only the user of
+its key, and the number of deployments in progress.
 """
 
 from __future__ import annotations
@@ -214,9 +215,9 @@ async def open_maas(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Maas]:
-    """Open the client, which closes with the context and connects at its first request. The client reads the API key,
-    in the form in which MAAS prints it, at most once in `KEY_KEPT`. Errors name the site and the URL. Raises
-    `ConfigError` for an unusable CA file."""
+    """Open the client. The client connects at its first request, and is closed when the context ends. The client reads
+    the API key at most once in each period of `KEY_KEPT`; the key has the form in which MAAS prints it. Errors name the
+    site and the URL. Raises `ConfigError` for an unusable CA file."""
 
     async def credential() -> ApiKey:
         return parsed(await credentials.token(settings.key))

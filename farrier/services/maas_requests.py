@@ -221,8 +221,8 @@ def _form(**values: _Value) -> Form:
 
 
 def _text(value: str | int | bool) -> str:
-    """Return a value as text for a form. A flag becomes a word, because Django reads `0` as true, but all forms of MAAS
-    read `false` as false."""
+    """Return a value as text for a form. A flag is sent as `true` or `false`: Django reads `0` as true, but every form
+    of MAAS reads `false` as false."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -31,8 +31,8 @@ def said(answer: Answer, secrets: Iterable[str]) -> str:
 
 
 def quoted(body: bytes, secrets: Iterable[str]) -> str:
-    """Return a text of a service as one short line, without secrets in any spelling in which they were sent or may be
-    returned."""
+    """Return a text of a service as one short line without secrets. Each secret is removed in every spelling in which
+    farrier sends it or the service may return it."""
     # Shorten the text only after the secrets are removed, because a secret that is cut in two would not be found.
     text = scrubbed(" ".join(body[: 64 * _LONGEST_QUOTE].decode(errors="replace").split()), secrets)
     text = "".join(one if one.isprintable() else "?" for one in text)
@@ -40,7 +40,8 @@ def quoted(body: bytes, secrets: Iterable[str]) -> str:
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` without the secrets, in each spelling in which they were sent or may be returned."""
+    """Return `text` without the secrets. Each secret is removed in every spelling in which farrier sends it or a
+    service may return it."""
     spellings = {
         spelling
         for secret in secrets
@@ -63,7 +64,8 @@ def scrubbed(text: str, secrets: Iterable[str]) -> str:
 
 
 def _without_parts(text: str, secret: str) -> str:
-    """Return `text` without the quoted parts of a long secret. At most one short piece may remain, at either end."""
+    """Return `text` without the parts of a long secret that the service quoted. At most one short piece may remain, at
+    either end."""
     pieces = {secret[at : at + _PIECE] for at in range(0, len(secret) - _PIECE + 1, _PIECE)}
     kept: list[str] = []
     end = 0

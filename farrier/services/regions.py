@@ -48,7 +48,8 @@ class Regions(SiteClients[MaasSettings, Turns]):
         return kept.client.turn()
 
     def client(self, site: str) -> protocols.MaasClient | None:
-        """Return the client of a site's region for the region's observer, whose requests do not queue."""
+        """Return the client of a site's region. The region's observer uses this client, because the observer's requests
+        do not wait in the queue."""
         kept = self._sites.get(site)
         return None if kept is None else kept.client.client
 

@@ -1,4 +1,4 @@
-"""A reading of a service that concurrent callers wait for together, and that is reused for a while."""
+"""A reading of a service. Concurrent callers wait for the reading together, and later callers reuse it for a while."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class SharedReading(Generic[_T]):
-    """The last result of `read`, which is reused until it is `kept` old. If `read` fails, the next waiting caller
+    """The last result of `read`, which is reused until its age reaches `kept`. If `read` fails, the next waiting caller
     repeats it."""
 
     def __init__(self, read: Callable[[], Awaitable[_T]], *, kept: timedelta, clock: protocols.Clock) -> None:

@@ -29,7 +29,7 @@ class Kept(msgspec.Struct, Generic[_S, _C], frozen=True):
 
 
 class SiteClients(ABC, Generic[_S, _C]):
-    """The clients that were last passed to `take`; none at first. `stack` closes them."""
+    """The clients that were last passed to `take`. At first, there are none. `stack` closes them."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SiteClients(ABC, Generic[_S, _C]):
         observer: protocols.ServiceObserver,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> AsyncIterator[Self]:
-        """Open the clients; there are none at first. The context closes them at its end."""
+        """Return an instance without clients; `use` opens them. The context closes all clients at its end."""
         async with AsyncExitStack() as stack:
             yield cls(stack, credentials=credentials, times=times, observer=observer, transport=transport)
 

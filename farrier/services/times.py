@@ -1,4 +1,4 @@
-"""The clocks and pauses of service clients, which are the real clocks unless a test replaces them."""
+"""The clocks and the pauses of service clients. Both are real unless a test replaces them."""
 
 from __future__ import annotations
 

@@ -82,9 +82,9 @@ class Ufm:
             return reading.pkey(number)
 
     async def read_anew(self, number: int) -> Pkey | None:
-        """Read a partition with a new request. A partition counts as absent only if the list of all partitions does not
-        contain it either: a proxy in front of UFM may return 404 or `{}`, and farrier claims or releases a number
-        because of this result."""
+        """Read a partition with a new request. A partition counts as absent only if it is also missing in the list of
+        all partitions. A proxy in front of UFM may return 404 or `{}`, and farrier claims or releases a number if the
+        partition is absent."""
         self._refuse_in_trouble()
         found: Pkey | None = None
         try:
@@ -97,7 +97,8 @@ class Ufm:
         return found or await self.read(number, fresh=True)
 
     async def do(self, change: PartitionChange) -> None:
-        """Send a change. After any result of the change, earlier readings of this partition are not used any more."""
+        """Send a change. Whatever the result of the change, earlier readings of this partition are not used any
+        more."""
         try:
             await self._http.send(ufm_requests.of_change(change), ufm_answers.done)
         finally:
@@ -135,7 +136,7 @@ async def open_ufm(
     observer: protocols.ServiceObserver,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Ufm]:
-    """Open a client of one UFM, which sends nothing yet. Raises `ConfigError` for an unusable CA file."""
+    """Open a client of one UFM. This function sends no request. Raises `ConfigError` for an unusable CA file."""
     if not settings.url.startswith("https://"):
         _log.warning("ufm.not_encrypted", url=settings.url)
     endpoint = Endpoint(

@@ -17,7 +17,7 @@ from farrier.services.http_messages import Answer, Garbled, understood
 _T = TypeVar("_T")
 Listed: TypeAlias = Mapping[int, tuple[msgspec.Raw, ...]]
 """The entries of a list by number, not decoded yet. UFM's keys are hexadecimal texts with the membership bit, so
-several keys can stand for one number, such as 0x1 and 0x8001; only then does a number have several entries."""
+several keys, such as 0x1 and 0x8001, can stand for one number. A number has several entries only in this case."""
 # The sixteenth bit is the membership, and is not part of the number.
 _NUMBER = 0x7FFF
 
@@ -38,7 +38,7 @@ class _Pkey(msgspec.Struct, frozen=True):
 
 
 def listed(answer: Answer) -> Listed:
-    """Return every partition of a list by its number."""
+    """Return the partitions of a list as a mapping from each number to its entries."""
     found: dict[int, tuple[msgspec.Raw, ...]] = {}
     for key, entry in _shaped(answer, dict[str, msgspec.Raw]).items():
         number = _number(key)
@@ -47,7 +47,8 @@ def listed(answer: Answer) -> Listed:
 
 
 def of_lists(number: int, with_ports: Listed, with_qos: Listed) -> Pkey | None:
-    """Combine one partition from the two lists of UFM. Returns None if the list with ports does not contain it."""
+    """Return one partition, combined from its entries in the two lists of UFM. Returns None if the list with ports does
+    not contain the partition."""
     entry = _one(number, with_ports)
     if entry is None:
         return None
@@ -76,7 +77,7 @@ def _shaped(answer: Answer, shape: type[_T]) -> _T:
 def _one(number: int, entry: Listed) -> _Pkey | None:
     found = [_shaped(Answer(200, bytes(one)), _Pkey) for one in entry.get(number, ())]
     if any(one != found[0] for one in found[1:]):
-        raise Garbled(f"the response lists {number:#x} twice, with different data")
+        raise Garbled(f"the response lists partition {number:#x} twice, with different data")
     return found[0] if found else None
 
 
@@ -92,8 +93,8 @@ def _pkey(number: int, entry: _Pkey) -> Pkey:
     for one in entry.guids:
         name = guid(one.guid)
         if name is None:
-            raise Garbled(f"a port of {number:#x} has an invalid GUID")
+            raise Garbled(f"a port of partition {number:#x} has an invalid GUID")
         port = Port(one.membership, one.index0)
         if found.setdefault(name, port) != port:
-            raise Garbled(f"the response lists port {name} of {number:#x} twice, with different data")
+            raise Garbled(f"the response lists port {name} of partition {number:#x} twice, with different data")
     return Pkey(number=number, name=entry.partition, ip_over_ib=entry.ip_over_ib, ports=found)

@@ -99,8 +99,8 @@ class Vault:
         if not is_plain_path(path):
             raise CredentialError(
                 reference,
-                "expected a path of names separated by single slashes, with letters, digits and ._~@:+=-, without "
-                "names . and .., and without the mount",
+                "expected a path of names separated by single slashes; a name consists of letters, digits and "
+                "._~@:+=-, and is not . or ..; omit the mount",
             )
         prefix = self._settings.path_prefix
         if prefix and not path.startswith(f"{prefix}/"):

@@ -90,7 +90,7 @@ RULES: Final = (
 class _VaultFailures(Failures[VaultError], frozen=True, kw_only=True):
     @override
     def garbled(self, request: Request, detail: str) -> VaultError:
-        """Return the failure of this secret alone, because the response is too large."""
+        """Return a failure that concerns only this secret, because the response to its request is too large."""
         return lasting(Result.PROTOCOL, detail)
 
 

@@ -36,7 +36,8 @@ class Ways:
         return bmc, self.route(bound)
 
     def bound(self, target: BmcTarget) -> tuple[URL, Bound]:
-        """Return the BMC, and the bindings of the reference to its host. Raises the same errors as `to`."""
+        """Return the BMC, and the bindings that allow the reference for the BMC's host. Raises the same errors as
+        `to`."""
         bmc = address.parse(target.address)
         return bmc, self._bindings.of(target, bmc.raw_host or "")
 
@@ -51,7 +52,7 @@ class Ways:
 
 
 class BoundCredentials(protocols.NodeCredentials):
-    """The `NodeCredentials` that read from a store, but only references that are bound to the address."""
+    """Implements `NodeCredentials`: reads from a store, but only references that are bound to the BMC's address."""
 
     def __init__(self, store: protocols.CredentialStore, ways: Ways) -> None:
         self._store = store

@@ -257,7 +257,7 @@ async def test_a_region_gets_no_secret_if_the_names_binding_excludes_its_address
     elsewhere = Bindings((by_name, by_network))
     assert await steps(elsewhere, events, ["127.0.0.1"]).version(named(bmc)) == "v1"
     events.clear()
-    with pytest.raises(CredentialError, match="bound to networks only"):
+    with pytest.raises(CredentialError, match="bound only to networks"):
         await steps(elsewhere, events, ["127.0.0.1"]).for_region(named(bmc))
     assert "read" not in events
     both = Bindings((msgspec.structs.replace(by_name, networks=("127.0.0.0/8",)), by_network))
