@@ -55,8 +55,8 @@ _MODULES = {"import": "importing"}  # a module cannot have the name of a keyword
 
 
 def group(name: str, *, cls: type[TyperGroup] | None = None) -> typer.Typer:
-    """Return a group without commands, with the help of the list of commands. With a callback, typer does not replace
-    a group that has only one command by this command."""
+    """Return a group without commands. Its help is its text in `COMMANDS`. Its callback does nothing; but without a
+    callback, typer would turn a group with a single command into this command."""
     return typer.Typer(no_args_is_help=True, add_completion=False, cls=cls, help=COMMANDS[name], callback=lambda: None)
 
 
@@ -117,9 +117,10 @@ def _line(wrong: exceptions.ClickException) -> str:
 
 @cache
 def _built(name: str, called: str = "") -> _click.Command:
-    """Return a command. A group has only the called command, because building all commands can take longer than running
-    one. If the group does not know the called command, it has all commands, for its help and its suggestions. A process
-    that runs several commands, such as a test, builds each one only once."""
+    """Return a command. If it is a group, it contains only the called subcommand, because building all subcommands can
+    take longer than running one. If the group has no such subcommand, it contains all its subcommands, so that its help
+    and its suggestions are complete. The result is cached for processes that run several commands, for example
+    tests."""
     command = load(name)
     only = [each for each in command.registered_commands if each.name == called]
     if only and len(command.registered_commands) > 1:

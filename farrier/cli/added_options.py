@@ -1,4 +1,5 @@
-"""Adds options to commands, whose options typer derives from their signatures."""
+"""Adds options to commands by changing their signatures. typer derives the options of a command from the signature of
+its function."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 
 def parameters(of: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
-    """Return the parameters of a function, which are options."""
+    """Return all parameters of a function, from which typer derives options."""
     return tuple(inspect.signature(of, eval_str=True).parameters.values())
 
 
@@ -24,8 +25,8 @@ def instead(
     options: Iterable[inspect.Parameter],
     read: Callable[..., T],
 ) -> Callable[Concatenate[S, P], R]:
-    """Wrap a command, so that it has these options in place of its second parameter. The parameter receives the result
-    of `read`, which is called with the values of the options by name."""
+    """Wrap a command, so that it has these options in place of its second parameter. The command receives the result of
+    `read` as this parameter. `read` is called with the values of the options as keyword arguments."""
     options = tuple(options)
     first, _, *own = parameters(command)
 
@@ -39,7 +40,7 @@ def instead(
 
 
 def as_given(command: Callable[..., R], options: Iterable[inspect.Parameter], text: str) -> Callable[..., R]:
-    """Give a command these options in place of its `**given`, and this help."""
+    """Replace the parameter `**given` of a command by these options, and set the help of the command to `text`."""
     own = [parameter for parameter in parameters(command) if parameter.name != "given"]
     vars(command)["__signature__"] = inspect.Signature([*own, *options])
     command.__doc__ = text

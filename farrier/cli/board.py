@@ -37,7 +37,7 @@ class Board:
     """The display of the demo while the demo runs."""
 
     def show(self, seconds: float, nodes: Sequence[NodeGlance], moves: Sequence[HistoryEntry]) -> None:
-        """Show the fleet `seconds` after the start."""
+        """Show the present state of the fleet. `seconds` is the time since the start."""
 
 
 class _Lines(Board):
@@ -128,8 +128,8 @@ def _stages(nodes: Sequence[NodeGlance]) -> list[tuple[str, int]]:
 
 
 def _news(nodes: Sequence[NodeGlance], moves: Sequence[HistoryEntry], lines: int) -> tuple[Table, Table]:
-    """Return tables of workflows and of the newest transitions, with this number of lines in total. Transitions get the
-    lines that workflows do not need."""
+    """Return a table of workflows and a table of the newest transitions, with this number of lines in total. If there
+    are few workflows, the table of transitions is longer."""
     workflows = _workflow_rows(nodes)
     room = max(lines - 2, 0)
     shown = min(len(moves), max(_FEWEST_MOVES, room - len(workflows)), room)

@@ -54,8 +54,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """The present state of a resource. `is_there` is true if it is the awaited state. `failure` is the reason why the
-    resource cannot reach the awaited state by itself."""
+    """The present state of a resource. `is_there` is true if this is the state that the user waits for. `failure` is
+    the reason why the resource cannot reach the awaited state by itself."""
 
     state: str
     is_there: bool
@@ -64,8 +64,8 @@ class Reached(msgspec.Struct, frozen=True):
 
 class Door(msgspec.Struct, frozen=True, kw_only=True):
     """The database operations on the resources of one kind. `request` is the intent without resource and parameters.
-    `params` returns the parameters for the resource with an ID. `reached` returns the present state of each of these
-    resources, and whether it is the awaited state."""
+    `params` returns the parameters for the resource with an ID. `reached` returns the present state of each resource
+    with one of these IDs, and whether this is the awaited state."""
 
     session: Session
     request: Request
@@ -84,8 +84,9 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How resources are followed. `most` resources are followed at once (None: all). If `waits` is true, each is
-    followed until its answer or until the state `until`, but at most for `patience`."""
+    """How resources are followed. At most `most` resources are followed at the same time; if `most` is None, all are.
+    If `waits` is true, each resource is followed until its intent is answered and, if `until` is set, until the
+    resource reaches this state, but for at most `patience`."""
 
     most: int | None
     waits: bool
@@ -96,7 +97,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flight(msgspec.Struct, kw_only=True):
-    """A resource whose intent was submitted, and which is being followed. `reason` is the reason in the answer."""
+    """A resource that is followed after its intent was submitted. `reason` is the reason in the answer to the
+    intent."""
 
     target: Target
     intent: int

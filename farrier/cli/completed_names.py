@@ -62,7 +62,7 @@ def kinds(ctx: typer.Context, incomplete: str) -> Sequence[str]:
 
 
 def actions(ctx: typer.Context, incomplete: str) -> Sequence[str]:
-    """Complete an action of the kind in the command line. Default: an action of nodes."""
+    """Complete the name of an action of the kind in the command line. If the command line has no kind, use nodes."""
     chosen = ctx.params.get("kind") or NODE
 
     async def found(session: Session) -> Iterable[str]:
@@ -93,8 +93,8 @@ async def _within_patience(settings: Config, found: Callable[[Session], Awaitabl
 
 
 def _runs(settings: Config) -> bool:
-    """Return whether a connection starts no server, because an API or a DSN is set, or the embedded server runs
-    already."""
+    """Return whether the configured server already runs, so that a connection does not start it. The server of an API
+    or a DSN counts as running."""
     database = settings.database
     return (
         bool(settings.client.api or database.dsn)

@@ -1,4 +1,4 @@
-"""Completes words in a shell without a database: states, output formats, contexts."""
+"""Completes those words in a shell for which farrier needs no database: states, output formats, contexts."""
 
 from __future__ import annotations
 

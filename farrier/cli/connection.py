@@ -1,4 +1,4 @@
-"""Gives commands their settings and their database, and the options that select them.
+"""Gives commands their settings and their database, and adds the options that select the settings and the database.
 
 `with_database` passes a `Session` to a command as its first parameter, and `with_settings` a `Config`. Both decorators
 add --dsn, --embedded, --config and --context to the command's own options. As in `farrier.config`, the order of
@@ -109,7 +109,7 @@ async def opened(settings: config.Config) -> AsyncIterator[Session]:
 
 
 def chosen_settings(given: Mapping[str, Any]) -> config.Config:
-    """Return the settings that these options select. Options that the user omitted are missing."""
+    """Return the settings that these options select. `given` does not contain options that the user omitted."""
     return _settings(**{name: given.get(name) for name in inspect.signature(_settings).parameters})
 
 

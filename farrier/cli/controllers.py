@@ -23,7 +23,7 @@ _NONE = "none"
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """The shards of one kind that a controller owns, or that no controller owns. If no controller owns them, all fields
-    of the controller are None. A controller that runs no kind has one part without a kind."""
+    about the controller are None. If a controller runs no kind, it has a single part, in which `kind` is None."""
 
     controller: str | None = None
     id: str | None = None

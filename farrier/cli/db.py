@@ -55,10 +55,10 @@ def migrate_(
 @with_settings
 def check(settings: Config, as_json: output.AsJson = False) -> None:
     """Check whether the schema fits this program. Exit code 0: it fits; 1: it is older, or was edited by hand; 5: it is
-    newer. The check names edited functions, views and triggers, and nodes that recorded the same machine. It does not
-    cover rights, triggers of kinds, or the columns, defaults, constraints and indexes of tables. `farrier db migrate`
-    restores rights, and missing triggers of built-in kinds. `farrier kind install` restores missing triggers of other
-    kinds. `farrier db schema` prints the expected tables."""
+    newer. The command lists functions, views and triggers that were edited. It also lists nodes that have recorded the
+    same machine. It does not check rights, triggers of kinds, or the columns, defaults, constraints and indexes of
+    tables. `farrier db migrate` restores rights, and missing triggers of built-in kinds. `farrier kind install`
+    restores missing triggers of other kinds. `farrier db schema` prints the expected tables."""
     status, shared = administer(settings, _checked)
     if as_json:
         output.json({**msgspec.structs.asdict(status), "same_machine": shared})
@@ -115,6 +115,7 @@ def url(settings: Config) -> None:
 
 
 async def _checked(conn: Single) -> tuple[migrate.SchemaStatus, tuple[identities.Duplicate, ...]]:
-    """Return whether the schema fits. If it fits, also return the machines that several nodes have recorded."""
+    """Return the status of the schema. If the schema has the required version, also return the machines that several
+    nodes have recorded."""
     status = await migrate.inspect(conn)
     return status, await identities.duplicates(conn) if status.found == status.needed else ()

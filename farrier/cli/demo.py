@@ -47,7 +47,9 @@ def demo(  # noqa: PLR0913 - one parameter is one option
     ] = 180,
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", help="Directory for the data, which is kept. Default: a temporary directory."),
+        typer.Option(
+            "--dir", help="Directory for the data. The demo does not remove it. Default: a temporary directory."
+        ),
     ] = None,
     http_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port for metrics, health and pages; 0 for any free port.")

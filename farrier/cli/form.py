@@ -1,8 +1,8 @@
 """Defines the options that select the output format of a list: -o, --json, --sort-by and --watch.
 
-One of three decorators adds these options to a command, and passes the command a `Form`: `formed` adds all of them.
-`formed_once` is for a list that does not change. `formed_as_is` is for a list with a fixed order, without --watch.
-`listing` prints the list in this format.
+Three decorators add these options to a command, and pass a `Form` to the command. `formed` adds all four options.
+`formed_once` omits --watch, for a list that does not change. `formed_as_is` adds only -o and --json, for a list with a
+fixed order. `listing` prints the list in this format.
 """
 
 from __future__ import annotations

@@ -25,11 +25,11 @@ _YOUNGEST = timedelta(days=1)
 history = group("history")
 
 _Resource = Annotated[
-    str | None, typer.Option(metavar="KIND/NAME", help="Only changes of this resource: node/NAME or node/ID.")
+    str | None, typer.Option(metavar="KIND/NAME", help="Show only changes of this resource: node/NAME or node/ID.")
 ]
 _Kind = Annotated[
     list[str] | None,
-    typer.Option(help="Only changes of this kind of resource: node, maas_region, network_segment … Repeatable."),
+    typer.Option(help="Show only changes of this kind of resource: node, maas_region, network_segment … Repeatable."),
 ]
 _After = Annotated[str | None, typer.Option(metavar="KEY", help="Continue after the entry with this key.")]
 
@@ -74,9 +74,9 @@ async def export(
 ) -> None:
     """Print changes as JSON Lines, the oldest first.
 
-    The export ends at the time before which no further change can become visible. This time is about three seconds ago.
-    It is earlier while an older transaction is open that has written history. So a later export that continues after
-    the last key misses no change.
+    The export ends at a time for which all earlier changes are already visible. This time is about three seconds ago.
+    If a transaction that has written history is open for longer, the time is earlier. So a later export that continues
+    after the last key misses no change.
     """
     wanted = _of(wanted, resource, kind)
     key = _key(after)

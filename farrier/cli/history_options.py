@@ -132,7 +132,7 @@ async def walk(
 def narrowed(
     command: Callable[Concatenate[Session, HistoryFilter, P], Awaitable[None]],
 ) -> Callable[Concatenate[Session, P], Awaitable[None]]:
-    """Add the options that select changes to a command."""
+    """Add to a command the options that select changes."""
     return added_options.instead(command, added_options.parameters(_wanted), _wanted)
 
 
@@ -145,23 +145,27 @@ def _wanted(  # noqa: PLR0913 - one parameter is one option
     since: Annotated[
         str | None,
         _option(
-            "Only changes since this time (2026-01-31T12:00:00Z), or of this last period (2h).", "--since", "--last"
+            "Show only changes since this time (2026-01-31T12:00:00Z), or younger than this age (2h).",
+            "--since",
+            "--last",
         ),
     ] = None,
-    until: Annotated[str | None, _option("Only changes before this time, or older than this age.")] = None,
-    layer: Annotated[list[str] | None, _option("Only changes of this layer. Repeatable.")] = None,
-    source: Annotated[list[str] | None, _option("Only transitions out of this state. Repeatable.", "--from")] = None,
-    target: Annotated[list[str] | None, _option("Only transitions into this state. Repeatable.", "--to")] = None,
+    until: Annotated[str | None, _option("Show only changes before this time, or older than this age.")] = None,
+    layer: Annotated[list[str] | None, _option("Show only changes of this layer. Repeatable.")] = None,
+    source: Annotated[
+        list[str] | None, _option("Show only transitions out of this state. Repeatable.", "--from")
+    ] = None,
+    target: Annotated[list[str] | None, _option("Show only transitions into this state. Repeatable.", "--to")] = None,
     cause: Annotated[
         list[str] | None,
-        _option("Only changes with this cause: intent, 'intent 7', timer, signal, stage … Repeatable."),
+        _option("Show only changes with this cause: intent, 'intent 7', timer, signal, stage … Repeatable."),
     ] = None,
     requested_by: Annotated[
-        list[str] | None, _option("Only changes that this client requested. Repeatable.", "--by")
+        list[str] | None, _option("Show only changes that this client requested. Repeatable.", "--by")
     ] = None,
-    reason: Annotated[str, _option("Only changes with this text in the reason; case is ignored.")] = "",
+    reason: Annotated[str, _option("Show only changes with this text in the reason; case is ignored.")] = "",
     at_least: Annotated[
-        str | None, _option("Only changes whose previous state lasted at least this long, such as 30m.")
+        str | None, _option("Show only changes whose previous state lasted at least this long, such as 30m.")
     ] = None,
 ) -> HistoryFilter:
     return HistoryFilter(

@@ -152,8 +152,8 @@ def _in_words(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:
 
 
 def in_words(why: Why | ResourceWhy, besides: Iterable[tuple[str, Cell]], now: datetime) -> Iterable[tuple[str, Cell]]:
-    """Return the lines that explain the state of any resource. The lines `besides` are only about resources of its
-    kind."""
+    """Return the lines that explain the state of any resource. `besides` contains the lines that only resources of this
+    kind have."""
     yield "reason", why.reason
     if why.since is not None:
         yield "since", f"{output.moment(why.since)} UTC, {output.ago(why.since, now)} ago"

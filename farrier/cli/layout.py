@@ -21,8 +21,9 @@ _PAPER = Console(file=io.StringIO())
 
 
 class Table:
-    """Rows under headings. A column never becomes narrower than for earlier rows. If the columns do not fit, the
-    columns `below` are moved below the rows first, and then the columns with the fewest values."""
+    """Rows under headings. A column never becomes narrower than for earlier rows. If the columns do not fit beside each
+    other, some are moved below their rows: first the columns whose headings are in `below`, then the columns with the
+    fewest values."""
 
     def __init__(self, headings: Sequence[str], *, below: Sequence[str] = ()) -> None:
         self._headings = headings

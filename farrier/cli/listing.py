@@ -33,8 +33,8 @@ _NUMBER = re.compile(r"(\d+)")
 
 
 class Column(msgspec.Struct, Generic[T], frozen=True):
-    """A column of a table. If `wide` is true, only -o wide shows it. If `ages` is true, its text changes as time
-    passes, without any change of the resource."""
+    """A column of a table. If `wide` is true, only -o wide shows it. If `ages` is true, the text in the column changes
+    as time passes, even if the resource does not change."""
 
     heading: str
     cell: Callable[[T, datetime], Cell]
@@ -66,7 +66,7 @@ class Listing(Rows[T], frozen=True, kw_only=True):
 
 
 async def once(read: Callable[[], Awaitable[Page[T]]]) -> AsyncIterator[Page[T]]:
-    """Yield the pages of a list that one query reads."""
+    """Yield a list as a single page, which `read` reads with one query."""
     yield await read()
 
 
@@ -131,8 +131,8 @@ async def changes(listing: Listing[T], period: timedelta) -> AsyncIterator[Chang
 
 
 def pause(period: timedelta, took: float) -> float:
-    """Return the seconds between the last reading of a list, which took so many seconds, and the next: at least the
-    period, and at least `_SHARE` times as long as the reading."""
+    """Return how many seconds to wait before the next reading of a list: at least the period, and at least `_SHARE`
+    times the duration `took` of the last reading."""
     return max(period.total_seconds(), took * _SHARE)
 
 

@@ -1,4 +1,4 @@
-"""Reports names on the command line that no resource has."""
+"""Reports each name on the command line for which there is no resource."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class _Named(Protocol):
 
 
 class Missing:
-    """The names and IDs from the command line that were not found yet. A glob that matches nothing is not an error,
-    and neither is a name if a further filter may exclude its resource."""
+    """The names and IDs from the command line that were not found yet. Globs are not included, because a glob may match
+    nothing. If there is another filter, no name is included, because the filter may exclude the named resource."""
 
     def __init__(self, wanted: Wanted | WantedResources) -> None:
         if isinstance(wanted, Wanted):

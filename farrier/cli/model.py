@@ -34,7 +34,9 @@ def model(
     form: Annotated[
         Format,
         typer.Option(
-            "--format", help="Format: text prints tables, md tables with diagrams, mermaid diagrams, json data."
+            "--format",
+            help="Output format: text prints tables, md prints tables with diagrams, mermaid prints only the diagrams, "
+            "json prints the model as data.",
         ),
     ] = Format.TEXT,
     layer: Annotated[

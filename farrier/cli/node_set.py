@@ -34,7 +34,9 @@ async def set_(session: Session, how: Orders, wanted: Wanted, words: Words = Non
     """Change details of nodes. New labels are merged with the labels of a node. mac=… replaces all addresses. An empty
     value removes a detail."""
     if how.pace.until is not None:
-        raise typer.BadParameter("--until: set does not change the status of a node")
+        raise typer.BadParameter(
+            "--until cannot be used with farrier node set, because this command does not change the status of a node"
+        )
     texts = [text for text in words or () if "=" in text]
     names = [text for text in words or () if "=" not in text]
     nodes, changes = await node_bulk.select(session, wanted, names), _changes(texts)

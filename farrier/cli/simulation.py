@@ -1,7 +1,7 @@
 """Runs the parts of `farrier demo` in one process: database, BMCs, MAAS, daemon, agents and fleet.
 
 The parts are started in this order and stopped in reverse order. The daemon is the same as in `farrier run`. All other
-parts use the database like external services, over separate connections.
+parts use separate connections to the database, as external services do.
 """
 
 from __future__ import annotations

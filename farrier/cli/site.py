@@ -155,7 +155,9 @@ def lift_brake(
     lasts: Annotated[
         str,
         typer.Option(
-            "--for", metavar="DURATION", help="How long the brake stays lifted, at most 24 hours. 0s ends the lift."
+            "--for",
+            metavar="DURATION",
+            help="How long the brake stays lifted, at most 24 hours. With 0s, the brake applies again at once.",
         ),
     ] = "1h",
     requested_by: intent_answers.By = None,
@@ -166,7 +168,7 @@ def lift_brake(
     if period:
         typer.echo(f"the brake of site {name or 'none'} is lifted for {duration.human(period)}")
     else:
-        typer.echo(f"the lift of the brake of site {name or 'none'} has ended")
+        typer.echo(f"the brake of site {name or 'none'} applies again")
 
 
 async def _lift_brake(settings: Config, name: str, reason: str, lasts: timedelta, requested_by: str | None) -> None:

@@ -1,5 +1,5 @@
-"""Gives write errors of standard output a separate class, so that a full disk is not reported as an unreachable
-database.
+"""Raises a separate exception if writing to standard output fails, so that a full disk is not reported as an
+unreachable database.
 
 If the reader of a pipe has ended, this is not an error: the process ends silently.
 """

@@ -133,7 +133,7 @@ async def test_nodes_are_registered_and_intents_submitted_over_http(remote: Prom
 
 @pytest.mark.parametrize(
     ("period", "printed"),
-    [("90m", "the brake of site ams is lifted for 1h 30m"), ("0s", "the lift of the brake of site ams has ended")],
+    [("90m", "the brake of site ams is lifted for 1h 30m"), ("0s", "the brake of site ams applies again")],
 )
 async def test_a_lift_of_a_brake_is_reported_with_its_period_or_its_end(
     farrier: Prompt, remote: Prompt, db: pg.Database, period: str, printed: str
