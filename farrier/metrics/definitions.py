@@ -44,7 +44,8 @@ TIME_IN_STATE = Definition(
     _STATE_SECONDS,
 )
 SHORT_STAY = timedelta(minutes=15)
-"""A resource that leaves its normal state after less than this was not in service."""
+"""If a resource leaves its normal state earlier than this after entering it, the stay was too short to count as
+service."""
 SHORT_STAYS = Definition(
     "farrier_short_stays",
     "How often a resource left the normal state of its kind within 15 minutes of entering it, without an intent that "
@@ -91,7 +92,7 @@ STEPS_CUT = Definition(
 )
 WORKFLOW_FAILURES = Definition(
     "farrier_workflow_failures",
-    "Number of failed attempts of stages, and of workflows that stopped for an operator, by failure class.",
+    "Number of failures of workflows, by failure class, including failures after which the workflow retries the stage.",
     ("workflow", "stage", "failure_class"),
 )
 SERVICE_REQUESTS = Definition(
@@ -109,7 +110,7 @@ SERVICE_DURATION = Definition(
 
 
 class OwnMetric(msgspec.Struct, frozen=True, kw_only=True):
-    """A metric that samples of one kind name, and every series that the metric may have."""
+    """A metric of one kind: the name `sample` of the samples that it counts, and every series that it may have."""
 
     sample: str
     definition: Definition

@@ -85,7 +85,7 @@ class Counter(Collector):
 
 class _Cell(msgspec.Struct):
     """The observations for one set of label values: the number of values up to each bound, the number of all values,
-    and the sum of all values. `exemplars` are by the index of their bucket."""
+    and the sum of all values. `exemplars` maps the index of a bucket to the exemplar of the bucket."""
 
     below: list[int]
     count: int = 0

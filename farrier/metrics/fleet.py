@@ -1,11 +1,11 @@
 """Gauges of the whole fleet, counted in the database. The figures are the same on every replica, and available right
 after a restart.
 
-The daemon calls `run`. An exposition requests new figures and waits briefly for them. The fleet is counted at most
-every few seconds for all scrapers together, and less often while counting is slow. Without a scrape, nothing is
-counted. A cancelled scrape does not cancel a count. While the database is unreachable, the last figures stay and are
-never replaced by zeros; `farrier_fleet_collected_timestamp_seconds` shows their age. No error in a count ends the
-daemon or an exposition.
+The daemon calls `run`. A scrape requests new figures and waits briefly for them. The fleet is counted at most every few
+seconds for all scrapers together, and less often while counting is slow. Without a scrape, nothing is counted. A
+cancelled scrape does not cancel a count. While the database is unreachable, the last figures stay and are never
+replaced by zeros; `farrier_fleet_collected_timestamp_seconds` shows their age. If a count fails, the daemon continues,
+and a scrape still returns the other metrics.
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ OLDEST_IN_STATE = Gauge(
 )
 RESOURCE_ABOVE_SLA = Gauge(
     "farrier_resource_above_sla_seconds",
-    "How far a clock of a node or other resource is above its limit, not counting clocks that a pause stops. At most a "
-    "hundred series: for each state the five resources furthest above its limit, then the resources of the fleet "
-    "furthest above any limit. The labels name and resource_kind are the NAME and KIND that farrier resource why "
-    "expects. metrics.name_resources = false switches this metric off.",
+    "How far a clock of a node or other resource is above its limit, not counting clocks that a pause stops. The "
+    "metric has at most a hundred series: first, for each state, the five resources that are furthest above its limit; "
+    "then, of the whole fleet, the resources that are furthest above any limit. The labels name and resource_kind are "
+    "the NAME and KIND that farrier resource why expects. metrics.name_resources = false switches this metric off.",
     ("name", "resource_kind", *_PLACE),
 )
 MANUAL_INTERVENTION = Gauge(
@@ -48,8 +48,8 @@ MANUAL_INTERVENTION = Gauge(
 )
 SHARDS = Gauge(
     "farrier_shards",
-    "Number of shards that each controller owns. The label controller is the name and the short ID that farrier "
-    "controllers shows.",
+    "Number of shards that each controller owns. The label controller contains the name and the short ID of "
+    "the controller, as the command farrier controllers shows them.",
     ("kind", "controller"),
 )
 SHARDS_UNOWNED = Gauge("farrier_shards_unowned", "Number of shards that no controller owns.", ("kind",))
@@ -83,9 +83,9 @@ NODES_BY_HEALTH = Gauge(
 )
 NODES_BY_ALERT = Gauge(
     "farrier_nodes_by_health_alert",
-    "Number of nodes for each alert that agents report, without silent agents. A node with several alerts counts for "
-    "each. The fifty most frequent alerts have a series each, with 64 characters of their ID; "
-    "alert=other counts all other alerts.",
+    "Number of nodes for each alert that agents report. Nodes with silent agents are not counted. A node with several "
+    "alerts is counted once for each alert. The fifty most frequent alerts have a series each, with 64 characters of "
+    "their ID; alert=other counts all other alerts.",
     ("alert",),
 )
 NODES_BY_POWER = Gauge(
@@ -110,8 +110,8 @@ HEARTBEATS_STALE = Gauge(
 OBSERVATIONS_STALE = Gauge(
     "farrier_observations_stale",
     "Number of nodes whose newest observation is older than node.observation_ttl. Source bmc: nodes whose BMC was "
-    "verified and cannot be read now. Source maas: machines in MAAS regions that are not failing. Source maas_failing: "
-    "machines in failing regions.",
+    "verified and cannot be read now. Source maas: machines whose MAAS region is not failing. Source maas_failing: "
+    "machines whose MAAS region is failing.",
     ("source",),
 )
 POWER_SYNC_FAILING = Gauge(

@@ -9,8 +9,8 @@ PAGE = "{page}"
 
 
 class Runbooks(msgspec.Struct, frozen=True):
-    """The place where the pages are published. The URL of a page is `before`, the page's path without the suffix .md,
-    and `after`."""
+    """The place where the pages are published. The URL of a page consists of `before`, then the page's path without the
+    suffix .md, then `after`."""
 
     before: str = "docs/operating/"
     after: str = ".md"

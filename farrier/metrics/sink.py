@@ -173,8 +173,8 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
 
 
 def _left_normal_state(spec: KindSpec, move: Move, cause: str) -> bool:
-    """Return whether the resource left its normal state, although no intent requested this. Only intents take a
-    resource along an edge of an operator, such as to `draining`."""
+    """Return whether the resource left its normal state, although no intent requested this. If an edge belongs to the
+    operator, such as the edge to `draining`, a transition along it always follows from an intent."""
     if (move.layer, move.source) != (spec.layer, spec.steady) or is_requested(cause):
         return False
     return (move.source, move.target) not in {

@@ -3,8 +3,8 @@ them.
 
 Rules take the names of metrics from `definitions` and `gauges`, so a rule cannot use a metric that does not exist.
 Figures of the fleet are equal on every replica, so a rule uses the maximum of the replicas that have counted recently.
-Counters of a process are summed over all replicas. No rule uses `farrier_state_sla_seconds`, because this metric lacks
-the limits of sites and models; the counts of resources above a limit include them.
+Counters of a process are summed over all replicas. No rule uses `farrier_state_sla_seconds`, because this metric does
+not include the limits of sites and models. The counts of resources above a limit include these limits.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _figures_stale() -> Alert:
         severity=Severity.PAGE,
         expr=f"time() - max({series(gauges.COLLECTED)}) > {STALE_AFTER.total_seconds():.0f}",
         hold=timedelta(minutes=2),
-        because="a fail-over of the database can make the figures older by this time",
+        because="a fail-over of the database can delay the next count of the fleet by this much",
         summary="No replica of farrier has counted the fleet for {{ $value | humanizeDuration }}",
         description="Either no replica can reach the database, or the clocks of the database and of Prometheus "
         "differ by minutes. Until this is fixed, alerts about the fleet cannot fire.",
@@ -126,8 +126,8 @@ def _sweep_late(config: Config) -> Alert:
         severity=Severity.PAGE,
         expr=f"{fleet(latest(gauges.OLDEST_SWEEP), 'kind')} > {limit.total_seconds():.0f}",
         summary="The loop of {{ $labels.kind }} is overloaded or hangs",
-        description=f"A controller last ran every resource of one shard {{{{ $value | humanizeDuration }}}} ago. The "
-        f"limit is {duration.human(limit)}: two periods, and at least a minute.",
+        description="For one shard, {{ $value | humanizeDuration }} have passed since a controller last ran all "
+        f"resources of the shard. The limit is {duration.human(limit)}: two periods, and at least a minute.",
     )
 
 
@@ -215,7 +215,7 @@ def _handler_errors() -> Alert:
         hold=_LASTS,
         because="a restart of a service takes less time",
         summary="{{ $value | humanizePercentage }} of the runs of {{ $labels.kind }} end in an error",
-        description="So many failures usually have a common cause, such as an outside service.",
+        description="If many runs end in an error, there is usually a common cause, such as an outside service.",
     )
 
 

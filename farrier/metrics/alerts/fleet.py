@@ -37,14 +37,14 @@ _PLACE = ("kind", "state", "substate")
 _WHERE = "{{ $labels.kind }} {{ $labels.state }}{{ with $labels.substate }} {{ . }}{{ end }}"
 
 PATIENT_FROM = timedelta(hours=24)
-"""If many resources are above a limit of at least this length, no alert pages, because people do the work in such a
-state. If the limit is shorter, machines do the work."""
+"""If the limit of a state is at least this long, people do the work in this state, so the paging alert for many stuck
+resources does not count the state. In a state with a shorter limit, the work needs no people."""
 
 # An intent waits while its node is verifying or adopting, for ten minutes at most; then it has an answer.
 _ANSWERED_WITHIN = timedelta(minutes=15)
 
 SHORT_STAYS = 5
-"""How many resources may leave their normal state by themselves soon after entering it, in an hour."""
+"""How many resources may, within an hour, leave their normal state without an intent soon after entering it."""
 
 # farrier reads a BMC every minute. An unreadable BMC has had no good read for `node.observation_ttl`, five minutes.
 _BMC_AWAY = timedelta(minutes=30)
@@ -99,8 +99,8 @@ def _stuck(*, named: bool) -> Alert:
 
 
 def _many_stuck(config: Config) -> Alert:
-    """Return the page for many stuck resources of one kind, without states whose limits depend on operators. If a state
-    gets its first limit after the rules were generated, the page covers the state."""
+    """Return the paging alert for many stuck resources of one kind. It does not count resources in states whose limits
+    depend on operators. It counts resources in a state that gets its first limit after the rules were generated."""
     of_kinds = places_of(_kinds(config))
     patient = " or ".join(latest(gauges.ABOVE_SLA, *place) for place in _patient(config.sla, (*PLACES, *of_kinds)))
 
@@ -120,13 +120,13 @@ def _many_stuck(config: Config) -> Alert:
         expr=f"{of_nodes} >= {_MANY_AT_LEAST} >= on () group_left () {_MANY} * {nodes}"
         f" or {of_others} >= {_MANY_AT_LEAST} >= on (kind) {_MANY} * {others}",
         summary="{{ $value }} resources of {{ $labels.kind }} are above their limits",
-        description="So many stuck resources usually have a common cause, such as a service or a network. To list "
-        "them, run farrier sla breaches.",
+        description="If many resources are stuck, there is usually a common cause, such as a service or a network. To "
+        "list the resources, run farrier sla breaches.",
     )
 
 
 def _kinds(config: Config) -> tuple[KindSpec, ...]:
-    """Return all kinds of these settings except nodes."""
+    """Return all kinds except nodes: the built-in kinds, and the kinds that the settings name."""
     return (*BUILT_IN, *kinds.specs(config.controller.kinds))
 
 
@@ -142,8 +142,8 @@ def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...
 
 
 def _resource_stuck() -> Alert:
-    """Return an alert for each resource that the census names, except MAAS regions: the alert of `_region_failing` is a
-    page and names the regions."""
+    """Return an alert for each resource that the census names, except MAAS regions, because the paging alert of
+    `_region_failing` names them."""
     late = latest_named(gauges.RESOURCE_ABOVE_SLA, f'kind!="{maas_region.KIND}"')
     return Alert(
         name="FarrierResourceStuck",
@@ -166,7 +166,7 @@ def _end_to_end(config: Config, *, named: bool) -> Alert:
         severity=Severity.TICKET,
         expr=fleet(latest(gauges.ABOVE_SLA, equals("state", END_TO_END)), *_PLACE) + " > 0",
         summary="{{ $value }} {{ $labels.kind }} workflow(s) take longer than the limit for the whole workflow",
-        description="To list the {{ $value }} node(s), run farrier sla breaches: their clock is "
+        description="To list the {{ $value }} node(s), run farrier sla breaches, and look for the clock "
         f"{{{{ $labels.kind }}}} {END_TO_END}. A change of the stage does not reset this clock. General limits, which "
         f"limits of sites and models override: {limits}." + (_FURTHEST if named else ""),
     )
@@ -188,15 +188,15 @@ def _manual_intervention(failure: FailureClass) -> Alert:
 
 
 def _manual_intervention_unknown() -> Alert:
-    """Return an alert for failures that only a newer release knows: replicas were upgraded, but the rules were not
-    generated again."""
+    """Return an alert for failures that only a newer release defines. It fires if replicas were upgraded, but the rules
+    were not generated again."""
     unknown = latest(gauges.MANUAL_INTERVENTION, none_of("failure_class", FailureClass))
     return Alert(
         name="FarrierManualInterventionRequired",
         severity=Severity.PAGE,  # the class may be unsafe
         expr=fleet(unknown, "failure_class") + " > 0",
         summary="{{ $value }} node(s) wait for an operator: {{ $labels.failure_class }}",
-        description="The alert rules are older than the replicas and do not know this failure class. Run farrier "
+        description="The alert rules are older than the replicas and do not contain this failure class. Run farrier "
         "node why for each node, and generate the rules again with farrier alerts.",
     )
 
@@ -282,8 +282,8 @@ def _bmc_unreadable(failure: BmcFailure) -> Alert:
 
 
 def _bmc_unreadable_unknown() -> Alert:
-    """Return an alert for failures that only a newer release knows: replicas were upgraded, but the rules were not
-    generated again."""
+    """Return an alert for failures that only a newer release defines. It fires if replicas were upgraded, but the rules
+    were not generated again."""
     return Alert(
         name="FarrierBmcUnreadable",
         severity=Severity.TICKET,
@@ -291,7 +291,7 @@ def _bmc_unreadable_unknown() -> Alert:
         hold=_BMC_AWAY,
         because=_BMC_AWAY_BECAUSE,
         summary="{{ $value }} BMC(s) cannot be read: {{ $labels.failure }}",
-        description="The alert rules are older than the replicas and do not know this failure. Generate the rules "
+        description="The alert rules are older than the replicas and do not contain this failure. Generate the rules "
         "again with farrier alerts.",
     )
 
@@ -313,9 +313,9 @@ def _many_bmcs_unreadable() -> Alert:
         expr=f"{stale} >= {_MANY} * {fleet(manageable)} and {stale} >= {_MANY_AT_LEAST}",
         hold=timedelta(minutes=10),
         because="a restart of a switch takes less time",
-        summary="{{ $value }} BMCs cannot be read, one in twenty or more",
-        description="So many failures usually have a common cause: the management network or a credential. farrier "
-        "does not act on old power states.",
+        summary="{{ $value }} BMCs, at least one in twenty, cannot be read",
+        description="If many BMCs cannot be read, there is usually a common cause: the management network or a "
+        "credential. farrier does not act on old power states.",
     )
 
 

@@ -22,8 +22,8 @@ STALE_AFTER = timedelta(minutes=3)
 usable even if two scrapes in a row fail."""
 
 FLEET_HOLD = timedelta(minutes=5)
-"""How long a condition on figures of the fleet must be true. It is longer than `STALE_AFTER`, so that outdated figures
-fire no alert, and longer than a fail-over of the database.
+"""How long a condition on figures of the fleet must be true before its alert fires. This time is longer than
+`STALE_AFTER`, so that outdated figures fire no alert, and longer than a fail-over of the database.
 """
 
 
@@ -36,10 +36,10 @@ class Severity(StrEnum):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule. `hold` is how long `expr` must be true before the alert fires, and `because` is the reason for this
-    time; their defaults are for figures of the fleet. `runbook` is a page below docs/operating/ with its anchor; if it
-    is empty, the alert has a separate page. If several alerts have the same name, their `labels` differ, because
-    Prometheus would otherwise merge them."""
+    """One rule. `hold` is how long `expr` must be true before the alert fires. `because` is the reason for the length
+    of `hold`. The defaults of `hold` and `because` are for figures of the fleet. `runbook` is a page below
+    docs/operating/ with its anchor; if it is empty, the alert has a separate page. If several alerts have the same
+    name, their `labels` differ, because Prometheus would otherwise merge them."""
 
     name: str
     severity: Severity
@@ -111,7 +111,8 @@ def none_of(label: str, values: Iterable[str]) -> str:
 
 
 def series(metric: Gauge | Definition, *matchers: str, suffix: str = "") -> str:
-    """Return a selector of the metric's series that fit the matchers. `suffix` selects a part of a histogram."""
+    """Return a selector for those series of the metric that fit the matchers. `suffix` selects a part of a
+    histogram."""
     name = metric.name if isinstance(metric, Gauge) else metric.series
     return f"{name}{suffix}{{{','.join(matchers)}}}" if matchers else f"{name}{suffix}"
 
@@ -130,14 +131,16 @@ def latest_named(metric: Gauge, *matchers: str) -> str:
 
 
 def fleet(selected: str, *by: str) -> str:
-    """Return a figure of the fleet from `latest` series: the largest figure of the replicas that counted recently."""
+    """Return an expression for a figure of the fleet from `latest` series. It takes the largest value among the
+    replicas that have counted the fleet recently."""
     # The maximum is used, because a process that has just started exports 0 until it has counted.
     return f"{_grouped('max', by)} ({_counted_recently(selected)})"
 
 
 def total(selected: str, *by: str) -> str:
-    """Do the same as `fleet`, for the sum over all labels except `by`. Each replica has its own sum. Replicas count at
-    different times, so a sum of their largest figures would count a resource twice when it changes its state."""
+    """Do the same as `fleet`, for the sum over all labels except `by`. The expression sums the figures of each replica,
+    and takes the largest sum. It does not sum the largest figures, because replicas count at different times: if a
+    resource changes its state in between, this sum would count the resource twice."""
     return f"{_grouped('max', by)} ({_grouped('sum', (*by, 'job', 'instance'))} ({_counted_recently(selected)}))"
 
 

@@ -42,8 +42,8 @@ def _service_failing() -> Alert:
         hold=timedelta(minutes=10),
         because="a restart of a service takes less time",
         summary="{{ $value | humanizePercentage }} of requests to {{ $labels.service }} fail",
-        description="So many failures usually have a common cause: the network, a credential, or the service itself. "
-        "Nodes wait, and farrier retries.",
+        description="If many requests fail, there is usually a common cause: the network, a credential, or the service "
+        "itself. Nodes wait, and farrier retries.",
     )
 
 

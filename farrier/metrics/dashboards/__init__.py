@@ -19,11 +19,12 @@ NAMES = ("fleet", "stuck", "workflows", "controller", "upstream")
 
 PAGES = "pages"
 RUNBOOKS = "runbooks"
-"""The variables with which links begin."""
+"""The names of two variables of the dashboards. The URL of each link begins with one of the variables."""
 
 _CHECKOUT = Runbooks()
 DEFAULTS: Mapping[str, str] = {PAGES: "http://127.0.0.1:9464", RUNBOOKS: _CHECKOUT.before.rstrip("/")}
-"""The values of both variables in the dashboards' files: a replica on this machine, and the pages of a checkout."""
+"""The values of both variables in the generated files. With these values, links lead to a replica on this machine, and
+to the runbooks of a checkout."""
 
 HERE = Path(__file__).parent
 

@@ -346,9 +346,9 @@ def test_the_ticket_about_long_workflows_says_how_many_nodes_have_them_and_which
         "exp_labels": {"severity": "ticket", **labels},
         "exp_annotations": {
             "summary": "2 onboarding workflow(s) take longer than the limit for the whole workflow",
-            "description": "To list the 2 node(s), run farrier sla breaches: their clock is onboarding end_to_end. A "
-            "change of the stage does not reset this clock. General limits, which limits of sites and models override: "
-            "onboarding 4h, decommission 8h. Furthest above the limit: gpu-1",
+            "description": "To list the 2 node(s), run farrier sla breaches, and look for the clock onboarding "
+            "end_to_end. A change of the stage does not reset this clock. General limits, which limits of sites and "
+            "models override: onboarding 4h, decommission 8h. Furthest above the limit: gpu-1",
             "runbook_url": "https://docs.example/operating/alerts/FarrierEndToEndBreach.md",
         },
     }
