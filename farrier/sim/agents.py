@@ -34,10 +34,10 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
     heartbeat_every: timedelta = timedelta(seconds=10)
     enroll_again_every: timedelta = timedelta(seconds=1)
-    """While the database does not respond."""
+    """The pause between two attempts to enroll, while the database does not respond."""
     look_for_tasks_every: timedelta = timedelta(seconds=1)
     task_takes: timedelta = timedelta(seconds=2)
-    """On average; each task takes between half of it and one and a half."""
+    """The average duration of a task. Each task takes between 0.5 and 1.5 times this duration."""
     task_lease: timedelta = timedelta(seconds=30)
 
 
@@ -61,8 +61,8 @@ class SimulatedAgents:
         return agent.node
 
     async def enroll_at_last(self, token: str, machine: str) -> int | None:
-        """Enroll the agent of one node. As a real agent, retry until the database responds. Returns None for a refused
-        token. The log names the machine."""
+        """Enroll the agent of one node. Retry until the database responds, as a real agent does. Returns None if the
+        token is refused. The log names the machine."""
         while True:
             try:
                 return await self.enroll(token)

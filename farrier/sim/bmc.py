@@ -1,4 +1,5 @@
-"""Simulated BMCs, which are systems of OpenStack's sushy-emulator, an independent Redfish server, with its fake driver.
+"""Simulates BMCs with sushy-emulator, an independent Redfish server of OpenStack. Each BMC is a system of the emulator,
+which uses its fake driver.
 
 `farrier demo` and tests run the emulator. One process serves any number of systems over TLS with basic authentication
 on a free port of 127.0.0.1. The emulator has its own CA, credential and state directory. The emulator ends with the
@@ -81,7 +82,7 @@ class SimulatedBmc(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatorFailed(errors.ServiceError):
-    """The emulator did not start. The text contains the end of its output."""
+    """The emulator did not start. The error text contains the end of the emulator's output."""
 
     label = "simulator"
 

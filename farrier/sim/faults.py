@@ -107,7 +107,8 @@ class Faults:
         self._rules.clear()
 
     def strike(self, method: str, path: str, op: str | None) -> Fault | None:
-        """Return the rule for this request, and count the request as one of the rule's `times`."""
+        """Return the first rule that applies to this request, and increment its `struck`. A rule applies to at most
+        `times` requests."""
         for rule in self._rules:
             spent = rule.times is not None and rule.struck >= rule.times
             if not spent and rule.matches(method, path, op):

@@ -96,9 +96,9 @@ class SimulatedFleet:
         return len(self._nodes)
 
     async def arrive(self, over: timedelta) -> None:
-        """Register all nodes and onboard them, until cancelled. MAAS deploys a node with a BMC once it is manageable;
-        the agents of the other nodes enroll at random times within `over`. While the database is unreachable, wait for
-        it."""
+        """Register all nodes and onboard them, until cancelled. If a node has a BMC, MAAS deploys the node as soon as
+        the BMC is manageable. The agents of the other nodes enroll at random times within the duration `over`. If the
+        database is unreachable, wait for it."""
         await self._register()
         if not over:
             await self._manage()
@@ -165,8 +165,8 @@ class SimulatedFleet:
         return self.seen
 
     async def moves(self, newest: int) -> tuple[HistoryEntry, ...]:
-        """Return the transitions of nodes among the `newest` transitions, newest first; none while the database is
-        unreachable."""
+        """Read the last `newest` transitions, and return those of nodes, newest first. If the database is unreachable,
+        return none."""
         try:
             page = await self._queries.history(HistoryFilter(), limit=newest)  # a page with a filter takes 100 ms
             return tuple(change for change in page.changes if change.kind == NODE)

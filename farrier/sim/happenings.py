@@ -94,7 +94,7 @@ class Happenings:
         self._removed = 0
 
     async def run(self) -> None:
-        """Cause events one after the other until cancelled."""
+        """Start one event after the other until cancelled."""
         async with anyio.create_task_group() as tasks:
             for event in turns(anyio.current_time):
                 await anyio.sleep(_EVENT_EVERY.total_seconds())
@@ -107,7 +107,7 @@ class Happenings:
                 tasks.start_soon(self._happen, event, node)
 
     async def _next(self, event: Event) -> NodeGlance:
-        """Return a node for the event as soon as there is one."""
+        """Return a node that is suitable for the event. If there is no such node, wait for one."""
         while not (fit := candidates(event, self._fleet.seen, self._away)):  # noqa: ASYNC110 - others look
             await anyio.sleep(_LOOK_EVERY.total_seconds())
         return random.choice(fit)

@@ -33,7 +33,8 @@ _BOOTS_AT_ONCE = 8
 
 
 class Installations:
-    """The operating systems of a region's machines. After a deployment, an agent runs once `boot` has passed."""
+    """The operating systems of a region's machines. `boot` is the time from the end of a deployment to the start of the
+    agent."""
 
     def __init__(self, region: Region, agents: SimulatedAgents, *, boot: timedelta = timedelta(0)) -> None:
         self._region = region

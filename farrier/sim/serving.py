@@ -20,8 +20,8 @@ from farrier.sim.faults import ConnectionDropped, RequestHangs
 
 
 class AppTransport(httpx.AsyncBaseTransport):
-    """A transport that sends requests to `app` without a socket. A hanging request ends at once with the client's read
-    timeout."""
+    """A transport that sends requests to `app` without a socket. If a request hangs, the transport raises
+    `httpx.ReadTimeout` at once; if the client has no read timeout, the request never ends."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._inner = httpx.ASGITransport(app=app)

@@ -1,8 +1,8 @@
 """The region's ASGI application, which reads a request, calls its operation, and applies faults.
 
 `serving` serves the application over a socket or in this process. As in MAAS, the order of checks is: path, identity,
-method, operation, object. The operation changes the state; then power is switched and work begins, and their failure
-replaces the response. A fault that drops the response applies after all these steps.
+method, operation, object. The operation changes the state. Then power is switched and work begins; if one of these two
+steps fails, the response is the error. A fault that drops the response applies after all these steps.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def _path(path: str) -> list[str]:
 
 
 def _anonymous(method: str, op: str | None, path: list[str]) -> Refused:
-    """Return the error for a request without a key. Lists have a handler for such requests, with only the operations of
-    an enlisting machine."""
+    """Return the error for a request without a key. For the list of machines, MAAS has a separate handler of such
+    requests. This handler has only the operations that a machine needs to enlist."""
     if path == ["machines"]:
         return Refused(400, f"Unrecognised signature: method={method} op={op}")
     return Refused(401, "Forbidden")  # maasserver/api/auth.py:118, piston3/utils.py:44

@@ -78,8 +78,8 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, kw_only=True):
-    """One request. The response is built before the functions in `later` switch power and start work, because MAAS does
-    so after its commit."""
+    """One request. The functions in `later` switch power and start work. They are called after the response is built,
+    because MAAS also switches power and starts work after its commit."""
 
     method: str
     op: str | None

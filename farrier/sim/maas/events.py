@@ -25,8 +25,7 @@ class Level(enum.IntEnum):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of the log. A response about the event omits `action`, which becomes the `status_action` of the
-    machine."""
+    """An event of the log. `action` becomes the `status_action` of the machine; responses about the event omit it."""
 
     id: int
     node: str
@@ -73,8 +72,8 @@ class EventLog:
         return skipped
 
     def add_late(self, event: Event) -> None:
-        """Add `event` with its `id`, which was skipped before, as happens if its transaction takes longer than later
-        ones."""
+        """Add `event` with its `id`, which `skip` allocated earlier. In MAAS, this happens if the transaction of the
+        event takes longer than a later transaction."""
         for events in (self._all, self._by_node.setdefault(event.node, [])):
             bisect.insort(events, event, key=lambda each: each.id)
 

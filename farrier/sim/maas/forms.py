@@ -1,8 +1,9 @@
-"""The table of all fields of all operations: how MAAS parses a field, from which dictionary, and the line in MAAS.
+"""The table of all fields of all operations. For each field, it defines how MAAS parses the field, from which
+dictionary MAAS reads it, and the line of MAAS's source that does this.
 
-No parameter is parsed without this table: `call` reads no other fields, so the simulation ignores the same fields as
-MAAS. Operations are named `METHOD path?op=name`, with `*` for the names in a path. Sources are lines of canonical/maas,
-branch 3.7 at 362c9ab8 (3.7.3), below `src/`.
+`call` reads only the fields in this table, so the simulation ignores the same fields as MAAS. Operations are named
+`METHOD path?op=name`, with `*` for the names in a path. Sources are lines of canonical/maas, branch 3.7 at 362c9ab8
+(3.7.3), below `src/`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The hardware of a simulated machine, and how work on it ends. MAAS detects the hardware only by commissioning.
+"""The hardware of a simulated machine, and the results of the work on this machine. MAAS detects the hardware only by
+commissioning.
 
-Tests and the demo pass the hardware to a region, for one machine or for all machines; the running work reads it. The
-default is a server with a PXE NIC, two more NICs, two NVMe disks and a BOSS pair, on which all work succeeds.
+Tests and the demo set a `Nature` in a region, for one machine or for all machines; the simulated work reads the
+`Nature`. The default is a server with a PXE NIC, two more NICs, two NVMe disks and a BOSS pair, on which all work
+succeeds.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class CommissionFate(enum.Enum):
 
 
 class DeployFate(enum.Enum):
-    """How a deployment ends, distinguished by the failure class that its events show."""
+    """How a deployment ends. Each way to fail writes different events, which show a different failure class."""
 
     SUCCEEDS = enum.auto()
     NEVER_NETBOOTS = enum.auto()
@@ -81,7 +83,8 @@ class EraseFate(enum.Enum):
 
 
 class Nature(msgspec.Struct, frozen=True, kw_only=True):
-    """The hardware of one machine, and the results of work on it. `bmc_error` is the error of its BMC."""
+    """The hardware of one machine, and the results of the work on this machine. `bmc_error` is the error of the
+    machine's BMC."""
 
     hardware: Hardware = Hardware()
     commission: CommissionFate = CommissionFate.PASSES
@@ -91,7 +94,8 @@ class Nature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Durations(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the region's work takes on its own clock. If `power` is 0, switching ends within the call."""
+    """How long the region's work takes, measured by the region's clock. If `power` is 0, the power is switched within
+    the call."""
 
     power: timedelta = timedelta(0)
     commission: timedelta = timedelta(minutes=8)

@@ -18,7 +18,7 @@ from farrier.sim.maas.region import Region
 
 Fail = Callable[[str], None]
 LOG = "/tmp/install.log"
-"""The name of the scripts that a deployment has from its beginning."""
+"""The name of the script set that is created at the beginning of a deployment."""
 _FAILED = "Installation failed (refer to the installation log for more information)."
 _TIMED_OUT = "time-out during deployment"
 

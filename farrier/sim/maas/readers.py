@@ -21,11 +21,12 @@ class Reader(Enum):
     """A way of parsing a parameter. The value names the code that parses it."""
 
     RAW = "request.POST.get"
-    """The text as it came; None when absent."""
+    """The text as the client sent it; None if the field is absent."""
     CHAR = "django/forms/fields.py:280 CharField"
-    """Without white space at its ends."""
+    """The text without white space at its beginning and end."""
     CHECKBOX = "django/forms/widgets.py:598 CheckboxInput"
-    """An absent or empty value, and `false` in upper or lower case, are false; all else is true, also `0` and `no`."""
+    """False if the value is absent, empty, or `false` in upper or lower case. Any other value is true, even `0` and
+    `no`."""
     STRING_BOOL = "formencode/validators.py:2375 StringBool"
     """`0`, `no` and `off` are false; an unknown word is refused."""
     INT = "formencode/validators.py:911 Int"
@@ -33,7 +34,7 @@ class Reader(Enum):
     CHOICE = "django/forms/fields.py:853 ChoiceField"
     CASELESS_CHOICE = "maasserver/fields.py:371 CaseInsensitiveChoiceField"
     MANY = "QueryDict.getlist"
-    """All values of that name."""
+    """All values of the field."""
 
 
 _CHECKED_BY_FORMS = frozenset({Reader.INTEGER, Reader.CHOICE, Reader.CASELESS_CHOICE, Reader.CHAR})
@@ -59,7 +60,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     default: bool = False
     """The value of an absent flag."""
     sent_as: str = ""
-    """The name that clients send, if MAAS reads the field in two ways."""
+    """The name of the parameter in the request, if MAAS parses this parameter twice and the table has two fields for
+    it."""
 
 
 class BadParameter(Exception):
@@ -88,7 +90,7 @@ def text(field: Field, name: str, data: Data) -> str | None:
 
 
 def flag(field: Field, name: str, data: Data) -> bool:
-    """Parse a flag by the field's reader. Raises `BadParameter`."""
+    """Parse a flag with the reader of its field. Raises `BadParameter`."""
     value = data.get(name)
     if field.reader is Reader.CHECKBOX:
         return (value or "").lower() not in {"", "false"}

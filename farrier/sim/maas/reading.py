@@ -19,8 +19,8 @@ _DEFAULT_EVENTS = 100
 
 
 def events(region: Region, call: Call) -> object:
-    """Return the events, newest first. A page after an ID contains the oldest events that follow it, so that a client
-    that pages by ID misses no event."""
+    """Return the events, newest first. If `after` is given, the page contains the oldest events with greater IDs, so
+    that a client that pages by ID misses no event."""
     after, before = call.number("after"), call.number("before")
     limit = call.number("limit")
     limit = _DEFAULT_EVENTS if limit is None else max(limit, 1)

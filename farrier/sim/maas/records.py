@@ -81,7 +81,7 @@ class Disk:
     tags: list[str] = field(default_factory=list)
     partition: Partition | None = None
     is_virtual: bool = False
-    """Made by a layout; the root is mounted on it."""
+    """Whether a storage layout made the disk. The root file system is mounted on such a disk."""
 
 
 class SetType(enum.IntEnum):

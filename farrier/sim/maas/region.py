@@ -32,8 +32,8 @@ _ALPHABET = "346789abcdefghkmnpqrstwxy"
 
 
 class Region:
-    """A region. `nature_of` returns the hardware of a machine and how work on it ends; a test may change both at any
-    time."""
+    """A region. `nature_of` returns the hardware of a machine and the results of the work on this machine; a test may
+    change both at any time."""
 
     def __init__(
         self,
@@ -56,9 +56,11 @@ class Region:
         self.hostnames: dict[str, str] = {}
         self.claimed: set[str] = set()
         self.on_move: list[Callable[[Machine, Status], None]] = []
-        """Called with each machine whose status changes and its former status, for simulations beside the region."""
+        """Functions that are called whenever the status of a machine changes, with the machine and its former status.
+        Other simulations add these functions."""
         self.on_answer: list[Callable[[Exchange], None]] = []
-        """Called with each response right before it is sent, for counters and measurements."""
+        """Functions that are called with each request and its response, right before the response is sent. Counters and
+        measurements use them."""
         self._ids: dict[str, itertools.count[int]] = {}
 
     @property
@@ -171,14 +173,15 @@ class Region:
         self.timeline.after(delay, unless_void)
 
     def claim_address(self, interface: Interface) -> None:
-        """Give the interface's AUTO links addresses, which the links keep until the machine is released."""
+        """Allocate an address for each AUTO link of the interface. The links keep their addresses until the machine is
+        released."""
         for link in interface.links:
             if link.mode == "auto" and link.subnet is not None and link.ip_address is None:
                 link.ip_address = self.free_address(link.subnet)
 
     def free_address(self, subnet: Subnet) -> str:
-        """Allocate a free address. The search continues after the last allocated address, because thousands of machines
-        need one."""
+        """Allocate a free address. Each search begins after the last allocated address, because a search from the first
+        address would be slow for thousands of machines."""
         for _ in range(surroundings.addresses_of(subnet)):
             address = surroundings.address_in(subnet, self.next_id(f"address in {subnet.id}"))
             if address not in self.claimed:

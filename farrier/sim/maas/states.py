@@ -1,9 +1,9 @@
 """The operations that change a machine's status: commission, allocate, deploy, release, abort, fix, rescue, power.
 
 `app` calls these operations for a machine that the caller may change. Each operation depends only on the status, and
-uses the recorded texts and codes of MAAS. An operation changes the record at once and adds power and work to
-`call.later`, so the response shows the state before power and work change it. If the BMC then fails, the operation
-reverts its change as MAAS does, and the response is an error.
+uses the recorded texts and codes of MAAS. An operation changes the record at once. It adds the switching of power and
+the work to `call.later`, so the response shows the state before power is switched and work begins. If the BMC then
+fails, the operation reverts its change as MAAS does, and the response is an error.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def release(region: Region, call: Call, machine: Machine) -> None:
 
 
 def _refuse_without_a_bmc(region: Region, machine: Machine, *, erases: bool) -> None:
-    """Refuse a release while the BMC fails. As in the recordings, a plain release changes nothing, but a release that
-    erases ends in Failed disk erasing."""
+    """Refuse a release while the BMC fails. As in the recordings, a release without erasing then changes nothing. If
+    the release erases disks, the machine gets the status Failed disk erasing."""
     problem = region.nature_of(machine).bmc_error
     if problem is None:
         return

@@ -40,8 +40,8 @@ _THOUSANDS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 def _size(call: Call, layout: str, *, whole: int) -> int | None:
-    """Return the size in bytes of a field. The field is a number with an optional decimal unit, or a share of the disk
-    without its EFI partition (maasserver/fields_storage.py:32)."""
+    """Return the size in bytes that the field `root_size` sets. The field is a number with an optional decimal unit, or
+    a percentage of the space that the EFI partition leaves on the disk (maasserver/fields_storage.py:32)."""
     text = call.one("root_size")
     if not text:
         return None

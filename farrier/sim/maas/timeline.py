@@ -1,8 +1,10 @@
-"""The region's clock, which moves only when it is called, and the steps that run at a time of this clock.
+"""The region's clock, and the steps that are planned for times of this clock. The clock moves only when `advance` is
+called.
 
-A `Region` has one timeline. Operations plan steps, and tests and the demo move the clock. Steps run in the order of
-their times, and for the same time in the order of planning; each sees its own time. If a step plans another step that
-is already due, the same call of `advance` runs the other step. The timeline never reads the real time.
+A `Region` has one timeline. Operations plan steps; tests and the demo move the clock. Steps run in the order of their
+times. Steps with the same time run in the order in which they were planned. While a step runs, the clock shows the time
+of this step. If a step plans another step that is already due, the same call of `advance` runs the other step. The
+timeline never reads the real time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Work on a machine that takes simulated time: power, commissioning, deploying, erasing, rescue.
+"""The work on machines. This work takes simulated time: power, commissioning, deploying, erasing, rescue.
 
-Operations start the work, and the region's timeline runs its steps. The work writes the events of the real MAAS in
-their order, and ends as the machine's `Nature` determines. A step is cancelled if another operation has changed the
-status before.
+Operations start the work, and the region's timeline runs its steps. The work writes the same events as the real MAAS,
+in the same order. The machine's `Nature` determines how the work ends. A step is cancelled if another operation has
+changed the status in the meantime.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def fail(region: Region, machine: Machine, reason: str) -> None:
 
 
 def commission(region: Region, machine: Machine) -> None:
-    """Commission the machine, from power on until Ready or until the end that the machine's nature determines."""
+    """Commission the machine, after its power was switched on. The machine's `Nature` determines whether the machine
+    becomes Ready or fails."""
     total, fate = region.durations.commission, region.nature_of(machine).commission
     if fate is CommissionFate.NEVER_BOOTS:
         reason = "Node operation 'Commissioning' timed out after 30 minutes."
@@ -122,7 +123,8 @@ def _finish_scripts(region: Region, machine: Machine, kind: SetType, status: Scr
 
 
 def deploy(region: Region, machine: Machine) -> None:
-    """Deploy the machine, from power on until Deployed or until the end that the machine's nature determines."""
+    """Deploy the machine, after its power was switched on. The machine's `Nature` determines whether the machine
+    becomes Deployed or fails."""
     installing.start(region, machine, lambda reason: fail(region, machine, reason))
 
 
@@ -138,7 +140,7 @@ def finish_release(region: Region, machine: Machine) -> None:
 
 
 def erase(region: Region, machine: Machine) -> None:
-    """Erase the disks, from power on until the machine is erased and released, or has the status Failed disk
+    """Erase the disks, after the power was switched on. Then release the machine, or set the status Failed disk
     erasing."""
     if region.nature_of(machine).erase is EraseFate.FAILS:
         region.plan(machine, region.durations.erase, lambda: fail(region, machine, "Failed to erase disks."))
@@ -181,8 +183,8 @@ def leave_rescue(region: Region, machine: Machine) -> None:
 
 
 def switch_in_workflow(region: Region, machine: Machine, then: Callable[[], None]) -> None:
-    """Switch power on for a deployment, as a workflow of MAAS does after the response. Raises Refused 500 if no rack
-    controller reaches the BMC (maastemporalworker/workflow/power.py:296)."""
+    """Switch power on for a deployment. As in MAAS, where a workflow does this, the power changes after the response.
+    Raises Refused 500 if no rack controller reaches the BMC (maastemporalworker/workflow/power.py:296)."""
     if region.nature_of(machine).bmc_error is not None:
         raise Refused(500, f"Error determining BMC task queue for machine {machine.system_id}")
 
