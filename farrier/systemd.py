@@ -14,7 +14,7 @@ from datetime import timedelta
 
 
 class Notifier:
-    """Sends notifications to the socket that the environment names."""
+    """Sends notifications to the socket in $NOTIFY_SOCKET."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")

@@ -1,7 +1,7 @@
 """Authorization of HTTP requests: the tokens, their scopes, and the name of the client that sent a request.
 
-Endpoints call `authorize(request, Scope.X)`, which returns the name of the client, and `requester` for the client of an
-intent. `Guard` requires a token for all paths except public paths, so that no endpoint can omit the check.
+Endpoints call `authorize(request, Scope.X)`, which returns the name of the client. To get the client of an intent, they
+call `requester`. `Guard` requires a token for all paths except public paths, so that no endpoint can omit the check.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from farrier.web.sessions import Sessions
 _log = structlog.stdlib.get_logger(__name__)
 
 COOKIE = "farrier-session"
-"""The cookie with the session of a browser. Only pages read the cookie, because a form of a page proves that the server
-made the form."""
+"""The cookie with the session of a browser. Only pages read the cookie: a form on a page contains a proof that this
+server made the form, but a request of the API contains no such proof."""
 
 # Paths for Prometheus and probes, and paths that error pages and the login page need.
 _PUBLIC = UNDER_ANY_NAME | {"/style.css", "/live.js", "/login"}
@@ -84,8 +84,8 @@ class Access:
         self._tokens = tokens
 
     def reads_without_token(self, request: Request) -> bool:
-        """Return whether this client may read without a token. Only a client on this host may, also behind a proxy that
-        forwards the client's address."""
+        """Return whether this client may read without a token. The client must be on this host. If a proxy forwards the
+        client's address, this address counts."""
         return self._loopback and is_loopback(_address(request))
 
     async def caller(self, request: Request) -> Caller | None:
@@ -166,9 +166,10 @@ class Access:
 
 
 async def authorize(request: Request, scope: Scope) -> str:
-    """Return the name of the client, which intents and history show. Raises HTTPException unless its token has the
-    scope. On loopback, reading needs no token. But even there farrier refuses an invalid token, because otherwise the
-    client would notice the mistake only at its first change. A client without a token has the name `anonymous`."""
+    """Return the name of the client. Intents and history show this name. Raises HTTPException unless the request's
+    token has the scope. On loopback, reading needs no token. But even there farrier refuses an invalid token, because
+    otherwise the client would notice the mistake only at its first change. A client without a token has the name
+    `anonymous`."""
     access = access_of(request)
     if scope is Scope.READ and access.reads_without_token(request):
         reader = await access.bearer(request)

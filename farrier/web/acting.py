@@ -80,7 +80,8 @@ async def of_node(request: Request, node: NodeDetail) -> list[Choice]:
 
 
 def _has_effect(action: Action, node: NodeDetail) -> bool:
-    """Return whether the node would answer the action now. A paused node answers most actions only after its pause."""
+    """Return whether the node would now answer an intent with this action. A paused node answers most actions only
+    after its pause."""
     if node.paused is None:
         return action is not Action.UNPAUSE
     return action in ANSWERED_WHILE_PAUSED

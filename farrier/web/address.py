@@ -25,7 +25,8 @@ class Address:
         return _link([*self.pairs, pair])
 
     def replaced(self, name: str, value: str) -> str:
-        """Return the address of the list with this value of a parameter. An empty value removes the parameter."""
+        """Return the address of the list with the parameter `name` set to this value. An empty value removes the
+        parameter."""
         if (name, value) not in self._replaced:
             others = [each for each in self.pairs if each[0] != name]
             self._replaced[name, value] = _link([*others, (name, value)] if value else others)

@@ -1,7 +1,7 @@
 """Limits failed logins: each client address may fail a few times at once, then once every few seconds.
 
-A token that is accepted is not limited. The limit keeps the log short, and tells a client with a wrong token to send
-fewer requests. It does not protect a short token from guesses.
+Requests with an accepted token are not limited. The limit keeps the log short, and makes a client with a wrong token
+send fewer requests. It does not protect a short token from guesses.
 
 The use of memory is limited. An IPv6 network counts as one address, because a single client may use all addresses of a
 network.
@@ -36,7 +36,7 @@ class Attempts:
         return max(0.0, left - (AT_ONCE - 1) * SECONDS_EACH)
 
     def failed(self, address: str) -> None:
-        """Count a failed login of the address."""
+        """Count a failed login from the address."""
         client, now = _client(address), self._clock.monotonic()
         self._forgiven[client] = max(self._forgiven.get(client, 0.0), now) + SECONDS_EACH
         self._forgiven.move_to_end(client)

@@ -20,8 +20,8 @@ _LISTS = (msgspec.inspect.VarTupleType, msgspec.inspect.ListType)
 
 def explain(error: msgspec.ValidationError, given: object, type_: Any, *, in_body: bool = True) -> str:
     """Return one line about a value that does not have the type. `given` is the whole value as plain JSON. If `in_body`
-    is true, the text contains the position of the value in a list; several values of one parameter have no
-    positions."""
+    is true, the text contains the position of the value in a list. If `in_body` is false, the value is from a
+    parameter, and the text omits the position."""
     text = str(error)
     at = _AT.search(text)
     path = at["path"] if at else ""
@@ -89,8 +89,8 @@ def _fault(info: msgspec.inspect.Type) -> str:
 
 
 def _with_key(path: str, given: Any, info: msgspec.inspect.Type) -> str:
-    """Return the path of the first value in an object that is no text, although all must be. msgspec does not name its
-    key."""
+    """All values of an object must be texts. Return the path of the first value that is not a text, because msgspec
+    does not name the key of this value."""
     found, _, _ = _walk(path, given, info)
     if not isinstance(found, Mapping):
         return f"{path}[...]"
@@ -129,7 +129,7 @@ def _item(info: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
 
 
 def _parts(info: msgspec.inspect.Type) -> Iterator[msgspec.inspect.Type]:
-    """Yield a type, and the types that it annotates or of which it is a union."""
+    """Yield a type. If it is an annotated type or a union, also yield the types in it."""
     yield info
     match info:
         case msgspec.inspect.Metadata():

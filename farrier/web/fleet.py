@@ -26,8 +26,8 @@ from farrier.web.refusals import MEDIA, Problem
 
 
 class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
-    node: Annotated[str | None, Meta(description="Only tasks of this node: its name or ID.")] = None
-    status: Annotated[tuple[TaskStatus, ...], Meta(description="Only tasks with one of these statuses.")] = ()
+    node: Annotated[str | None, Meta(description="Return only tasks of this node: its name or ID.")] = None
+    status: Annotated[tuple[TaskStatus, ...], Meta(description="Return only tasks with one of these statuses.")] = ()
     limit: Limit = 100
 
 
@@ -73,8 +73,8 @@ async def enqueue(call: Call[OfResource, None]) -> Response:
 
 
 async def lift_brake(call: Call[OfSite, BrakeLift]) -> Response:
-    """Lift the brake of a site for some time: any number of its nodes may leave service. Refused if the brake
-    holds no node of the site and is not lifted."""
+    """Lift the brake of a site for some time: any number of its nodes may leave service. The request is refused unless
+    the brake holds a node of the site or is already lifted."""
     body = call.body
     await call.backend.requests.lift_brake(
         call.given.site,

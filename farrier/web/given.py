@@ -1,7 +1,7 @@
 """Reads the parameters and the body of a request, and converts them to the types that its operation declares.
 
-The API refuses unknown parameters. If it ignored a misspelt parameter, the client would take the response for the
-response to the intended request.
+The API refuses unknown parameters. If the API ignored a misspelt parameter, the client would mistake the response for
+the response to the request that it meant to send.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Place(StrEnum):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A parameter. `attribute` is its name in the struct. If `many` is true, it may be given several times."""
+    """A parameter. `attribute` is its name in the struct. If `many` is true, the parameter may be given several
+    times."""
 
     name: str
     attribute: str

@@ -47,24 +47,28 @@ _MOST_STREAMS = 64
 class Narrowed(msgspec.Struct, frozen=True, kw_only=True):
     """Which changes to return. If a parameter is given several times, a change has to match one of the values."""
 
-    since: Annotated[str | None, Meta(description="Only changes since this time, or of this last period (2h).")] = None
-    until: Annotated[str | None, Meta(description="Only changes before this time, or older than this age.")] = None
-    layer: Annotated[tuple[str, ...], Meta(description="Only changes of these layers.")] = ()
-    source: Annotated[tuple[str, ...], Meta(description="Only changes out of these states.")] = msgspec.field(
-        default=(), name="from"
+    since: Annotated[
+        str | None, Meta(description="Return only changes since this time, or younger than this age (2h).")
+    ] = None
+    until: Annotated[str | None, Meta(description="Return only changes before this time, or older than this age.")] = (
+        None
     )
-    target: Annotated[tuple[str, ...], Meta(description="Only changes into these states.")] = msgspec.field(
+    layer: Annotated[tuple[str, ...], Meta(description="Return only changes of these layers.")] = ()
+    source: Annotated[tuple[str, ...], Meta(description="Return only transitions out of these states.")] = (
+        msgspec.field(default=(), name="from")
+    )
+    target: Annotated[tuple[str, ...], Meta(description="Return only transitions into these states.")] = msgspec.field(
         default=(), name="to"
     )
     cause: Annotated[
-        tuple[str, ...], Meta(description="Only changes whose cause is, or begins with, one of these.")
+        tuple[str, ...], Meta(description="Return only changes whose cause is, or begins with, one of these.")
     ] = ()
     requested_by: Annotated[
-        tuple[str, ...], Meta(description="Only changes that intents of these clients caused.")
+        tuple[str, ...], Meta(description="Return only changes that were caused by intents of these clients.")
     ] = ()
-    reason: Annotated[str, Meta(description="Only changes with this text in the reason; case is ignored.")] = ""
+    reason: Annotated[str, Meta(description="Return only changes with this text in the reason; case is ignored.")] = ""
     at_least: Annotated[
-        str | None, Meta(description="Only changes whose previous state lasted at least this long (30m).")
+        str | None, Meta(description="Return only changes whose previous state lasted at least this long (30m).")
     ] = None
 
     def narrow(self, resource: tuple[str, str] | None, kinds: tuple[str, ...] = ()) -> HistoryFilter:
@@ -89,8 +93,8 @@ class OfAll(Narrowed, frozen=True, kw_only=True):
         str | None,
         Meta(description="Cursor or key of an earlier response. The response continues after this position."),
     ] = None
-    kind: Annotated[tuple[str, ...], Meta(description="Only changes of resources of these kinds.")] = ()
-    resource: Annotated[str | None, Meta(description="Only changes of this resource: KIND/NAME.")] = None
+    kind: Annotated[tuple[str, ...], Meta(description="Return only changes of resources of these kinds.")] = ()
+    resource: Annotated[str | None, Meta(description="Return only changes of this resource: KIND/NAME.")] = None
 
     def wanted(self) -> HistoryFilter:
         """Return the filter for the query. Raises Refused."""
@@ -114,7 +118,9 @@ class Streaming(OfAll, frozen=True, kw_only=True):
 
 
 class _OfOne(Narrowed, frozen=True, kw_only=True):
-    before: Annotated[str | None, Meta(description="`next` of an earlier response.")] = None
+    before: Annotated[
+        str | None, Meta(description="Return only changes before this key. For the next page, use `next` of this page.")
+    ] = None
     limit: Limit = 100
 
 

@@ -98,20 +98,24 @@ class Waited(Waiting, frozen=True, kw_only=True):
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """Which intents to return. If a parameter is given several times, an intent has to match one of the values."""
 
-    before: Annotated[Id | None, Meta(description="Only intents before this ID: `next` of an earlier response.")] = None
+    before: Annotated[
+        Id | None, Meta(description="Return only intents before this ID. For the next page, use `next` of this page.")
+    ] = None
     limit: Limit = 100
-    status: Annotated[tuple[asked.IntentStatus, ...], Meta(description="Only intents with one of these statuses.")] = ()
-    action: Annotated[tuple[str, ...], Meta(description="Only intents with one of these actions.")] = ()
-    requested_by: Annotated[tuple[str, ...], Meta(description="Only intents of these clients.")] = ()
+    status: Annotated[
+        tuple[asked.IntentStatus, ...], Meta(description="Return only intents with one of these statuses.")
+    ] = ()
+    action: Annotated[tuple[str, ...], Meta(description="Return only intents with one of these actions.")] = ()
+    requested_by: Annotated[tuple[str, ...], Meta(description="Return only intents of these clients.")] = ()
 
 
 class ListedOfNodes(Listed, frozen=True, kw_only=True):
-    node: Annotated[str | None, Meta(description="Only intents of this node: its name or ID.")] = None
+    node: Annotated[str | None, Meta(description="Return only intents of this node: its name or ID.")] = None
 
 
 class ListedOfResources(Listed, frozen=True, kw_only=True):
-    kind: Annotated[str | None, Meta(description="Only intents of this kind.")] = None
-    resource: Annotated[str | None, Meta(description="Only intents of this resource. Requires `kind`.")] = None
+    kind: Annotated[str | None, Meta(description="Return only intents of this kind.")] = None
+    resource: Annotated[str | None, Meta(description="Return only intents of this resource. Requires `kind`.")] = None
 
 
 async def submit(call: Call[Submitting, Ask]) -> Response:
@@ -142,7 +146,8 @@ async def _submit(call: Call[Submitting, Any], kind: str, resource: str) -> Resp
 
 
 async def show(call: Call[Waited, None]) -> Response:
-    """Show an intent for a node. With `wait`, farrier responds when the intent is answered, or after that time."""
+    """Show an intent for a node. With `wait`, farrier responds when the intent is answered, or at the latest after
+    `wait` seconds."""
     return operation.json(await awaited(call, NODE, call.given.intent))
 
 

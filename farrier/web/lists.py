@@ -121,7 +121,8 @@ async def _page(backend: Backend, chosen: Wanted, order: str, after_: str) -> tu
 
 @without_blanks
 async def resources(request: Request) -> Response:
-    """GET /resources/{kind}?q=…&state=…&site=…&ended=1&after=…: those that have not ended, by name."""
+    """GET /resources/{kind}?q=…&state=…&site=…&ended=1&after=…: the resources, by name. Resources that have ended are
+    included only with `ended`."""
     backend, given, kind = backend_of(request), request.query_params, request.path_params["kind"]
     filter_ = reading.parameters(request, ResourcePage, reading.fields(ResourcePage, "/resources/{kind}"))
     names, _ = searched(request)

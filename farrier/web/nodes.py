@@ -1,7 +1,7 @@
 """The API's operations on nodes: list, show (with the version as ETag), register one or many, and change.
 
-A change is the intent `set`. With If-Match, the intent contains the version, so the node's handler rejects the intent
-if the node has changed in the meantime.
+To change a node, the API submits the intent `set`. With If-Match, the intent contains the version, so the node's
+handler rejects the intent if the node has changed in the meantime.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _WAIT_SECONDS = 10
 
 
 class NodePage(Nodes, frozen=True, kw_only=True):
-    after: Annotated[str, Meta(description="Only nodes after this name: `next` of an earlier response.")] = ""
+    after: Annotated[
+        str, Meta(description="Return only nodes after this name. For the next page, use `next` of this page.")
+    ] = ""
     limit: Limit = 100
 
 
@@ -133,8 +135,8 @@ async def show(call: Call[Shown, None]) -> Response:
 
 
 async def register(call: Call[Registering, Any]) -> Response:
-    """Register one node or a list of nodes. Of a list, farrier registers either all nodes or none. farrier does nothing
-    to a machine until an intent requests it."""
+    """Register one node or a list of nodes. If the body is a list, farrier registers either all of its nodes or none.
+    farrier does nothing to a machine until an intent requests it."""
     given = call.body if isinstance(call.body, list) else [call.body]
     nodes = await call.backend.requests.register([_registration(each, call) for each in given])
     headers = {"Location": f"/api/v1/nodes/{nodes[0].id}"} if len(nodes) == 1 else None

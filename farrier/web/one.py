@@ -128,8 +128,8 @@ def _title(workflow: WorkflowView) -> str:
 
 
 def dashboard_url(template: str, given: Mapping[str, str]) -> str:
-    """Return the URL of a resource's dashboard, or an empty text without a template. A value cannot change the rest of
-    the URL."""
+    """Return the URL of a resource's dashboard, or an empty text if the template is empty. A value cannot change the
+    rest of the URL."""
     for name, value in given.items():
         template = template.replace(f"{{{name}}}", quote(value, safe=""))
     return template

@@ -170,7 +170,7 @@ def _plain(schema: Any) -> Any:
 
 
 def _given(schema: Json) -> Json:
-    """Return the schema of a parameter without null, because a parameter is omitted and never null."""
+    """Return the schema of a parameter without the type null. A client omits a parameter instead of sending null."""
     if "anyOf" not in schema:
         return schema
     (kept,) = [each for each in schema["anyOf"] if each != {"type": "null"}]

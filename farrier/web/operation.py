@@ -51,8 +51,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """A method of a path, relative to /api/v1. The docstring of `respond` describes it. `body` is the type that decodes
-    the body. `described` is a more precise type for the documentation: the database checks the rest, with better error
-    texts."""
+    the body. `described` is a more precise type, which only the documentation uses. What `body` does not check, the
+    database checks with better error texts."""
 
     path: str
     respond: Callable[[Call[Any, Any]], Awaitable[Response]]

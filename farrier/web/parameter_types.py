@@ -53,19 +53,19 @@ class OfResource(msgspec.Struct, frozen=True, kw_only=True):
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     """Which nodes to return. If a parameter is given several times, a node has to match one of the values. `narrowed`
-    adds a parameter for each detail that lists show."""
+    adds a parameter for each detail that is shown in lists."""
 
     name: Annotated[
-        tuple[str, ...], Meta(description="Only nodes with one of these names, IDs or globs (`gpu-1*`).")
+        tuple[str, ...], Meta(description="Return only nodes with one of these names, IDs or globs (`gpu-1*`).")
     ] = ()
     label: Annotated[
         tuple[str, ...],
-        Meta(description="Only nodes whose labels pass these tests: KEY, !KEY, KEY=VALUE or KEY!=VALUE."),
+        Meta(description="Return only nodes whose labels pass these tests: KEY, !KEY, KEY=VALUE or KEY!=VALUE."),
     ] = ()
-    status: Annotated[tuple[NodeStatus, ...], Meta(description="Only nodes in one of these statuses.")] = ()
-    management: Annotated[tuple[Management, ...], Meta(description="Only nodes in one of these states.")] = ()
+    status: Annotated[tuple[NodeStatus, ...], Meta(description="Return only nodes in one of these statuses.")] = ()
+    management: Annotated[tuple[Management, ...], Meta(description="Return only nodes in one of these states.")] = ()
     failed: Annotated[
-        bool, Meta(description="Only nodes whose workflow failed, or whose BMC or power cannot be read.")
+        bool, Meta(description="Return only nodes whose workflow failed, or whose BMC or power cannot be read.")
     ] = False
 
     def wanted(self) -> Wanted:
@@ -87,13 +87,13 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def narrowed(base: type[Nodes]) -> type[Nodes]:
-    """Return the type `base` with an additional parameter for each detail that lists show."""
+    """Return the type `base` with an additional parameter for each detail that is shown in lists."""
     more = [
         (
             name,
             Annotated[
                 tuple[str, ...],
-                Meta(description=f"Only nodes with one of these values ({details.DETAILS[name].help})."),
+                Meta(description=f"Return only nodes with one of these values ({details.DETAILS[name].help})."),
             ],
             (),
         )

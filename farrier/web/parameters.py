@@ -42,7 +42,7 @@ def searched(request: Request) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def parse_after(given: str | None) -> tuple[str, int]:
-    """Parse a key that `key_of` made, after which a page begins. Raises Refused."""
+    """Parse a key that `key_of` made. The page begins after the resource with this key. Raises Refused."""
     if given is None:
         return "", 0
     name, _, id_ = given.rpartition(":")

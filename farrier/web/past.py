@@ -37,7 +37,7 @@ _FIELDS = (
 async def history(request: Request) -> Response:
     """GET /history?resource=KIND/NAME&kind=…&layer=…&from=…&to=…&…&after=KEY
 
-    A resource without a kind is of the kind of the form, or a node.
+    If `resource` contains no kind, the page uses the kind in the form, or nodes if the form contains no kind.
     """
     backend, given = backend_of(request), request.query_params
     if (name := given.get("resource", "/")) and "/" not in name:

@@ -81,7 +81,7 @@ def is_fault(error: RefusedByModel) -> bool:
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """Respond to a request that the database or the model refuses."""
+    """Return the response to a request that the database or the model refuses."""
     assert isinstance(error, RefusedByModel), "registered for this class"
     if is_fault(error):
         return _fault(request, error)
@@ -93,7 +93,7 @@ async def refused(request: Request, error: Exception) -> Response:
 
 
 def _fault(request: Request, error: RefusedByModel) -> Response:
-    """Respond if rights or objects are missing in the database, or if a table stays locked."""
+    """Return the response if rights or objects are missing in the database, or if a table stays locked."""
     _log.error("http.database_fault", path=request.scope["path"], sqlstate=error.sqlstate, error=error.text)
     status, hint = HTTPStatus.INTERNAL_SERVER_ERROR, "run farrier db check; if it finds no fault, report this error"
     if error.sqlstate == _NO_RIGHT:
@@ -105,13 +105,15 @@ def _fault(request: Request, error: RefusedByModel) -> Response:
 
 
 async def unreachable(request: Request, error: Exception) -> Response:
-    """Respond if the database cannot be reached. The response omits the error, because the error may name a server."""
+    """Return the response if the database cannot be reached. The response omits the error, because the error may name a
+    server."""
     assert isinstance(error, DatabaseUnreachable), "registered for this class"
     return answer(request, HTTPStatus.SERVICE_UNAVAILABLE, "the database cannot be reached now", _NO_DATABASE)
 
 
 async def no_token(request: Request, error: Exception) -> Response:
-    """Respond if the bearer token of this server cannot be read. Only the log names its location."""
+    """Return the response if the bearer token of this server cannot be read. Only the log names the location of the
+    token."""
     assert isinstance(error, CredentialError), "registered for this class"
     _log.warning("http.token_unreadable", error=str(error))
     if error.temporary:
@@ -123,7 +125,7 @@ async def no_token(request: Request, error: Exception) -> Response:
 
 
 async def wrong_path(request: Request, error: Exception) -> Response:
-    """Respond to a wrong request: path, method, parameter or body."""
+    """Return the response to a request with a wrong path, method, parameter or body."""
     assert isinstance(error, HTTPException), "registered for this class"
     status = HTTPStatus(error.status_code)
     detail, hint = error.detail, ""
@@ -143,7 +145,7 @@ async def wrong_path(request: Request, error: Exception) -> Response:
 
 
 async def undecodable(request: Request, error: Exception) -> Response:
-    """Respond if a stored row cannot be decoded. The response names the row."""
+    """Return the response if a stored row cannot be decoded. The response names the row."""
     assert isinstance(error, UndecodableState), "registered for this class"
     _log.error("http.undecodable", path=request.scope["path"], error=str(error))
     hint = "a newer release may have written it; upgrade this server"
@@ -151,7 +153,7 @@ async def undecodable(request: Request, error: Exception) -> Response:
 
 
 async def left(request: Request, error: Exception) -> Response:
-    """Respond after the client has closed the connection during its request. The client does not receive this
+    """Return the response if the client has closed the connection during its request. The client does not receive this
     response."""
     assert isinstance(error, ClientDisconnect), "registered for this class"
     _log.debug("http.client_left", path=request.scope["path"])
@@ -159,7 +161,8 @@ async def left(request: Request, error: Exception) -> Response:
 
 
 async def unforeseen(request: Request, _error: Exception) -> Response:
-    """Respond to any other error. The server logs the error; the response omits its text, which may contain secrets."""
+    """Return the response to any other error. The server logs the error. The response omits the text of the error,
+    which may contain secrets."""
     text = "an unexpected error occurred in this server"
     return answer(
         request, HTTPStatus.INTERNAL_SERVER_ERROR, text, "find the error in the log of farrier, and report it"

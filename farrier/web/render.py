@@ -70,7 +70,8 @@ def _json(value: Any) -> str:
 
 
 def _fact(value: Any) -> str:
-    """Return a value of a resource's own column: a time as on the rest of the page, any other value as `_json`."""
+    """Return the text of a value in a resource's own column. A time has the same format as on the rest of the page; any
+    other value has the format of `_json`."""
     if isinstance(value, str) and _TIME.fullmatch(value):
         return _utc(datetime.fromisoformat(value))
     return _json(value)
@@ -89,7 +90,8 @@ def path_of(kind: str, id_: int | str) -> str:
 
 
 def _resource_path(change: HistoryEntry) -> str:
-    """Return the path of the changed resource's page by ID, because another resource may now have its name."""
+    """Return the path of the changed resource's page. The path contains the ID, because another resource may now have
+    the name."""
     return path_of(change.kind, change.id)
 
 

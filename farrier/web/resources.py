@@ -32,12 +32,17 @@ from farrier.web.refusals import Refused
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     kind: OtherKind
     after: Annotated[
-        str | None, Meta(description="Only resources after this resource: `next` of an earlier response.")
+        str | None,
+        Meta(description="Return only resources after this resource. For the next page, use `next` of this page."),
     ] = None
     limit: Limit = 100
-    name: Annotated[tuple[str, ...], Meta(description="Only resources with one of these names, IDs or globs.")] = ()
-    state: Annotated[tuple[str, ...], Meta(description="Only resources in one of these states, or in a substate.")] = ()
-    site: Annotated[tuple[str, ...], Meta(description="Only resources of these sites.")] = ()
+    name: Annotated[
+        tuple[str, ...], Meta(description="Return only resources with one of these names, IDs or globs.")
+    ] = ()
+    state: Annotated[
+        tuple[str, ...], Meta(description="Return only resources in one of these states, or in a substate.")
+    ] = ()
+    site: Annotated[tuple[str, ...], Meta(description="Return only resources of these sites.")] = ()
     ended: Annotated[bool, Meta(description="Include resources that have ended.")] = False
 
     def wanted(self) -> WantedResources:
@@ -55,7 +60,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindFilter(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Annotated[str | None, Meta(description="Only this kind.")] = None
+    kind: Annotated[str | None, Meta(description="Return only this kind.")] = None
     counted: Annotated[bool, Meta(description="Count the resources in each state.")] = True
 
 

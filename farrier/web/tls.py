@@ -30,9 +30,9 @@ class Certificate:
         connection.context = self._current
 
     def fault(self) -> str | None:
-        """Return why each client refuses the certificate or its direct issuer, such as that it has expired. Return None
-        if a client that trusts the issuer accepts the certificate. The module ssl shows the dates of a certificate only
-        to a client, so this makes a handshake in memory."""
+        """Return the reason why every client refuses the certificate or its direct issuer, for example that the
+        certificate has expired. Return None if a client that trusts the issuer accepts the certificate. The module ssl
+        shows the dates of a certificate only to a client, so this makes a handshake in memory."""
         trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         trusting.check_hostname = False
         trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trust the certificate itself, not only a root

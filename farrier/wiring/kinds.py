@@ -45,19 +45,19 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 def extensions(names: Iterable[str]) -> Extensions:
-    """Import the modules of these kinds of other packages, and return the kinds. Raises ConfigError."""
+    """Import these kinds, which other packages define, and return them. Raises ConfigError."""
     found = {name: extension(name) for name in names}
     specs = [*BUILT_IN, *(each.spec for each in found.values())]
     layers = [layer for spec in (node_spec.SPEC, *specs) for layer in spec.every_layer]
     for what, values in (
-        ("kinds have the same name", [spec.name for spec in specs]),
-        ("kinds have the same table", [spec.relation for spec in specs]),
-        ("layers have the same label in metrics", [layer.label for layer in layers]),
-        ("layers have the same key of limits", [layer.key for layer in layers]),
+        ("kinds have the name", [spec.name for spec in specs]),
+        ("kinds have the table", [spec.relation for spec in specs]),
+        ("layers have the metrics label", [layer.label for layer in layers]),
+        ("layers have the limits key", [layer.key for layer in layers]),
     ):
         twice = [value for value, count in Counter(values).items() if count > 1]
         if twice:
-            raise ConfigError(f"two {what}, {twice[0]}; it must be unique")
+            raise ConfigError(f"two {what} {twice[0]}, which must be unique")
     return found
 
 
@@ -108,7 +108,7 @@ def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[Loop]:
 
 
 def loop_of(extension: AnyExtension, services: object) -> Loop:
-    """Return the loop of a kind of another package."""
+    """Return the loop of a kind that another package defines."""
     rows: ResourceRows[Any, Any] = ResourceRows(
         extension.spec,
         extension.snapshot,

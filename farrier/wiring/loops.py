@@ -53,7 +53,7 @@ from farrier.wiring.traces import Traces
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that the daemon runs once the database is available, and all objects that use the configuration of
-    sites. `background` are the tasks that run beside the controller until cancelled, by their names."""
+    sites. `background` maps names to the tasks that run beside the controller until they are cancelled."""
 
     controller: Controller
     background: Mapping[str, Callable[[], Awaitable[None]]]

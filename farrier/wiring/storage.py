@@ -59,8 +59,8 @@ def _for_reading(config: settings.DatabaseConfig) -> pool.Timeouts:
 
 @asynccontextmanager
 async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
-    """Connect to the configured server, with retries for `db_timeout`. If the server is embedded, start it; the process
-    that started it stops it at the end. Raises DatabaseUnreachable or ConfigError."""
+    """Connect to the configured server, and retry for at most `db_timeout`. If the server is embedded, start it; the
+    process that started it stops it at the end. Raises DatabaseUnreachable or ConfigError."""
     async with client.server(await _chosen(config)) as dsn:
         connections = await pool.open_pool(
             dsn,

@@ -142,7 +142,8 @@ class _TracedHandler(StateHandler[Any, Any, Any, Any]):
 
 
 class _TracedRequests(ServiceObserver):
-    """An observer that makes a span of each request when the request has ended, as a child of the span of the step."""
+    """An observer that records each request as a span when the request has ended. This span is a child of the step's
+    span."""
 
     def __init__(self, inner: ServiceObserver, tracer: Tracer) -> None:
         self._inner = inner

@@ -83,8 +83,8 @@ def test_a_name_that_leads_to_no_extension_is_refused_with_the_reason(name: str,
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        (changed(name="network_segment"), "two kinds have the same name, network_segment"),
-        (changed(relation="farrier.network_segments"), "two kinds have the same table, farrier.network_segments"),
+        (changed(name="network_segment"), "two kinds have the name network_segment"),
+        (changed(relation="farrier.network_segments"), "two kinds have the table farrier.network_segments"),
     ],
 )
 def test_a_kind_that_farrier_has_already_is_refused(monkeypatch: pytest.MonkeyPatch, spec: Any, told: str) -> None:
@@ -96,7 +96,7 @@ def test_a_kind_that_farrier_has_already_is_refused(monkeypatch: pytest.MonkeyPa
 def test_two_packages_with_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crates, "CRATE", extension(), raising=False)
     monkeypatch.setattr(crates, "BOX", extension(spec=changed(relation="boxes.boxes")), raising=False)
-    with pytest.raises(ConfigError, match="two kinds have the same name, crate"):
+    with pytest.raises(ConfigError, match="two kinds have the name crate"):
         wiring.extensions([NAME, "tests.support.crates:BOX"])
 
 
@@ -112,10 +112,10 @@ class Layered(Crate, frozen=True, kw_only=True):
 @pytest.mark.parametrize(
     ("layers", "told"),
     [
-        ([layer("power", label="box")], "two layers have the same label in metrics, box"),
-        ([layer("power", label="management")], "two layers have the same label in metrics, management"),
-        ([layer("power", key="box")], "two layers have the same key of limits, box"),
-        ([layer("power"), layer("power")], "two layers have the same label in metrics, crate_power"),
+        ([layer("power", label="box")], "two layers have the metrics label box"),
+        ([layer("power", label="management")], "two layers have the metrics label management"),
+        ([layer("power", key="box")], "two layers have the limits key box"),
+        ([layer("power"), layer("power")], "two layers have the metrics label crate_power"),
     ],
 )
 def test_layers_that_metrics_or_limits_could_not_tell_apart_are_refused(
