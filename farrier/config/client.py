@@ -14,21 +14,21 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     api: Annotated[
         str,
         Meta(
-            description="URL of a running farrier, such as https://farrier.example. If empty, commands connect to the"
-            " database."
+            description="URL of a running farrier, such as https://farrier.example. If this setting is empty, "
+            "commands connect to the database."
         ),
     ] = ""
     token_file: Annotated[
         str,
         Meta(
-            description="File that contains the bearer token for the API on its only line. If empty, commands send "
-            "no token."
+            description="File that contains the bearer token for the API on its only line. If this setting is "
+            "empty, commands send no token."
         ),
     ] = ""
     ca_file: Annotated[
         str,
         Meta(
-            description="PEM file with the certificate authorities that sign the certificate of the server. If empty,"
-            " commands use the certificate authorities of the operating system."
+            description="PEM file with the certificate authorities that sign the certificate of the server. If this "
+            "setting is empty, commands use the certificate authorities of the operating system."
         ),
     ] = ""

@@ -78,7 +78,8 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.named(self.current) if self.current else None
 
     def with_context(self, name: str, context: Context) -> Contexts:
-        """Return these contexts with `context` under this name, added or replaced. Raises ConfigError."""
+        """Return these contexts with `context` added under this name. An existing context of this name is replaced.
+        Raises ConfigError."""
         if not _NAME.fullmatch(name):
             raise ConfigError(
                 f"a context cannot be named {name!r}; expected 1 to 63 letters, digits, dots, dashes and underscores"

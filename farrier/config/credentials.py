@@ -103,7 +103,7 @@ class CredentialsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         Meta(
             description="The credentials that farrier may send, and the BMCs that may receive them. Each table "
             "[[credentials.bindings]] has references, hosts and networks. A site may have further bindings in its "
-            "file. If no binding allows farrier to use a reference at the address of a BMC, farrier does not read "
+            "file. If no binding allows farrier to use a reference for the address of a BMC, farrier does not read "
             "the secret and does not contact the BMC. The environment variable contains a JSON array."
         ),
     ] = ()

@@ -25,8 +25,8 @@ _NO_TABLE = "{}"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting. `default` is spelled as in a file. `is_table` is true if a file spells the setting as separate
-    tables."""
+    """A setting. `default` is the default in the syntax of the settings file. `is_table` is true if the file sets the
+    setting with separate tables."""
 
     section: str
     key: str
@@ -58,8 +58,9 @@ def as_toml() -> str:
 
 
 class SiteSetting(msgspec.Struct, frozen=True):
-    """A key of a site's file. `table` is spelled as the heading of the table, and `default` as in a file. `default` is
-    empty if the key has no default. `required` is true if the file must set the key."""
+    """A key of a site's file. `table` is the heading of the key's table, and `default` is the default; both are in the
+    syntax of the file. `default` is empty if the key has no default. `required` is true if the file must set the
+    key."""
 
     table: str
     key: str

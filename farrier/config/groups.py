@@ -97,9 +97,9 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         int,
         Meta(
             ge=1,
-            description="Largest number of immediate reruns of a resource in a row. After these, the resource takes "
-            "its turn among the resources that are due, and first pauses for 1 s if the run changed no state. So a "
-            "handler that loops does not delay other resources.",
+            description="Largest number of immediate reruns of a resource in a row. After these, the resource waits "
+            "for its turn among the resources that are due. If the run changed no state, the resource also pauses for "
+            "1 s before that. So a handler that loops does not delay other resources.",
         ),
     ] = 50
     kinds: Annotated[
@@ -121,8 +121,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     force_after: Annotated[
         timedelta,
         Meta(
-            description="If an intent has force, farrier waits for this time after the beginning of a stage. Then it "
-            "cancels the stage's agent tasks that have not ended."
+            description="If an intent sets the parameter force, farrier waits for this time after the beginning of a "
+            "stage. Then farrier cancels the stage's agent tasks that have not ended."
         ),
     ] = _seconds(600)
     observation_ttl: Annotated[
@@ -178,9 +178,10 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     brake_window: Annotated[
         timedelta,
         Meta(
-            description="Time for which the brake counts a node that left service. The brake may count a node up "
-            "to a minute longer. farrier tries each minute to take a held node out of service, and counts the node for "
-            "three minutes after the last try."
+            description="Time for which the brake counts a node that left service. The brake refreshes its count "
+            "once a minute, so it may count the node for up to a minute more. If the brake holds a node in service, "
+            "farrier tries each minute to take this node out of service, and counts it for three minutes after the "
+            "last try."
         ),
     ] = _seconds(600)
     bootstrap_ttl: Annotated[
@@ -252,8 +253,8 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
     auth: Annotated[
         BmcAuth,
         Meta(
-            description="With basic, farrier sends the password with each request, and uses no session. With "
-            "session, farrier logs in once, and each process occupies one of the BMC's few sessions."
+            description="With the value basic, farrier sends the password with each request, and uses no session. "
+            "With the value session, farrier logs in once, and each process occupies one of the BMC's few sessions."
         ),
     ] = BmcAuth.BASIC
     session_directory: Annotated[

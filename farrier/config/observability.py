@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _ABSOLUTE = re.compile(r"https?://[^\s/]+(/\S*)?")
 _PLACE = re.compile(r"\{([^{}]*)\}")
 OF_A_RESOURCE = ("kind", "name", "site")
-"""The values of a resource that `dashboards_url` may have in braces."""
+"""The names that `dashboards_url` may contain in braces. farrier replaces each by the value of the resource."""
 
 
 class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -159,7 +159,7 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     format: Annotated[
         Format,
         Meta(
-            description="Format of log lines. With auto, farrier writes JSON under systemd or if standard error is "
-            "redirected. On a terminal it uses the format console."
+            description="Format of log lines. The value auto means json under systemd or if standard error is "
+            "redirected, and console on a terminal."
         ),
     ] = Format.AUTO

@@ -95,7 +95,7 @@ def load(
 
 
 class _Mistakes:
-    """The mistakes in settings that are independent of each other."""
+    """Collects mistakes in the settings, so that one error reports all mistakes that are independent of each other."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -206,8 +206,8 @@ def _refuse_unknown(environment: Mapping[str, str], prefix: _Given | None, mista
 
 def _variable(name: str, known: Sequence[str]) -> str:
     """Return a suggestion for an unknown variable. The common prefix is not compared, because it makes all names
-    similar. A name without its section, such as FARRIER_DSN, suggests the variable of its key if only one section has
-    this key."""
+    similar. If the name is a key without its section, such as FARRIER_DSN, and only one section has this key, return
+    the variable of this key."""
     key = name.removeprefix(ENV_PREFIX)
     names = [each.removeprefix(ENV_PREFIX) for each in known]
     same = [each for each in names if each.partition("_")[2] == key]
@@ -376,7 +376,7 @@ def _from_text(value: str, wanted: Any) -> object:
 
 
 def read_duration(value: object) -> timedelta:
-    """Parse a duration of a file, which is a number of seconds or a text with units. Raises ValueError."""
+    """Parse a duration from a file: a number of seconds, or a text with units. Raises ValueError."""
     match value:
         case timedelta():
             found = value

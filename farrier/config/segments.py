@@ -1,4 +1,5 @@
-"""The settings of network segments, a section of `groups`, which describes the rules for all settings."""
+"""The settings of network segments, as one section of the settings. The docstring of `groups` has the rules for all
+settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the rules of a site that the types of its keys do not express.
+"""Checks a site's file for faults that the types of its keys do not exclude.
 
 `site_files` calls this module for each parsed site. The module reports all faults at once. The module sends no request
 to the region, because the region may not exist yet.
@@ -129,8 +129,8 @@ def _token(deploy: DeploySite, maas: MaasSite) -> Iterator[Fault]:
     least = 2 * (2 * maas.node_timeout + _FIRST_BOOT)
     if deploy.bootstrap_ttl < least:
         text = (
-            f"expected at least {duration.human(least)}: half of it must cover two node_timeouts of "
-            f"{duration.human(maas.node_timeout)} and {duration.human(_FIRST_BOOT)} for the first boot; got "
+            f"expected at least {duration.human(least)}: half of this lifetime must cover two node_timeouts "
+            f"({duration.human(maas.node_timeout)} each) and the first boot ({duration.human(_FIRST_BOOT)}); got "
             f"{_human(deploy.bootstrap_ttl)}"
         )
         yield Fault(place("deploy", "bootstrap_ttl"), text)

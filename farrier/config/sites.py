@@ -47,8 +47,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class _Service(_Table, frozen=True, kw_only=True):
-    """The table of a service. Its URL has no slash at the end, also if the file has one, so that URLs can be
-    compared."""
+    """The table of a service. Slashes at the end of its URL are removed, so that URLs can be compared."""
 
     url: str
 
@@ -199,8 +198,8 @@ class StorageSite(_Table, frozen=True, kw_only=True):
     layout: Annotated[
         Layout,
         Meta(
-            description="Layout of the boot disk, as MAAS names it. With blank, an operator has to partition the "
-            "disk, because MAAS does not deploy to a blank disk."
+            description="Layout of the boot disk, as MAAS names it. With the layout blank, an operator has to "
+            "partition the disk, because MAAS does not deploy to a blank disk."
         ),
     ] = Layout.FLAT
     root_size_gb: Annotated[
@@ -221,8 +220,9 @@ class LinkSite(_Table, frozen=True, kw_only=True):
     mode: Annotated[
         LinkMode,
         Meta(
-            description="With auto, MAAS assigns an address at deployment. With dhcp, the machine uses DHCP. With "
-            "static, MAAS sets the node's address from addresses. With link_up, the interface has no address."
+            description="With the mode auto, MAAS assigns an address at deployment. With dhcp, the machine uses DHCP. "
+            "With static, MAAS sets the node's address in the key addresses. With link_up, the interface has no "
+            "address."
         ),
     ] = LinkMode.AUTO
     subnet: Annotated[Text | None, Meta(description="CIDR of the subnet of the address.")] = None

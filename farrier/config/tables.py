@@ -96,7 +96,7 @@ class Reader:
 
 
 def place(path: str, key: str = "") -> str:
-    """Return the location of a fault, as its text shows it."""
+    """Return the location of a fault in the form that messages show, such as `[deploy] bootstrap_ttl`."""
     return f"{f'[{path}]' if path else ''} {key}".strip()
 
 

@@ -55,7 +55,7 @@ SEGMENT: Mapping[str, str] = {
     "mtu": "MTU of the segment",
     "vlan": "VLAN of the segment, or none",
 }
-"""The fields that a template may use of each element of `segments`."""
+"""The fields of each element of `segments` that a template may use."""
 
 TOKEN = "bootstrap_token"
 
@@ -154,7 +154,8 @@ def _faults_of(text: str, names: tuple[str, ...], segments: Collection[str]) -> 
 
 
 def _fault(path: Sequence[str], segments: Collection[str], *, dotted: bool) -> str | None:
-    """Return the fault of a path from a name to an attribute. With `dotted`, the last part may be a method."""
+    """Return what is wrong with a path such as `node.bmc.serial`; None if the path is valid. With `dotted`, the last
+    part may be a method."""
     match path:
         case ["node", name] if name not in NODE:
             return f"node has no {name!r}; {nearest(name, NODE)}"
@@ -169,8 +170,8 @@ def _fault(path: Sequence[str], segments: Collection[str], *, dotted: bool) -> s
 
 
 def _path(found: nodes.Node) -> tuple[str, ...]:
-    """Return the name and the attributes of an expression such as `node.bmc['serial']`. A part that the template
-    computes when it is rendered is empty."""
+    """Return the name and the attributes of an expression such as `node.bmc['serial']`. If the template computes a part
+    during rendering, one empty text stands for this part and the parts before it."""
     if isinstance(found, nodes.Name):
         return (found.name,)
     if isinstance(found, nodes.Getattr):
