@@ -22,5 +22,6 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def wall() -> datetime:
-    """Return the time of day on this host, without a database, for the expiry of tokens and for lists without ages."""
+    """Return the time of day on this host, without a query of the database. Callers use it for the expiry of tokens,
+    and for lists that show no ages."""
     return datetime.now(UTC)

@@ -1,10 +1,10 @@
 """The daemon, which starts, runs and stops its parts in a fixed order.
 
-The daemon starts HTTP, connects to the database, checks the schema, reads the sites, starts listener and loops, and
-reports READY. To stop, the daemon reports STOPPING, drains under a deadline, releases its shards, closes the
+The daemon starts HTTP, connects to the database, checks the schema, reads the sites, starts the listener and the loops,
+and reports READY. To stop, the daemon reports STOPPING, drains under a deadline, releases its shards, closes the
 connections, and stops HTTP last. SIGHUP reads the settings and sites again while all parts run. One root task group
 owns every task. A task that ends unexpectedly stops the daemon, and the log names the task. The daemon itself reads and
-writes no table; `wiring` makes the parts that do.
+writes no table; `wiring` makes the parts that read and write tables.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@
     └── InternalError               a bug in farrier, or an unexpected exception
 
 Each class has a `label` and a `fate`. The label is the value of the `error` label of metrics, so it never changes. The
-fate is whether a later run may succeed; docs/operating/troubleshooting.md shows it. A text names what was expected,
-what was found and what to do. A text never contains a secret.
+fate says whether a later run may succeed; docs/operating/troubleshooting.md lists the fate of each class. A text names
+what was expected, what was found and what to do. A text never contains a secret.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FarrierError(Exception):
 
 
 class ConfigError(FarrierError):
-    """A setting, a flag, or a file that a setting or flag names is wrong. Raised before farrier starts anything."""
+    """A setting or a flag is wrong, or a file named by one of them is wrong. Raised before farrier starts anything."""
 
     label = "config"
     fate = Fate.NEEDS_HUMAN
@@ -132,8 +132,8 @@ class SchemaUnrecorded(SchemaError):
         if directory:
             advice = f"remove the directory {directory}; the next start creates a new database there"
         super().__init__(
-            "the schema farrier has tables but no record of its version, because a restore omitted the data, or a "
-            f"version before the first release created it; {advice}"
+            "the schema farrier has tables but no record of its version: either a restore omitted the data, or a "
+            f"version of farrier before the first release created the schema; {advice}"
         )
 
 

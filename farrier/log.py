@@ -154,7 +154,7 @@ class _Handler(logging.StreamHandler[TextIO]):
         self._render = render
 
     def write(self, event: EventDict) -> None:
-        """Write an event of farrier itself, which is already filtered."""
+        """Write an event that farrier itself logged. The event is already filtered."""
         self.acquire()
         try:
             self.emit(_Line(event))
@@ -278,8 +278,8 @@ class Repeats:
         return found
 
     def _forget(self, now: float) -> None:
-        """Forget subjects without a written line for ten minutes, with their counts. If there are too many subjects,
-        also forget the oldest."""
+        """Forget each subject, with its counts, if no line about it was written in the last ten minutes. If there are
+        too many subjects, also forget the oldest."""
         while self._seen:
             oldest_at, _ = next(iter(self._seen.values()))
             if now - oldest_at < 2 * _AGAIN_AFTER and len(self._seen) <= _MOST_REMEMBERED:
@@ -312,8 +312,8 @@ def write_repeats(*, at_once: bool = False) -> None:
 
 
 def forget_repeats() -> None:
-    """Log the numbers of suppressed lines, and write the next line of each event again. The daemon calls this on
-    SIGHUP, so that each SIGHUP has a visible answer."""
+    """Log the numbers of suppressed lines. Then forget all earlier lines, so that the next line of each event is
+    written. The daemon calls this on SIGHUP, so that each SIGHUP has a visible answer."""
     write_repeats(at_once=True)
     _repeats.forget()
 

@@ -1,8 +1,8 @@
 """Yields the signals that this process receives, without repeated deliveries.
 
-If a signal arrives while the loop reads another signal, uvloop 0.23 delivers it twice (`Loop._invoke_signals`). For
-example, a stop signal may directly follow a reload signal. A second stop signal ends the process without a drain, so a
-signal that is delivered twice must count once.
+If a second signal arrives while the loop reads a first one, uvloop 0.23 delivers the second signal twice
+(`Loop._invoke_signals`). For example, a stop signal may directly follow a reload signal. A second stop signal ends the
+process without a drain, so a signal that is delivered twice must count once.
 """
 
 from __future__ import annotations
