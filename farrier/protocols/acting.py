@@ -25,9 +25,9 @@ def acting_while(require: Callable[[], None]) -> Iterator[None]:
 
 
 def require_lease() -> None:
-    """Check the right to act, immediately before a request that changes an outside service and with no `await` in
-    between. Raises `LeaseLost` if the controller has lost this right; the caller must then send nothing. Outside of a
-    step, every request is allowed."""
+    """Check the right to act. Call this immediately before a request that changes an outside service, with no `await`
+    between the check and the request. Raises `LeaseLost` if the controller has lost this right; the caller must then
+    send nothing. Outside of a step, every request is allowed."""
     require = _may_act.get()
     if require is not None:
         require()

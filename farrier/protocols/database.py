@@ -49,14 +49,14 @@ class Identities(Protocol):
 
 class AgentApi(Protocol):
     """The database operations of agents. All methods raise `RefusedByModel` if the database refuses the operation, and
-    `DatabaseUnreachable`."""
+    `DatabaseUnreachable` if the database does not respond."""
 
     async def enroll(self, token: str, facts: Mapping[str, Any]) -> Enrolled:
         """Enrol the agent of a node with its bootstrap token, which is valid only one time."""
 
     async def beat(self, beats: Sequence[Heartbeat]) -> frozenset[int]:
         """Store heartbeats, in one transaction. Returns the nodes whose heartbeats were accepted. All other nodes are
-        deleted or have another agent now; the agents of their heartbeats must stop."""
+        deleted or have another agent now; the agents that sent the heartbeats of these nodes must stop."""
 
     async def claim(
         self, agents: Sequence[Enrolled], types: Sequence[TaskType], lease: timedelta
@@ -74,7 +74,7 @@ class AgentApi(Protocol):
 
 class FleetApi(Protocol):
     """The nodes of a simulated fleet. All methods raise `RefusedByModel` if the database refuses the operation, and
-    `DatabaseUnreachable`."""
+    `DatabaseUnreachable` if the database does not respond."""
 
     async def register(self, nodes: Sequence[Registration]) -> None:
         """Register all of these nodes, or none."""
@@ -97,8 +97,8 @@ class Queries(Protocol):
         page."""
 
     async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
-        """Return nodes above one of their limits, the worst first and at most `limit`, and the number of further such
-        nodes. `limits` contains the limits that differ from the default."""
+        """Return nodes with a clock above its limit, the worst first, and the number of further such nodes. At most
+        `limit` nodes are returned. `limits` contains the limits that differ from the default."""
 
     async def node(self, node: str) -> Page[NodeDetail]:
         """Return everything about one node, as one row."""
@@ -200,8 +200,8 @@ class Requests(Protocol):
         """Issue a bootstrap token, which is returned only here. Earlier unused tokens of the node become invalid."""
 
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str | None = None) -> None:
-        """Let any number of nodes of a site leave service for the time `lasts`. Refused if the brake of the site
-        neither keeps a node in service nor is lifted already."""
+        """Let any number of nodes of a site leave service for the time `lasts`. The database accepts this only if the
+        brake of the site keeps a node in service or is already lifted."""
 
     async def enqueue(self, kind: str, resource: str) -> int:
         """Make the handler of a resource run as soon as possible. The resource is given by name or ID. Returns the

@@ -54,11 +54,10 @@ class Kind(Protocol[R_contra, S_contra]):
         """Return the state of the snapshot in each of its layers."""
 
     def target_layers(self, to: S_contra, /) -> Mapping[str, str]:
-        """Return the state in each layer of a value that a handler returned."""
+        """Return the state of each layer in `to`, the value that a handler returned."""
 
     def unwritten(self, resource: R_contra, to: S_contra, /) -> Sequence[str]:
-        """Return the fields in which a value that a handler returned differs from the snapshot, although no commit
-        writes these fields."""
+        """Return the fields that a handler changed in `to`, the value that it returned, but that no commit writes."""
 
     def has_ended(self, resource: R_contra) -> bool:
         """Return whether the first layer of the snapshot is in a terminal state."""
@@ -67,11 +66,11 @@ class Kind(Protocol[R_contra, S_contra]):
         """Return (state, substate) of the snapshot as values of metric labels. Both come from finite sets."""
 
     def answers(self, resource: R_contra, writes: Sequence[object], /) -> Sequence[Answered]:
-        """Return the intents that a run over this snapshot answers with its writes, for the log."""
+        """Return, for the log, the intents that a run over this snapshot answers with these writes."""
 
     def samples(self, resource: R_contra, to: S_contra, /) -> Sequence[Sample]:
-        """Return the metric samples of a run that changed this snapshot to `to`, in addition to the samples of its
-        outcome."""
+        """Return metric samples of a run that changed this snapshot to `to`. The loop adds these to the samples of the
+        run's outcome."""
 
 
 class StateHandler(Protocol[R, S, W, V]):
@@ -92,10 +91,10 @@ class StateHandler(Protocol[R, S, W, V]):
         return None
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:  # noqa: ARG002
-        """Return the snapshot `stored`, which was loaded at `now`, with the newer confirmations of `remembered`.
-        `remembered` is the state of an `Update` that `confirms`, or the last result of this method. Returns `stored`
-        itself in three cases: `remembered` has no newer confirmation, `stored` is not in the confirmed state, or the
-        confirmation is later than `now` because the clock was set back. The default is `stored`."""
+        """Return `stored`, the snapshot that was loaded at `now`, but with the confirmations of `remembered` that are
+        newer. `remembered` is the state of an `Update` with `confirms` set, or the last result of this method. Returns
+        `stored` itself in three cases: `remembered` has no newer confirmation, `stored` is not in the confirmed state,
+        or the confirmation is later than `now` because the clock was set back. The default is `stored`."""
         return stored
 
 
@@ -123,7 +122,7 @@ class StateIO(Protocol[R, S, W]):
         rows."""
 
     async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
-        """Delete wakes by resource, after runs that had nothing to write. May be repeated."""
+        """Delete these wakes of resources whose runs had nothing to write. May be repeated."""
 
     async def mark(self, marking: Marking, controller: UUID) -> frozenset[int]:
         """Write the marks of steps before they act, and remove the marks of steps that ended. Returns the IDs that were
@@ -154,7 +153,7 @@ class Controllers(Protocol):
         None, declare a former ID of this process dead in any case."""
 
     async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> Mapping[int, int]:
-        """Take the shards among these that have no living owner and are not locked. Returns the epochs of the taken
+        """Take those of the given shards that have no living owner and are not locked. Returns the epochs of the taken
         shards."""
 
     async def give_back(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
@@ -175,7 +174,7 @@ class Controllers(Protocol):
 
 
 class MetricsSink(Protocol):
-    """Counts the metrics of the loop. The loop reports a run only after the run's commit. No method may block or
+    """Records the metrics of the loop. The loop reports a run only after the run's commit. No method may block or
     raise."""
 
     def ran(self, kind: str, runs: Mapping[str, Sequence[float]]) -> None:
@@ -198,7 +197,7 @@ class MetricsSink(Protocol):
         """Record a commit that failed, because of a lost shard, a version conflict, a refusal, or an unknown result."""
 
     def step_cut(self, kind: str) -> None:
-        """Record a step that was cut because this process may no longer act."""
+        """Record a step that was interrupted because this process may no longer act."""
 
     def rerun_limited(self, kind: str) -> None:
         """Record that a resource is delayed after too many immediate reruns."""

@@ -24,9 +24,10 @@ from farrier.model.ufm import PartitionChange, Pkey
 
 class BmcClient(Protocol):
     """Client of BMCs. Every failure is a `BmcError` with its class. `sent` is set if an action may have reached the
-    BMC. `dialled` is set if the client sent anything to the BMC. `retry_after` is how long no caller should retry.
-    Calls to one BMC run one after the other. After a refused login, a call sends no more requests. If a BMC refused
-    three logins within five minutes, it gets no requests until the first refusal is five minutes old."""
+    BMC. `dialled` is set if the client sent anything to the BMC. `retry_after` is the time that every caller should
+    wait before a retry. Calls to one BMC run one after the other. After a refused login, a call sends no more requests.
+    If a BMC refused three logins within five minutes, it gets no requests until the first refusal is five minutes
+    old."""
 
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         """Read the power interface, the management interface and the actual power state.
@@ -47,9 +48,9 @@ class BmcClient(Protocol):
         The method first reads the system, and sends no action if the power is already as wanted. Otherwise, it sends
         the action one time, with a type that the BMC allows, and never repeats the action, even after an error. Then it
         reads until the power is as wanted; after the deadline, it raises `BmcError` `timeout`. A caller must not repeat
-        the call without a check. After an error with `sent`, or if it is unknown whether the action was sent, the
-        caller passes `send=False`; the method then only reads. A reset of a system that is off switches it on. `off`
-        does not wait for the operating system.
+        the call without a check. After an error whose `sent` is set, or if it is unknown whether the action was sent,
+        the caller passes `send=False`; the method then only reads. A reset of a system that is off switches it on.
+        `off` does not wait for the operating system.
         """
 
 
@@ -137,16 +138,15 @@ class MaasClient(Protocol):
         owns the machine. Success means that the region accepted the change; a later read shows the effect."""
 
     async def holds(self, machine: Machine) -> bool:
-        """Return whether farrier's user owns the machine. The first call reads from the region to which user the key
-        belongs."""
+        """Return whether farrier's user owns the machine. The first call reads the user of the key from the region."""
 
 
 class Regions(Protocol):
     """The MAAS regions of the configured sites."""
 
     def client(self, site: str) -> MaasClient | None:
-        """Return the region's client for the observer of the site's region, without a limit of slots; None without a
-        region."""
+        """Return the client with which the observer reads the site's region. Slots do not limit this client. The result
+        is None if the site has no region."""
 
     def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
         """Wait for a slot of the site's region, and return the region's client for a few successive calls. The number
@@ -171,13 +171,13 @@ class UfmClient(Protocol):
         """Whether farrier sets the names of the partitions in this UFM."""
 
     async def read(self, number: int, *, fresh: bool = False) -> Pkey | None:
-        """Return the partition as it was at most some seconds ago, but after farrier's last change of it; None if UFM
-        has no such partition. All callers share one reading, so calls are cheap. With `fresh`, the reading begins after
-        this call; concurrent callers share this reading."""
+        """Return the partition; None if UFM has no such partition. The reading is at most some seconds old, and newer
+        than farrier's last change of the partition. All callers share one reading, so calls are cheap. With `fresh`,
+        the reading begins after this call; concurrent callers share this reading."""
 
     async def read_anew(self, number: int) -> Pkey | None:
-        """Return the current partition, perhaps without `qos`. The result is None only if neither the request for the
-        key nor the list of all keys contains the partition, which proves that the number is free."""
+        """Return the current partition, perhaps without `qos`. The result is None only if the partition is missing both
+        in the response for its key and in the list of all keys. This proves that the number is free."""
 
     async def do(self, change: PartitionChange) -> None:
         """Request a change of a partition. Success means that UFM accepted the change; a later read shows the
