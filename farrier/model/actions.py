@@ -242,9 +242,10 @@ def check(action: Action, status: N, management: Management, live: LiveWorkflow 
     where = _names(Management, spec.managements)
     if management in spec.waits_for_management:
         return Later(
-            f"{action} waits until management is no longer {management}; it is accepted with management {where}"
+            f"{action} waits until management is no longer {management}; "
+            f"{action} is accepted while management is {where}"
         )
-    return refusal(action, f"with management {where}; the management of this node is {management}", spec.instead)
+    return refusal(action, f"while management is {where}; the management of this node is {management}", spec.instead)
 
 
 def decode(action: Action, given: object) -> params.Params:

@@ -182,11 +182,11 @@ def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
     if node.not_scrubbed and node.quarantine_cause == QuarantineCause.CLEANUP_VALIDATION_FAILED:
         text = failures.CLEAN_AGAIN  # an operator cannot release a node that is not scrubbed
     if text is not None:
-        yield Advice(f"{text}; with force: true, because this node is agentless" if forced else text)
+        yield Advice(f"{text}; a decommission needs force: true, because this node is agentless" if forced else text)
 
 
 def _out_of_service(node: NodeDetail) -> str:
-    """Return the actions that end a quarantine without a live workflow to resume."""
+    """Return the actions that end the quarantine of a node that has no live workflow."""
     if not node.ever_onboarded:
         return "onboard the node again or delete it"
     decommission = "decommission it with force: true" if node.agentless else "decommission it"
@@ -194,7 +194,7 @@ def _out_of_service(node: NodeDetail) -> str:
 
 
 def _of_wait(case: Case) -> Iterator[str]:
-    """Yield advice about the cause for which a continuing workflow waits."""
+    """If the workflow continues by itself, yield advice about its current wait."""
     node = case.node
     if not diagnosis.goes_on(node):
         return

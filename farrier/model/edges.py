@@ -27,7 +27,7 @@ class Layer(StrEnum):
 
 
 NODE = "node"
-"""The name of the kind of nodes, and the value of the metric label `kind` for their status."""
+"""The name of the kind for nodes. It is also the value of the metric label `kind` for the status of nodes."""
 
 LAYER_KIND: Mapping[Layer, str] = {
     Layer.STATUS: NODE,
@@ -59,14 +59,14 @@ _STATUS = _fan(
         (N.BOOTSTRAP_ISSUED,),
         N.ENROLLING,
         "onboarding",
-        "intent onboard, adopt or delete, or the agent enrols with its token",
+        "intent onboard, adopt or delete was accepted, or the agent enrolled with its token",
     ),
     ((N.ENROLLING,), N.ACTIVE, "onboarding", "the onboarding completed or reconciled, and the node is healthy"),
     (
         (N.ENROLLING,),
         N.QUARANTINED,
         "onboarding or operator",
-        "an unsafe failure stopped the onboarding; or intent quarantine or delete",
+        "an unsafe failure stopped the onboarding, or intent quarantine or delete was accepted",
     ),
     (
         (N.ACTIVE,),
@@ -88,7 +88,10 @@ _STATUS = _fan(
         (N.QUARANTINED,),
         N.ACTIVE,
         "operator or reconciler",
-        "intent release with proven health, proof that the cause is gone, or the end of the node's onboarding",
+        (
+            "the node's onboarding ended, the cause is proven to be gone, or intent release was accepted with proven "
+            "health"
+        ),
     ),
     (
         (N.ACTIVE, N.OFFLINE, N.QUARANTINED),
@@ -118,7 +121,7 @@ _STATUS = _fan(
             "node.uninstall"
         ),
     ),
-    ((N.REMOVING,), N.RETIRED, "uninstall or operator", "the uninstall failed, or intent cancel"),
+    ((N.REMOVING,), N.RETIRED, "uninstall or operator", "the uninstall failed, or intent cancel was accepted"),
     (
         (N.REMOVING,),
         N.DELETED,
@@ -157,7 +160,7 @@ _MANAGEMENT = _fan(
         (Management.MANAGEABLE, Management.ADOPT_FAILED),
         Management.ADOPTING,
         "operator",
-        "intent adopt, or an onboarding in mode adopt begins or resumes",
+        "intent adopt was accepted, or an onboarding in mode adopt began or resumed",
     ),
     (
         (Management.ADOPTING,),
@@ -200,13 +203,16 @@ _WORKFLOW = _fan(
         (W.FAILED_RETRYABLE,),
         W.RUNNING,
         "workflow or operator",
-        "the time next_attempt_at has come; or intent retry_stage, resume or rerun",
+        "the time next_attempt_at has come, or intent retry_stage, resume or rerun was accepted",
     ),
     (
         (W.RUNNING, W.FAILED_RETRYABLE),
         W.FAILED_MANUAL_INTERVENTION,
         "workflow or operator",
-        "no attempts are left, the failure class needs an operator, or intent mark_manual_intervention_required",
+        (
+            "no attempts are left, the failure class needs an operator, or intent mark_manual_intervention_required "
+            "was accepted"
+        ),
     ),
     (
         (W.FAILED_MANUAL_INTERVENTION,),
@@ -220,13 +226,13 @@ _WORKFLOW = _fan(
         "operator",
         "intent cancel or delete, if there is work to undo; or intent restart_clean",
     ),
-    ((W.COMPENSATING,), W.CANCELLED, "workflow", "the undo after a cancel is done"),
-    ((W.COMPENSATING,), W.PENDING, "workflow", "the undo after a restart_clean is done"),
+    ((W.COMPENSATING,), W.CANCELLED, "workflow", "the undo that follows a cancel is done"),
+    ((W.COMPENSATING,), W.PENDING, "workflow", "the undo that follows a restart_clean is done"),
     (
         (W.COMPENSATING,),
         W.FAILED_MANUAL_INTERVENTION,
         "workflow or operator",
-        "the undo failed, or intent mark_manual_intervention_required",
+        "the undo failed, or intent mark_manual_intervention_required was accepted",
     ),
     (_FAILING, W.RECONCILED, "operator or adoption", "the observed state is the target state"),
 )

@@ -78,10 +78,10 @@ UNSAFE_OF_BMC: Mapping[BmcFailure, FailureClass] = {
     BmcFailure.IDENTITY_MISMATCH: FailureClass.IDENTITY_MISMATCH,
     BmcFailure.IDENTITY_TAKEN: FailureClass.IDENTITY_TAKEN,
 }
-"""The failure of the workflow if the BMC responds for the wrong machine."""
+"""The BMC failures that show a wrong machine, and the failure class that each gives to the workflow."""
 
 BY_THE_REGION = frozenset({FailureClass.TIMEOUT, FailureClass.UPSTREAM_ERROR})
-"""Failures whose only cause may be that the site's MAAS region does not respond."""
+"""Failures that an outage of the site's MAAS region can cause without any other fault."""
 
 
 class QuarantineCause(StrEnum):
@@ -114,7 +114,8 @@ def _then_retry(fix: str) -> Advice:
 
 
 def _then_retry_at_once(fix: str) -> Advice:
-    """The advice for a failure that farrier retries after the back-off, unless an operator requests it earlier."""
+    """Return the advice for a failure after which farrier retries at the end of the back-off, or earlier if an operator
+    requests another attempt."""
     return Advice(True, f"{fix}, then {Action.RETRY_STAGE} to retry at once", Action.RETRY_STAGE)
 
 
@@ -155,11 +156,12 @@ FAILURES: Mapping[str, Advice] = {
     ),
     FailureClass.INVALID_CONFIG: _then_retry("correct the site's configuration"),
     FailureClass.UPSTREAM_REFUSED: _then_retry(
-        "read in the detail why the service refused the request, and correct the permissions or the data"
+        "read the reason for the refusal in the detail, and correct the permissions or the data"
     ),
     FailureClass.UNDO_FAILED: Advice(
         False,
-        "undo the changes in the detail by hand, then restart_clean; or submit cancel to try the undo once more",
+        "undo by hand the changes that the detail names, then restart_clean; or submit cancel to try the undo once "
+        "more",
     ),
     FailureClass.OPERATOR_REQUEST: Advice(
         False, "read why an operator stopped this workflow, then resume, restart_clean or cancel"
@@ -167,7 +169,7 @@ FAILURES: Mapping[str, Advice] = {
     FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for and fix the cause"),
     FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service that the detail names"),
     FailureClass.CAPACITY: _then_retry_at_once(
-        "extend the subnet in the detail, make addresses free in it, or link another subnet"
+        "extend the subnet that the detail names, free addresses in this subnet, or link another subnet"
     ),
     FailureClass.POWER_FAILED: _then_retry_at_once("fix the machine's BMC, its network or its power settings in MAAS"),
     FailureClass.NOT_MANAGEABLE: Advice(
@@ -190,7 +192,7 @@ FAILURES: Mapping[str, Advice] = {
 }
 
 CLEAN_AGAIN = "the cleanup left data on the node: decommission it with a cleanup that validates"
-"""The advice for a quarantine because of a cleanup, if no operator may release the node."""
+"""The advice for a node that was quarantined after a failed cleanup and that operators cannot release."""
 
 QUARANTINE_ADVICE: Mapping[str, str] = {
     QuarantineCause.OPERATOR: "read the operator's reason, then release or decommission",

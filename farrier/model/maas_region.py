@@ -49,14 +49,16 @@ SPEC = KindSpec(
         KindEdge(RegionState.OBSERVING, RegionState.FAILING, "the region cannot be read"),
         KindEdge(RegionState.FAILING, RegionState.OBSERVING, "a read succeeded again"),
         *(
-            KindEdge(state, RegionState.UNCONFIGURED, "for ten minutes, no controller has had its site in the settings")
+            KindEdge(state, RegionState.UNCONFIGURED, "for ten minutes, no controller has had the site in its settings")
             for state in (RegionState.STARTING, RegionState.OBSERVING, RegionState.FAILING)
         ),
         KindEdge(
-            RegionState.UNCONFIGURED, RegionState.OBSERVING, "its site is in the settings again, and a read succeeded"
+            RegionState.UNCONFIGURED, RegionState.OBSERVING, "the site is in the settings again, and a read succeeded"
         ),
         KindEdge(
-            RegionState.UNCONFIGURED, RegionState.FAILING, "its site is in the settings again, but cannot be read"
+            RegionState.UNCONFIGURED,
+            RegionState.FAILING,
+            "the site is in the settings again, but the region cannot be read",
         ),
         KindEdge(RegionState.UNCONFIGURED, RegionState.GONE, "intent `delete`", "operator"),
     ),

@@ -17,7 +17,8 @@ import msgspec
 from farrier.errors import HandlerGarbage
 
 SERIES_AT_MOST = 1000
-"""Largest number of series of one kind in each process: as many as farrier itself has."""
+"""Largest number of series of a kind's own metrics in each process. The metrics of farrier itself have as many
+series."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 # Suffixes that the Prometheus client appends to names, and labels that farrier, Prometheus or a histogram sets.
@@ -26,8 +27,8 @@ _SET_BY_OTHERS = frozenset({"job", "instance", "le", "quantile"})
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One sample of a metric of a kind: an increment of a counter, or a value of a histogram. Raises HandlerGarbage for
-    a name or labels that are no texts, and for a value that is no finite number of at least 0."""
+    """One sample of a metric of a kind: an increment of a counter, or a value of a histogram. Raises HandlerGarbage if
+    `metric` is not a text, if `labels` is not a mapping, or if `value` is not a finite number of at least 0."""
 
     metric: str
     labels: Mapping[str, str] = {}
@@ -36,9 +37,11 @@ class Sample(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         metric, labels, value = cast("tuple[object, object, object]", (self.metric, self.labels, self.value))
         if not (isinstance(metric, str) and isinstance(labels, Mapping)):
-            raise HandlerGarbage(f"a Sample of {metric!r} with the labels {labels!r} instead of a text and a mapping")
+            raise HandlerGarbage(
+                f"a Sample whose metric is {metric!r} and whose labels are {labels!r}; expected a text and a mapping"
+            )
         if not (isinstance(value, float | int) and math.isfinite(value) and value >= 0):
-            raise HandlerGarbage(f"a Sample of {metric} with the value {value!r} instead of a number of at least 0")
+            raise HandlerGarbage(f"a Sample of {metric} whose value is {value!r}; expected a number of at least 0")
 
 
 class KindMetric(msgspec.Struct, frozen=True, kw_only=True):

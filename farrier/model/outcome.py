@@ -67,8 +67,9 @@ class Transition(Made, Generic[S, W], frozen=True, kw_only=True):
 
 class Update(Made, Generic[S, W], frozen=True, kw_only=True):
     """Changes only the payload. No layer may differ, so there is no history row, no new start of an SLA clock and no
-    rerun. `quiet` keeps the stored outcome and its time. If a quiet update `confirms`, it changes only how recently a
-    fact was confirmed, and may stay in memory; the handler's `confirmed` restores it after each load."""
+    rerun. `quiet` keeps the stored outcome and its time. If `confirms` is also set, the update changes only how
+    recently a fact was confirmed, and may stay in memory. The handler's method `confirmed` then restores the
+    confirmation after each load."""
 
     to: S
     reason: str
@@ -132,9 +133,9 @@ class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         name, deadline = cast("tuple[object, object]", (self.name, self.deadline))
         if not (isinstance(name, str) and name and name.isprintable()):
-            raise HandlerGarbage(f"a Step whose name is {name!r} instead of a printable text")
+            raise HandlerGarbage(f"a Step whose name is {name!r}; expected a printable text")
         if not isinstance(deadline, timedelta):
-            raise HandlerGarbage(f"a Step {name} whose deadline is {deadline!r} instead of a timedelta")
+            raise HandlerGarbage(f"a Step {name} whose deadline is {deadline!r}; expected a timedelta")
 
 
 Decision: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W] | Step[S, W, V]

@@ -25,7 +25,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """The explanation of a node. `since` is when a run first stated the current reason, and `source` is the line of
     code that stated it. `run_by` describes the controller and the last sweep; it is empty for a deleted node.
     `unanswered` lists intents without an answer, the oldest first. The fields about the BMC, the heartbeat and MAAS are
-    None if the node does not have them. `command` carries out the advice, if exactly one intent does so."""
+    None if the node does not have them. `command` is the command that carries out the advice; it is None unless exactly
+    one intent is needed."""
 
     node: str
     status: str
@@ -149,8 +150,8 @@ def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[st
 
 
 def _quarantine(node: NodeDetail) -> str | None:
-    """Return why the node is quarantined. While a live workflow may end the quarantine, it does not count as an
-    error."""
+    """Return why the node is quarantined. As long as a live workflow may end the quarantine, the quarantine does not
+    count as an error."""
     return None if node.quarantine_cause is None else f"{node.quarantine_cause}: {node.quarantine_reason}"
 
 
@@ -163,7 +164,7 @@ def _not_kept(node: NodeDetail) -> Iterator[str]:
     if bmc.enforce_error is not None:
         yield f"{differs}: {bmc.enforce_error}"
     if workflow is not None and not POWER_IS_FREE.fits(workflow):
-        yield f"{differs}: {workflow.kind} {workflow.id} controls it while it is live"
+        yield f"{differs}: {workflow.kind} {workflow.id} controls the power while the workflow is live"
 
 
 def _last_read(node: NodeDetail) -> str:

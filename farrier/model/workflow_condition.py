@@ -52,9 +52,13 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
 ANY = Situation(text="with or without a workflow", none=True, modeless=True, statuses=LIVE)
 IDLE = Situation(text="when no workflow is live", none=True, modeless=False)
-NOT_BEGUN = Situation(text="when no workflow is live, or only an onboarding without a mode", none=True, modeless=True)
+NOT_BEGUN = Situation(
+    text="when no workflow is live, or when the live workflow is an onboarding without a mode",
+    none=True,
+    modeless=True,
+)
 ADOPTABLE = Situation(
-    text="when no workflow is live, an onboarding has no mode yet, or an adoption waits for an operator",
+    text="when no workflow is live, when an onboarding has no mode yet, or when an adoption waits for an operator",
     none=True,
     modeless=True,
     statuses=frozenset({W.FAILED_MANUAL_INTERVENTION}),
@@ -83,7 +87,7 @@ NO_DECOMMISSION = Situation(
     kinds=frozenset({WorkflowKind.ONBOARDING}),
 )
 RAISABLE = Situation(
-    text="when no workflow is live, or to extend the options of a live decommission",
+    text="when no workflow is live, or when the intent extends the options of a live decommission",
     none=True,
     modeless=False,
     statuses=LIVE - {W.COMPENSATING},

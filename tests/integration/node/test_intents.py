@@ -309,7 +309,7 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
     ("delete", {}, "decommission the node, or remove it"),
     ("onboard", {"mode": "manual"}, "in status bootstrap_issued, enrolling, quarantined, retired; this node is active"),
     ("resume", {}, "this node has no live workflow"),
-    ("manage", {}, "with management enroll, manageable, adopt_failed; the management of this node is unmanaged"),
+    ("manage", {}, "while management is enroll, manageable, adopt_failed; the management of this node is unmanaged"),
     ("decommission", {"mode": "reimage"}, "needs a machine in MAAS"),
 ]
 

@@ -67,5 +67,5 @@ def test_two_kinds_do_not_share_a_series() -> None:
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf")])
 def test_a_sample_is_a_number_from_zero_on(value: float) -> None:
-    with pytest.raises(HandlerGarbage, match=r"a Sample of made with the value .* instead of a number of at least 0"):
+    with pytest.raises(HandlerGarbage, match=r"a Sample of made whose value is .*; expected a number of at least 0"):
         Sample("made", {}, value)

@@ -207,7 +207,9 @@ def test_a_power_that_cannot_be_enforced_is_said_with_what_to_do_until_it_is_as_
 def test_a_power_that_a_workflow_holds_is_said_to_be_held_by_it() -> None:
     bmc = Bmc(power=PowerState.OFF, power_at=NOW, desired_power=PowerState.ON)
     held = why(management="manageable", bmc=bmc, workflow=workflow(kind="decommission", id=7, mode="reimage"))
-    assert held.errors == ("power is off, target power is on: decommission 7 controls it while it is live",)
+    assert held.errors == (
+        "power is off, target power is on: decommission 7 controls the power while the workflow is live",
+    )
     assert why(management="manageable", bmc=bmc, workflow=workflow()).errors == (), "this workflow leaves power alone"
 
 
