@@ -44,5 +44,5 @@ def refusal(action: str, accepted: str, instead: str = "") -> Refused:
 
 
 def ended(noun: str) -> Refused:
-    """Return the refusal that a resource gives to every action after it has ended."""
+    """Return the refusal of every action by a resource that has ended."""
     return Refused(f"this {noun} has ended")

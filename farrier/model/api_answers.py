@@ -14,8 +14,8 @@ from farrier.model.resource_views import AddressView, KindView, LateResource, Me
 from farrier.model.views import NodeDetail, NodeView, RequestView, TaskView
 
 MOST_ROWS = 1000
-"""The largest `limit` of a list, and the largest list to register. So many nodes are about a megabyte of JSON, whose
-encoding takes some milliseconds."""
+"""The largest `limit` of a list, and the largest number of nodes that one request may register. A list of this many
+nodes is about a megabyte of JSON; its encoding takes some milliseconds."""
 LONGEST_WAIT_SECONDS = 30
 """The longest `wait` for an answer, so that a proxy does not close the connection."""
 
@@ -91,7 +91,7 @@ class LateNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateOther(LateResource, frozen=True, kw_only=True):
-    """A resource of another kind above a limit, with the clock above it."""
+    """A resource of another kind than `node` that is above a limit. `clocks` has the clock that is above this limit."""
 
     clocks: tuple[ClockView, ...]
 
@@ -149,8 +149,8 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Intents(msgspec.Struct, frozen=True, kw_only=True):
-    """Intents, newest first. `next` is the value of `before` for the next request, null at the end. A page before the
-    end may be short."""
+    """Intents, newest first. `next` is the value of `before` for the next request, null at the end. A page may have
+    fewer than `limit` rows even if more pages follow."""
 
     now: datetime
     intents: tuple[IntentView, ...]
@@ -164,8 +164,8 @@ class Change(HistoryEntry, frozen=True, kw_only=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of changes. `next` is the key for the next page, null at the end. A page before the end may be short or
-    empty. With `cursor`, a request continues after this page at any later time."""
+    """A page of changes. `next` is the key for the next page, null at the end. A page may have fewer than `limit` rows,
+    or none, even if more pages follow. With `cursor`, a request continues after this page at any later time."""
 
     changes: tuple[Change, ...]
     next: str | None

@@ -51,8 +51,8 @@ class BmcTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     `address` is an https URL or `host[:port]`. `credential` is a reference such as `file:/run/creds/bmc-1`, never a
     secret. `system_path` is the path of the host's Redfish resource, or None until farrier has discovered it. `site` is
-    the site of the node, whose credential bindings apply too. If `only_reads` is set, farrier must not even open a
-    session.
+    the site of the node; the credential bindings of this site also apply. If `only_reads` is set, farrier must not even
+    open a session.
     """
 
     address: str

@@ -14,12 +14,12 @@ import msgspec
 from farrier.model.limits import Limits
 
 ALERTS_NAMED = 50
-"""Largest number of alerts that have a separate figure, the most frequent first. Agents choose the IDs of alerts, so
-the number of IDs has no bound. All other alerts are counted together."""
+"""Largest number of alerts that are counted separately. These are the most frequent alerts. Agents choose the IDs of
+alerts, so the number of IDs has no bound. All other alerts are counted together."""
 
 FAILING_AFTER = timedelta(minutes=5)
-"""How long the runs of a resource must end in the same error before the resource counts as failing. A restart of a
-service takes less time."""
+"""A resource counts as failing if its runs have ended in the same error for at least this time. A restart of a service
+takes less time."""
 
 
 class Condition(StrEnum):
@@ -82,8 +82,9 @@ class Limited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateClock(msgspec.Struct, frozen=True, kw_only=True):
-    """A clock of a resource that is `seconds` above its limit. `kind` is the label of the clock's layer, as in `Late`;
-    `resource_kind` is the kind of the resource. For example, `management` is the label of a layer of a `node`."""
+    """A clock that is above its limit. `seconds` is the excess. `name` is the name of the resource, and `resource_kind`
+    its kind. `kind` is the label of the clock's layer, as in `Late`. For example, `management` is the label of a layer
+    of a `node`."""
 
     name: str
     resource_kind: str
@@ -104,7 +105,7 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
     """The shards of one kind that one controller owns; with owner '', the shards without an owner. `controller` is the
     name and the first part of the ID. `lag` is the number of seconds since the last sweep of the shard that was swept
-    least recently, or 0 without an owner."""
+    least recently. For shards without an owner, it is 0."""
 
     kind: str
     controller: str

@@ -59,7 +59,7 @@ class Overdue(msgspec.Struct, frozen=True):
 
     @property
     def excess(self) -> timedelta:
-        """The time by which the worst clock is above its limit."""
+        """By how much the worst clock exceeds its limit."""
         return self.clocks[0].above or timedelta(0)
 
 

@@ -23,8 +23,8 @@ class Life(StrEnum):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards of one kind. `lag` is how many seconds the most delayed run of the kind was late at the last renewal,
-    or None if the controller does not run the kind."""
+    """The shards of one kind. `lag` is the delay, in seconds, of the most delayed run of the kind at the last renewal.
+    It is None if the controller does not run the kind."""
 
     kind: str
     shards: int
@@ -32,8 +32,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerView(msgspec.Struct, frozen=True, kw_only=True):
-    """The controller of a daemon. `shares` has one element for each kind that the controller runs or of which it owns
-    shards."""
+    """The controller of a daemon. `shares` has one element for each kind that the controller runs, or whose shards it
+    owns."""
 
     id: UUID
     name: str

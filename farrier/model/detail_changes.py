@@ -25,7 +25,7 @@ def word(name: str) -> str:
 
 
 WORDS: Mapping[str, str] = {word(name): name for name in DEFAULTS}
-"""The names of the details by their words."""
+"""The name of each detail, by the word that users write for the detail."""
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +76,8 @@ def _refuse_second(again: bool, what: str) -> None:
 
 
 def faults(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the detail and the fault of each value that the database would refuse for any node. The fault completes a
-    sentence that begins with the detail."""
+    """Yield the detail and the fault of each value that the database would refuse for any node. The fault is a text
+    that completes a sentence beginning with the name of the detail."""
     fields = actions.rules(Action.SET).fields
     for name, value in values.items():
         fault = param_faults.fault(fields[name], value)

@@ -19,7 +19,7 @@ FAULT = "fault"
 """Key of `extra` in a `Meta`: the error text for a value that does not match the pattern. `{value}` is replaced by the
 value."""
 CONTROL = r"\u0001-\u001f\u007f-\u009f"
-"""Control characters, in patterns of Python and PostgreSQL."""
+"""The control characters as a part of a regular expression, in Python and in PostgreSQL."""
 
 SiteName: TypeAlias = Annotated[
     str,
@@ -67,7 +67,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """The details in the node's row, which every view of a node has. The default of each field applies to a
+    """The details in the node's row. Every view of a node has these details. The default of each field applies to a
     registration that omits the detail. A detail with the default None can be removed later."""
 
     site: Annotated[

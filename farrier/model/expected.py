@@ -1,8 +1,8 @@
 """The expected state of a node's machine in MAAS, by the node's status.
 
 One table has the expected state for every status; docs/state-model.md shows this table. `handlers.node.drift` takes
-nodes out of service by this table. If a node is not in service, farrier only reports the difference, in `node why` and
-`node show`.
+nodes out of service according to this table. If a node is not in service, farrier only reports the difference, in `node
+why` and `node show`.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Contradiction(msgspec.Struct, frozen=True):
 
 
 def contradictions() -> Iterator[Contradiction]:
-    """Yield every state that contradicts a node in service, or that prevents the end of a quarantine because of
-    drift."""
+    """Yield every state in MAAS that the machine of a node in service must not have, or in which a quarantine because
+    of drift cannot end."""
     for state in S:
         statuses = frozenset(status for status in DRIFTING if not EXPECTED[status].fits(state))
         causes = frozenset() if state in IN_SERVICE else CAUSES
@@ -98,7 +98,7 @@ BY_RESCUE = (
     ": MAAS made this user the owner when the user entered rescue mode, and MAAS does not restore the former owner; "
     "enter and leave rescue mode with farrier's key, or release the machine"
 )
-"""Why a user owns a machine that rescue mode gave to the user."""
+"""The end of a message about a machine of another user, if MAAS made this user the owner because of rescue mode."""
 
 
 def disagreement(status: N, seen: MaasObservation | MaasView, *, foreign: bool) -> str | None:

@@ -30,14 +30,14 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 def names_any(wanted: HistoryFilter) -> bool:
-    """Return whether a filter names a kind, a layer or a state. The kind of the filter's single resource does not
-    count."""
+    """Return whether a filter names a kind, a layer or a state. If the filter selects a single resource, the kind of
+    this resource is ignored."""
     return bool(wanted.kinds or wanted.layers or wanted.sources or wanted.targets)
 
 
 def unknown(wanted: HistoryFilter, kinds: Sequence[KindView], former: Collection[str]) -> Iterator[Unknown]:
-    """Yield the kinds that no resource has or had, and the layers and states that none of the filter's kinds has. If
-    the filter names a former kind, any layer and state is accepted."""
+    """Yield the filter's unknown names: kinds that neither exist nor existed, and layers and states that do not occur
+    in the filter's kinds. If the filter names a former kind, any layer and state is accepted."""
     known = {each.kind: _layers(each) for each in kinds}
     for kind in wanted.kinds:
         if kind not in known and kind not in former:
@@ -67,8 +67,8 @@ def unknown(wanted: HistoryFilter, kinds: Sequence[KindView], former: Collection
 
 
 def unknown_states(given: Iterable[str], kinds: Sequence[KindView]) -> Iterator[Unknown]:
-    """Yield the states that none of these kinds has. Without a kind, yield nothing, because the database refuses such a
-    filter."""
+    """Yield the states that none of these kinds has. If `kinds` is empty, yield nothing, because the database then
+    refuses the filter itself."""
     known = tuple(state.state for each in kinds for state in each.states)
     for state in given:
         if known and not any(is_in(each, state) for each in known):
@@ -76,8 +76,8 @@ def unknown_states(given: Iterable[str], kinds: Sequence[KindView]) -> Iterator[
 
 
 def unknown_actions(kind: str | None, actions: Iterable[str], kinds: Sequence[KindView]) -> Iterator[Unknown]:
-    """Yield the kind if it is not registered, and otherwise the actions that it does not have. Without a kind, an
-    action may be that of any kind."""
+    """Yield the kind if it is not registered, and otherwise the actions that it does not have. If `kind` is None, an
+    action may belong to any kind."""
     if kind is not None and kind not in (each.kind for each in kinds):
         yield Unknown("kind", "kind", kind, tuple(each.kind for each in kinds))
         return

@@ -27,6 +27,6 @@ class NodeGlance(msgspec.Struct, frozen=True):
 
     @property
     def arrived(self) -> bool:
-        """Whether the node is in service, and its BMC is usable or missing."""
+        """Whether the node is in service and its BMC, if it has one, is usable."""
         usable = self.management in (Management.MANAGEABLE, Management.UNMANAGED)
         return self.status is NodeStatus.ACTIVE and usable

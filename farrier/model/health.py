@@ -1,7 +1,7 @@
 """Two pure functions of the same facts: whether a node is healthy, and whether it is silent.
 
-`unproven` decides every transition to `active`; `silent` decides the transition from `active` to `offline`. A node can
-be neither healthy nor silent, because stale facts prove nothing and cause no transition. Agents report with
+`unproven` decides every transition to `active`; `silent` decides the transition from `active` to `offline`. For some
+nodes, neither is true, because stale facts prove nothing and cause no transition. Agents report with
 `farrier.heartbeat`. For a node that was registered as agentless, the facts are fresh reads of its BMC and of MAAS.
 """
 
@@ -83,8 +83,9 @@ def _unproven_by_reads(vitals: Vitals) -> str | None:
 
 
 def silent(vitals: Vitals) -> str | None:
-    """Return why an active node must go offline, or None. An unreachable BMC is not a reason, because this failure does
-    not show the state of the machine. A heartbeat that an outage may have prevented is not a reason either."""
+    """Return why an active node must go offline, or None. An unreachable BMC does not make a node silent, because this
+    failure does not show the state of the machine. A missing heartbeat does not either, if an outage may have prevented
+    this heartbeat."""
     if vitals.agentless:
         return "a fresh read reports power off" if vitals.power is PowerState.OFF else None
     return None if vitals.heard or vitals.awaited else "no heartbeat within offline_after"

@@ -19,16 +19,18 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Order(StrEnum):
-    """The order of a query, by time. The history of one resource is ordered by version; this gives the same order as
-    the time. The order `oldest` ends at the time before which no further change can become visible, so a reader that
-    continues later misses no change."""
+    """The order in which a query returns changes: the newest or the oldest first. The history of one resource is
+    ordered by version; this gives the same order as the time. In the order `oldest`, a query omits changes that are
+    newer than the time before which no further change can become visible. So a reader that continues later misses no
+    change."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
 
 
 class HistoryKey(msgspec.Struct, frozen=True):
-    """The position of a history reader: the last change that the reader has read. A key is valid in every order."""
+    """The position of a history reader: the last change that the reader has read. The same key can be used in both
+    orders."""
 
     at: datetime
     id: int
@@ -76,7 +78,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> HistoryKey:
-        """The position of a reader whose last change was this one."""
+        """The position of a reader that has just read this change."""
         return HistoryKey(self.at, self.id, self.version, self.kind, self.layer)
 
 

@@ -122,8 +122,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stranger(msgspec.Struct, frozen=True):
-    """A port that UFM has in the partition although the port is not a member, with the time when farrier first saw
-    it."""
+    """A port that UFM lists in the partition, but that is not a member in farrier. `seen_at` is when farrier first saw
+    the port there."""
 
     guid: str
     seen_at: datetime

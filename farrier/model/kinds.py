@@ -35,8 +35,8 @@ _FILLED = frozenset(
     {"id", "name", "version", "state", "state_entered_at", "created_at", "ended_at", "last_error", "requests"}
 )
 RESERVED = _FILLED | {"site", "run"}
-"""Names that a layer, and a column that runs write, must not have. They are columns of `farrier.resources`; `run` is
-the key of a run in each element of a commit."""
+"""Names that are forbidden for layers, and for the columns that runs write. They are columns of `farrier.resources`,
+except for `run`: the key `run` identifies the run in each element of a commit."""
 
 
 class KindEdge(msgspec.Struct, frozen=True):
@@ -81,9 +81,10 @@ class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
     the default of the column. If `edges` is None, any state may follow any other.
 
     `label` is the value of the label `kind` in metrics, and `key` is the prefix of the names of the layer's limits. If
-    they are empty, both derive from the kind's name. A layer with a `relation` is stored in this table, where a
-    resource may have no row. If `inside` is a pair (layer, state), the states of this layer are substates of the named
-    state, and their clocks replace the clock of the named state.
+    they are empty, both derive from the kind's name. If `relation` is set, the layer is stored in the table of this
+    name, in which a resource may have no row. If `inside` is set, it is a pair (layer, state): the states of the
+    described layer are then substates of the state in the pair, and the clocks of the substates replace the clock of
+    that state.
     """
 
     name: str

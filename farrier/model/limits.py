@@ -41,7 +41,8 @@ class Limits(msgspec.Struct, frozen=True):
         return {**self.everywhere, **self.models.get(model or "", {}), **self.sites.get(site or "", {})}
 
     def all(self) -> Mapping[tuple[str | None, str | None], Overrides]:
-        """Return the results of `of` by site and model. None stands for all sites or models that set no limit."""
+        """Return the result of `of` for each pair of a site and a model. None stands for all sites or models that set
+        no limit."""
         return {(s, m): self.of(s, m) for s, m in product((None, *self.sites), (None, *self.models))}
 
 
@@ -92,7 +93,7 @@ PLACES: tuple[Place, ...] = (
 """Everything with a clock: the states, and each whole workflow."""
 
 KEYS: frozenset[str] = frozenset(place.key for place in PLACES)
-"""Every key of a limit of nodes."""
+"""The keys of all limits of nodes."""
 
 
 class Rule(msgspec.Struct, frozen=True):

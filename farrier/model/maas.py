@@ -232,9 +232,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Machine(Seen, frozen=True, kw_only=True, omit_defaults=False):
-    """One reading of a machine. `read_at` is the client's monotonic time of the response: a change requires a reading
-    that is at most seconds old. MAAS keeps `error_description` after its cause is gone, so farrier uses it only in a
-    failed status."""
+    """One reading of a machine. `read_at` is the monotonic time at which the client received the response. A change
+    requires a reading that is at most some seconds old. MAAS keeps `error_description` after its cause is gone, so
+    farrier uses it only in a failed status."""
 
     system_id: str
     status: int

@@ -22,5 +22,5 @@ class Management(StrEnum):
 
 
 TRANSIENT = frozenset({Management.VERIFYING, Management.ADOPTING})
-"""States that end by themselves: by an outcome, a deadline, a cancel or the recovery after a crash. An intent that
-these states do not accept waits for their end instead of being rejected."""
+"""States that end by themselves: by an outcome, a deadline, a cancel or the recovery after a crash. If one of these
+states does not accept an intent, the intent waits until the state ends, instead of being rejected."""

@@ -129,8 +129,8 @@ class NetworkSegment(Resource, frozen=True, kw_only=True):
     `delete_request` is its intent.
 
     `allocated` counts the allocated addresses, and `users` are owners of some of them; `last_released_at` is when an
-    address was last released, or None if no address was ever released. `clashes` lists, for each pending intent, the
-    prefixes to add that overlap prefixes of other segments.
+    address was last released, or None if no address was ever released. `clashes` has, for each pending intent that adds
+    prefixes, a text about each overlap with a prefix of another segment.
     """
 
     state: SegmentState

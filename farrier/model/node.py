@@ -1,8 +1,8 @@
 """The snapshot of a node over all layers; a run of its handler returns the same struct.
 
 The handler owns the fields up to `workflow`, and returns a copy of the node in which these fields may have changed. The
-fields after `workflow` are only input. New fields need defaults, and unknown fields are ignored, so that two releases
-can share a database.
+handler only reads the fields after `workflow`. New fields need defaults, and unknown fields are ignored, so that two
+releases can share a database.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Switching(msgspec.Struct, frozen=True, kw_only=True):
-    """A power action that was committed before farrier sends it, so that a crash cannot hide it. `intent` is the ID of
-    its intent, or None if farrier enforces a target power. `enforce` is set if the intent requests that farrier
-    enforces this power from then on. `unsure` is set if farrier does not know whether an earlier attempt sent the
-    action."""
+    """A power action. farrier commits it to the database before sending it, so that a crash cannot hide it. `intent` is
+    the ID of its intent, or None if farrier enforces a target power. `enforce` is set if the intent requests that
+    farrier enforces this power from then on. `unsure` is set if farrier does not know whether an earlier attempt sent
+    the action."""
 
     power: PowerRequest
     at: datetime
@@ -44,8 +44,8 @@ class Switching(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
-    """A login of another node at the same BMC that is not known to have succeeded. `open` is set if the login may still
-    be under way."""
+    """A login by another node at the same BMC, for which no success is known. `open` is set if the login may still be
+    under way."""
 
     at: datetime
     open: bool = False
@@ -57,7 +57,7 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Failures: `failures` counts consecutive failures of any class since the last edit or intent. `of_class` counts how
     many failures in a row, up to the last one, had class `failure`. `verified_at` is when a verification last
     succeeded; `asked_at` is when the pending verification was requested, or None if no verification is pending.
-    `pending_at` is when the first of the verifications began since which none has succeeded.
+    `pending_at` is when the first verification after the last successful one began.
 
     Logins: `tries` are the times of logins that are not known to have succeeded, newest last; `trying` is the login
     that a verification may use. `others` are logins of other nodes at this BMC; a run never writes `others`.
@@ -145,7 +145,8 @@ class Skipped(msgspec.Struct, frozen=True):
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The options of a workflow. `leave_out` lists stages that the workflow omits. `untouched` is the reason why the
-    workflow does no work on the machine; its tasks end with this result before an agent receives them."""
+    workflow does no work on the machine; the workflow's tasks then end with this reason as their result, before an
+    agent receives them."""
 
     retire: bool = False
     force: bool = False
@@ -160,21 +161,22 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `candidate` is a machine that was found but not yet recorded. `asked_at` is when the stage last requested its
     change, and `asked` names this change if nothing else identifies it. `commissions` counts awaited commissionings,
-    and `failed_deploys` failed deployments, both since an operator last requested another attempt.
+    and `failed_deploys` counts failed deployments. Both counts begin again at 0 when an operator requests another
+    attempt.
 
     `deploys` counts the requested deployments and numbers their comments. This workflow does not undo deployments with
     numbers up to `disowned`: they are already undone, or they are deployments of another user that an operator adopted.
-    `token` is the digest of the bootstrap token in the user data; the token was issued at `token_at`. `synced_at` is
-    the time of the last hardware sync, by the clock of MAAS, when MAAS first reported the machine as deployed.
+    `token` is the digest of the bootstrap token in the user data; the token was issued at `token_at`. `synced_at` is a
+    time of MAAS's clock: the last hardware sync at the moment when MAAS first reported the machine as deployed.
 
     `resumed` is set if `resume` was requested during a pause; it takes effect when the pause ends. `took_at` is when
     the workflow last requested the node's network segments and IB partitions (`UseNetworks`).
 
-    `restarted_at` is when a decommission last restarted, and `unpaused_at` is when the last pause of the node ended.
-    `adopted` is set if an operator requested that a decommission accepts the state in MAAS as the results of its
-    stages. `cuts` counts the steps of the stage that were interrupted. `touched` is set if the workflow may have
-    changed something in MAAS before its last rerun. `released` is set if a decommission released the machine, so no
-    agent of the node runs there.
+    `restarted_at` is when a decommission last restarted, and `unpaused_at` is when the last pause of the node ended. If
+    `adopted` is set, the stages of a decommission accept the state in MAAS as their result, because an operator
+    requested this. `cuts` counts the steps of the stage that were interrupted. `touched` is set if the workflow may
+    have changed something in MAAS before its last rerun. `released` is set if a decommission released the machine, so
+    no agent of the node runs there.
     """
 
     candidate: str | None = None
@@ -401,14 +403,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_bare(self) -> bool:
-        """Whether the node was in service and has lost its agent since, because its machine was released or the agent
-        was uninstalled."""
+        """Whether the node was in service and later lost its agent, because its machine was released or the agent was
+        uninstalled."""
         out_of_service = self.status in (NodeStatus.RETIRED, NodeStatus.REMOVING)
         return out_of_service and self.ever_onboarded and self.agent is None and not self.agentless
 
     @property
     def failed_validation(self) -> bool:
-        """Whether a cleanup was not validated, and no cleanup or release has succeeded since."""
+        """Whether the validation of a cleanup failed, and no later cleanup or release has succeeded."""
         return self.quarantine is not None and self.quarantine.cause is QuarantineCause.CLEANUP_VALIDATION_FAILED
 
     def task(self, type_: TaskType) -> Task | None:

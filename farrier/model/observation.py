@@ -59,10 +59,10 @@ CONFIRMED_AFTER = timedelta(seconds=60)
 
 class MaasObservation(Seen, frozen=True, kw_only=True, omit_defaults=False):
     """The last reading of a machine. `read_at` is a time before the reading began, so the reading includes all earlier
-    changes. The state is known to last until `fresh_at`. `fresh_at` is the time of the reading, or of a later complete
-    read of the region's events that shows no event of this machine. `since` is the time of the first reading with this
-    state. `ours` is set if farrier's user owns the machine. `owner_by_rescue` is set if rescue mode gave the machine to
-    its owner."""
+    changes. It is known that the state did not change before `fresh_at`. `fresh_at` is the time of the reading, or of a
+    later complete read of the region's events that shows no event of this machine. `since` is the time of the first
+    reading with this state. `ours` is set if farrier's user owns the machine. `owner_by_rescue` is set if `owner`
+    became the owner because of rescue mode."""
 
     system_id: str
     state: MaasStatus

@@ -40,8 +40,8 @@ def faults(schema: Schema, given: Mapping[str, Any]) -> Iterator[tuple[str, str]
 
 
 def fault(field: Field, value: object) -> str | None:
-    """Return the fault of one value, as the end of a sentence that begins with the parameter's name; None if the value
-    is valid."""
+    """Return the fault of one value; None if the value is valid. The fault is a text that completes a sentence
+    beginning with the name of the parameter."""
     if field.type == "integer":
         return _of_integer(field, value)
     type_, text = _TYPES[field.type]

@@ -21,9 +21,10 @@ from farrier.model.details import CONTROL, FAULT
 from farrier.model.workflow import DecommissionMode, OnboardingMode
 
 REASON_MAX = 500
-"""Largest number of characters of a reason, which lists and alerts show in one line."""
+"""Largest number of characters of a reason. Lists and alerts show a reason in one line."""
 BRAKE_LIFT_MAX = timedelta(hours=24)
-"""The longest time for which an operator can lift the brake of a site. A lift that is forgotten ends within a day."""
+"""The longest time for which an operator can lift the brake of a site. If the operator forgets to end this, the brake
+works again after at most a day."""
 REFERENCE_MAX = 500
 """Largest number of characters of a BMC address or a credential reference. The longest references are Vault paths."""
 

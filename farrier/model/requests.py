@@ -53,7 +53,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registration(Details, frozen=True, kw_only=True):
-    """A node to register. With `bootstrap_token`, its agent must enrol within `bootstrap_ttl`."""
+    """A node to register. If `bootstrap_token` is set, the node's agent must enrol within `bootstrap_ttl`."""
 
     name: str
     bmc_address: str | None = None

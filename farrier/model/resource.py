@@ -1,7 +1,7 @@
 """The snapshot of a resource of any kind, and its pending intents.
 
 Each kind subclasses `Resource`, and adds fields for the columns of its table and for the data that its load adds. A run
-returns a changed copy of the snapshot. All kinds have the write `Answer`. Pure.
+returns a changed copy of the snapshot. `Answer` is a write that runs of every kind can return. Pure.
 """
 
 from __future__ import annotations

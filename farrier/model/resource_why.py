@@ -36,8 +36,8 @@ class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: timedelta = sweeps.PERIOD) -> ResourceWhy:
-    """Explain a resource. `limits` contains the limits that differ from the defaults of its kind. `period` is the
-    resync period of the controllers."""
+    """Explain a resource. `limits` contains the limits that differ from the defaults of the resource's kind. `period`
+    is the resync period of the controllers."""
     resource = detail.resource
     ended = resource.ended_at is not None
     clocks = clocks_of(resource, now, limits)

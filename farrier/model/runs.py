@@ -93,8 +93,8 @@ _INTENT = "intent"
 
 
 def cause_of_intent(id_: int) -> str:
-    """Return the cause of a transition that this intent requests. The history finds the client of the intent by this
-    cause."""
+    """Return the cause of a transition that this intent requests. Queries of the history use this cause to find the
+    client of the intent."""
     return f"{_INTENT} {id_}"
 
 
@@ -104,7 +104,7 @@ def is_requested(cause: str) -> bool:
 
 
 class Due(enum.StrEnum):
-    """The time of the next run of a resource after a run."""
+    """When the loop runs a resource again after a finished run."""
 
     RERUN = "rerun"
     PERIODIC = "periodic"
@@ -144,9 +144,9 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
 
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of the marks of one kind's steps. The change contains the names of `begun` steps by resource, the
-    resources whose steps `ended`, and the `epochs` of shards. A change has no effect if a change with a higher `number`
-    was already applied."""
+    """A change of the marks that record running steps of one kind. `begun` has the names of the steps that began, by
+    resource. `ended` lists the resources whose steps ended, and `epochs` has the epochs of shards. A change has no
+    effect if a change with a higher `number` was already applied."""
 
     number: int
     begun: Mapping[int, str]

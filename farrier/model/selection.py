@@ -90,7 +90,8 @@ def name_range(text: str) -> NameRange:
 
 
 def _expression(piece: str) -> str:
-    """Return the regular expression for one piece of a glob; empty if the piece matches no character of names."""
+    """Return the regular expression for one piece of a glob; empty if the piece matches no character that names may
+    contain."""
     if piece.startswith("*"):
         return ".*"
     if piece == "?":

@@ -46,7 +46,7 @@ class SlaFacts(msgspec.Struct, frozen=True, kw_only=True):
     has_mode: bool = True  # the workflow has a mode
 
     def of(self, fact: Fact) -> str | None:
-        """Return the value of the fact that `STOPS` compares; None without an onboarding."""
+        """Return the value of this fact, for a comparison with `STOPS`; None if there is no onboarding."""
         match fact:
             case Fact.MANAGEMENT:
                 return self.management
@@ -178,8 +178,8 @@ END_TO_END: Mapping[Layer, timedelta] = {
 """Limits of a whole workflow, from the time at which it gets its mode until its end."""
 
 STAGE_DEADLINE_FACTOR = 1.5
-"""A waiting stage fails with class `timeout` after its limit times this factor, so that operators see the breach before
-the stage fails."""
+"""A waiting stage fails with class `timeout` when it has lasted this many times its limit, so that operators see the
+breach before the stage fails."""
 
 
 def key(layer: Layer, state: str, stage: Stage | None = None) -> str:
@@ -196,7 +196,7 @@ def limit(
     facts: SlaFacts,
     overrides: Mapping[str, timedelta],
 ) -> timedelta | None:
-    """Return the limit of this node now; None while its clock stops. If the workflow is running, `stage` is
+    """Return the current limit of this node; None while its clock is stopped. If the workflow is running, `stage` is
     required."""
     if stands_still(layer, state, facts):
         return None

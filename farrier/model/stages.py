@@ -1,8 +1,8 @@
 """The stages of both workflows, in order, and the path of each mode.
 
-Handlers call `first_stage` and `next_stage`. The caller passes stages that do not apply to the node in `skip`, and
-records them as skipped. The two stages for a failed deployment are not on any path: a workflow enters them only after
-its deployment failed (`handlers/node/onboarding/detour.py`).
+Handlers call `first_stage` and `next_stage`. In `skip`, the caller passes the stages that do not apply to the node; the
+caller records these stages as skipped. The two stages for a failed deployment are not on any path: a workflow enters
+them only after its deployment failed (`handlers/node/onboarding/detour.py`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ BY_POLICY: Mapping[Mode, frozenset[Stage]] = {_STORAGE: frozenset({_D.REMOVE_MAA
 """Stages of a mode that run only if the site's file requires them, and are skipped otherwise."""
 
 REMOVE_STARTS_AT = _D.REMOVE_GPUAAS_NODE_RECORD
-"""The stage at which intent `remove` enters a full decommission, because the node is already retired."""
+"""The stage at which intent `remove` begins a full decommission. The stages before it are omitted, because the node is
+already retired."""
 
 PATHS: Mapping[Mode, tuple[Stage, ...]] = {
     OnboardingMode.DEPLOY: tuple(stage for stage in _O if stage not in DETOUR),
@@ -125,8 +126,8 @@ def first_stage(mode: Mode, *, skip: frozenset[Stage] = frozenset()) -> Stage | 
 
 
 def next_stage(mode: Mode, stage: Stage, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
-    """Return the stage after a finished stage, or None after the last stage. The result is never a stage for a failed
-    deployment.
+    """Return the stage after a finished stage, or None after the last stage. The result is never one of the two stages
+    that run only after a failed deployment.
 
     Raises ValueError for a stage that is not on the mode's path, which is a bug in farrier.
     """

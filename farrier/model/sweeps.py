@@ -23,7 +23,8 @@ _AT_LEAST = timedelta(minutes=1)
 
 
 def late_after(period: timedelta) -> timedelta:
-    """Return the age of the last sweep after which a shard counts as neglected: two periods, but at least a minute."""
+    """Return how long a shard can be without a sweep before it counts as neglected: two periods, but at least a
+    minute."""
     return max(_AT_LEAST, _PERIODS * period)
 
 

@@ -21,7 +21,7 @@ from farrier.model.workflow import FAILED, SUCCEEDED, TERMINAL, DecommissionMode
 from farrier.model.workflow import WorkflowStatus as W
 
 DONE, FAILED_ATTEMPT, SKIPPED, TO_COME = "done", "failed", "skipped", "to come"
-"""States of a stage or of an attempt, besides the statuses of workflows."""
+"""States that a stage or an attempt can have in addition to the statuses of workflows."""
 
 # Prefix of the layers that record the values changed by intent `set`.
 _DETAILS = "details."
@@ -33,8 +33,8 @@ _MOST_TICKS = 4
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
-    """A state from `begin` to `end`. `result` is the reason of the change that ended the state; it is empty while the
-    state lasts."""
+    """A state that lasted from `begin` to `end`. `result` is the reason of the change that ended the state; it is empty
+    while the state lasts."""
 
     state: str
     begin: datetime
@@ -115,7 +115,7 @@ def of_changes(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], end: da
 
 
 def _layers(changes: Sequence[HistoryEntry], clocks: Iterable[Clock], begin: datetime, end: datetime) -> Iterator[Row]:
-    """Yield a row for each layer that has a clock or changes, except the layers of stages and details."""
+    """Yield a row for each layer that has a clock or has changed, except for the layers of stages and of details."""
     states = {clock.layer: clock for clock in clocks if clock.layer != END_TO_END}
     inner = set(STAGE_LAYERS.values())
     changed = dict.fromkeys(each.layer for each in changes if not each.layer.startswith(_DETAILS))

@@ -30,7 +30,7 @@ class Membership(StrEnum):
 
 
 class RateLimit(StrEnum):
-    """The rates that UFM accepts, in Gb/s. The rates are texts, because one of them is not an integer."""
+    """The rates that UFM accepts, in Gb/s. The rates are strings, because one of them is not an integer."""
 
     G2_5 = "2.5"
     G5 = "5"
@@ -109,8 +109,8 @@ class Add(msgspec.Struct, frozen=True):
 
 class SetPorts(msgspec.Struct, frozen=True):
     """Replaces the members of the partition by `ports`, and restores the values that an addition cannot set: the name,
-    IP over IB, and the properties of ports that UFM already has. `off` are the ports among `ports` whose properties in
-    UFM differ."""
+    IP over IB, and the properties of ports that UFM already has. `off` lists those of `ports` that now have other
+    properties in UFM."""
 
     wanted: Wanted
     ports: Mapping[str, Port]

@@ -41,8 +41,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
 
     def fits_site(self, site: str | None) -> bool:
-        """Return whether the filter accepts a resource of another kind. It has only a site, so any other part of the
-        filter hides it."""
+        """Return whether the filter accepts a resource of a kind other than `node`. Only the site of such a resource
+        can match, so a filter with any other condition does not accept the resource."""
         return not (self.names or self.labels or self.statuses or self.managements or self.failed) and all(
             name == "site" and site in values for name, values in self.details.items()
         )
@@ -56,7 +56,8 @@ ORDERS = (BY_NAME, "oldest", "newest", "status", "management", *LISTED)
 
 
 class SortKey(msgspec.Struct, frozen=True, array_like=True):
-    """The position of a node in an order. Values that an order does not use are 0 and empty."""
+    """The position of a node in an order. If an order does not use `number`, `number` is 0; if it does not use `text`,
+    `text` is empty."""
 
     number: float
     text: str
@@ -114,7 +115,7 @@ class NodeView(RowDetails, frozen=True, kw_only=True):
     """None for a deleted node."""
     management_entered_at: datetime | None
     verify_pending_at: datetime | None
-    """Since when a verification of the BMC is pending."""
+    """The time since which a verification of the BMC has been pending."""
     schedulable: bool
     paused: str | None
     quarantine_cause: str | None
@@ -143,8 +144,8 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 class MaasView(msgspec.Struct, frozen=True, kw_only=True):
     """The last reading of the node's machine in MAAS. `since` is the time of the first reading of this state, and
     `read_at` is the time of the last reading. `stale_since` is set if an event about the machine is newer than the
-    reading. The reading is known to be valid until `fresh_at`. `owner_by_rescue` is set if rescue mode gave the machine
-    to its owner."""
+    reading. It is known that the state did not change before `fresh_at`. `owner_by_rescue` is set if `owner` became the
+    owner because of rescue mode."""
 
     system_id: str
     state: str
@@ -251,9 +252,9 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of the fleet. `statuses` counts nodes by status. `unowned` counts shards of nodes without a
-    controller. `lag_seconds` is the number of seconds since the last sweep of the shard of nodes that was swept least
-    recently, or 0 if no shard has a controller."""
+    """The figures of the fleet. `statuses` counts nodes by status. `unowned` counts the shards of kind `node` that no
+    controller owns. `lag_seconds` is the number of seconds since the last sweep of the least recently swept shard of
+    this kind. It is 0 if no shard has a controller."""
 
     now: datetime
     statuses: Mapping[str, int]

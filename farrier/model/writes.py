@@ -1,4 +1,5 @@
-"""The writes of a node's run, in addition to the node itself. The commit applies this data in the same transaction."""
+"""The data that a node's run writes in addition to the node itself. The commit applies this data in the same
+transaction."""
 
 from __future__ import annotations
 
@@ -66,15 +67,15 @@ class SetDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaveService(msgspec.Struct, frozen=True):
-    """Records that silence or MAAS takes the node out of service in this commit. If the site's brake holds the node,
-    nothing is committed, and the loop runs the node again."""
+    """Records that the node leaves service in this commit because of silence or because of MAAS. If the site's brake
+    holds the node, nothing is committed, and the loop runs the node again."""
 
 
 class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
-    """Sets the segments and partitions, by name, that an undeployed node uses. The node gets an address of each
-    segment, and each of its ports becomes a member of each partition. The commit allocates the available addresses and
-    memberships. The commit releases the addresses and memberships of networks that the write does not name, or that are
-    being deleted. If the write names no network, the commit releases all of them. Idempotent."""
+    """Sets the segments and partitions that an undeployed node uses; both are given by name. The node gets an address
+    of each segment, and each of its ports becomes a member of each partition. The commit allocates the available
+    addresses and memberships. If a segment or partition is not named or is being deleted, the commit releases the
+    node's addresses or memberships in it. If none is named, the commit releases all of them. Idempotent."""
 
     segments: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
