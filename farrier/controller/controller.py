@@ -153,7 +153,7 @@ class Controller:
         if not self._is_same_server(seen):
             return False
         if not self._host.may_act():  # steps from before the silence must end
-            self._cut()
+            self._cancel_steps()
         self._lose(self._own.renewed(seen, sent_at))
         if not seen.renewed:
             _log.warning("controller.expired")
@@ -288,9 +288,9 @@ class Controller:
             else:
                 _log.error("kind.not_run", kind=kind, error=reason)
 
-    def _cut(self) -> None:
+    def _cancel_steps(self) -> None:
         for loop in self._loops.values():
-            loop.steps.cut()
+            loop.steps.cancel()
 
     def _lose(self, shards: Iterable[Shard]) -> None:
         lost = list(shards)
@@ -340,7 +340,7 @@ class Controller:
             may = self._host.may_act()
             if might and not may:
                 _log.warning("controller.out_of_touch")
-                self._cut()
+                self._cancel_steps()
             might = may
             await anyio.sleep(_WATCH)
 

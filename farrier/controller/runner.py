@@ -66,7 +66,7 @@ class Run(msgspec.Struct, Generic[R, S, W]):
 
 
 class Acting(Generic[R, S, W, V]):
-    """A step that a run on `entry.snapshot` decided on. Other tasks end the step by `cut` and `interrupt`."""
+    """A step that a run on `entry.snapshot` decided on. Other tasks end the step by `cancel` and `interrupt`."""
 
     def __init__(self, entry: Entry[R], turn: Turn, step: Step[S, W, V], may_act: Callable[[], bool]) -> None:
         self.entry = entry
@@ -82,13 +82,13 @@ class Acting(Generic[R, S, W, V]):
         self.interrupted = True
         self.scope.cancel()
 
-    def cut(self) -> None:
+    def cancel(self) -> None:
         """End the step, because the process may no longer act on the resource."""
         self.lost = self.lost or LeaseLost("the process lost its lease before the step ended")
         self.scope.cancel()
 
     def may_begin(self) -> bool:
-        """Return whether the step may begin: neither `interrupt` nor `cut` was called since it was planned, and the
+        """Return whether the step may begin: neither `interrupt` nor `cancel` was called since it was planned, and the
         process may act."""
         return not self.interrupted and self.lost is None and self._may_act()
 
@@ -177,8 +177,8 @@ class Runner(Generic[R, S, W, V]):
 
     async def act(self, acting: Acting[R, S, W, V], resource: R) -> Run[R, S, W] | None:
         """Await the step, which was decided from this snapshot, and return the resulting run. Returns None if the step
-        was interrupted and has no `if_cut` outcome; the resource is then run again. Raises `LeaseLost` if the process
-        lost its right to act; nothing is then committed."""
+        was interrupted and has no `if_interrupted` outcome; the resource is then run again. Raises `LeaseLost` if the
+        process lost its right to act; nothing is then committed."""
         started = time.perf_counter()
         turn, step = acting.turn, acting.step
         limit = min(step.deadline, self._limit)
@@ -196,14 +196,14 @@ class Runner(Generic[R, S, W, V]):
         if acting.scope.cancelled_caught:
             if not acting.interrupted:
                 outcome = HandlerTimeout(step.name, limit)
-            elif step.if_cut is None:
+            elif step.if_interrupted is None:
                 return None
             else:
-                outcome = step.if_cut
+                outcome = step.if_interrupted
         run = self._conclude(turn, resource, outcome, started)
-        if run.error is None or step.if_cut is None:
+        if run.error is None or step.if_interrupted is None:
             return run
-        kept = self._conclude(turn, resource, step.if_cut, started)
+        kept = self._conclude(turn, resource, step.if_interrupted, started)
         return run if kept.error is not None else _with_error(kept, run)
 
     async def _awaited(self, acting: Acting[R, S, W, V], resource: R) -> object:

@@ -168,7 +168,7 @@ class Steps(Generic[R, S, W, V]):
 
     def lost(self, shard: int) -> None:
         """Forget a lost shard and its marks, and cancel its steps."""
-        self.cut(shard)
+        self.cancel(shard)
         self._ended = {id_ for id_ in self._ended if id_ % SHARDS != shard}
         self._removing = {id_ for id_ in self._removing if id_ % SHARDS != shard}
         self.slots.forget(shard)
@@ -206,11 +206,11 @@ class Steps(Generic[R, S, W, V]):
             if shard is None or id_ % SHARDS == shard:
                 acting.interrupt()
 
-    def cut(self, shard: int | None = None) -> None:
+    def cancel(self, shard: int | None = None) -> None:
         """Cancel all steps, or the steps of one shard, because the process may no longer act on their resources."""
         for id_, acting in self._acting.items():
             if shard is None or id_ % SHARDS == shard:
-                acting.cut()
+                acting.cancel()
 
     async def interrupt(self) -> NoReturn:
         """Interrupt each running step that only reads and whose resource has a pending intent that interrupts. Runs
@@ -239,8 +239,8 @@ class Steps(Generic[R, S, W, V]):
             with structlog.contextvars.bound_contextvars(kind=self._kind, id=entry.id, name=name):
                 run = await self._runner.act(acting, resource)
         except LeaseLost as lost:
-            self._host.sink.step_cut(self._kind)
-            _log.warning("step.cut", kind=self._kind, id=entry.id, name=name, step=step.name, error=str(lost))
+            self._host.sink.step_cancelled(self._kind)
+            _log.warning("step.cancelled", kind=self._kind, id=entry.id, name=name, step=step.name, error=str(lost))
             self._agenda.requeue(entry)
             return
         finally:

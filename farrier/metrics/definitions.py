@@ -87,8 +87,8 @@ COMMIT_CONFLICTS = Definition(
     "Number of runs whose commit failed or has an unknown result, by verdict.",
     ("kind", "verdict"),
 )
-STEPS_CUT = Definition(
-    "farrier_steps_cut", "Number of steps that were cancelled because the controller lost its lease.", ("kind",)
+STEPS_CANCELLED = Definition(
+    "farrier_steps_cancelled", "Number of steps that were cancelled because the controller lost its lease.", ("kind",)
 )
 WORKFLOW_FAILURES = Definition(
     "farrier_workflow_failures",

@@ -57,7 +57,7 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         self._wakeups = self._counter(definitions.WAKEUPS)
         self._wake_wait = self._histogram(definitions.WAKE_WAIT)
         self._conflicts = self._counter(definitions.COMMIT_CONFLICTS)
-        self._steps_cut = self._counter(definitions.STEPS_CUT)
+        self._steps_cancelled = self._counter(definitions.STEPS_CANCELLED)
         self._requests = self._counter(definitions.SERVICE_REQUESTS)
         self._request_duration = self._histogram(definitions.SERVICE_DURATION)
         self._own = {
@@ -117,8 +117,8 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         self._conflicts.add((kind, verdict))
 
     @override
-    def step_cut(self, kind: str) -> None:
-        self._steps_cut.add((kind,))
+    def step_cancelled(self, kind: str) -> None:
+        self._steps_cancelled.add((kind,))
 
     @override
     def rerun_limited(self, kind: str) -> None:
@@ -167,7 +167,7 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         self._errors.exist((kind, error) for kind, words in self._words.kinds.items() for error in words.errors)
         lost = [verdict for verdict in Verdict if verdict not in (Verdict.COMMITTED, Verdict.LOCKED)]
         self._conflicts.exist((kind, verdict.value) for kind in kinds for verdict in lost)
-        for per_kind in (self._duration, self._wake_wait, self._steps_cut, self._rerun_limited):
+        for per_kind in (self._duration, self._wake_wait, self._steps_cancelled, self._rerun_limited):
             per_kind.exist((kind,) for kind in kinds)
         self._wakeups.exist((source,) for source in WAKE_SOURCES)
 

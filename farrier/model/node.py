@@ -174,9 +174,9 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `restarted_at` is when a decommission last restarted, and `unpaused_at` is when the last pause of the node ended. If
     `adopted` is set, the stages of a decommission accept the state in MAAS as their result, because an operator
-    requested this. `cuts` counts the steps of the stage that were interrupted. `touched` is set if the workflow may
-    have changed something in MAAS before its last rerun. `released` is set if a decommission released the machine, so
-    no agent of the node runs there.
+    requested this. `interruptions` counts the steps of the stage that were interrupted. `touched` is set if the
+    workflow may have changed something in MAAS before its last rerun. `released` is set if a decommission released the
+    machine, so no agent of the node runs there.
     """
 
     candidate: str | None = None
@@ -198,7 +198,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     restarted_at: datetime | None = None
     unpaused_at: datetime | None = None
     adopted: bool = False
-    cuts: int = 0
+    interruptions: int = 0
 
     @property
     def has_deployed(self) -> bool:

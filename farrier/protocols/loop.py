@@ -196,7 +196,7 @@ class MetricsSink(Protocol):
     def conflicted(self, kind: str, verdict: str) -> None:
         """Record a commit that failed, because of a lost shard, a version conflict, a refusal, or an unknown result."""
 
-    def step_cut(self, kind: str) -> None:
+    def step_cancelled(self, kind: str) -> None:
         """Record a step that was interrupted because this process may no longer act."""
 
     def rerun_limited(self, kind: str) -> None:

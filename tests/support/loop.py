@@ -93,7 +93,7 @@ class Ledger(MetricsSink):
         self._tell()
 
     @override
-    def step_cut(self, kind: str) -> None:
+    def step_cancelled(self, kind: str) -> None:
         self.cut += 1
         self._tell()
 
@@ -127,12 +127,12 @@ class Bench:
         *,
         reads_only: bool = False,
         deadline: timedelta = timedelta(seconds=60),
-        if_cut: toy.Change | None = None,
+        if_interrupted: toy.Change | None = None,
     ) -> None:
         self.begun = anyio.Event()
         self._outcome = outcome
         self._deadline = deadline
-        self._if_cut = if_cut
+        self._if_interrupted = if_interrupted
         self.raises: Exception | None = None
         self.let_go = anyio.Event()
         self.cancelled = 0
@@ -140,7 +140,11 @@ class Bench:
 
     def script(self, _widget: toy.Widget, _now: datetime) -> toy.Decided:
         return Step(
-            name="work", act=self.act, deadline=self._deadline, reads_only=self._reads_only, if_cut=self._if_cut
+            name="work",
+            act=self.act,
+            deadline=self._deadline,
+            reads_only=self._reads_only,
+            if_interrupted=self._if_interrupted,
         )
 
     async def act(self, _services: object) -> Outcome[toy.Shape, toy.Answer]:

@@ -159,7 +159,7 @@ def _commits() -> Panels:
                 "Steps per second that were cancelled because the controller did not renew its lease in time.",
                 8,
             ),
-            [Query(rate(definitions.STEPS_CUT, "kind"), "{{kind}}")],
+            [Query(rate(definitions.STEPS_CANCELLED, "kind"), "{{kind}}")],
             "ops",
         ),
         lines(

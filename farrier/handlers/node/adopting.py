@@ -58,7 +58,7 @@ def adopt(node: Node, now: datetime, config: Policy) -> Decision:
         act=look,
         deadline=config.transient_deadline,
         reads_only=True,
-        if_cut=probing.unfinished(node),
+        if_interrupted=probing.unfinished(node),
     )
 
 

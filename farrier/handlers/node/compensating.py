@@ -96,10 +96,10 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     result = _undo(node, now, policy)
     if not isinstance(result, Call):
         return _settled(node, result, now, policy)
-    cuts = node.live.upstream.cuts
-    if cuts and _is_late(node, now, policy):
-        cut = f"the undo did not finish in time: calls to MAAS were interrupted {counted(cuts, 'time')}"
-        return _gave_up(with_note(node, cuts=0), cut)
+    interruptions = node.live.upstream.interruptions
+    if interruptions and _is_late(node, now, policy):
+        detail = f"the undo did not finish in time: calls to MAAS were interrupted {counted(interruptions, 'time')}"
+        return _gave_up(with_note(node, interruptions=0), detail)
     return step_of(node, result, lambda settled: _settled(node, settled, now, policy))
 
 

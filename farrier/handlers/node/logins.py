@@ -57,8 +57,8 @@ def waits_for_others(wait: Wait[Write]) -> bool:
 
 def has_try(bmc: Bmc) -> bool:
     """Return whether the BMC has a try that no login has used yet. The age of the try does not matter. A step uses up
-    its try when it begins, even if the step is interrupted (`if_cut`, `recover`), so an unused try has only waited for
-    a slot."""
+    its try when it begins, even if the step is interrupted (`if_interrupted`, `recover`), so an unused try has only
+    waited for a slot."""
     return bmc.trying is not None
 
 

@@ -125,10 +125,14 @@ def step_of(node: Node, call: Call, settle: Callable[[Settled], Outcome]) -> out
     async def act(services: NodeServices) -> Outcome:
         return settle(await call.act(services))
 
-    cut = Update[Node, Write](
-        to=with_note(node, cuts=workflow.upstream.cuts + 1), reason=f"{call.name} was interrupted", quiet=True
+    interrupted = Update[Node, Write](
+        to=with_note(node, interruptions=workflow.upstream.interruptions + 1),
+        reason=f"{call.name} was interrupted",
+        quiet=True,
     )
-    return outcome.Step(name=call.name, act=act, deadline=CALL_DEADLINE, reads_only=call.reads_only, if_cut=cut)
+    return outcome.Step(
+        name=call.name, act=act, deadline=CALL_DEADLINE, reads_only=call.reads_only, if_interrupted=interrupted
+    )
 
 
 Stage: TypeAlias = Callable[[Node, datetime, Policy], StageResult]

@@ -162,7 +162,9 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
             return _failed(node, now, error, config)
         return _stored(node, with_fields(clean, bmc=probing.refreshed(clean.bmc, reading, now)), now, config)
 
-    return Step(name=READ, act=read, deadline=config.transient_deadline, reads_only=True, if_cut=_unseen(node, now))
+    return Step(
+        name=READ, act=read, deadline=config.transient_deadline, reads_only=True, if_interrupted=_unseen(node, now)
+    )
 
 
 def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:

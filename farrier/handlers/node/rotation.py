@@ -141,4 +141,4 @@ def _nothing_new(node: Node, seen: Bmc) -> Update[Node, Write]:
 def _step(look: Callable[[NodeServices], Awaitable[Outcome]], node: Node, now: datetime, config: Policy) -> Decision:
     # A check that raises or is interrupted counts as completed, because otherwise every further run would repeat it.
     seen = _nothing_new(node, replace(node.bmc, watched_at=now))
-    return Step(name="watch_credential", act=look, deadline=config.probe_deadline, reads_only=True, if_cut=seen)
+    return Step(name="watch_credential", act=look, deadline=config.probe_deadline, reads_only=True, if_interrupted=seen)

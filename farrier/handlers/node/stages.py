@@ -149,7 +149,7 @@ def _at_first_attempt(node: Node) -> Node:
 
 def counted_anew(workflow: Workflow) -> Upstream:
     """Return the workflow's record of its work in MAAS, after a reset of the counters that have a limit."""
-    return replace(workflow.upstream, datasource_retries=0, failed_deploys=0, commissions=0, cuts=0)
+    return replace(workflow.upstream, datasource_retries=0, failed_deploys=0, commissions=0, interruptions=0)
 
 
 def left_out(workflow: Workflow) -> frozenset[StageName]:
@@ -173,7 +173,7 @@ def advanced(node: Node, done: Done) -> Node:
         attempt=1,
         failure_class=None,
         failure_detail=None,
-        upstream=replace(workflow.upstream, cuts=0),
+        upstream=replace(workflow.upstream, interruptions=0),
     )
     if following is None:
         return onboarded(base) if isinstance(workflow, Onboarding) else decommissioned(base)

@@ -83,7 +83,7 @@ def proceed(node: Node, now: datetime) -> Decision:
                 _log.warning("power.not_enforced", node=node.name, wanted=wanted.power, error=str(error))
             return _failed(node, error)
 
-    return Step(name="set_power", act=switch, deadline=DEADLINE, reads_only=False, if_cut=doubt(node))
+    return Step(name="set_power", act=switch, deadline=DEADLINE, reads_only=False, if_interrupted=doubt(node))
 
 
 def doubt(node: Node) -> Update[Node, Write]:

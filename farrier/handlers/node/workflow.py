@@ -45,7 +45,7 @@ NOTICED_WITHIN = timedelta(seconds=90)
 """Longest time for which calls may fail before farrier notices an outage of the region: a poll begins 5 s after the
 last poll and takes at most 75 s."""
 
-MOST_CUTS = 5
+MOST_INTERRUPTIONS = 5
 """Number of consecutive interrupted calls after which the attempt has failed."""
 
 
@@ -170,17 +170,18 @@ def _running(node: Node, now: datetime, config: Policy) -> Decision:
     workflow = node.live
     if workflow.stage is None:
         return _through(node, Done(reason="every stage was skipped"))
-    if workflow.upstream.cuts >= MOST_CUTS:
+    if workflow.upstream.interruptions >= MOST_INTERRUPTIONS:
         if is_unread(node):
-            node = with_note(node, cuts=0)
+            node = with_note(node, interruptions=0)
             return transition(
                 node,
                 node,
                 reason="MAAS cannot be read; until it can be read, farrier does not count interrupted calls",
                 cause="",
             )
-        detail = f"stage {workflow.stage}: {MOST_CUTS} calls in a row were interrupted; the log has the error of each"
-        return fail(with_note(node, cuts=0), now, FailureClass.TIMEOUT, detail)
+        calls = f"{MOST_INTERRUPTIONS} calls in a row were interrupted; the log has the error of each"
+        detail = f"stage {workflow.stage}: {calls}"
+        return fail(with_note(node, interruptions=0), now, FailureClass.TIMEOUT, detail)
     result = run_stage(node, now, config)
     if isinstance(result, Call):
         return step_of(node, result, lambda settled: _settled(node, settled, now, config))

@@ -37,10 +37,10 @@ _LASTS = timedelta(minutes=15)
 
 # Every five minutes, the query examines a window of six minutes. So no cancelled step is between two windows, and each
 # cancelled step is in at most two windows.
-_CUTS_EVERY = timedelta(minutes=5)
-_CUTS_WINDOW = timedelta(minutes=6)
-_CUTS_LOOKED_BACK = timedelta(minutes=30)
-_CUTS_TIMES = 3
+_CANCELLED_EVERY = timedelta(minutes=5)
+_CANCELLED_WINDOW = timedelta(minutes=6)
+_CANCELLED_LOOKED_BACK = timedelta(minutes=30)
+_CANCELLED_TIMES = 3
 
 BUGS = (errors.UndecodableState, errors.IllegalEdge, errors.HandlerGarbage, errors.InternalError)
 """Errors that no service and no setting can cause. The cause is a bug, or a replica of another release."""
@@ -57,7 +57,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         _shards_unowned(),
         _commit_conflicts(),
         _writes_refused(),
-        _steps_cut(),
+        _steps_cancelled(),
         _handler_bug(),
         _handler_errors(),
         _rerun_limited(),
@@ -175,13 +175,13 @@ def _writes_refused() -> Alert:
     )
 
 
-def _steps_cut() -> Alert:
-    cut = increase(series(definitions.STEPS_CUT), _CUTS_WINDOW, "kind")
-    looks = f"[{promql(_CUTS_LOOKED_BACK)}:{promql(_CUTS_EVERY)}]"
+def _steps_cancelled() -> Alert:
+    cancelled = increase(series(definitions.STEPS_CANCELLED), _CANCELLED_WINDOW, "kind")
+    looks = f"[{promql(_CANCELLED_LOOKED_BACK)}:{promql(_CANCELLED_EVERY)}]"
     return Alert(
-        name="FarrierStepsCut",
+        name="FarrierStepsCancelled",
         severity=Severity.TICKET,
-        expr=f"count_over_time(({cut} > 0){looks}) >= {_CUTS_TIMES}",
+        expr=f"count_over_time(({cancelled} > 0){looks}) >= {_CANCELLED_TIMES}",
         hold=_NONE,
         because="the query already requires several cancellations of steps within half an hour; a fail-over of the "
         "database cancels steps only once",

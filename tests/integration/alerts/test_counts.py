@@ -14,7 +14,7 @@ from tests.support.promtool import Replica, firing, never
 RUNS = 'farrier_handler_runs_total{kind="node",outcome="wait"}'
 LOST = 'farrier_commit_conflicts_total{kind="node",verdict="lost"}'
 REFUSED = 'farrier_commit_conflicts_total{kind="node",verdict="refused"}'
-CUT = 'farrier_steps_cut_total{kind="node"}'
+CUT = 'farrier_steps_cancelled_total{kind="node"}'
 RERUNS = 'farrier_rerun_limited_total{kind="node"}'
 BUG = 'farrier_handler_errors_total{kind="node",error="internal"}'
 SERVICE = 'farrier_handler_errors_total{kind="node",error="maas"}'
@@ -70,12 +70,12 @@ CASES = (
     Case("FarrierWritesRefused", "an hour later", alone({REFUSED: "0x20 1x200"}), 90, {}),
     Case("FarrierWritesRefused", "none", alike({REFUSED: "0x200"}), 100),
     Case("FarrierWritesRefused", "a restart", restarted({REFUSED: STOOD}), 100),
-    Case("FarrierStepsCut", "again and again, on one replica", alone({CUT: "0+1x200"}), 40, NODE),
-    Case("FarrierStepsCut", "now and then", alone({CUT: "0x10 1x9 2x9 3x9 4x200"}), 40, NODE),
-    Case("FarrierStepsCut", "an hour later", alone({CUT: "0x10 1x9 2x9 3x9 4x200"}), 110, {}),
-    Case("FarrierStepsCut", "twice in half an hour", alike({CUT: "0x20 1x19 2x200"}), 100),
-    Case("FarrierStepsCut", "a fail-over", alike({CUT: "0x20 300x200"}), 100),
-    Case("FarrierStepsCut", "a restart", restarted({CUT: STOOD}), 100),
+    Case("FarrierStepsCancelled", "again and again, on one replica", alone({CUT: "0+1x200"}), 40, NODE),
+    Case("FarrierStepsCancelled", "now and then", alone({CUT: "0x10 1x9 2x9 3x9 4x200"}), 40, NODE),
+    Case("FarrierStepsCancelled", "an hour later", alone({CUT: "0x10 1x9 2x9 3x9 4x200"}), 110, {}),
+    Case("FarrierStepsCancelled", "twice in half an hour", alike({CUT: "0x20 1x19 2x200"}), 100),
+    Case("FarrierStepsCancelled", "a fail-over", alike({CUT: "0x20 300x200"}), 100),
+    Case("FarrierStepsCancelled", "a restart", restarted({CUT: STOOD}), 100),
     Case("FarrierHandlerBug", "once, on one replica", alone({BUG: "0x20 1x200"}), 25, NODE | {"error": "internal"}),
     Case("FarrierHandlerBug", "a service that fails", alike({SERVICE: "0+10x200"}), 100),
     Case("FarrierHandlerBug", "a restart", restarted({BUG: STOOD}), 100),

@@ -132,7 +132,7 @@ async def test_a_process_that_ends_while_it_marks_a_step_does_not_begin_the_step
 
 async def test_a_step_that_is_cut_before_it_begins_leaves_no_mark(shop: Shop) -> None:
     await shop.register(1)
-    bench = Bench(reads_only=True, if_cut=CUT)
+    bench = Bench(reads_only=True, if_interrupted=CUT)
     handler, io = Scripted(default=bench.script), Marks(shop, lambda marking: bool(marking.begun))
     async with shop.running(handler, io=io) as (controller, ledger):
         await io.held.wait()
@@ -149,7 +149,7 @@ async def test_a_step_that_is_cut_before_it_begins_leaves_no_mark(shop: Shop) ->
 
 async def test_a_step_does_not_begin_after_the_process_has_lost_its_lease(shop: Shop) -> None:
     await shop.register(1)
-    bench = Bench(if_cut=CUT)
+    bench = Bench(if_interrupted=CUT)
     handler, io = Redoing(bench.script), Marks(shop, lambda marking: bool(marking.begun))
     replica = Replica(shop, handler, io=io)
     async with at_work() as group:

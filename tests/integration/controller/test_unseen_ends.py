@@ -1,4 +1,4 @@
-"""Steps whose end was not recorded: their `if_cut` is committed, and the next run of the resource recovers."""
+"""Steps whose end was not recorded: their `if_interrupted` is committed, and the next run of the resource recovers."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ async def test_a_step_that_the_stop_cut_is_recovered_by_the_next_process(shop: S
     assert handler.recovered == [1]
 
 
-# --- what a step keeps when it is cut
+# --- what a step keeps when it is interrupted
 
 
-async def test_if_cut_is_committed_when_an_intent_cuts_the_step(shop: Shop) -> None:
+async def test_if_interrupted_is_committed_when_an_intent_interrupts_the_step(shop: Shop) -> None:
     await shop.register(1)
-    bench = Bench(MADE, reads_only=True, if_cut=CUT)
+    bench = Bench(MADE, reads_only=True, if_interrupted=CUT)
     handler = Scripted(default=bench.script)
     async with shop.running(handler) as (controller, ledger):
         await bench.begun.wait()
@@ -138,9 +138,9 @@ async def test_if_cut_is_committed_when_an_intent_cuts_the_step(shop: Shop) -> N
     assert (ledger.errors, ledger.verdicts) == ([], [])
 
 
-async def test_if_cut_is_committed_when_the_process_stops(shop: Shop) -> None:
+async def test_if_interrupted_is_committed_when_the_process_stops(shop: Shop) -> None:
     await shop.register(1)
-    bench = Bench(MADE, if_cut=CUT)
+    bench = Bench(MADE, if_interrupted=CUT)
     hasty = msgspec.structs.replace(BRISK, drain_timeout=timedelta(milliseconds=50))
     async with shop.running(Scripted(default=bench.script), config=hasty) as (controller, ledger):
         await bench.begun.wait()
@@ -151,9 +151,11 @@ async def test_if_cut_is_committed_when_the_process_stops(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("ends", ["by its deadline", "by an error"])
-async def test_if_cut_is_committed_when_the_step_fails_and_the_error_is_reported(shop: Shop, ends: str) -> None:
+async def test_if_interrupted_is_committed_when_the_step_fails_and_the_error_is_reported(shop: Shop, ends: str) -> None:
     await shop.register(1)
-    bench = Bench(MADE, if_cut=CUT, deadline=timedelta(milliseconds=20 if ends == "by its deadline" else 60_000))
+    bench = Bench(
+        MADE, if_interrupted=CUT, deadline=timedelta(milliseconds=20 if ends == "by its deadline" else 60_000)
+    )
     handler = Scripted({1: bench.script})
     async with shop.running(handler) as (_, ledger):
         if ends == "by an error":
@@ -171,9 +173,9 @@ async def test_if_cut_is_committed_when_the_step_fails_and_the_error_is_reported
     assert (await shop.widget(1))["state"] == "raw"
 
 
-async def test_if_cut_is_not_committed_when_the_step_ends(shop: Shop) -> None:
+async def test_if_interrupted_is_not_committed_when_the_step_ends(shop: Shop) -> None:
     await shop.register(1)
-    bench = Bench(MADE, if_cut=CUT)
+    bench = Bench(MADE, if_interrupted=CUT)
     handler = Scripted({1: bench.script})
     async with shop.running(handler) as (_, ledger):
         await bench.begun.wait()

@@ -355,8 +355,8 @@ def test_where_others_log_in_a_read_counts_before_it_dials_and_once() -> None:
     counted = moved(decide(shared, due))
     assert (counted.bmc.tries, counted.bmc.trying) == ((due,), due)
     step = decide(counted, due)
-    assert isinstance(step, Step) and step.if_cut is not None
-    for unseen in (step.if_cut, HANDLER.recover(counted, due, power.READ)):
+    assert isinstance(step, Step) and step.if_interrupted is not None
+    for unseen in (step.if_interrupted, HANDLER.recover(counted, due, power.READ)):
         spent = moved(unseen).bmc
         assert (spent.tries, spent.trying) == ((due,), None)
     world = World()

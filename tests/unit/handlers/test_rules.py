@@ -9,7 +9,7 @@ import pytest
 
 from farrier.config import NodeConfig
 from farrier.handlers.node.handler import NodeHandler
-from farrier.handlers.node.workflow import MOST_CUTS
+from farrier.handlers.node.workflow import MOST_INTERRUPTIONS
 from farrier.model.actions import Action
 from farrier.model.bmc import PowerState
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass, QuarantineCause, stage_backoff
@@ -283,8 +283,8 @@ def cut_off(node: Node, times: int) -> Node:
     handler = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
     for _ in range(times):
         decision = handler.handle(node, NOW)
-        assert isinstance(decision, Step) and decision.if_cut is not None
-        node = decision.if_cut.to
+        assert isinstance(decision, Step) and decision.if_interrupted is not None
+        node = decision.if_interrupted.to
     return node
 
 
@@ -292,11 +292,11 @@ def test_a_stage_whose_calls_come_to_no_end_has_failed_after_some_and_begins_to_
     fresh = Bmc(system_path="/1", power=PowerState.ON, power_at=NOW)
     begun = at_a_stage_that_asks(M.MANAGEABLE, fresh)
     handler = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
-    assert isinstance(handler.handle(cut_off(begun, MOST_CUTS - 1), NOW), Step)
-    failed = moved(handler.handle(cut_off(begun, MOST_CUTS), NOW)).workflow
+    assert isinstance(handler.handle(cut_off(begun, MOST_INTERRUPTIONS - 1), NOW), Step)
+    failed = moved(handler.handle(cut_off(begun, MOST_INTERRUPTIONS), NOW)).workflow
     assert failed is not None
     assert (failed.status, failed.failure_class) == (W.FAILED_RETRYABLE, FailureClass.TIMEOUT)
-    assert failed.upstream.cuts == 0
+    assert failed.upstream.interruptions == 0
 
 
 def test_an_undo_whose_calls_come_to_no_end_is_shown_to_a_person_in_time() -> None:

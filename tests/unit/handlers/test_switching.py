@@ -149,7 +149,7 @@ def test_what_perhaps_was_sent_is_read_and_only_a_reset_is_not_sent_again(wanted
 
 def _cut(step: Decision) -> Any:
     assert isinstance(step, Step)
-    return step.if_cut
+    return step.if_interrupted
 
 
 def test_a_switch_that_began_too_long_ago_is_in_doubt_however_it_came_to_that() -> None:

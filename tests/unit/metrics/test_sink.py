@@ -80,7 +80,7 @@ def test_every_series_stands_at_zero_before_anything_happened(sink: PrometheusSi
         "farrier_wakeups_total{source=notify}",
         "farrier_wake_wait_seconds_count{kind=widget}",
         "farrier_commit_conflicts_total{kind=widget,verdict=lost}",
-        "farrier_steps_cut_total{kind=widget}",
+        "farrier_steps_cancelled_total{kind=widget}",
         "farrier_rerun_limited_total{kind=widget}",
         "farrier_kind_widget_paint_total{colour=red}",
         "farrier_kind_widget_height_bucket{le=1.0}",
@@ -97,7 +97,7 @@ def test_what_was_reported_makes_no_series_that_was_not_there(sink: PrometheusSi
     sink.moved("widget", "w-1", Move("state", "used", "worn", None), 5, "rule: wear")
     sink.waited("widget", [1.0])
     sink.conflicted("widget", "conflict")
-    sink.step_cut("widget")
+    sink.step_cancelled("widget")
     sink.rerun_limited("widget")
     sink.woken("poll")
     assert samples(sink).keys() == before
