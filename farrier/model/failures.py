@@ -169,7 +169,7 @@ FAILURES: Mapping[str, Advice] = {
     FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for and fix the cause"),
     FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service that the detail names"),
     FailureClass.CAPACITY: _then_retry_at_once(
-        "extend the subnet that the detail names, free addresses in this subnet, or link another subnet"
+        "extend the subnet in the detail, free some of its addresses, or link another subnet"
     ),
     FailureClass.POWER_FAILED: _then_retry_at_once("fix the machine's BMC, its network or its power settings in MAAS"),
     FailureClass.NOT_MANAGEABLE: Advice(

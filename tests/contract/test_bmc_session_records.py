@@ -209,7 +209,7 @@ async def test_without_a_directory_sessions_are_recorded_in_the_unit_s_state_or_
     bmc: FakeBmc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
-    with pytest.raises(ConfigError, match=r"without bmc\.session_directory"):
+    with pytest.raises(ConfigError, match=r"bmc\.session_directory is not set"):
         async with connect(bmc.ca_file, auth=SESSION, session_directory=""):
             pass
     monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path / 'state'}:/elsewhere")

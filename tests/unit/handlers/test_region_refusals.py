@@ -45,7 +45,7 @@ def test_an_exhausted_subnet_is_a_lack_of_capacity_and_the_advice_says_what_to_f
     settled = failed(MaasFailure.CAPACITY)
     assert settled.failure is FailureClass.CAPACITY and "10.9.0.0/30" in settled.detail
     advice = FAILURES[FailureClass.CAPACITY]
-    assert advice.retryable and "addresses free" in advice.action
+    assert advice.retryable and "free some of its addresses" in advice.action
 
 
 def test_deployments_that_wait_for_their_turn_wait_without_a_limit_of_time() -> None:
