@@ -149,7 +149,7 @@ async def test_a_removal_gives_up_instead_of_blocking_clients_behind_its_lock(
         await transaction.start()
         await ask(client, "create", "c-1", PACK)
         with pytest.raises(
-            RefusedByModel, match="kind crate waits for a table that another transaction, .* has locked"
+            RefusedByModel, match=r"kind crate waits for a table that another transaction, .* has locked"
         ):
             await kinds.remove(conn, "crate", patience=HASTY)
         await transaction.rollback()
@@ -180,7 +180,7 @@ async def test_an_upgrade_that_removes_a_state_gives_way_to_waiting_clients(
         await transaction.start()
         await ask(client, "create", "c-1", PACK)
         with pytest.raises(
-            RefusedByModel, match="kind crate waits for a table that another transaction, .* has locked"
+            RefusedByModel, match=r"kind crate waits for a table that another transaction, .* has locked"
         ):
             await kinds.install(conn, wanted, patience=HASTY)
         await kinds.require(conn, [(NAME, SPEC)])
