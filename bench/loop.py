@@ -25,6 +25,7 @@ from farrier.controller.controller import Controller
 from farrier.controller.host import Host
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
+from farrier.enqueuer.listener import Listener
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import NodeServices
@@ -32,7 +33,6 @@ from farrier.io import catalog
 from farrier.io.controllers import PostgresControllers
 from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
-from farrier.io.notifications import Listener
 from farrier.io.state import PostgresStateIO
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget

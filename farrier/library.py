@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+from farrier.enqueuer.enqueuer import Enqueuer
 from farrier.errors import (
     ConfigError,
     CredentialError,
@@ -21,7 +22,6 @@ from farrier.errors import (
 )
 from farrier.handlers.resource import Decided, Extension, Handler, Surroundings, accept, params_of, reject
 from farrier.io.pool import open_pool
-from farrier.io.wakes import Enqueuer
 from farrier.model.credential import Credential
 from farrier.model.kinds import KindAction, KindEdge, KindLayer, KindSpec, KindState
 from farrier.model.measures import KindMetric, Sample

@@ -20,6 +20,7 @@ from farrier.controller.controller import Controller
 from farrier.controller.host import Host
 from farrier.controller.loop import Loop as ResourceLoop
 from farrier.controller.ownership import Ownership
+from farrier.enqueuer.listener import Listener
 from farrier.errors import ConfigError, FarrierError
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler
 from farrier.handlers.node.handler import NodeHandler
@@ -31,7 +32,6 @@ from farrier.io.built_in import REGION_ROWS
 from farrier.io.controllers import PostgresControllers
 from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
-from farrier.io.notifications import Listener
 from farrier.io.pool import Pool
 from farrier.io.pulse import PostgresPulse
 from farrier.io.retention import PostgresRetention

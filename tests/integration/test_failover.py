@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from farrier import errors
+from farrier.enqueuer.listener import Listener
 from farrier.io import hosts, pool, session
-from farrier.io.notifications import Listener
 from tests.support import pg, proxy, standby
 from tests.support.process import Farrier, replica, until
 

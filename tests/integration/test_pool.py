@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from farrier import errors
 from farrier.config import DatabaseConfig
+from farrier.enqueuer.listener import Listener
 from farrier.io import client, pool, refusals
-from farrier.io.notifications import Listener
 from tests.support import pg, pgbouncer, proxy
 from tests.support.sockets import free_port
 

@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
+from farrier.enqueuer.listener import Listener
 from farrier.errors import DatabaseUnreachable
 from farrier.io import pool
-from farrier.io.notifications import Listener
 from farrier.io.pool import Pool, Timeouts
 from farrier.io.session import borrowed
 from tests.support import pg, proxy

@@ -1,0 +1,1 @@
+"""Enqueues resources, and listens for the notifications of enqueued resources."""
