@@ -1,6 +1,7 @@
 """`farrier systemd`: installs the units of the service for the environment in which this program is installed.
 
-The templates are in `units/`. An upgrade writes the units again, but never replaces the files that operators edit.
+The templates are in `farrier/systemd/units/`. An upgrade writes the units again, but never replaces the
+files that operators edit.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import typer
 
 from farrier.cli import group, output
 from farrier.errors import ConfigError
+from farrier.systemd import UNITS
 
-UNITS = Path(__file__).parent / "units"
 SERVICES = ("farrier.service", "farrier@.service")
 _INSTALLED = Path("etc/systemd/system")
 

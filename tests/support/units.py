@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from farrier.cli import systemd
+from farrier.cli.systemd import SERVICES
+from farrier.systemd import UNITS
 
-SERVICE, TEMPLATE = (systemd.UNITS / name for name in systemd.SERVICES)
+SERVICE, TEMPLATE = (UNITS / name for name in SERVICES)
 
 
 def settings(unit: Path) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Notifies systemd of the daemon's state: READY, STATUS, WATCHDOG, RELOADING, STOPPING.
+"""Notifies systemd of the daemon's state: READY, STATUS, WATCHDOG, RELOADING, STOPPING. `units/` has the units.
 
 Without systemd ($NOTIFY_SOCKET is not set), a notifier does nothing. A notifier never raises an error and never blocks,
 because the daemon must continue if systemd does not respond. The protocol is sd_notify(3), one datagram per message.
@@ -11,6 +11,10 @@ import socket
 import time
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
+
+UNITS = Path(__file__).parent / "units"
+"""Directory of the templates of the units."""
 
 
 class Notifier:
