@@ -165,8 +165,8 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         self._short_stays.exist((spec.name, str(spec.steady)) for spec in specs if spec.steady)
         self._runs.exist((kind, outcome) for kind in kinds for outcome in OUTCOMES)
         self._errors.exist((kind, error) for kind, words in self._words.kinds.items() for error in words.errors)
-        lost = [verdict for verdict in Verdict if verdict not in (Verdict.COMMITTED, Verdict.LOCKED)]
-        self._conflicts.exist((kind, verdict.value) for kind in kinds for verdict in lost)
+        lost = [verdict.value for verdict in Verdict if verdict is not Verdict.COMMITTED]
+        self._conflicts.exist((kind, verdict) for kind in kinds for verdict in lost)
         for per_kind in (self._duration, self._wake_wait, self._steps_cancelled, self._rerun_limited):
             per_kind.exist((kind,) for kind in kinds)
         self._wakeups.exist((source,) for source in WAKE_SOURCES)

@@ -80,6 +80,7 @@ def test_every_series_stands_at_zero_before_anything_happened(sink: PrometheusSi
         "farrier_wakeups_total{source=notify}",
         "farrier_wake_wait_seconds_count{kind=widget}",
         "farrier_commit_conflicts_total{kind=widget,verdict=lost}",
+        "farrier_commit_conflicts_total{kind=widget,verdict=locked}",
         "farrier_steps_cancelled_total{kind=widget}",
         "farrier_rerun_limited_total{kind=widget}",
         "farrier_kind_widget_paint_total{colour=red}",
