@@ -1,4 +1,4 @@
-"""The table of actions of every kind is what its handler does: in each state, an accepted action is carried out, and
+"""The handler of every kind follows its table of actions: in each state, an accepted action is carried out, and
 any other one is rejected with the states that accept it. A new kind is added to `KINDS`."""
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ def test_every_built_in_kind_is_tested_with_all_its_actions() -> None:
 
 
 @pytest.mark.parametrize(("subject", "state", "action"), PLACES)
-def test_the_table_of_actions_is_what_the_handler_does(subject: Subject, state: str, action: str) -> None:
+def test_the_handler_accepts_an_action_exactly_in_the_states_of_the_table(
+    subject: Subject, state: str, action: str
+) -> None:
     pending = asked(7, action, **subject.params[action])
     resource = msgspec.structs.replace(subject.resource, state=state, requests=(pending,))
     resource = msgspec.convert(msgspec.to_builtins(resource), type(resource))  # with the state as its own type
@@ -126,7 +128,7 @@ def test_the_table_of_actions_is_what_the_handler_does(subject: Subject, state: 
         assert not answer.accepted and answer.reason.startswith(there)
 
 
-# --- what the machinery does for a handler
+# --- the guard around a handler
 
 
 class Deciding(StateHandler[Any, Any, Any, Any]):
@@ -183,7 +185,7 @@ def test_refusals_are_committed_with_the_decision(decision: Any) -> None:
     assert guarded.handle(crate("packing"), NOW) is decision
 
 
-def test_refusals_do_not_wait_for_a_step_which_begins_at_once_after_them() -> None:
+def test_refusals_are_committed_before_a_step_that_begins_at_once() -> None:
     guarded = crates.KIND.guarded(Deciding(STEP))
     decision = guarded.handle(crate("packing", asked(1, "delete")), NOW)
     assert isinstance(decision, Wait)
@@ -191,17 +193,17 @@ def test_refusals_do_not_wait_for_a_step_which_begins_at_once_after_them() -> No
     assert guarded.handle(crate("packing"), NOW) is STEP
 
 
-def test_a_step_that_recovers_from_another_one_is_not_put_off_for_a_refusal() -> None:
+def test_a_recovery_step_is_not_deferred_for_a_refusal() -> None:
     guarded = crates.KIND.guarded(Deciding(STEP))
     assert guarded.recover(crate("packing", asked(1, "delete")), NOW, "unpack") is STEP
 
 
-def test_a_kind_of_another_package_is_guarded_without_its_help() -> None:
+def test_a_kind_of_another_package_is_guarded_by_default() -> None:
     made: Extension[Crate, Answer, Any] = Extension(spec=crates.SPEC, snapshot=Crate, handler=CrateHandler())
     assert isinstance(loop_of(made, None).handler, Guarded)
 
 
-def test_an_action_without_states_is_accepted_in_all_that_are_not_terminal() -> None:
+def test_an_action_without_states_is_accepted_in_all_states_that_are_not_terminal() -> None:
     spec = msgspec.structs.replace(crates.SPEC, actions={"paint": KindAction(description="x")})
     assert spec.states_accepting("paint") == ("packing", "packed", "emptying/unpack")
     assert spec.states_accepting("create") == ()

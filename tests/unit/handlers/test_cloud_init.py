@@ -56,11 +56,11 @@ def refusal(template: str, given: Node | None = None, **fields: Any) -> str:
         pytest.param("{% if node.agentless %}\nx\n{% endif %}\ny\n", "y\n", id="lines of statements leave none"),
     ],
 )
-def test_a_template_knows_the_node_its_site_and_the_token(template: str, expected: str) -> None:
+def test_a_template_has_the_variables_of_the_node_its_site_and_the_token(template: str, expected: str) -> None:
     assert rendered(template, variables={"proxy": "http://proxy:3128"}) == expected
 
 
-def test_what_is_documented_of_a_node_is_what_a_template_gets() -> None:
+def test_a_template_gets_exactly_the_documented_fields_of_a_node() -> None:
     given = cloud_init.of_node(a_node())
     assert set(given) == set(templates.NODE)
     assert set(given["bmc"]) == set(templates.BMC)
@@ -69,7 +69,7 @@ def test_what_is_documented_of_a_node_is_what_a_template_gets() -> None:
 LAN = SegmentUse(name="tenant-a", state="ready", mtu=9000, vlan=7, address="10.9.0.2", prefix_length=24)
 
 
-def test_a_template_knows_the_nodes_addresses_by_their_segments() -> None:
+def test_a_template_has_the_addresses_of_the_node_by_segment() -> None:
     used = Networks(segments=(LAN, SegmentUse(name="tenant-b", state="ready")))
     assert set(cloud_init.of_segments(a_node(networks=used))["tenant-a"]) == set(templates.SEGMENT)
     template = (
@@ -95,7 +95,7 @@ def test_a_template_knows_the_nodes_addresses_by_their_segments() -> None:
         pytest.param(True, "true", id="a boolean"),
     ],
 )
-def test_the_filter_yaml_makes_one_value_of_any(value: str | int | bool, expected: str) -> None:
+def test_the_filter_yaml_renders_any_value_as_one_yaml_value(value: str | int | bool, expected: str) -> None:
     assert rendered("{{ value | yaml }}", variables={"value": value}) == expected
 
 
@@ -119,34 +119,34 @@ def test_the_filter_yaml_takes_lists_mappings_and_nothing() -> None:
         pytest.param("{{ '\\ud800' }}", "UnicodeEncodeError", id="not encodable in UTF-8"),
     ],
 )
-def test_what_a_template_does_not_have_is_told_without_the_token(template: str, told: str) -> None:
+def test_an_error_of_a_template_is_reported_without_the_token(template: str, told: str) -> None:
     text = refusal(HEAD + template)
     assert told in text and "site north" in text and "gpu-1" in text
     assert TOKEN.upper() not in text
 
 
 @pytest.mark.parametrize("template", ["hostname: x", " #cloud-config", "{{ bootstrap_token }}", "\n"])
-def test_user_data_that_cloud_init_would_pass_over_is_refused(template: str) -> None:
+def test_user_data_that_cloud_init_would_ignore_is_refused(template: str) -> None:
     assert "cloud-init requires that user data begins with one of #cloud-config" in refusal(template)
 
 
 @pytest.mark.parametrize("header", ["#!/bin/sh\n", "## template: jinja\n", "Content-Type: multipart/mixed\n"])
-def test_other_forms_of_user_data_are_as_good(header: str) -> None:
+def test_other_formats_of_user_data_are_accepted(header: str) -> None:
     assert cloud_init.render(site(header), a_node(), token=TOKEN) == header
 
 
-def test_user_data_may_be_as_large_as_allowed_and_no_larger() -> None:
+def test_user_data_larger_than_max_bytes_is_refused() -> None:
     room = 1024 - len(HEAD)
     assert len(rendered("é" * (room // 2), max_bytes=1024).encode()) == room
     assert "more than the 1024 bytes of cloud_init.max_bytes" in refusal(HEAD + "é" * (room // 2 + 1), max_bytes=1024)
 
 
-def test_a_template_that_goes_on_and_on_is_cut_short() -> None:
+def test_rendering_of_an_endless_template_stops_at_max_bytes() -> None:
     endless = "{% for i in range(99999) %}{% for j in range(99999) %}xxxxxxxxxxxxxxxx{% endfor %}{% endfor %}"
     assert "more than the 1024 bytes" in refusal(HEAD + endless, max_bytes=1024)
 
 
-def test_a_template_that_fails_for_this_token_alone_says_that() -> None:
+def test_a_template_that_fails_only_for_some_tokens_is_reported_as_such() -> None:
     picky = HEAD + "{{ bootstrap_token if bootstrap_token[0] == 'x' else 1 / 0 }}"
     assert "some bootstrap tokens" in refusal(picky)
 
@@ -155,11 +155,11 @@ def test_a_site_without_a_template_has_no_user_data() -> None:
     assert cloud_init.render(site(""), a_node(), token=TOKEN) == ""
 
 
-def test_a_label_cannot_be_a_template_itself() -> None:
+def test_a_label_is_not_rendered_as_a_template() -> None:
     named = msgspec.structs.replace(a_node(), labels={"rack": "{{ bootstrap_token }}"})
     made = cloud_init.render(site(HEAD + "{{ node.labels.rack }}"), named, token=TOKEN)
     assert made == HEAD + "{{ bootstrap_token }}"
 
 
-def test_a_digest_is_that_of_the_token_in_hexadecimal() -> None:
+def test_a_digest_is_the_sha256_of_the_token_in_hexadecimal() -> None:
     assert bootstrap.digest("token") == "3c469e9d6c5875d37a43f353d4f88e61fcf812c66eee3457465a40b0da4153e0"

@@ -73,7 +73,7 @@ IDS = [f"{stage}-{status.name.lower()}" for stage, status, _ in STAGES]
 STAYS = (S.FAILED_COMMISSIONING, S.FAILED_TESTING, S.BROKEN)
 
 
-def test_the_table_has_every_stage_that_may_have_changed_something() -> None:
+def test_the_table_has_every_stage_that_may_have_changed_maas() -> None:
     path = PATHS[OnboardingMode.DEPLOY]
     later = set(path[path.index(O.CREATE_OR_FIND_IN_MAAS) :]) | DETOUR
     assert {stage for stage, _, _ in STAGES} == later
@@ -82,7 +82,7 @@ def test_the_table_has_every_stage_that_may_have_changed_something() -> None:
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize(("stage", "status", "asked"), STAGES, ids=IDS)
 @pytest.mark.parametrize("node_status", [N.ENROLLING, N.QUARANTINED, N.RETIRED])
-async def test_a_cancel_at_any_stage_leaves_a_machine_that_nobody_holds(
+async def test_a_cancel_at_any_stage_leaves_a_machine_without_an_owner(
     at: Stand, stage: O, status: Status, asked: list[str], node_status: N
 ) -> None:
     it = await standing(at, stage, status, upstream=ASKED)
@@ -97,7 +97,7 @@ async def test_a_cancel_at_any_stage_leaves_a_machine_that_nobody_holds(
 
 @pytest.mark.matrix(keep=7)
 @pytest.mark.parametrize(("stage", "status", "asked"), STAGES, ids=IDS)
-async def test_a_deletion_undoes_the_same_before_it_walks_on(
+async def test_a_deletion_undoes_the_deployment_before_it_continues(
     at: Stand, stage: O, status: Status, asked: list[str]
 ) -> None:
     it = await standing(at, stage, status, upstream=ASKED)
@@ -114,7 +114,7 @@ async def test_a_deletion_undoes_the_same_before_it_walks_on(
 
 @pytest.mark.matrix(keep=7)
 @pytest.mark.parametrize(("stage", "status", "asked"), STAGES, ids=IDS)
-async def test_a_clean_restart_undoes_the_same_and_forgets_all_but_the_number_of_deployments(
+async def test_a_clean_restart_undoes_the_deployment_and_keeps_only_the_number_of_deployments(
     at: Stand, stage: O, status: Status, asked: list[str]
 ) -> None:
     known = Upstream(deploys=1, datasource_retries=2, token="d1")
@@ -143,14 +143,14 @@ async def until_pending(it: Handled) -> Onboarding:
 
 
 @pytest.mark.parametrize("stage", [O.LOAD_SITE_CONFIG, O.RESOLVE_POWER_CREDENTIALS])
-async def test_before_maas_is_reached_a_cancel_ends_at_once_and_asks_for_nothing(at: Stand, stage: O) -> None:
+async def test_a_cancel_before_the_first_change_in_maas_ends_at_once_without_a_request(at: Stand, stage: O) -> None:
     it = await standing(at, stage, S.READY)
     await it.ask(Action.CANCEL)
     assert it.status is W.CANCELLED
     assert at.world.observed.operations == []
 
 
-async def test_a_rerun_does_not_forget_that_there_is_something_to_undo(at: Stand) -> None:
+async def test_a_rerun_keeps_the_mark_of_changes_to_undo(at: Stand) -> None:
     it = await standing(
         at, O.WAIT_FOR_DEPLOYED, S.FAILED_DEPLOYMENT, status=W.FAILED_MANUAL_INTERVENTION, upstream=ASKED
     )
@@ -161,7 +161,7 @@ async def test_a_rerun_does_not_forget_that_there_is_something_to_undo(at: Stand
     assert it.node.workflow.upstream.touched
 
 
-async def test_a_rerun_of_what_never_reached_maas_has_nothing_to_undo(at: Stand) -> None:
+async def test_a_rerun_of_a_workflow_without_changes_in_maas_has_nothing_to_undo(at: Stand) -> None:
     it = await standing(at, O.LOAD_SITE_CONFIG, S.READY, status=W.FAILED_MANUAL_INTERVENTION)
     at.use(maas=None)
     await it.ask(Action.RERUN)
@@ -170,7 +170,7 @@ async def test_a_rerun_of_what_never_reached_maas_has_nothing_to_undo(at: Stand)
     assert at.world.observed.operations == []
 
 
-async def test_a_machine_whose_creation_was_not_answered_is_found_and_kept(at: Stand) -> None:
+async def test_a_machine_whose_creation_response_was_lost_is_found_and_kept(at: Stand) -> None:
     at.onboards(O.CREATE_OR_FIND_IN_MAAS)
     machine = await created(at, description=region.comment(at.node, "create"))
     at.node = with_fields(at.node, maas_id=None, maas_created=False)
@@ -180,7 +180,7 @@ async def test_a_machine_whose_creation_was_not_answered_is_found_and_kept(at: S
     assert (it.node.maas_id, it.node.maas_created) == (machine.system_id, True)
 
 
-async def test_somebody_elses_machine_of_the_same_name_is_not_taken_for_a_lost_one(at: Stand) -> None:
+async def test_a_machine_of_another_user_with_the_same_name_is_not_assigned_by_the_undo(at: Stand) -> None:
     await created(at, description="theirs")
     at.node = with_fields(at.node, maas_id=None, maas_created=False)
     at.onboards(O.CREATE_OR_FIND_IN_MAAS)
@@ -190,7 +190,7 @@ async def test_somebody_elses_machine_of_the_same_name_is_not_taken_for_a_lost_o
 
 
 @pytest.mark.parametrize("status", [S.READY, S.DEPLOYED, S.DEPLOYING, S.RESCUE_MODE, S.BROKEN])
-async def test_what_somebody_made_of_a_lost_machine_is_left_alone(at: Stand, status: Status) -> None:
+async def test_a_created_machine_that_left_the_state_new_is_not_changed_by_the_undo(at: Stand, status: Status) -> None:
     machine = await machine_in(at, status)
     at.onboards(O.CREATE_OR_FIND_IN_MAAS)
     machine.description = region.comment(at.node, "create")
@@ -201,7 +201,7 @@ async def test_what_somebody_made_of_a_lost_machine_is_left_alone(at: Stand, sta
     assert (it.status, it.node.maas_id, changes(at)) == (W.CANCELLED, None, [])
 
 
-async def test_a_machine_of_the_same_workflow_in_another_database_is_somebody_elses(at: Stand) -> None:
+async def test_a_machine_of_a_workflow_with_the_same_id_in_another_database_is_not_undone(at: Stand) -> None:
     """In a new database ids begin at 1 again, and the nodes may be registered in the same order."""
     machine = await machine_in(at, S.DEPLOYED)
     at.onboards(O.DEPLOY_VIA_MAAS, mark="0ddba11000000000", upstream=ASKED)
@@ -215,7 +215,7 @@ async def test_a_machine_of_the_same_workflow_in_another_database_is_somebody_el
     assert (it.status, it.node.maas_id, changes(at), machine.status) == (W.CANCELLED, None, [], S.DEPLOYED)
 
 
-async def test_a_deployment_that_the_region_tells_nothing_of_is_not_undone(at: Stand) -> None:
+async def test_a_deployment_without_events_is_not_undone(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     at.region.events.of(at.node.maas_id).clear()
     await it.ask(Action.CANCEL)
@@ -223,7 +223,7 @@ async def test_a_deployment_that_the_region_tells_nothing_of_is_not_undone(at: S
     assert (changes(at), machine_of(at)) == ([], S.DEPLOYED)
 
 
-async def test_a_deployment_whose_start_is_pages_back_is_undone(at: Stand) -> None:
+async def test_a_deployment_whose_start_is_pages_of_events_back_is_undone(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     for _ in range(detour.MOST_EVENTS + 1):
         at.region.note(at.region.machines[at.node.maas_id or ""], "Node status event")
@@ -232,7 +232,7 @@ async def test_a_deployment_whose_start_is_pages_back_is_undone(at: Stand) -> No
     assert changes(at) == ["release"]
 
 
-async def test_what_somebody_with_our_key_deployed_long_since_is_not_undone(at: Stand) -> None:
+async def test_an_old_deployment_of_another_client_with_farriers_key_is_not_undone(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     client, machine_id = at.world.client, at.node.maas_id or ""
     await client.do(await client.machine(machine_id), Release(comment="by hand"))
@@ -247,7 +247,7 @@ async def test_what_somebody_with_our_key_deployed_long_since_is_not_undone(at: 
     assert (changes(at), machine_of(at)) == ([], S.DEPLOYED)
 
 
-async def test_a_machine_that_was_found_and_not_taken_is_left_alone(at: Stand) -> None:
+async def test_a_candidate_that_was_not_assigned_is_not_changed_by_the_undo(at: Stand) -> None:
     machine = await machine_in(at, S.DEPLOYED)
     at.node = with_fields(at.node, maas_id=None, maas_created=False)
     at.onboards(O.CREATE_OR_FIND_IN_MAAS, upstream=Upstream(candidate=machine.system_id))
@@ -258,7 +258,7 @@ async def test_a_machine_that_was_found_and_not_taken_is_left_alone(at: Stand) -
     assert at.world.observed.operations == []
 
 
-async def test_a_machine_that_is_gone_needs_no_undo(at: Stand) -> None:
+async def test_a_machine_that_was_deleted_needs_no_undo(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     at.region.forget(next(iter(at.region.machines.values())))
     await it.ask(Action.CANCEL)
@@ -268,14 +268,14 @@ async def test_a_machine_that_is_gone_needs_no_undo(at: Stand) -> None:
 # --- repeated intents, and other effects
 
 
-async def test_a_cancel_is_asked_for_twice_and_done_once(at: Stand) -> None:
+async def test_a_second_cancel_is_accepted_without_a_second_change(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     assert [await it.ask(Action.CANCEL), await it.ask(Action.CANCEL)] == ["accepted", "accepted"]
     assert await it.finish() is W.CANCELLED
     assert changes(at) == ["release"]
 
 
-async def test_a_cancel_during_a_clean_restart_is_the_end(at: Stand) -> None:
+async def test_a_cancel_during_a_clean_restart_ends_the_workflow(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     await it.ask(Action.RESTART_CLEAN)
     assert it.node.workflow is not None and it.node.workflow.after_undo is AfterUndo.RESTART
@@ -283,14 +283,14 @@ async def test_a_cancel_during_a_clean_restart_is_the_end(at: Stand) -> None:
     assert await it.finish() is W.CANCELLED
 
 
-async def test_what_was_deployed_can_neither_enrol_nor_report_any_more(at: Stand) -> None:
+async def test_an_undo_revokes_the_bootstrap_token_and_the_agent(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, upstream=ASKED)
     await it.ask(Action.CANCEL)
     await it.finish()
     assert RevokeBootstrap() in it.written and ForgetAgent() in it.written
 
 
-async def test_addresses_are_given_back_once_nothing_runs_that_has_them(at: Stand) -> None:
+async def test_addresses_are_released_only_after_the_machine_is_released(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, upstream=ASKED)
     at.node = with_fields(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
     await it.ask(Action.CANCEL)
@@ -299,7 +299,7 @@ async def test_addresses_are_given_back_once_nothing_runs_that_has_them(at: Stan
     assert it.written.count(UseNetworks()) == 1
 
 
-async def test_a_machine_that_is_left_as_it_is_keeps_its_addresses(at: Stand) -> None:
+async def test_a_machine_that_is_not_released_keeps_its_addresses(at: Stand) -> None:
     """The machine may still use them, so no other node may get them."""
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     at.node = with_fields(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
@@ -312,7 +312,7 @@ async def test_a_machine_that_is_left_as_it_is_keeps_its_addresses(at: Stand) ->
     assert UseNetworks() not in it.written
 
 
-async def test_maas_is_read_once_while_it_gives_a_machine_back(at: Stand) -> None:
+async def test_the_undo_does_not_read_maas_again_while_maas_releases_the_machine(at: Stand) -> None:
     """Afterwards the undo waits for observations."""
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     await it.ask(Action.CANCEL)

@@ -42,7 +42,7 @@ def serving(status: N, observation: MaasObservation | None, **fields: Any) -> No
 
 @pytest.mark.parametrize("state", CONTRADICTIONS)
 @pytest.mark.parametrize("status", [N.ACTIVE, N.OFFLINE])
-def test_a_machine_that_is_not_deployed_any_more_takes_its_node_out_of_service(status: N, state: MaasStatus) -> None:
+def test_a_machine_that_is_no_longer_deployed_takes_its_node_out_of_service(status: N, state: MaasStatus) -> None:
     after = moved(decide(serving(status, seen(state))))
     assert after.status is N.QUARANTINED
     assert after.quarantine is not None
@@ -51,13 +51,13 @@ def test_a_machine_that_is_not_deployed_any_more_takes_its_node_out_of_service(s
     assert after.quarantine.cause is expected
 
 
-def test_the_brake_of_its_site_keeps_a_node_in_service_and_says_what_speaks_against_it() -> None:
+def test_the_brake_of_the_site_keeps_a_node_in_service_and_reports_the_contradiction() -> None:
     decided = decide(serving(N.ACTIVE, seen(MaasStatus.READY), braked_at=NOW - SECOND))
     assert isinstance(decided, Wait)
     assert decided.reason == "the brake of the site keeps the node in service: MAAS reports machine abc123 as ready"
 
 
-def test_a_node_that_is_out_of_service_drifts_whatever_its_site_holds() -> None:
+def test_an_offline_node_is_quarantined_regardless_of_the_brake_of_its_site() -> None:
     assert moved(decide(serving(N.OFFLINE, seen(MaasStatus.READY), braked_at=NOW - SECOND))).status is N.QUARANTINED
 
 
@@ -71,15 +71,15 @@ def test_a_node_that_is_out_of_service_drifts_whatever_its_site_holds() -> None:
         pytest.param(seen(MaasStatus.READY, fresh_at=NOW - TTL - SECOND), id="stale"),
     ],
 )
-def test_what_is_not_proven_moves_nothing(observation: MaasObservation | None) -> None:
+def test_an_unconfirmed_contradiction_moves_no_node(observation: MaasObservation | None) -> None:
     assert not isinstance(decide(serving(N.ACTIVE, observation)), Transition)
 
 
-SOMEBODYS: dict[str, Any] = {"owner": "ann", "ours": False}
+ANOTHER_USERS: dict[str, Any] = {"owner": "ann", "ours": False}
 
 
-def test_a_machine_that_we_deployed_and_somebody_else_deployed_since_takes_its_node_out_of_service() -> None:
-    observation = seen(MaasStatus.DEPLOYED, since=NOW - SECOND, **SOMEBODYS)
+def test_a_machine_that_another_user_deployed_since_takes_its_node_out_of_service() -> None:
+    observation = seen(MaasStatus.DEPLOYED, since=NOW - SECOND, **ANOTHER_USERS)
     after = moved(decide(serving(N.ACTIVE, observation, onboarded_by=M.DEPLOY)))
     assert after.status is N.QUARANTINED and after.quarantine is not None
     assert after.quarantine.cause is QuarantineCause.STATE_DISAGREEMENT and "'ann'" in after.quarantine.reason
@@ -87,15 +87,17 @@ def test_a_machine_that_we_deployed_and_somebody_else_deployed_since_takes_its_n
 
 @pytest.mark.parametrize(
     ("held", "mode"),
-    [(SOMEBODYS, M.MANUAL), (SOMEBODYS, M.ADOPT), ({"owner": "farrier", "ours": None}, M.DEPLOY)],
-    ids=["put into service by hand", "adopted", "the user of our key is unknown"],
+    [(ANOTHER_USERS, M.MANUAL), (ANOTHER_USERS, M.ADOPT), ({"owner": "farrier", "ours": None}, M.DEPLOY)],
+    ids=["put into service by hand", "adopted", "the user of farrier's key is unknown"],
 )
-def test_what_is_not_known_to_have_been_taken_from_us_stays_in_service(held: dict[str, Any], mode: M) -> None:
+def test_a_node_stays_in_service_unless_another_user_is_known_to_have_replaced_its_system(
+    held: dict[str, Any], mode: M
+) -> None:
     observation = seen(MaasStatus.DEPLOYED, **held)
     assert not isinstance(decide(serving(N.ACTIVE, observation, onboarded_by=mode)), Transition)
 
 
-def test_a_node_that_is_about_to_be_drained_drifts_like_any_other() -> None:
+def test_a_node_with_a_decommission_before_its_drain_is_quarantined_too() -> None:
     after = moved(decide(serving(N.ACTIVE, seen(MaasStatus.READY), workflow=decommission())))
     assert after.status is N.QUARANTINED
     assert isinstance(after.workflow, Decommission)
@@ -105,7 +107,7 @@ QUARANTINED = Quarantine(QuarantineCause.STATE_DISAGREEMENT, "MAAS says ready")
 
 
 def back(observation: MaasObservation, cause: Quarantine = QUARANTINED, **fields: Any) -> bool:
-    """Whether a node that was quarantined an hour ago returns."""
+    """Return whether a node that was quarantined an hour ago returns."""
     decision = decide(serving(N.QUARANTINED, observation, quarantine=cause, **fields))
     if not isinstance(decision, Transition):
         return False
@@ -115,11 +117,11 @@ def back(observation: MaasObservation, cause: Quarantine = QUARANTINED, **fields
 
 
 @pytest.mark.parametrize("cause", [QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_DELETED_UPSTREAM])
-def test_it_returns_once_the_machine_has_been_deployed_again_for_a_minute(cause: QuarantineCause) -> None:
+def test_a_quarantined_node_returns_after_its_machine_was_deployed_again_for_a_minute(cause: QuarantineCause) -> None:
     assert back(seen(MaasStatus.DEPLOYED), Quarantine(cause, "drifted"))
 
 
-def test_events_that_say_nothing_to_the_contrary_confirm_a_reading() -> None:
+def test_a_reading_is_confirmed_while_no_event_contradicts_it() -> None:
     read = NOW - 2 * MINUTE
     assert back(seen(MaasStatus.DEPLOYED, since=read, read_at=read, fresh_at=NOW - SECOND))
 
@@ -139,21 +141,25 @@ def test_events_that_say_nothing_to_the_contrary_confirm_a_reading() -> None:
         pytest.param(seen(MaasStatus.DEPLOYED), {"ever_onboarded": False}, id="never onboarded"),
     ],
 )
-def test_it_stays_as_long_as_that_is_not_proven(observation: MaasObservation, fields: dict[str, Any]) -> None:
+def test_a_quarantined_node_stays_until_the_deployment_is_confirmed(
+    observation: MaasObservation, fields: dict[str, Any]
+) -> None:
     assert not back(observation, **fields)
 
 
-def test_a_machine_that_is_deployed_lifts_no_quarantine_that_has_another_cause() -> None:
+def test_a_deployed_machine_does_not_end_a_quarantine_with_another_cause() -> None:
     assert not back(seen(MaasStatus.DEPLOYED), Quarantine(QuarantineCause.OPERATOR, "held for a test"))
 
 
-def test_a_node_that_is_not_healthy_stays_though_its_machine_is_deployed() -> None:
+def test_a_node_that_is_not_healthy_stays_quarantined_although_its_machine_is_deployed() -> None:
     silent = replace(agent(), last_heartbeat_at=NOW - timedelta(hours=1))
     quarantined = serving(N.QUARANTINED, seen(MaasStatus.DEPLOYED), quarantine=QUARANTINED)
     assert not isinstance(decide(replace(quarantined, agent=silent)), Transition)
 
 
-@pytest.mark.parametrize("ours", [False, None], ids=["somebody else's", "nobody knows whose"])
+@pytest.mark.parametrize("ours", [False, None], ids=["another user's", "unknown owner"])
 @pytest.mark.parametrize("cause", [QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_DELETED_UPSTREAM])
-def test_what_was_not_deployed_again_by_us_lifts_no_quarantine(cause: QuarantineCause, ours: bool | None) -> None:
+def test_a_deployment_by_another_or_unknown_user_does_not_end_the_quarantine(
+    cause: QuarantineCause, ours: bool | None
+) -> None:
     assert not back(seen(MaasStatus.DEPLOYED, owner="ann", ours=ours), Quarantine(cause, "drifted"))

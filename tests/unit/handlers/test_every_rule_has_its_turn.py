@@ -102,7 +102,7 @@ NEVER_HAD = Networks(segments=(SegmentUse(name="lan", state="ready", site=LAN.na
 STARTS: dict[str, Node] = {
     "a drain whose lease ran out": drains(),
     "a forced drain": drains(options=FORCED),
-    "a drain while nobody can log in": drains(replace(READ, sync_failure=BmcFailure.AUTH, sync_failures=3)),
+    "a drain while the BMC refuses logins": drains(replace(READ, sync_failure=BmcFailure.AUTH, sync_failures=3)),
     "a drain while power is switched back": drains(replace(READ, desired_power=PowerState.OFF)),
     "a drain while the BMC is verified": drains(Bmc(asked_at=NOW), M.ENROLL),
     "a scrub": with_bmc(
@@ -123,7 +123,7 @@ STARTS: dict[str, Node] = {
     ),
     "an onboarding in MAAS": deploys(O.CREATE_OR_FIND_IN_MAAS),
     "an onboarding that renders": deploys(O.RENDER_CLOUD_INIT),
-    "an onboarding whose address another has locked": replace(
+    "an onboarding whose address another client has locked": replace(
         deploys(O.APPLY_ROCE_PHASE2), site=LAN.name, networks=NEVER_HAD
     ),
     "an undo in MAAS": with_bmc(
@@ -213,12 +213,12 @@ AROUND = st.builds(
 @settings(deadline=None, max_examples=25)
 @pytest.mark.parametrize("start", STARTS)
 @given(around=AROUND, number=st.integers(1, 10_000))
-def test_no_rule_is_passed_over_for_long(start: str, around: Circumstances, number: int) -> None:
+def test_every_rule_is_carried_out_within_a_few_runs(start: str, around: Circumstances, number: int) -> None:
     live(replace(STARTS[start], id=number), around)
 
 
 @pytest.mark.parametrize("interval", [15, 17, 20])
-def test_a_task_whose_lease_ran_out_is_issued_again_in_the_next_run_however_often_power_is_read(interval: int) -> None:
+def test_a_task_whose_lease_expired_is_issued_again_regardless_of_power_reads(interval: int) -> None:
     handler = NodeHandler(NodeConfig(power_sync_interval=timedelta(seconds=interval)))
     due = drains(replace(READ, power_at=NOW - 2 * MINUTE))
     decision = handler.handle(due, NOW)
@@ -226,7 +226,7 @@ def test_a_task_whose_lease_ran_out_is_issued_again_in_the_next_run_however_ofte
     assert isinstance(decision, Wait) and decision.requeue_after == timedelta(0), "the BMC is read at once"
 
 
-def test_answers_and_what_a_rule_writes_are_committed_before_the_outside_is_asked() -> None:
+def test_answers_and_writes_of_rules_are_committed_before_a_step() -> None:
     due = drains(replace(READ, power_at=NOW - 2 * MINUTE))
     asked = replace(due, intents=(intent(Action.RELEASE),))
     first = decide(asked)
@@ -236,7 +236,7 @@ def test_answers_and_what_a_rule_writes_are_committed_before_the_outside_is_aske
     assert isinstance(second, Step) and second.name == "read_power"
 
 
-def test_an_answer_does_not_wait_for_the_outside() -> None:
+def test_an_answer_does_not_wait_for_a_step() -> None:
     due = with_bmc(M.MANAGEABLE, replace(READ, power_at=NOW - 2 * MINUTE), status=N.ACTIVE, agent=agent(heard=NOW))
     asked = replace(due, intents=(intent(Action.RELEASE),))
     first = decide(asked)
@@ -244,7 +244,7 @@ def test_an_answer_does_not_wait_for_the_outside() -> None:
     assert isinstance(decide(stored(asked, asked, writes(first), NOW)), Step)
 
 
-def test_a_client_that_asks_before_each_run_does_not_keep_a_silent_node_in_service() -> None:
+def test_an_intent_before_each_run_does_not_keep_a_silent_node_in_service() -> None:
     asked = replace(
         with_bmc(M.UNMANAGED, Bmc(), status=N.ACTIVE, agent=agent(heard=NOW - 60 * MINUTE)),
         intents=(intent(Action.UNPAUSE),),
@@ -254,13 +254,13 @@ def test_a_client_that_asks_before_each_run_does_not_keep_a_silent_node_in_servi
     assert [verdict for verdict, _ in answers(decision)] == ["accepted"]
 
 
-def test_a_client_that_asks_before_each_run_does_not_keep_an_expired_task_from_being_issued_again() -> None:
+def test_an_intent_before_each_run_does_not_prevent_the_reissue_of_an_expired_task() -> None:
     decision = decide(replace(drains(), intents=(intent(Action.RELEASE),)))
     assert [w.type for w in writes(decision) if isinstance(w, CreateTask)] == [TaskType.DRAIN]
     assert [verdict for verdict, _ in answers(decision)] == ["rejected"]
 
 
-def test_what_a_rule_would_write_is_not_written_for_a_node_that_moves() -> None:
+def test_writes_of_rules_are_dropped_in_a_run_that_moves_the_node() -> None:
     """The next run decides again, for the moved node."""
     silent = drains(status_entered_at=NOW)
     quiet = replace(silent, workflow=decommission(D.DRAIN_NODE, stop_requested="frozen", **SOFT))
@@ -269,7 +269,7 @@ def test_what_a_rule_would_write_is_not_written_for_a_node_that_moves() -> None:
     assert not any(isinstance(w, CreateTask) for w in writes(decision))
 
 
-def test_open_tasks_are_there_to_starve() -> None:
+def test_the_starts_contain_open_tasks_that_could_starve() -> None:
     """Without open tasks, the walks above would prove nothing."""
     assert all(node.workflow is not None for node in STARTS.values())
     assert any(one.status in OPEN for one in STARTS["a drain whose lease ran out"].tasks)

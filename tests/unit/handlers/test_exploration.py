@@ -38,14 +38,14 @@ OFTEN = (*BESIDE_IT, "enrols", "is well", "is unwell", "tasks fail", "decommissi
 
 @pytest.mark.timeout(600)  # takes some 15 s of a processor, which other tests may use, too
 @pytest.mark.parametrize("names", [OFTEN, pytest.param(ALL, marks=pytest.mark.full)], ids=["often", "all"])
-def test_from_everywhere_that_a_node_can_get_it_can_be_deleted(names: tuple[str, ...]) -> None:
+def test_a_node_can_be_deleted_from_every_reachable_state(names: tuple[str, ...]) -> None:
     """The exploration also asserts the invariants on the way."""
     found = explore(placed(FRESH), {name: s for name, s in STIMULI.items() if name.startswith(names)})
     assert len(found) > 1000, "the walk has not gone far"
     assert deleted(found) and reach(found, deleted(found)) == found.keys()
 
 
-def test_the_same_with_a_bmc() -> None:
+def test_a_node_with_a_bmc_can_be_deleted_from_every_reachable_state() -> None:
     agentless = tuple(replace(fresh, agentless=True) for fresh in FRESH)
     names = (*OF_THE_BMC, *PAUSES, *BESIDE_IT)
     found = explore(placed(agentless), {name: s for name, s in STIMULI.items() if name.startswith(names)})

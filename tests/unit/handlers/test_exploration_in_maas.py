@@ -107,7 +107,7 @@ def find(start: Place, stimuli: dict[str, Stimulus]) -> tuple[dict[object, set[o
 
 
 @pytest.mark.parametrize("seldom", [SELDOM, pytest.param((), marks=pytest.mark.full)], ids=["often", "all"])
-def test_from_everywhere_that_a_decommission_gets_the_node_can_be_deleted(seldom: tuple[str, ...]) -> None:
+def test_a_node_can_be_deleted_from_every_state_that_a_decommission_reaches(seldom: tuple[str, ...]) -> None:
     found, places = find(in_service(), {name: s for name, s in STIMULI.items() if name not in seldom})
     assert len(found) > 1000, "the walk has not gone far"
     gone = {key for key in found if f"'{N.DELETED}'" in repr(key)}
@@ -121,10 +121,10 @@ def test_from_everywhere_that_a_decommission_gets_the_node_can_be_deleted(seldom
     assert released and not any(it.agent for it in (*released, *anew)), "a released machine has no agent"
 
 
-def test_a_deletion_removes_the_machine_that_we_made_and_no_other() -> None:
+def test_a_deletion_removes_a_machine_that_farrier_made_and_no_other_machine() -> None:
     """Tested also with outages of the region and with pauses of the node."""
-    for ours in (True, False):
-        found, places = find(never_was(maas_created=ours), OF_A_DELETION)
+    for made_here in (True, False):
+        found, places = find(never_was(maas_created=made_here), OF_A_DELETION)
         assert len(found) > 20
         kept = {place.machine == UNSPOILT for place in places if place.node.status is N.DELETED}
-        assert kept == ({False} if ours else {True, False}), "another user may take or delete the machine, too"
+        assert kept == ({False} if made_here else {True, False}), "another user may take or delete the machine, too"

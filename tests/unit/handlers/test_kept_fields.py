@@ -27,7 +27,7 @@ CRATE: Extension[Crate, Answer, Hand] = Extension(
 
 
 @pytest.mark.parametrize("changes", [{"size": 2}, {"name": "other"}, {"site": "ams1", "labels": ("a",)}])
-def test_a_change_of_a_field_that_no_commit_writes_fails_the_run_and_is_not_lost(changes: dict[str, Any]) -> None:
+def test_a_change_of_a_field_that_no_commit_writes_fails_the_run(changes: dict[str, Any]) -> None:
     validator: OutcomeValidator[Crate, Crate, Answer] = OutcomeValidator(loop_of(CRATE, None).kind, ControllerConfig())
     outcome: Update[Crate, Answer] = Update(to=PACKED.but(**changes), reason="changed")
     with pytest.raises(HandlerGarbage, match=f"an outcome at .* that changes {next(iter(changes))}, but no commit"):

@@ -47,7 +47,7 @@ def moves(before: Node, after: Node) -> tuple[Move, ...]:
 
 
 @pytest.mark.parametrize("layer", Layer)
-def test_the_loop_makes_exactly_the_moves_of_the_model(layer: Layer) -> None:
+def test_the_loop_accepts_exactly_the_edges_of_the_model(layer: Layer) -> None:
     for source, target in permutations(edges.STATES[layer], 2):
         before, after = standing(layer, source), standing(layer, target)
         if (source, target) in edges.ALLOWED[layer]:
@@ -57,12 +57,12 @@ def test_the_loop_makes_exactly_the_moves_of_the_model(layer: Layer) -> None:
                 moves(before, after)
 
 
-def test_a_move_says_since_when_the_node_was_where_it_left() -> None:
+def test_a_move_contains_the_time_at_which_the_node_entered_the_former_state() -> None:
     (move,) = moves(node(NodeStatus.ACTIVE), node(NodeStatus.OFFLINE))
     assert move.since == LONG_AGO
 
 
-def test_a_workflow_that_begins_and_its_first_stage_come_from_nowhere() -> None:
+def test_a_new_workflow_and_its_first_stage_have_no_source_state() -> None:
     begun = node(NodeStatus.ACTIVE, workflow=decommission(DecommissionStage.DISABLE_NODE))
     assert moves(node(NodeStatus.ACTIVE), begun) == (
         Move("decommission", None, "running", None),

@@ -24,7 +24,7 @@ PATIENT = {STAGE: timedelta(hours=1)}
 
 
 def waiting(minutes: int, *, site: str | None = None, model: str | None = None) -> Node:
-    """A node that has waited for its agent."""
+    """Return a node that has waited for its agent for so many minutes."""
     since = NOW - minutes * MINUTE
     job = nodes.onboarding(stage_entered_at=since, status_entered_at=since, mode_given_at=since)
     return nodes.node(site=site, model=model, workflow=job)
@@ -62,7 +62,7 @@ def test_a_deadline_follows_the_limit_of_the_node_s_site_and_model(
     assert status_after(handler, waiting(31, site=site, model=model)) is expected
 
 
-def test_a_wait_above_its_limit_says_what_it_waits_for_as_before() -> None:
+def test_a_wait_above_its_limit_keeps_its_reason() -> None:
     handler = NodeHandler(NodeConfig())
     early, late = handler.handle(waiting(1), NOW), handler.handle(waiting(25), NOW)
     assert isinstance(early, Wait)

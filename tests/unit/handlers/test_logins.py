@@ -48,18 +48,18 @@ def waits(bmc: Bmc) -> Wait[Write]:
         pytest.param(2, (ago(0, under_way=True),), False, id="one under way"),
     ],
 )
-def test_what_other_nodes_tried_at_the_bmc_counts(own: int, others: tuple[OtherLogin, ...], may: bool) -> None:
+def test_logins_of_other_nodes_at_the_bmc_count(own: int, others: tuple[OtherLogin, ...], may: bool) -> None:
     bmc = Bmc(tries=(NOW - MINUTE,) * own, others=others)
     assert isinstance(counted(bmc, NOW), Bmc) is may
 
 
-def test_the_next_login_comes_when_the_oldest_that_counts_is_old_whosever_it_was() -> None:
+def test_the_next_login_waits_until_the_oldest_counted_login_of_any_node_expires() -> None:
     assert waits(Bmc(tries=(NOW - 3 * MINUTE,), others=(ago(1), ago(4)))).requeue_after == MINUTE
     found = waits(Bmc(tries=(NOW - 4 * MINUTE,), others=(ago(1), ago(2), ago(3))))
     assert found.requeue_after == LOGIN_WINDOW - 3 * MINUTE
 
 
-def test_logins_under_way_are_looked_at_again_soon_unless_failed_ones_are_enough() -> None:
+def test_the_node_runs_again_soon_if_logins_in_progress_alone_reach_the_cap() -> None:
     bmc = Bmc(tries=(NOW,), others=(ago(0), ago(0, under_way=True)))
     assert waits_for_others(waits(bmc)) and waits(bmc).requeue_after == OTHERS_TAKE
     bmc = replace(bmc, others=(*bmc.others, ago(1)))
@@ -73,7 +73,7 @@ def test_a_node_that_waits_for_a_pause_in_logins_is_advised_to_correct_the_crede
 
 
 @pytest.mark.parametrize("under_way", [True, False])
-def test_a_request_for_power_waits_for_neighbours_and_is_refused_for_their_failures(under_way: bool) -> None:
+def test_a_power_request_waits_for_logins_of_other_nodes_and_is_refused_for_failed_logins(under_way: bool) -> None:
     node = replace(
         manageable({"others": (ago(1), ago(1), ago(1, under_way=under_way))}),
         intents=(intent(Action.SET_POWER, power="on"),),
@@ -94,7 +94,7 @@ def test_a_request_for_power_waits_for_neighbours_and_is_refused_for_their_failu
         ("https://a\u2100b.example", "https://a\u2100b.example", None),
     ],
 )
-def test_an_address_without_a_path_is_dialled_as_it_is_given_be_it_malformed(
+def test_an_address_without_a_path_is_used_unchanged_even_if_it_is_malformed(
     address: str, dialled: str, system: str | None
 ) -> None:
     node = replace(manageable(), bmc_address=address)
@@ -104,7 +104,7 @@ def test_an_address_without_a_path_is_dialled_as_it_is_given_be_it_malformed(
 
 
 @pytest.mark.parametrize("mode", list(OnboardingMode))
-def test_only_what_an_adoption_asks_of_a_bmc_is_confined_to_reads(mode: OnboardingMode) -> None:
+def test_only_an_adoption_restricts_requests_to_the_bmc_to_reads(mode: OnboardingMode) -> None:
     known = node(bmc_address="10.0.0.1", bmc_credential="env:BMC")
     assert not target_of(known).only_reads
     asked = target_of(replace(known, workflow=onboarding(mode=mode)))

@@ -1,5 +1,5 @@
 """Each stage that acts on a node's machine in MAAS, with a machine on which the stage must not act: another user owns
-it, it no longer exists, or it is in another status than the stage needs."""
+it, it no longer exists, or it is in a status other than the one that the stage needs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fails(stand: Stand, settled: Settled, failure: FailureClass) -> None:
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("stage", [*ONBOARDING, *DECOMMISSION])
 @pytest.mark.parametrize("status", [Status.NEW, Status.READY, Status.ALLOCATED, Status.DEPLOYED, Status.BROKEN])
-async def test_a_machine_that_another_user_owns_is_left_alone(stand: Stand, stage: O | D, status: Status) -> None:
+async def test_a_machine_that_another_user_owns_is_not_changed(stand: Stand, stage: O | D, status: Status) -> None:
     await machine_at(stand, stage, status)
     settled = await stand.settle()
     fails(stand, settled, FailureClass.STATE_DISAGREEMENT)

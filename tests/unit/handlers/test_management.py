@@ -1,4 +1,4 @@
-"""Attempts to verify a BMC: their times, their results, and the cap on failed logins, which holds for every intent."""
+"""Attempts to verify a BMC: their times, their results, and the cap on failed logins, which applies to every intent."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def life(
             it = msgspec.structs.replace(moved(decision), management_entered_at=now)
 
 
-# --- when
+# --- when a verification begins
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,9 @@ def life(
             id="needs an edit",
         ),
         pytest.param(with_bmc(M.ENROLL, Bmc(failure=BmcFailure.INCOMPLETE)), True, id="was edited"),
-        pytest.param(with_bmc(M.ENROLL, Bmc(failure=BmcFailure.IDENTITY_MISMATCH, failures=1)), False, id="not ours"),
+        pytest.param(
+            with_bmc(M.ENROLL, Bmc(failure=BmcFailure.IDENTITY_MISMATCH, failures=1)), False, id="another machine"
+        ),
         pytest.param(
             with_bmc(M.ENROLL, Bmc(failure=BmcFailure.TLS, failures=9)), True, id="was cut off after failures"
         ),
@@ -141,7 +143,7 @@ def life(
         pytest.param(node(management=M.ERROR), False, id="error"),
     ],
 )
-def test_a_verification_begins_when_it_may_and_counts_its_try_first(node: Node, begins: bool) -> None:
+def test_a_verification_that_begins_first_counts_its_login(node: Node, begins: bool) -> None:
     decision = decide(node)
     if begins:
         after = moved(decision)
@@ -155,7 +157,7 @@ def test_a_verification_begins_when_it_may_and_counts_its_try_first(node: Node, 
     [({"bmc_address": "https://10.0.0.1"}, "no BMC credential"), ({"bmc_credential": "env:BMC"}, "no BMC address")],
     ids=["address alone", "credential alone"],
 )
-def test_partial_details_are_recorded_as_incomplete_and_nothing_is_dialled(details: dict[str, Any], lacks: str) -> None:
+def test_partial_details_are_recorded_as_incomplete_without_a_connection(details: dict[str, Any], lacks: str) -> None:
     after = moved(decide(node(management=M.ENROLL, **details)))
     assert (after.management, after.bmc.failure, after.bmc.tries) == (M.ENROLL, BmcFailure.INCOMPLETE, ())
     assert after.bmc.last_error is not None and lacks in after.bmc.last_error
@@ -165,7 +167,7 @@ def test_partial_details_are_recorded_as_incomplete_and_nothing_is_dialled(detai
 # --- results
 
 
-def test_success_is_manageable_with_what_was_learnt_and_without_error() -> None:
+def test_a_successful_verification_makes_the_node_manageable_and_clears_the_error() -> None:
     after = verified(verifying(last_error="refused", failure=BmcFailure.AUTH, failures=2, asked_at=NOW), READING)
     assert after.management is M.MANAGEABLE
     assert after.bmc == Bmc(
@@ -178,12 +180,12 @@ def test_success_is_manageable_with_what_was_learnt_and_without_error() -> None:
     )
 
 
-def test_success_does_not_forget_the_failed_logins_before_it() -> None:
+def test_a_successful_verification_keeps_the_earlier_failed_logins() -> None:
     assert verified(verifying(tries=(NOW - MINUTE, NOW)), READING).bmc.tries == (NOW - MINUTE,)
 
 
 @pytest.mark.parametrize("failure", BmcFailure)
-def test_failure_is_enroll_with_its_class_and_counts_as_a_login_only_if_it_was_one(failure: BmcFailure) -> None:
+def test_a_failed_verification_records_its_class_and_counts_a_login_only_if_it_was_refused(failure: BmcFailure) -> None:
     after = verified(verifying(good_version="v1"), BmcError(failure, "it said no", credential_version="v2"))
     assert after.management is M.ENROLL
     assert (after.bmc.failure, after.bmc.last_error, after.bmc.failures) == (failure, "it said no", 1)
@@ -206,21 +208,23 @@ def test_failure_is_enroll_with_its_class_and_counts_as_a_login_only_if_it_was_o
     ],
     ids=str,
 )
-def test_tries_come_at_the_pace_of_their_class(failure: BmcFailure, pauses: list[int]) -> None:
+def test_verifications_are_retried_with_the_backoff_of_the_failure_class(
+    failure: BmcFailure, pauses: list[int]
+) -> None:
     times = [at for at, _ in life(BmcError(failure, "no"), until=timedelta(hours=2))]
     gaps = [(later - earlier) / SECOND for earlier, later in pairwise(times)]
     assert gaps[: len(pauses)] == pauses
     assert bool(gaps) == bool(pauses)
 
 
-def test_another_class_of_failure_begins_its_back_off_anew() -> None:
+def test_another_class_of_failure_starts_a_new_backoff() -> None:
     before = verifying(failure=BmcFailure.UNREACHABLE, failures=7, of_class=7)
     after = verified(before, BmcError(BmcFailure.TLS, "expired")).bmc
     assert (after.failures, after.of_class) == (8, 1)
     assert after.next_try_at == NOW + 5 * MINUTE
 
 
-def test_the_last_error_stays_through_requests_and_edits_until_a_verification_succeeds() -> None:
+def test_the_last_error_is_kept_by_intents_that_change_the_bmc() -> None:
     failed = verified(verifying(), BmcError(BmcFailure.UNREACHABLE, "no route"))
     for action, params in (
         (Action.MANAGE, {}),
@@ -236,13 +240,13 @@ def test_the_last_error_stays_through_requests_and_edits_until_a_verification_su
         )
 
 
-def test_an_incomplete_error_is_proven_gone_by_the_details() -> None:
+def test_complete_details_clear_the_error_incomplete() -> None:
     incomplete = moved(decide(node(management=M.ENROLL, bmc_address="https://10.0.0.1")))
     bmc = moved(decide(asking(incomplete, Action.SET_BMC, credential="env:BMC"))).bmc
     assert (bmc.failure, bmc.last_error) == (None, None)
 
 
-def test_another_address_is_another_bmc_of_which_nothing_is_known() -> None:
+def test_a_new_address_clears_the_facts_of_the_former_bmc() -> None:
     known = with_bmc(
         M.MANAGEABLE, Bmc(system_path="/redfish/v1/Systems/1", serial="S1", power=PowerState.ON, power_at=NOW)
     )
@@ -250,7 +254,7 @@ def test_another_address_is_another_bmc_of_which_nothing_is_known() -> None:
     assert (bmc.system_path, bmc.serial, bmc.power, bmc.power_at) == (None, None, PowerState.UNKNOWN, None)
 
 
-# --- verifications that may not go on
+# --- interrupted verifications
 
 
 @pytest.mark.parametrize(
@@ -263,7 +267,7 @@ def test_another_address_is_another_bmc_of_which_nothing_is_known() -> None:
         pytest.param(asking(verifying(), Action.DELETE), "delete", id="a pending intent"),
     ],
 )
-def test_a_verification_that_may_not_go_on_is_begun_again_as_another_try(node: Node, why: str) -> None:
+def test_a_verification_that_may_not_continue_returns_to_enroll_with_its_login_counted(node: Node, why: str) -> None:
     decision = decide(node)
     after = moved(decision)
     assert (after.management, after.bmc.trying, after.bmc.tries) == (M.ENROLL, None, node.bmc.tries)
@@ -272,7 +276,7 @@ def test_a_verification_that_may_not_go_on_is_begun_again_as_another_try(node: N
 
 
 @pytest.mark.parametrize("transient", [M.VERIFYING, M.ADOPTING])
-def test_a_try_that_waited_for_room_is_used_and_one_that_nobody_saw_the_end_of_is_spent(transient: M) -> None:
+def test_a_counted_login_is_used_once_and_counts_if_its_result_is_unknown(transient: M) -> None:
     counted = Bmc(tries=(NOW - 30 * SECOND,), trying=NOW - 30 * SECOND)
     node = with_bmc(transient, counted, management_entered_at=NOW)
     assert isinstance(decide(node), Step)
@@ -284,13 +288,13 @@ def test_a_try_that_waited_for_room_is_used_and_one_that_nobody_saw_the_end_of_i
     ("action", "params"),
     [(Action.PAUSE, {"reason": "fire drill"}), (Action.CLEAR_BMC, {}), (Action.SET_BMC, {"credential": "env:NEW"})],
 )
-def test_a_request_that_cuts_a_verification_short_ends_it(action: Action, params: dict[str, str]) -> None:
+def test_an_intent_that_interrupts_a_verification_ends_it(action: Action, params: dict[str, str]) -> None:
     after = moved(decide(asking(verifying(), action, **params)))
     assert after.management is not M.VERIFYING
     assert (after.bmc.trying, after.bmc.tries) == (None, (NOW,))
 
 
-def test_verifying_is_left_at_its_deadline_and_its_try_stays_counted() -> None:
+def test_a_verification_ends_at_its_deadline_and_its_login_stays_counted() -> None:
     stuck = verifying()
     after = moved(decide(stuck, NOW + 61 * SECOND))
     assert (after.management, after.bmc.failure, after.bmc.tries) == (M.ENROLL, BmcFailure.TIMEOUT, (NOW,))
@@ -314,7 +318,7 @@ def pester(node: Node, now: datetime) -> Node:
     return node
 
 
-def test_no_request_leads_to_more_failed_logins_than_the_cap() -> None:
+def test_no_intent_causes_more_failed_logins_than_the_cap() -> None:
     logins: list[datetime] = []
     now, it = NOW, with_bmc(M.ENROLL)
     while now < NOW + timedelta(minutes=30):
@@ -330,7 +334,7 @@ def test_no_request_leads_to_more_failed_logins_than_the_cap() -> None:
     assert len(logins) >= 12, "the cap must not be stricter than documented"
 
 
-def test_a_request_beaten_by_the_cap_is_accepted_and_says_that_it_waits() -> None:
+def test_manage_at_the_login_cap_is_accepted_and_reports_that_it_waits() -> None:
     full = Bmc(tries=(NOW - 3 * MINUTE, NOW - 2 * MINUTE, NOW - MINUTE))
     for management in (M.ENROLL, M.MANAGEABLE):
         decision = decide(asking(with_bmc(management, full), Action.MANAGE))
@@ -341,7 +345,7 @@ def test_a_request_beaten_by_the_cap_is_accepted_and_says_that_it_waits() -> Non
         assert moved(decide(after, NOW + 2 * MINUTE)).management is M.VERIFYING
 
 
-def test_an_edit_of_a_manageable_node_beaten_by_the_cap_is_kept_and_verified_later() -> None:
+def test_an_edit_at_the_login_cap_is_stored_and_verified_later() -> None:
     full = Bmc(tries=(NOW - 3 * MINUTE, NOW - 2 * MINUTE, NOW - MINUTE))
     edited = with_bmc(M.MANAGEABLE, full, auto_manage=False)
     after = moved(decide(asking(edited, Action.SET_BMC, credential="env:NEW")))
@@ -350,7 +354,7 @@ def test_an_edit_of_a_manageable_node_beaten_by_the_cap_is_kept_and_verified_lat
     assert moved(decide(waiting, NOW + 2 * MINUTE)).management is M.VERIFYING
 
 
-# --- where
+# --- addresses
 
 
 @pytest.mark.parametrize(
@@ -363,20 +367,20 @@ def test_an_edit_of_a_manageable_node_beaten_by_the_cap_is_kept_and_verified_lat
         ("https://10.0.0.1/redfish/v1/Systems/2", "/redfish/v1/Systems/1", "https://10.0.0.1", "/redfish/v1/Systems/2"),
     ],
 )
-def test_the_path_of_an_address_names_the_system(
+def test_the_path_of_an_address_is_the_path_of_the_system(
     address: str, learnt: str | None, dialled: str, path: str | None
 ) -> None:
     target = target_of(node(bmc_address=address, bmc_credential="env:BMC", bmc=Bmc(system_path=learnt)))
     assert target == BmcTarget(address=dialled, credential="env:BMC", system_path=path)
 
 
-def test_a_deleted_node_has_no_bmc_to_be_tried() -> None:
+def test_the_bmc_of_a_deleted_node_is_not_verified() -> None:
     gone = with_bmc(M.ENROLL, status=NodeStatus.DELETED)
     assert type(decide(gone)).__name__ == "Deleted"
 
 
 @pytest.mark.parametrize("management", [M.VERIFYING, M.ADOPTING])
-def test_a_probe_that_waits_to_begin_makes_no_way_for_details_that_are_another_node_s(management: M) -> None:
+def test_details_of_another_node_do_not_interrupt_a_verification_that_waits_to_begin(management: M) -> None:
     free = intent(Action.SET_BMC, address="taken.example")
     taken = msgspec.structs.replace(free, conflict="gpu-2")
     probing = with_bmc(management, Bmc(tries=(NOW,), trying=NOW), management_entered_at=NOW, intents=(taken,))

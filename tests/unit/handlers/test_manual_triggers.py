@@ -59,7 +59,7 @@ async def it_boots_on_another_vlan(at: Stand) -> Handled:
     return Handled(at)
 
 
-async def somebody_deleted_it(at: Stand) -> Handled:
+async def the_machine_was_deleted(at: Stand) -> Handled:
     machine = await machine_in(at, Status.READY)
     at.region.forget(machine)
     at.onboards(O.CONFIGURE_STORAGE)
@@ -89,7 +89,7 @@ async def its_seed_fails(at: Stand) -> Handled:
     return Handled(at)
 
 
-async def somebody_else_holds_it(at: Stand) -> Handled:
+async def another_user_holds_it(at: Stand) -> Handled:
     machine = await machine_in(at, Status.READY)
     machine.owner = OPERATOR.username
     at.onboards(O.CONFIGURE_STORAGE)
@@ -100,11 +100,11 @@ TRIGGERS: Mapping[FailureClass, Callable[[Stand], Awaitable[Handled]]] = {
     F.DISCOVERY_CONFLICT: two_machines_match,
     F.BOSS_DISK_NOT_FOUND: there_is_no_boot_disk,
     F.PXE_INTERFACE_UNFIXABLE: it_boots_on_another_vlan,
-    F.MACHINE_DELETED_UPSTREAM: somebody_deleted_it,
+    F.MACHINE_DELETED_UPSTREAM: the_machine_was_deleted,
     F.DATASOURCE_FAILED_REPEATEDLY: it_reaches_no_datasource,
     F.HARDWARE_SYNC_FAILED_REPEATEDLY: it_never_syncs,
     F.SSH_SEED_FAILED_REPEATEDLY: its_seed_fails,
-    F.STATE_DISAGREEMENT: somebody_else_holds_it,
+    F.STATE_DISAGREEMENT: another_user_holds_it,
 }
 
 
@@ -113,19 +113,19 @@ def test_every_trigger_of_the_model_is_reached_here() -> None:
 
 
 @pytest.mark.parametrize("failure", TRIGGERS, ids=str)
-async def test_a_trigger_leaves_the_workflow_to_a_person(failure: FailureClass) -> None:
+async def test_a_trigger_leaves_the_workflow_to_an_operator(failure: FailureClass) -> None:
     async with stand(Region(durations=Durations().shorter(FACTOR))) as at:
         it = await TRIGGERS[failure](at)
         assert await it.finish(WITHIN) is W.FAILED_MANUAL_INTERVENTION
         workflow = it.node.workflow
         assert workflow is not None and workflow.next_attempt_at is None
         assert (workflow.failure_class, bool(workflow.failure_detail)) == (failure, True)
-        stands_where_it_is_safe(it, failure)
+        has_a_safe_status(it, failure)
         is_advised(it, failure)
         await nothing_happens_by_itself(it)
 
 
-def stands_where_it_is_safe(it: Handled, failure: FailureClass) -> None:
+def has_a_safe_status(it: Handled, failure: FailureClass) -> None:
     if failure not in UNSAFE:
         assert it.node.status is N.ENROLLING
         return
@@ -158,7 +158,7 @@ async def nothing_happens_by_itself(it: Handled) -> None:
     assert at.world.observed.operations == []
 
 
-async def test_the_note_of_a_quarantine_follows_the_newest_failure() -> None:
+async def test_the_cause_of_a_quarantine_is_the_newest_failure() -> None:
     async with stand() as at:
         it = await there_is_no_boot_disk(at)
         old = Quarantine(QuarantineCause.STATE_DISAGREEMENT, "what was wrong last week")

@@ -74,7 +74,9 @@ def adopt(it: Handled) -> tuple[str, str]:
     ],
 )
 @pytest.mark.parametrize("status", FROM)
-async def test_a_deployment_goes_on_from_what_maas_says(at: Stand, machine: Status, stage: O, status: W) -> None:
+async def test_a_deployment_continues_at_the_stage_of_the_observed_state(
+    at: Stand, machine: Status, stage: O, status: W
+) -> None:
     failed = {"attempt": 4, "failure_class": FailureClass.STATE_DISAGREEMENT, "failure_detail": "it is elsewhere"}
     it = await standing(at, machine)
     at.onboards(O.CREATE_OR_FIND_IN_MAAS, status=status, **({} if status is W.RUNNING else failed))
@@ -87,7 +89,7 @@ async def test_a_deployment_goes_on_from_what_maas_says(at: Stand, machine: Stat
 
 
 @pytest.mark.parametrize("machine", [S.DEPLOYED, S.DEPLOYING, S.READY, S.COMMISSIONING])
-async def test_asked_twice_the_second_changes_nothing(at: Stand, machine: Status) -> None:
+async def test_a_second_intent_changes_nothing(at: Stand, machine: Status) -> None:
     it = await standing(at, machine)
     adopt(it)
     first = it.node
@@ -96,7 +98,7 @@ async def test_asked_twice_the_second_changes_nothing(at: Stand, machine: Status
 
 
 @pytest.mark.parametrize("machine", [S.DEPLOYED, S.DEPLOYING])
-async def test_what_somebody_else_deployed_counts_as_deployed_and_not_as_ours_to_undo(
+async def test_a_deployment_of_another_workflow_counts_as_deployed_but_is_not_undone(
     at: Stand, machine: Status
 ) -> None:
     it = await standing(at, machine, id=99)
@@ -110,7 +112,7 @@ async def test_what_somebody_else_deployed_counts_as_deployed_and_not_as_ours_to
     assert "release" not in at.world.observed.operations
 
 
-async def test_our_own_deployment_stays_ours(at: Stand) -> None:
+async def test_a_deployment_of_this_workflow_is_still_undone(at: Stand) -> None:
     it = await standing(at, S.DEPLOYED, upstream=Upstream(deploys=1))
     adopt(it)
     await it.ask(Action.CANCEL)
@@ -118,7 +120,7 @@ async def test_our_own_deployment_stays_ours(at: Stand) -> None:
     assert "release" in at.world.observed.operations
 
 
-async def test_a_machine_that_was_given_back_meanwhile_is_deployed_anew(at: Stand) -> None:
+async def test_a_machine_that_was_released_meanwhile_is_deployed_again(at: Stand) -> None:
     it = await standing(at, S.READY, O.WAIT_FOR_AGENT_ENROLLMENT, upstream=Upstream(deploys=2, failed_deploys=3))
     adopt(it)
     assert it.node.workflow is not None
@@ -128,7 +130,7 @@ async def test_a_machine_that_was_given_back_meanwhile_is_deployed_anew(at: Stan
 
 
 @pytest.mark.parametrize("status", [N.ENROLLING, N.QUARANTINED, N.RETIRED])
-async def test_a_deployed_machine_whose_agent_is_well_is_the_goal(at: Stand, status: N) -> None:
+async def test_a_deployed_machine_with_a_healthy_agent_ends_the_workflow_as_reconciled(at: Stand, status: N) -> None:
     it = await standing(at, S.DEPLOYED, status=W.FAILED_MANUAL_INTERVENTION)
     begun = at.now - timedelta(minutes=1)
     at.onboards(O.WAIT_FOR_DEPLOYED, mode_given_at=begun)
@@ -138,7 +140,7 @@ async def test_a_deployed_machine_whose_agent_is_well_is_the_goal(at: Stand, sta
     assert it.node.status is N.ACTIVE, "a healthy node leaves offline at once"
 
 
-async def test_a_deployed_machine_without_its_agent_waits_for_it(at: Stand) -> None:
+async def test_a_deployed_machine_without_an_agent_waits_for_the_agent(at: Stand) -> None:
     it = await standing(at, S.DEPLOYED)
     await it.ask(Action.ADOPT_OBSERVED_STATE)
     assert it.node.workflow is not None and it.node.workflow.stage is O.WAIT_FOR_AGENT_ENROLLMENT
@@ -151,7 +153,7 @@ async def test_a_deployed_machine_without_its_agent_waits_for_it(at: Stand) -> N
     "machine",
     [S.NEW, S.FAILED_COMMISSIONING, S.FAILED_DEPLOYMENT, S.BROKEN, S.ALLOCATED, S.RELEASING, S.RESCUE_MODE],
 )
-async def test_any_other_state_is_named_with_what_is_accepted(at: Stand, machine: Status) -> None:
+async def test_any_other_state_is_refused_with_the_accepted_states(at: Stand, machine: Status) -> None:
     it = await standing(at, machine)
     before = it.node
     verdict, reason = adopt(it)
@@ -160,7 +162,7 @@ async def test_any_other_state_is_named_with_what_is_accepted(at: Stand, machine
     assert "commissioning, ready, deploying, deployed" in reason
 
 
-async def test_a_machine_that_is_gone_is_not_adopted(at: Stand) -> None:
+async def test_an_absent_machine_is_not_adopted(at: Stand) -> None:
     it = await standing(at, S.READY)
     at.region.forget(next(iter(at.region.machines.values())))
     at.observe()
@@ -170,19 +172,19 @@ async def test_a_machine_that_is_gone_is_not_adopted(at: Stand) -> None:
     )
 
 
-async def test_only_what_is_fresh_is_adopted(at: Stand) -> None:
+async def test_a_stale_observation_is_not_adopted(at: Stand) -> None:
     it = await standing(at, S.DEPLOYED)
     at.now += at.policy.observation_ttl + timedelta(seconds=1)
     assert adopt(it) == ("rejected", _reason("there is no fresh observation of a machine in MAAS"))
 
 
-async def test_nothing_is_adopted_of_a_machine_that_was_never_observed(at: Stand) -> None:
+async def test_a_machine_that_was_never_observed_is_not_adopted(at: Stand) -> None:
     at.onboards(O.CREATE_OR_FIND_IN_MAAS)
     assert adopt(Handled(at)) == ("rejected", _reason("there is no fresh observation of a machine in MAAS"))
 
 
 @pytest.mark.parametrize("machine", [S.READY, S.DEPLOYED, S.DEPLOYING, S.COMMISSIONING])
-async def test_what_somebody_else_holds_is_not_adopted(at: Stand, machine: Status) -> None:
+async def test_a_machine_that_another_user_holds_is_not_adopted(at: Stand, machine: Status) -> None:
     it = await standing(at, machine)
     at.region.machines[at.node.maas_id or ""].owner = OPERATOR.username
     at.observe()
@@ -190,7 +192,7 @@ async def test_what_somebody_else_holds_is_not_adopted(at: Stand, machine: Statu
     assert verdict == "rejected" and repr(OPERATOR.username) in reason
 
 
-async def test_a_deployed_machine_of_which_nobody_said_who_holds_it_is_not_adopted(at: Stand) -> None:
+async def test_a_deployed_machine_with_an_unknown_owner_is_not_adopted(at: Stand) -> None:
     it = await standing(at, S.DEPLOYED)
     at.observe(owner=None, ours=None)
     assert adopt(it)[0] == "rejected"
@@ -218,7 +220,7 @@ async def absent(at: Stand) -> None:
     ],
 )
 @pytest.mark.parametrize("machine", [S.READY, S.NEW])
-async def test_a_machine_that_is_released_already_is_passed_over(
+async def test_a_machine_that_is_already_released_skips_the_release(
     at: Stand, machine: Status, mode: DecommissionMode, following: D
 ) -> None:
     it = await decommissioned(at, machine, D.RELEASE_MAAS_NODE, mode=mode)
@@ -234,7 +236,7 @@ async def test_a_machine_that_is_released_already_is_passed_over(
     assert workflow.upstream.released and ForgetAgent() in it.written, "the agent is gone with the system"
 
 
-async def test_a_machine_that_is_gone_is_released(at: Stand) -> None:
+async def test_an_absent_machine_skips_the_release(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.RELEASE_MAAS_NODE)
     await absent(at)
     assert adopt(it)[0] == "accepted"
@@ -243,7 +245,7 @@ async def test_a_machine_that_is_gone_is_released(at: Stand) -> None:
     assert it.node.workflow.stage is D.POWER_OFF_MAAS_NODE and not it.node.workflow.upstream.released
 
 
-async def test_a_new_machine_that_runs_may_have_its_agent_still(at: Stand) -> None:
+async def test_a_new_machine_that_is_on_may_still_have_its_agent(at: Stand) -> None:
     it = await decommissioned(at, S.NEW, D.RELEASE_MAAS_NODE)
     at.observe(power_state="on")
     assert adopt(it)[0] == "accepted"
@@ -252,7 +254,7 @@ async def test_a_new_machine_that_runs_may_have_its_agent_still(at: Stand) -> No
     assert ForgetAgent() not in it.written
 
 
-async def test_a_record_that_is_gone_is_removed(at: Stand) -> None:
+async def test_an_absent_machine_completes_the_removal_of_its_record(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.REMOVE_MAAS_RECORD)
     assert adopt(it)[0] == "rejected"
     await absent(at)
@@ -263,13 +265,13 @@ async def test_a_record_that_is_gone_is_removed(at: Stand) -> None:
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("machine", [S.DEPLOYED, S.RELEASING, S.BROKEN])
 @pytest.mark.parametrize("stage", [D.DRAIN_NODE, D.LOAD_SITE_CONFIG, D.RELEASE_MAAS_NODE])
-async def test_a_machine_that_is_not_released_is_not_taken_for_it(at: Stand, machine: Status, stage: D) -> None:
+async def test_a_machine_that_is_not_released_is_refused(at: Stand, machine: Status, stage: D) -> None:
     it = await decommissioned(at, machine, stage)
     verdict, reason = adopt(it)
     assert verdict == "rejected" and f"stage {stage} accepts only ready, new, absent" in reason
 
 
-async def test_a_machine_that_was_deployed_anew_since_is_released_after_all(at: Stand) -> None:
+async def test_a_machine_that_was_deployed_again_after_the_adoption_is_released(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.LOAD_SITE_CONFIG)
     assert adopt(it)[0] == "accepted"
     record = at.region.machines[it.node.maas_id or ""]
@@ -312,7 +314,7 @@ def work_after(stage: D) -> list[TaskType]:
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("gone", [False, True], ids=["ready", "absent"])
 @pytest.mark.parametrize("stage", WITH_A_PERSON)
-async def test_a_decommission_skips_what_maas_shows_from_any_stage_and_does_the_rest(
+async def test_a_decommission_skips_the_stages_that_maas_shows_as_done_and_completes_the_others(
     at: Stand, stage: D, gone: bool
 ) -> None:
     """The workflow ends reconciled, and the node deleted; `Handled` asserts the edges after each run."""
@@ -334,7 +336,7 @@ async def test_a_decommission_skips_what_maas_shows_from_any_stage_and_does_the_
 
 
 @pytest.mark.parametrize("mode", [DecommissionMode.REIMAGE, DecommissionMode.FULL_DECOMMISSION])
-async def test_a_drain_that_runs_goes_on_with_its_task(at: Stand, mode: DecommissionMode) -> None:
+async def test_an_adoption_during_a_drain_issues_the_drain_task(at: Stand, mode: DecommissionMode) -> None:
     it = await decommissioned(at, S.READY, D.DRAIN_NODE, mode=mode)
     at.node = with_fields(at.node, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.DRAIN_FAILED, "busy"))
     assert await it.ask(Action.ADOPT_OBSERVED_STATE) == "accepted"
@@ -348,7 +350,7 @@ async def test_a_second_adoption_of_a_decommission_changes_nothing(at: Stand) ->
     assert adopt(it) == ("accepted", "the state in MAAS is already adopted") and it.node == first
 
 
-async def test_a_clean_start_forgets_what_was_adopted(at: Stand) -> None:
+async def test_a_clean_restart_forgets_the_adopted_state(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.SCRUB_GPU)
     adopt(it)
     await it.ask(Action.RESTART_CLEAN)
@@ -362,7 +364,7 @@ async def test_a_clean_start_forgets_what_was_adopted(at: Stand) -> None:
         (DecommissionMode.REIMAGE, D.RETIRE_GPUAAS_NODE),
     ],
 )
-async def test_where_nothing_in_maas_is_left_to_do_nothing_is_adopted(
+async def test_an_adoption_is_refused_if_no_later_stage_changes_maas(
     at: Stand, mode: DecommissionMode, stage: D
 ) -> None:
     it = await decommissioned(at, S.READY, stage, mode=mode)

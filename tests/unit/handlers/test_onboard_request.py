@@ -65,18 +65,18 @@ def test_a_node_with_a_bmc_in_a_site_with_maas_is_deployed(management: M) -> Non
     assert accepted(asked(management=management)).mode_given_at == NOW
 
 
-def test_an_onboarding_that_has_no_mode_yet_gets_it_and_begins() -> None:
+def test_an_onboarding_without_a_mode_gets_the_mode_and_begins() -> None:
     pending = onboarding(W.PENDING, **NO_MODE)
     workflow = accepted(asked(workflow=pending))
     assert (workflow.id, workflow.status) == (pending.id, W.RUNNING)
 
 
-def test_a_node_that_was_to_bring_its_agent_is_enrolling_from_then_on() -> None:
+def test_a_node_in_bootstrap_issued_becomes_enrolling() -> None:
     assert moved(HANDLER.handle(asked(N.BOOTSTRAP_ISSUED), NOW)).status is N.ENROLLING
 
 
 @pytest.mark.parametrize("site", [None, "south", "nowhere"])
-def test_without_a_region_it_is_refused_with_where_to_configure_one(site: str | None) -> None:
+def test_a_site_without_a_region_is_refused_with_the_setting_to_configure(site: str | None) -> None:
     reason = refused(asked(site=site))
     assert f"site {site or '(none)'} has no MAAS" in reason and "sites.directory" in reason
 
@@ -88,30 +88,30 @@ def test_a_node_without_a_bmc_can_be_onboarded_by_hand_only(management: M) -> No
 
 
 @pytest.mark.parametrize("missing", ["bmc_address", "bmc_credential"])
-def test_half_of_a_bmc_is_none(missing: str) -> None:
+def test_an_incomplete_bmc_is_refused_with_the_missing_detail(missing: str) -> None:
     half: dict[str, Any] = {missing: None}
     reason = refused(asked(management=M.ENROLL, **half))
     assert missing.removeprefix("bmc_") in reason and "set_bmc" in reason
 
 
-def test_a_quarantined_node_that_was_in_service_is_not_installed_over() -> None:
+def test_a_quarantined_node_that_was_in_service_is_refused() -> None:
     assert "was in service" in refused(asked(N.QUARANTINED))
 
 
 # --- retired
 
 
-def test_a_retired_node_whose_machine_was_given_back_is_installed_anew() -> None:
+def test_a_retired_node_whose_machine_was_released_is_installed_again() -> None:
     accepted(asked(N.RETIRED, maas_id="abc123", maas=seen(MaasStatus.READY)))
 
 
-def test_one_whose_machine_is_still_deployed_is_not() -> None:
+def test_a_retired_node_whose_machine_is_still_deployed_is_refused() -> None:
     for mode in ("deploy", "manual"):
         asking = (intent(Action.ONBOARD, mode=mode),)
         reason = refused(asked(N.RETIRED, maas_id="abc123", maas=seen(MaasStatus.DEPLOYED), intents=asking))
         assert "abc123 is still deployed" in reason and "reactivate" in reason and "reimage" in reason
 
 
-def test_what_is_stale_refuses_nothing_because_the_stages_look_themselves() -> None:
+def test_a_stale_observation_refuses_nothing_because_the_stages_read_the_machine() -> None:
     long_ago = NOW - timedelta(hours=1)
     accepted(asked(N.RETIRED, maas_id="abc123", maas=seen(MaasStatus.DEPLOYED, at=long_ago)))

@@ -33,7 +33,7 @@ COUNTED = Upstream(deploys=3, commissions=4, failed_deploys=3, datasource_retrie
 
 
 def deployment(status: W, stage: O = O.WAIT_FOR_DEPLOYED) -> Node:
-    """A node in a deployment, with its machine just observed as deployed by us."""
+    """Return a node in a deployment whose machine was just observed as deployed by farrier."""
     seen = MaasObservation(
         system_id="abc123",
         state=MaasStatus.DEPLOYED,
@@ -87,7 +87,7 @@ def verdict(answered: Change | Wait[Write] | tuple[Write, ...]) -> str:
     return answer.status.value
 
 
-def test_there_are_seven() -> None:
+def test_the_model_has_seven_operator_actions() -> None:
     assert len(OPERATOR) == 7
 
 
@@ -95,7 +95,7 @@ def test_there_are_seven() -> None:
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.parametrize("status", [status for status in W if status in LIVE])
 @pytest.mark.parametrize("action", OPERATOR)
-def test_an_action_that_is_asked_for_twice_does_what_it_did_once(kind: str, status: W, action: Action) -> None:
+def test_an_action_that_is_requested_twice_has_its_effect_once(kind: str, status: W, action: Action) -> None:
     it = NODES[kind](status)
     first, answer = asked(it, action)
     allowed = check(action, it.status, it.management, it.workflow) == Allowed()
@@ -108,7 +108,7 @@ def test_an_action_that_is_asked_for_twice_does_what_it_did_once(kind: str, stat
 
 @pytest.mark.parametrize("status", FAILED)
 @pytest.mark.parametrize("action", [Action.RETRY_STAGE, Action.RESUME, Action.RERUN])
-def test_what_an_operator_asks_for_again_has_all_its_attempts(action: Action, status: W) -> None:
+def test_a_retry_by_an_operator_has_all_attempts_again(action: Action, status: W) -> None:
     it, _ = asked(deployment(status), action)
     workflow = it.workflow
     assert isinstance(workflow, Onboarding)
@@ -127,12 +127,12 @@ def test_what_an_operator_asks_for_again_has_all_its_attempts(action: Action, st
         (Action.ADOPT_OBSERVED_STATE, O.WAIT_FOR_AGENT_ENROLLMENT),
     ],
 )
-def test_each_goes_on_at_its_own_stage(action: Action, stage: O) -> None:
+def test_each_action_continues_at_its_stage(action: Action, stage: O) -> None:
     it, _ = asked(deployment(W.FAILED_MANUAL_INTERVENTION), action)
     assert it.workflow is not None and it.workflow.stage is stage
 
 
-def test_a_decommission_that_starts_over_ends_its_tasks_and_remembers_what_was_given_back() -> None:
+def test_a_clean_restart_of_a_decommission_ends_its_tasks_and_keeps_the_release() -> None:
     """Without this memory, the second walk would wait for an agent that is gone with its system."""
     job = decommission(D.POWER_OFF_MAAS_NODE, upstream=Upstream(released=True))
     it, answer = asked(node(N.RETIRED, workflow=job, tasks=(task(TaskType.SCRUB_GPU),)), Action.RESTART_CLEAN)

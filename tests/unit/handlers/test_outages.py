@@ -1,4 +1,4 @@
-"""Time in which a node's region could not be read counts against no stage's limit."""
+"""Time in which farrier cannot read a node's region does not count towards the limit of any stage."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def at(stage: OnboardingStage | DecommissionStage, *outages: Outage) -> Node:
 
 
 @pytest.mark.parametrize("stage", [*OnboardingStage, *sorted(WITH_MAAS)])
-def test_no_stage_is_late_by_an_outage(stage: OnboardingStage | DecommissionStage) -> None:
+def test_an_outage_makes_no_stage_late(stage: OnboardingStage | DecommissionStage) -> None:
     lasting, over = Outage(BEGAN + MINUTE), Outage(BEGAN + MINUTE, NOW - MINUTE)
     assert is_late(at(stage), NOW, Policy())
     assert not is_late(at(stage, lasting), NOW, Policy())
@@ -74,11 +74,11 @@ def test_no_stage_is_late_by_an_outage(stage: OnboardingStage | DecommissionStag
 
 
 @pytest.mark.parametrize("stage", [stage for stage in DecommissionStage if stage not in WITH_MAAS])
-def test_a_stage_that_never_asks_maas_is_late_all_the_same(stage: DecommissionStage) -> None:
+def test_a_stage_without_requests_to_maas_is_late_despite_an_outage(stage: DecommissionStage) -> None:
     assert is_late(at(stage, Outage(BEGAN + MINUTE)), NOW, Policy())
 
 
-def test_a_manual_enrolment_is_late_all_the_same() -> None:
+def test_a_manual_onboarding_is_late_despite_an_outage() -> None:
     job = onboarding(status_entered_at=BEGAN, stage_entered_at=BEGAN)
     assert is_late(node(workflow=job, outages=(Outage(BEGAN + MINUTE),)), NOW, Policy())
 
@@ -101,13 +101,13 @@ async def after_a_look(it: Node) -> Outcome:
 
 
 @pytest.mark.parametrize("after", AfterUndo)
-async def test_no_undo_fails_by_an_outage(after: AfterUndo) -> None:
+async def test_an_outage_fails_no_undo(after: AfterUndo) -> None:
     assert isinstance(await after_a_look(undoing(after, Outage(BEGAN + MINUTE))), Wait)
     late = moved(await after_a_look(undoing(after))).workflow
     assert late is not None and late.failure_class is FailureClass.UNDO_FAILED
 
 
-async def test_an_operator_ends_an_undo_of_a_region_that_is_gone_for_good() -> None:
+async def test_an_operator_can_end_an_undo_in_a_region_that_never_returns() -> None:
     it = undoing(AfterUndo.CANCEL, Outage(BEGAN + MINUTE))
     asked = intent(Action.MARK_MANUAL_INTERVENTION_REQUIRED, reason="the site is closed")
     frozen = moved(HANDLER.handle(replace(it, intents=(asked,)), NOW))
@@ -119,7 +119,7 @@ async def test_an_operator_ends_an_undo_of_a_region_that_is_gone_for_good() -> N
     assert ended is not None and ended.status is W.CANCELLED
 
 
-def test_the_last_attempt_is_not_lost_to_an_outage_that_is_noticed_later() -> None:
+def test_an_outage_that_is_noticed_later_does_not_use_up_the_last_attempt() -> None:
     running = onboarding(mode=OnboardingMode.DEPLOY, stage=OnboardingStage.COMMISSION_NODE, attempt=MAX_ATTEMPTS)
     failed = fail(node(workflow=running), NOW, FailureClass.UPSTREAM_ERROR, "502").to.workflow
     assert failed is not None and failed.status is W.FAILED_RETRYABLE
@@ -133,13 +133,13 @@ def test_the_last_attempt_is_not_lost_to_an_outage_that_is_noticed_later() -> No
     assert again is not None and (again.status, again.attempt) == (W.RUNNING, MAX_ATTEMPTS)
 
 
-def test_the_last_attempt_at_a_stage_without_maas_is_the_operators_at_once() -> None:
+def test_a_failed_last_attempt_of_a_stage_without_maas_needs_an_operator_at_once() -> None:
     job = decommission(DecommissionStage.CLEANUP_STORAGE, attempt=MAX_ATTEMPTS)
     failed = fail(node(NodeStatus.RETIRED, workflow=job), NOW, FailureClass.TIMEOUT, "late").to.workflow
     assert failed is not None and failed.status is W.FAILED_MANUAL_INTERVENTION
 
 
-def test_a_deployment_is_not_overdue_by_an_outage() -> None:
+def test_an_outage_makes_no_deployment_overdue() -> None:
     waits = OnboardingStage.WAIT_FOR_DEPLOYED
     assert detour.is_overdue(at(waits), NOW, Policy())
     assert not detour.is_overdue(at(waits, Outage(BEGAN + MINUTE)), NOW, Policy())
@@ -154,7 +154,7 @@ def test_a_deployment_is_not_overdue_by_an_outage() -> None:
         (FailureClass.COMMISSIONING_FAILED, 10 * SECOND, True),
     ],
 )
-def test_an_attempt_that_failed_as_the_region_went_away_is_not_counted(
+def test_an_attempt_that_failed_at_the_start_of_an_outage_is_not_counted(
     failure: FailureClass, noticed: timedelta, counts: bool
 ) -> None:
     when = NOW - 10 * MINUTE
@@ -173,7 +173,7 @@ OUTAGES = st.builds(
 
 
 @given(st.lists(OUTAGES, max_size=4), st.lists(OUTAGES, max_size=4), MINUTES)
-def test_what_counts_is_the_time_without_an_outage_of_farrier_or_of_maas(
+def test_only_time_without_an_outage_of_farrier_or_of_maas_counts(
     gaps: list[Outage], outages: list[Outage], since: int
 ) -> None:
     start, now, both = NOW + since * MINUTE, NOW + HOUR, (*gaps, *outages)
@@ -184,13 +184,13 @@ def test_what_counts_is_the_time_without_an_outage_of_farrier_or_of_maas(
 
 
 @pytest.mark.parametrize("stage", [*OnboardingStage, *DecommissionStage])
-def test_no_stage_is_late_by_an_outage_of_farrier(stage: OnboardingStage | DecommissionStage) -> None:
+def test_an_outage_of_farrier_makes_no_stage_late(stage: OnboardingStage | DecommissionStage) -> None:
     away = replace(at(stage), gaps=(Outage(BEGAN + MINUTE, NOW - MINUTE),))
     assert not is_late(away, NOW, Policy())
     assert is_late(away, NOW + LONG, Policy()), "time without an outage counts"
 
 
-def test_the_last_attempt_waits_for_news_of_the_region_also_if_farrier_was_away() -> None:
+def test_the_last_attempt_waits_for_a_report_of_an_outage_also_after_an_outage_of_farrier() -> None:
     failed_at, gap = NOW - 10 * MINUTE, Outage(NOW - 10 * MINUTE + SECOND, NOW - SECOND)
     failure = {"failure_class": FailureClass.UPSTREAM_ERROR, "status_entered_at": failed_at}
     job = onboarding(W.FAILED_RETRYABLE, mode=OnboardingMode.DEPLOY, attempt=MAX_ATTEMPTS, **failure)
@@ -202,7 +202,7 @@ def test_the_last_attempt_waits_for_news_of_the_region_also_if_farrier_was_away(
     )
 
 
-def test_a_lease_that_could_not_be_renewed_lasts_longer_by_the_outage() -> None:
+def test_an_outage_extends_a_lease_that_could_not_be_renewed() -> None:
     claimed = task(TaskType.DRAIN, TaskStatus.DISPATCHED, created_at=BEGAN, lease_until=BEGAN + MINUTE)
     job = decommission(DecommissionStage.DRAIN_NODE, status_entered_at=BEGAN, stage_entered_at=BEGAN)
     it = node(NodeStatus.DRAINING, workflow=job, tasks=(claimed,))
@@ -212,7 +212,7 @@ def test_a_lease_that_could_not_be_renewed_lasts_longer_by_the_outage() -> None:
     assert waits.requeue_after == 29 * SECOND
 
 
-def test_an_agent_has_the_time_until_force_after_also_if_farrier_was_away() -> None:
+def test_an_outage_of_farrier_does_not_count_towards_force_after() -> None:
     forced = decommission(
         DecommissionStage.DRAIN_NODE,
         status_entered_at=BEGAN,
@@ -225,7 +225,7 @@ def test_an_agent_has_the_time_until_force_after_also_if_farrier_was_away() -> N
 
 
 @pytest.mark.parametrize("state", [Management.VERIFYING, Management.ADOPTING])
-def test_the_deadline_of_a_read_of_the_bmc_does_not_pass_while_farrier_is_away(state: Management) -> None:
+def test_an_outage_of_farrier_does_not_count_towards_the_deadline_of_a_bmc_read(state: Management) -> None:
     it = with_bmc(state, Bmc(tries=(NOW,), trying=NOW), management_entered_at=BEGAN)
     assert moved(decide(it)).bmc.failure is BmcFailure.TIMEOUT
     assert isinstance(decide(replace(it, gaps=(Outage(BEGAN + SECOND, NOW - SECOND),))), outcome.Step)

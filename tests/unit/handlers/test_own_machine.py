@@ -1,4 +1,4 @@
-"""A node's machine as its site's region shows it now: owned by us, by another user, or unknown."""
+"""The machine of a node as the region of its site shows it: owned by farrier's user, by another user, or unknown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def stand() -> AsyncIterator[Stand]:
 
 async def asked(stand: Stand) -> Waiting | Failed:
     async def decide(_machine: Machine, _client: MaasClient) -> Waiting:
-        pytest.fail("a stage was called with a machine that is not ours")
+        pytest.fail("a stage was called with a machine of another user")
 
     result = region.with_machine(stand.node, stand.policy, decide, name="look")
     settled = await result.act(stand.services) if isinstance(result, Call) else result
@@ -37,7 +37,7 @@ async def asked(stand: Stand) -> Waiting | Failed:
     return settled
 
 
-async def test_a_machine_that_somebody_else_holds_is_left_to_them(stand: Stand) -> None:
+async def test_a_machine_that_another_user_holds_is_a_disagreement(stand: Stand) -> None:
     settled = await asked(stand)
     assert isinstance(settled, Failed)
     assert settled.failure is FailureClass.STATE_DISAGREEMENT
@@ -45,7 +45,7 @@ async def test_a_machine_that_somebody_else_holds_is_left_to_them(stand: Stand) 
     assert isinstance(await asked(stand), Failed)
 
 
-async def test_a_key_that_became_another_user_s_is_no_fault_of_the_node(stand: Stand) -> None:
+async def test_a_key_that_now_belongs_to_another_user_is_no_failure_of_the_node(stand: Stand) -> None:
     stand.observe(ours=True)
     settled = await asked(stand)
     assert isinstance(settled, Waiting)
@@ -54,13 +54,13 @@ async def test_a_key_that_became_another_user_s_is_no_fault_of_the_node(stand: S
 
 
 @pytest.mark.parametrize("failure", [None, *MaasFailure])
-def test_a_region_that_lacks_our_machines_or_refuses_our_key_is_in_doubt(failure: MaasFailure | None) -> None:
+def test_a_region_that_lacks_farriers_machines_or_refuses_farriers_key_is_in_doubt(failure: MaasFailure | None) -> None:
     doubt = Region(username="farrier", failure=failure, last_error="why").doubt
     assert doubt == ("why" if failure in {MaasFailure.ABSENT, MaasFailure.AUTH} else None)
     assert Region(failure=failure).doubt == "not read yet"
 
 
-async def test_nothing_is_asked_of_a_region_that_is_in_doubt(stand: Stand) -> None:
+async def test_no_request_is_sent_to_a_region_in_doubt(stand: Stand) -> None:
     stand.node = with_fields(stand.node, region=Region(failure=MaasFailure.AUTH, last_error="another one is there"))
     stand.world.observed.requests.clear()
     settled = await asked(stand)

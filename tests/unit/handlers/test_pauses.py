@@ -1,4 +1,4 @@
-"""A pause uses up no deadline: after it, every wait has its whole time again, because nothing was done meanwhile."""
+"""A pause uses up no deadline. After the pause, every wait has its whole time again."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def entered(at: datetime) -> dict[str, Any]:
     return {"status_entered_at": at, "stage_entered_at": at}
 
 
-def test_a_stage_has_its_whole_deadline_again() -> None:
+def test_after_a_pause_a_stage_has_its_whole_deadline_again() -> None:
     it = paused_for_a_day(onboarding(**entered(NOW - DAY)))
     assert isinstance(HANDLER.handle(it, NOW + MINUTE), Wait)
     late = HANDLER.handle(it, NOW + DAY)
     assert isinstance(late, Transition) and "timeout" in late.reason
 
 
-def test_an_agent_has_its_time_again_before_force_is_used() -> None:
+def test_after_a_pause_force_waits_the_whole_time_for_the_agent_again() -> None:
     """No agent can claim the task of a paused node."""
     job = decommission(D.SCRUB_GPU, options=Options(force=True, reason="it is dead"), **entered(NOW - DAY))
     it = paused_for_a_day(job, status=N.RETIRED, agent=agent(), tasks=(task(TaskType.SCRUB_GPU),))
@@ -56,7 +56,7 @@ def given_up(it: Node, now: datetime) -> bool:
 
 
 @pytest.mark.parametrize("after", AfterUndo)
-def test_an_undo_has_its_time_again(after: AfterUndo) -> None:
+def test_after_a_pause_an_undo_has_its_whole_time_again(after: AfterUndo) -> None:
     job = onboarding(
         W.COMPENSATING, mode=OnboardingMode.DEPLOY, stage=O.WAIT_FOR_DEPLOYED, after_undo=after, **entered(NOW - DAY)
     )

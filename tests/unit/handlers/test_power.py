@@ -28,7 +28,7 @@ KNOWN: dict[str, Any] = {"tried_version": "v1"}
 REFUSED = BmcError(BmcFailure.AUTH, "401", credential_version="v1")
 
 
-# --- when it is read
+# --- when power is read
 
 
 def test_power_is_read_once_in_each_interval_by_one_request() -> None:
@@ -40,7 +40,7 @@ def test_power_is_read_once_in_each_interval_by_one_request() -> None:
     assert after.bmc.power_at == world.times()[-1]
 
 
-def test_a_fleet_that_was_verified_in_one_moment_does_not_march_in_step() -> None:
+def test_power_reads_of_nodes_verified_at_the_same_time_are_spread_out() -> None:
     due = sorted(power.next_read(manageable(id=id_), Policy()) for id_ in range(1, 1001))
     assert all(INTERVAL / 2 <= at - NOW <= 1.5 * INTERVAL for at in due)
     assert max(gaps(due)) < 0.5
@@ -63,19 +63,19 @@ def test_a_fleet_that_was_verified_in_one_moment_does_not_march_in_step() -> Non
         pytest.param(replace(manageable(), management=M.ENROLL, auto_manage=False), id="enroll"),
     ],
 )
-def test_no_bmc_is_read_that_is_not_ours_to_read(node: Node) -> None:
+def test_the_bmc_of_a_node_that_is_not_manageable_or_is_paused_or_deleted_is_not_read(node: Node) -> None:
     world = World()
     world.live(node, until=HOUR)
     assert world.log == []
 
 
-def test_between_reads_nothing_is_waited_for() -> None:
+def test_between_reads_the_node_is_idle_until_the_next_read() -> None:
     decision = decide(manageable())
     assert isinstance(decision, DoNothing)
     assert decision.requeue_after is not None and timedelta(0) < decision.requeue_after <= 1.5 * INTERVAL
 
 
-def test_a_read_that_tells_nothing_new_is_quiet_and_any_other_is_told() -> None:
+def test_a_read_without_news_is_quiet_and_any_other_read_is_reported() -> None:
     due = NOW + 2 * MINUTE
     same = World().act(decide(manageable(), due))
     assert (same.quiet, same.requeue_after > timedelta(0)) == (True, True)
@@ -85,8 +85,8 @@ def test_a_read_that_tells_nothing_new_is_quiet_and_any_other_is_told() -> None:
         ({"power_at": NOW - HOUR}, READING),
         ({}, BmcError(BmcFailure.TIMEOUT, "no answer")),
     ):
-        told = World(answer).act(decide(manageable(before), due))
-        assert (told.quiet, told.requeue_after) == (False, timedelta(0)), before
+        reported = World(answer).act(decide(manageable(before), due))
+        assert (reported.quiet, reported.requeue_after) == (False, timedelta(0)), before
 
 
 # --- what a read confirms
@@ -99,7 +99,7 @@ def confirmed_since(node: Node, after: timedelta) -> Node:
     return HANDLER.confirmed(node, step.to, NOW + after)
 
 
-def test_a_read_that_finds_what_is_recorded_changes_nothing_but_when_it_was_confirmed() -> None:
+def test_a_read_that_finds_the_recorded_state_changes_only_the_time_of_confirmation() -> None:
     node = manageable(KNOWN)
     read = World().act(decide(node, NOW + 2 * MINUTE))
     assert (read.confirms, read.quiet) == (True, True)
@@ -120,12 +120,12 @@ def test_a_read_that_finds_what_is_recorded_changes_nothing_but_when_it_was_conf
     ],
     ids=", ".join,
 )
-def test_a_read_that_finds_anything_else_is_to_be_stored(before: dict[str, Any]) -> None:
+def test_a_read_that_finds_a_difference_is_stored(before: dict[str, Any]) -> None:
     node = manageable(KNOWN | before)
     assert not World().act(decide(node, NOW + 2 * MINUTE)).confirms
 
 
-def test_each_node_has_its_own_moment_to_store_what_reads_confirm_once_in_each_interval() -> None:
+def test_nodes_store_their_confirmed_reads_once_an_interval_at_spread_times() -> None:
     stores = sorted(at for id_ in range(1, 201) for at in _stores(manageable(KNOWN, id=id_), until=HOUR))
     assert all(5 <= len(_stores(manageable(KNOWN, id=id_), until=HOUR)) <= 7 for id_ in (1, 2, 3))
     in_each = [sum(NOW + n * MINUTE <= at < NOW + (n + 1) * MINUTE for at in stores) for n in range(2, 60)]
@@ -147,7 +147,7 @@ def _stores(node: Node, *, until: timedelta) -> list[datetime]:
     return stores
 
 
-def test_where_each_read_is_stored_none_stays_in_memory() -> None:
+def test_no_read_stays_in_memory_if_each_read_is_stored() -> None:
     policy = Policy(confirmed_every=SECOND)
     decision = power.tend(manageable(KNOWN), NOW + 2 * MINUTE, policy)
     assert decision is not None
@@ -155,7 +155,7 @@ def test_where_each_read_is_stored_none_stays_in_memory() -> None:
     assert (read.confirms, read.quiet) == (False, True)
 
 
-def test_what_a_read_confirmed_comes_over_each_load_and_causes_no_other_read() -> None:
+def test_a_confirmed_read_is_applied_to_each_load_and_no_second_read_is_made() -> None:
     node = manageable(KNOWN)
     seen = confirmed_since(node, 2 * MINUTE)
     assert isinstance(decide(node, NOW + 2 * MINUTE + SECOND), Step)
@@ -175,18 +175,18 @@ def test_what_a_read_confirmed_comes_over_each_load_and_causes_no_other_read() -
     ],
     ids=["power", "stored since", "serial", "logins", "address", "credential", "management"],
 )
-def test_what_was_confirmed_of_another_state_is_forgotten(stored: Node) -> None:
+def test_a_confirmed_read_of_another_stored_state_is_dropped(stored: Node) -> None:
     remembered = World().act(decide(manageable(KNOWN), NOW + 2 * MINUTE)).to
     assert HANDLER.confirmed(stored, remembered, NOW + 3 * MINUTE) is stored
 
 
-def test_what_was_confirmed_in_the_future_by_a_clock_that_was_set_back_is_forgotten() -> None:
+def test_a_confirmed_read_in_the_future_is_dropped_after_the_clock_was_set_back() -> None:
     node = manageable(KNOWN)
     remembered = World().act(decide(node, NOW + HOUR / 10)).to
     assert HANDLER.confirmed(node, remembered, NOW + MINUTE) is node
 
 
-def test_logins_of_other_nodes_at_the_bmc_make_nothing_forgotten() -> None:
+def test_logins_of_other_nodes_at_the_bmc_do_not_drop_a_confirmed_read() -> None:
     node = manageable(KNOWN)
     remembered = World().act(decide(node, NOW + 2 * MINUTE)).to
     others = (OtherLogin(at=NOW + MINUTE),)
@@ -194,7 +194,7 @@ def test_logins_of_other_nodes_at_the_bmc_make_nothing_forgotten() -> None:
     assert (seen.bmc.power_at, seen.bmc.others, seen.stored_power_at) == (NOW + 2 * MINUTE, others, NOW)
 
 
-def test_a_read_that_fails_stores_when_power_was_last_confirmed() -> None:
+def test_a_read_that_fails_stores_the_time_of_the_last_confirmation() -> None:
     seen = confirmed_since(manageable(KNOWN), 2 * MINUTE)
     failed = World(BmcError(BmcFailure.TIMEOUT, "no answer")).act(decide(seen, NOW + 4 * MINUTE))
     assert (failed.to.bmc.sync_failure, failed.to.bmc.power_at) == (BmcFailure.TIMEOUT, NOW + 2 * MINUTE)
@@ -211,16 +211,14 @@ def test_a_read_that_fails_stores_when_power_was_last_confirmed() -> None:
     ],
     ids=["well", "failing", "paused", "not manageable", "being deleted"],
 )
-def test_power_is_decided_on_for_longer_only_where_it_is_read_and_no_read_fails(
-    fields: dict[str, Any], minutes: int
-) -> None:
+def test_power_stays_fresh_for_longer_only_if_it_is_read_without_failures(fields: dict[str, Any], minutes: int) -> None:
     fields = dict(fields)
     node = replace(manageable(KNOWN | fields.pop("bmc", {})), **fields)
     assert has_fresh_power(node, NOW + minutes * MINUTE, Policy())
     assert not has_fresh_power(node, NOW + minutes * MINUTE + SECOND, Policy())
 
 
-def test_a_takeover_finds_what_is_stored_fresh_and_reads_before_it_enforces() -> None:
+def test_after_a_takeover_the_stored_power_is_fresh_but_read_before_it_is_enforced() -> None:
     node = manageable(KNOWN | {"power": PowerState.OFF, "desired_power": PowerState.ON})
     later = NOW + 11 * MINUTE
     assert has_fresh_power(node, later, Policy())
@@ -234,7 +232,7 @@ def test_a_takeover_finds_what_is_stored_fresh_and_reads_before_it_enforces() ->
 
 
 @pytest.mark.parametrize("failure", sorted(set(BmcFailure) - {BmcFailure.AUTH, BmcFailure.INCOMPLETE}))
-def test_a_bmc_that_cannot_be_read_is_tried_ever_more_rarely_and_its_facts_grow_old(failure: BmcFailure) -> None:
+def test_an_unreadable_bmc_is_read_with_a_growing_backoff_and_keeps_its_last_state(failure: BmcFailure) -> None:
     world = World(BmcError(failure, "it said no"))
     after = world.live(manageable(), until=HOUR)
     expected = [30, 60, 120, 240, 300, 300, 300]
@@ -252,7 +250,7 @@ def test_a_bmc_that_cannot_be_read_is_tried_ever_more_rarely_and_its_facts_grow_
     assert isinstance(wait, Wait) and wait.reason == f"power cannot be read ({failure}): it said no"
 
 
-def test_a_bmc_that_asks_for_patience_gets_it() -> None:
+def test_the_retry_after_of_a_bmc_is_respected_up_to_a_limit() -> None:
     world = World(BmcError(BmcFailure.UNREACHABLE, "busy", retry_after=10 * MINUTE))
     world.live(manageable(), until=HOUR)
     assert all(10 * MINUTE <= timedelta(seconds=gap) <= 11 * MINUTE for gap in gaps(world.times()))
@@ -261,7 +259,7 @@ def test_a_bmc_that_asks_for_patience_gets_it() -> None:
     assert len(world.log) >= 3, "the requested pause has an upper limit"
 
 
-def test_the_first_read_that_succeeds_ends_it() -> None:
+def test_the_first_successful_read_ends_the_backoff() -> None:
     world = World(BmcError(BmcFailure.UNREACHABLE, "no route"))
     failing = world.live(manageable(), until=HOUR)
     well = World()
@@ -282,7 +280,7 @@ def test_an_unknown_power_is_a_failed_read_after_which_the_last_known_power_rema
     assert (after.bmc.sync_failure, after.bmc.power, after.bmc.power_at) == (BmcFailure.PROTOCOL, PowerState.ON, NOW)
 
 
-def test_another_machine_behind_the_bmc_is_seen_and_believed_in_nothing() -> None:
+def test_a_read_of_another_machine_behind_the_bmc_is_an_identity_mismatch() -> None:
     world = World(replace(READING, serial="S2", power=PowerState.OFF))
     after = world.live(manageable(), until=3 * MINUTE)
     assert (after.bmc.sync_failure, after.bmc.serial, after.bmc.power, after.bmc.power_at) == (
@@ -298,9 +296,7 @@ def test_another_machine_behind_the_bmc_is_seen_and_believed_in_nothing() -> Non
 @pytest.mark.parametrize(
     ("temporary", "failure"), [(False, BmcFailure.INCOMPLETE), (True, BmcFailure.UNREACHABLE)], ids=["gone", "for now"]
 )
-def test_a_secret_that_cannot_be_had_dials_nobody_and_is_told_as_what_it_is(
-    temporary: bool, failure: BmcFailure
-) -> None:
+def test_a_missing_secret_is_recorded_by_its_cause_without_a_connection(temporary: bool, failure: BmcFailure) -> None:
     world = World()
     world.secrets = Secrets(None, temporary=temporary)
     after = world.live(manageable(), until=3 * MINUTE)
@@ -314,14 +310,14 @@ def busiest(logins: list[datetime]) -> int:
     return max(sum(at <= other < at + LOGIN_WINDOW for other in logins) for at in logins)
 
 
-def test_reads_that_are_refused_keep_to_the_login_cap() -> None:
+def test_reads_whose_login_is_refused_respect_the_login_cap() -> None:
     world = World(REFUSED)
     world.live(manageable(), until=2 * HOUR)
     assert busiest(world.times()) <= LOGIN_CAP
     assert len(world.log) >= 20, "reads go on at the rate of the cap"
 
 
-def test_a_read_whose_end_nobody_saw_counts_as_a_refused_login() -> None:
+def test_a_read_with_an_unknown_result_counts_as_a_failed_login() -> None:
     world = World()
     began: list[datetime] = []
 
@@ -340,7 +336,7 @@ def test_a_read_whose_end_nobody_saw_counts_as_a_refused_login() -> None:
     )
 
 
-def test_after_a_crash_a_read_that_had_begun_counts_before_anything_is_dialled() -> None:
+def test_after_a_crash_an_interrupted_read_is_counted_before_the_next_connection() -> None:
     node, due = manageable(), NOW + 2 * MINUTE
     assert isinstance(HANDLER.recover(node, NOW + SECOND, "deploy"), DoNothing), "the interrupted step was no read"
     counted = moved(HANDLER.recover(node, due, power.READ))
@@ -349,7 +345,7 @@ def test_after_a_crash_a_read_that_had_begun_counts_before_anything_is_dialled()
     assert isinstance(HANDLER.recover(capped, due, power.READ), Wait)
 
 
-def test_where_others_log_in_a_read_counts_before_it_dials_and_once() -> None:
+def test_a_read_of_a_shared_bmc_counts_its_login_once_and_before_it_connects() -> None:
     shared = replace(manageable(), bmc_address="https://10.0.0.1/redfish/v1/Systems/1")
     due = NOW + 2 * INTERVAL
     counted = moved(decide(shared, due))
@@ -365,12 +361,12 @@ def test_where_others_log_in_a_read_counts_before_it_dials_and_once() -> None:
     assert 9 <= len(world.log) <= 10
 
 
-def test_a_client_that_dialled_nobody_counts_for_nothing() -> None:
+def test_a_refused_read_without_a_connection_counts_no_login() -> None:
     world = World(BmcError(BmcFailure.AUTH, "too many logins", dialled=False, retry_after=MINUTE))
     after = world.live(manageable(), until=3 * MINUTE)
     assert (after.bmc.sync_failure, after.bmc.tries) == (BmcFailure.AUTH, ())
 
 
-def test_settings_in_which_no_read_would_be_fresh_are_refused() -> None:
+def test_settings_with_which_no_read_would_be_fresh_are_refused() -> None:
     with pytest.raises(ValueError, match="observation_ttl"):
         NodeConfig(power_sync_interval=10 * MINUTE)

@@ -66,7 +66,7 @@ def resetting(status: W = W.RUNNING, where: N = N.RETIRED, **options: Any) -> No
     return node(where, workflow=job, tasks=(task(TaskType.SCRUB_GPU),), agent=agent())
 
 
-def test_force_on_a_running_drain_gives_up_its_task() -> None:
+def test_force_on_a_running_drain_ends_its_task() -> None:
     verdict, _, forced = asked(draining(), Action.DRAIN, **BECAUSE)
     assert verdict == "accepted"
     assert (options_of(forced).force, options_of(forced).reason) == (True, "the agent is dead")
@@ -77,7 +77,7 @@ def test_force_on_a_running_drain_gives_up_its_task() -> None:
 
 
 @pytest.mark.parametrize("status", [W.RUNNING, W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION])
-def test_force_and_retire_of_a_decommission_are_raised_whatever_it_is_at(status: W) -> None:
+def test_force_and_retire_of_a_decommission_are_raised_in_any_of_its_states(status: W) -> None:
     verdict, _, raised = asked(resetting(status), Action.DECOMMISSION, mode="soft_reset", retire=True, **BECAUSE)
     assert verdict == "accepted"
     assert (options_of(raised).force, options_of(raised).retire) == (True, True)
@@ -100,7 +100,7 @@ def test_no_option_is_lowered() -> None:
     ],
     ids=["another mode", "a drain of a reset", "a reset of a drain"],
 )
-def test_another_walk_is_refused_by_the_name_of_the_one_that_is_live(it: Node, action: Action, params: Any) -> None:
+def test_another_workflow_is_refused_with_the_name_of_the_live_workflow(it: Node, action: Action, params: Any) -> None:
     verdict, reason, after = asked(replace(it, maas_id=None), action, **params, **BECAUSE)
     assert verdict == "rejected" and options_of(after) == options_of(it)
     assert "decommission" in reason
@@ -116,7 +116,7 @@ def test_another_walk_is_refused_by_the_name_of_the_one_that_is_live(it: Node, a
         (N.RETIRED, Action.REMOVE, {}),
     ],
 )
-def test_what_only_an_agent_could_do_is_refused_at_once_for_a_node_without_one(
+def test_an_agentless_node_refuses_work_of_an_agent_unless_it_is_forced(
     status: N, action: Action, params: dict[str, Any]
 ) -> None:
     verdict, reason, _ = asked(node(status, agentless=True), action, **params)
@@ -129,7 +129,9 @@ PAUSED = Pause("fire drill", LONG_AGO)
 
 
 @pytest.mark.parametrize(("status", "issued"), [(TaskStatus.DISPATCHED, True), (TaskStatus.FAILED, True)])
-def test_what_resume_issues_in_a_pause_comes_when_the_pause_ends(status: TaskStatus, issued: bool) -> None:
+def test_a_task_that_resume_issues_during_a_pause_is_created_when_the_pause_ends(
+    status: TaskStatus, issued: bool
+) -> None:
     lost = task(TaskType.DRAIN, status, lease_until=NOW - MINUTE, failures=3)
     paused = replace(draining(), paused=PAUSED, tasks=(lost,))
     verdict, reason, resumed = asked(paused, Action.RESUME)
@@ -143,14 +145,14 @@ def test_what_resume_issues_in_a_pause_comes_when_the_pause_ends(status: TaskSta
     assert after is not None and not after.upstream.resumed
 
 
-def test_a_task_that_is_held_is_left_alone_by_resume_in_a_pause() -> None:
+def test_resume_during_a_pause_does_not_replace_a_claimed_task() -> None:
     held = task(TaskType.DRAIN, TaskStatus.DISPATCHED, lease_until=NOW + MINUTE)
     verdict, reason, after = asked(replace(draining(), paused=PAUSED, tasks=(held,)), Action.RESUME)
     assert verdict == "accepted" and "in progress" in reason
     assert not writes(decide(replace(after, intents=(intent(Action.UNPAUSE),))))[1:]
 
 
-def test_a_failed_workflow_is_resumed_in_a_pause_and_goes_on_after_it() -> None:
+def test_a_failed_workflow_that_is_resumed_during_a_pause_continues_after_the_pause() -> None:
     failed = replace(resetting(W.FAILED_MANUAL_INTERVENTION), paused=PAUSED)
     verdict, _, resumed = asked(failed, Action.RESUME)
     assert verdict == "accepted"

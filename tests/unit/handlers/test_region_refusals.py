@@ -36,42 +36,42 @@ def failed(failure: MaasFailure) -> Failed:
     return settled
 
 
-def test_an_address_that_another_has_is_a_mistake_in_the_configuration_and_not_tried_again() -> None:
+def test_an_address_of_another_machine_is_invalid_configuration_and_not_retried() -> None:
     assert failed(MaasFailure.ADDRESS_TAKEN).failure is FailureClass.INVALID_CONFIG
     assert not FAILURES[FailureClass.INVALID_CONFIG].retryable
 
 
-def test_an_exhausted_subnet_is_a_lack_of_capacity_and_the_advice_says_what_to_free() -> None:
+def test_an_exhausted_subnet_is_a_lack_of_capacity_with_advice() -> None:
     settled = failed(MaasFailure.CAPACITY)
     assert settled.failure is FailureClass.CAPACITY and "10.9.0.0/30" in settled.detail
     advice = FAILURES[FailureClass.CAPACITY]
     assert advice.retryable and "free some of its addresses" in advice.action
 
 
-def test_deployments_that_wait_for_their_turn_wait_without_a_limit_of_time() -> None:
+def test_a_deployment_that_waits_for_a_slot_has_no_time_limit() -> None:
     settled = region.of_error(MaasError(MaasFailure.BUSY, "2 deployments are being asked for", operation="deploy"))
     assert isinstance(settled, Waiting) and not settled.timed
 
 
 @pytest.mark.parametrize("status", [StatusNumber.RESCUE_MODE, StatusNumber.EXITING_RESCUE_MODE])
-def test_a_machine_that_rescue_mode_took_is_said_to_be_and_how_to_get_it_back(status: StatusNumber) -> None:
+def test_a_machine_that_rescue_mode_reassigned_is_reported_with_the_way_to_recover_it(status: StatusNumber) -> None:
     said = region.foreign(NODE, held(status)).detail
     assert "'ann'" in said and "rescue mode" in said and "farrier's key" in said and "release" in said
 
 
-def test_a_machine_that_another_simply_has_is_not_said_to_be_in_rescue_mode() -> None:
+def test_a_deployed_machine_of_another_user_is_reported_without_rescue_mode() -> None:
     assert "rescue" not in region.foreign(NODE, held(StatusNumber.DEPLOYED)).detail
 
 
 @pytest.mark.parametrize(("owner", "explained"), [("ann", True), ("bob", False)])
-def test_a_user_to_whom_rescue_mode_gave_the_machine_is_explained_also_after_it(owner: str, explained: bool) -> None:
+def test_an_owner_by_rescue_mode_is_explained_also_after_rescue_mode_ends(owner: str, explained: bool) -> None:
     seen = held(StatusNumber.DEPLOYED, owner_by_rescue=True)
     read = Machine(system_id="abc123", status=StatusNumber.DEPLOYED, hostname="gpu-1", owner=owner)
     said = region.foreign(with_fields(NODE, maas=seen), read).detail
     assert f"'{owner}'" in said and (BY_RESCUE in said) is explained
 
 
-def test_drift_explains_an_owner_to_whom_rescue_mode_gave_the_machine() -> None:
+def test_drift_explains_an_owner_by_rescue_mode() -> None:
     said = disagreement(NodeStatus.ACTIVE, held(StatusNumber.DEPLOYED, owner_by_rescue=True), foreign=True)
     assert said is not None and "'ann'" in said and BY_RESCUE in said
     said = disagreement(NodeStatus.ACTIVE, held(StatusNumber.DEPLOYED), foreign=True)

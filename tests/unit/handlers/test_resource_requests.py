@@ -1,4 +1,4 @@
-"""Intents of simple kinds: their parameters, and what the loop is told of them."""
+"""Intents of simple kinds: their parameters, and what the kind reports to the loop."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def crate(state: str, *requests: Pending) -> Crate:
     )
 
 
-def test_parameters_that_no_longer_fit_are_refused_in_words() -> None:
+def test_parameters_that_no_longer_fit_are_refused_with_the_missing_field() -> None:
     assert params_of(asked(1, "update", labels=["a"]), Relabel) == Relabel(labels=("a",))
     with pytest.raises(RefusedByModel, match="update: Object missing required field `labels`"):
         params_of(asked(1, "update"), Relabel)
 
 
-def test_the_loop_is_told_of_answers_places_and_labels() -> None:
+def test_a_kind_gives_the_loop_its_answers_layers_and_labels() -> None:
     kind: ResourceKind[Crate] = ResourceKind(SPEC)
     update = asked(1, "update")
     one = crate("emptying/unpack", update, asked(2, "delete"))

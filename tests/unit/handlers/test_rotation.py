@@ -43,7 +43,7 @@ def rotated() -> World:
 
 @pytest.mark.parametrize("auto_manage", [True, False])
 @pytest.mark.parametrize("paused", [False, True], ids=["outage", "outage and pause"])
-def test_a_rotation_during_an_outage_heals_by_itself(auto_manage: bool, paused: bool) -> None:
+def test_a_node_recovers_from_a_rotation_during_an_outage(auto_manage: bool, paused: bool) -> None:
     world = rotated()
     node = world.live(manageable(auto_manage=auto_manage), until=5 * MINUTE)
     assert (node.management, node.bmc.failure) == (M.ENROLL, BmcFailure.UNREACHABLE)
@@ -55,12 +55,12 @@ def test_a_rotation_during_an_outage_heals_by_itself(auto_manage: bool, paused: 
     assert (healed.management, healed.bmc.good_version, healed.bmc.asked_at) == (M.MANAGEABLE, "v2", None)
 
 
-@pytest.mark.parametrize("dials", ["with what was seen", "with the other"])
-def test_replicas_that_see_two_versions_of_a_secret_verify_rarely_and_read_on(dials: str) -> None:
+@pytest.mark.parametrize("uses", ["the version that was seen", "the other version"])
+def test_replicas_that_see_two_versions_of_a_secret_verify_rarely_and_continue_to_read(uses: str) -> None:
     world, store = World(), Alternating()
     world.secrets = store
     other = {"v1": "v2", "v2": "v1"}
-    turned = dials == "with the other"
+    turned = uses == "the other version"
     world.answer = lambda: replace(READING, credential_version=other[store.seen()] if turned else store.seen())
     node = world.live(manageable(), until=20 * MINUTE)
     verified = world.times("verify")
@@ -70,7 +70,7 @@ def test_replicas_that_see_two_versions_of_a_secret_verify_rarely_and_read_on(di
     assert (node.management, node.bmc.failure) == (M.MANAGEABLE, None)
 
 
-def test_a_version_that_never_was_good_is_verified_at_once_however_lately_another_was() -> None:
+def test_a_new_version_is_verified_at_once_even_after_a_recent_verification() -> None:
     world = World(replace(READING, credential_version="v3"))
     world.secrets = Secrets("v3")
     node = manageable({"good_version": "v2", "good_before": "v1", "verified_at": world.now})

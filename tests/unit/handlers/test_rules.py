@@ -61,7 +61,7 @@ def test_a_requested_stop_comes_before_health_and_progress() -> None:
     assert after.workflow is not None and after.workflow.status is W.FAILED_MANUAL_INTERVENTION
 
 
-def test_of_several_waits_the_workflows_is_told_and_the_soonest_look_is_taken() -> None:
+def test_of_several_waits_the_workflows_reason_and_the_soonest_requeue_are_used() -> None:
     waiting = with_bmc(
         M.ENROLL, Bmc(next_try_at=NOW + SECOND), workflow=onboarding(W.FAILED_RETRYABLE, next_attempt_at=NOW + MINUTE)
     )
@@ -77,7 +77,7 @@ def test_answers_are_committed_before_a_step_begins() -> None:
     assert [verdict for verdict, _ in answers(decision)] == ["rejected"]
 
 
-def test_what_reached_a_deleted_node_is_answered() -> None:
+def test_intents_of_a_deleted_node_are_refused() -> None:
     gone = node(N.DELETED, deleting=True)
     decision = decide(asking(gone, Action.DRAIN, Action.PAUSE))
     assert isinstance(decision, Wait) and decision.requeue_after == timedelta(0), "there may be more intents"
@@ -86,7 +86,7 @@ def test_what_reached_a_deleted_node_is_answered() -> None:
     assert all("this node is deleted" in reason for _, reason in answers(decision))
 
 
-def test_the_same_snapshot_gives_the_same_words() -> None:
+def test_the_same_snapshot_gives_the_same_reason() -> None:
     """A reason that changed from run to run would be stored in every run."""
     waiting = node(N.OFFLINE, agent=agent(heard=LONG_AGO))
     assert decide(waiting) == decide(waiting, NOW + MINUTE)
@@ -107,7 +107,7 @@ def test_a_delete_revokes_the_token_in_the_commit_that_accepts_it(fresh: Node) -
 
 
 @pytest.mark.parametrize(("status", "stays"), [(N.ACTIVE, N.ACTIVE), (N.OFFLINE, N.ACTIVE)])
-def test_a_heartbeat_is_old_one_microsecond_after_the_limit(status: N, stays: N) -> None:
+def test_a_heartbeat_is_too_old_one_microsecond_after_the_limit(status: N, stays: N) -> None:
     def status_after(age: timedelta) -> N:
         decision = decide(node(status, agent=agent(heard=NOW - age)))
         return decision.to.status if isinstance(decision, Transition) else status
@@ -140,11 +140,11 @@ def test_outages_since_the_last_heartbeat_do_not_count_as_silence_of_an_active_n
     assert (decision.to.status if isinstance(decision, Transition) else N.ACTIVE) is stays
 
 
-def test_an_outage_proves_no_health() -> None:
+def test_an_outage_of_farrier_does_not_return_an_offline_node_to_service() -> None:
     assert isinstance(decide(node(N.OFFLINE, agent=agent(heard=NOW - 60 * MINUTE), gaps=(away(60 * MINUTE),))), Wait)
 
 
-def test_an_alert_from_before_an_outage_takes_no_node_out_of_service() -> None:
+def test_an_alert_from_before_an_outage_does_not_take_a_node_out_of_service() -> None:
     alerting = agent("xid-79", heard=NOW - 60 * MINUTE)
     assert isinstance(decide(node(N.ACTIVE, agent=alerting, gaps=(away(60 * MINUTE),))), DoNothing)
 
@@ -168,7 +168,7 @@ def test_another_attempt_at_a_stage_has_the_whole_deadline_again() -> None:
     assert failed.failure_class is FailureClass.TIMEOUT
 
 
-def test_a_limit_that_the_configuration_changed_moves_the_deadline_with_it() -> None:
+def test_a_changed_limit_in_the_configuration_moves_the_deadline() -> None:
     running = onboarding(stage_entered_at=NOW - 40 * MINUTE, status_entered_at=NOW - 40 * MINUTE)
     assert moved(decide(node(workflow=running))).workflow is not None
     patient = NodeHandler(NodeConfig(), Limits({"onboarding.running.wait_for_agent_enrollment": timedelta(hours=1)}))
@@ -186,16 +186,16 @@ def test_a_stage_backs_off_until_its_attempts_are_used_up(attempt: int) -> None:
         assert (failed.status, failed.next_attempt_at) == (W.FAILED_MANUAL_INTERVENTION, None)
 
 
-def test_a_failed_seed_from_before_the_attempt_says_nothing_of_it() -> None:
+def test_a_failed_seed_from_before_the_attempt_is_ignored() -> None:
     """If that failure counted, retry_stage would fail again before the agent could report the repair."""
     began = NOW - MINUTE
-    for heard, stands in ((began - SECOND, True), (began + SECOND, False)):
-        told = agent("disk", heard=heard, ssh_seed_failures=3)
-        decision = decide(node(workflow=onboarding(status_entered_at=began), agent=told))
-        assert isinstance(decision, Wait) is stands, decision
+    for heard, waits in ((began - SECOND, True), (began + SECOND, False)):
+        reporting = agent("disk", heard=heard, ssh_seed_failures=3)
+        decision = decide(node(workflow=onboarding(status_entered_at=began), agent=reporting))
+        assert isinstance(decision, Wait) is waits, decision
 
 
-def test_an_agent_of_the_installation_before_does_not_end_a_new_one() -> None:
+def test_an_agent_of_the_former_installation_does_not_complete_a_new_one() -> None:
     anew = onboarding(mode_given_at=NOW - MINUTE)
     before = node(N.RETIRED, workflow=anew, agent=agent())
     assert isinstance(decide(before), Wait)
@@ -217,12 +217,12 @@ def test_an_agent_of_the_installation_before_does_not_end_a_new_one() -> None:
         pytest.param(decommission(D.DRAIN_NODE, stop_requested=StopRequest.FROZEN), True, id="stopping"),
     ],
 )
-def test_a_pause_stops_what_is_done_to_a_node_and_not_what_ends_it(workflow: object, goes_on: bool) -> None:
+def test_a_pause_stops_a_workflow_but_not_a_cancel_or_a_stop(workflow: object, goes_on: bool) -> None:
     decision = decide(node(N.OFFLINE, workflow=workflow, paused=PAUSED, agent=agent(heard=LONG_AGO)))
     assert isinstance(decision, Transition) is goes_on, decision
 
 
-def test_a_paused_node_that_is_being_deleted_is_deleted() -> None:
+def test_a_pause_does_not_stop_the_deletion_of_a_node() -> None:
     walk = decommission(D.DISABLE_NODE, options=Options(untouched="not_applicable"))
     assert moved(decide(node(N.QUARANTINED, workflow=walk, deleting=True, paused=PAUSED))).status is N.DRAINING
 
@@ -230,7 +230,7 @@ def test_a_paused_node_that_is_being_deleted_is_deleted() -> None:
 # --- tasks
 
 
-def test_a_task_is_ended_with_the_workflow_that_an_operator_stops() -> None:
+def test_the_task_of_a_workflow_is_cancelled_when_an_operator_stops_the_workflow() -> None:
     removing = node(N.REMOVING, workflow=decommission(D.REMOVE_GPUAAS_NODE_RECORD), tasks=(task(TaskType.UNINSTALL),))
     for action in (Action.CANCEL, Action.RESTART_CLEAN, Action.MARK_MANUAL_INTERVENTION_REQUIRED):
         decision = decide(asking(removing, action))
@@ -238,14 +238,14 @@ def test_a_task_is_ended_with_the_workflow_that_an_operator_stops() -> None:
         assert [w.status for w in writes(decision) if isinstance(w, EndTask)] == [TaskStatus.CANCELLED], action
 
 
-def test_another_attempt_of_a_stage_counts_failures_from_the_start() -> None:
+def test_another_attempt_of_a_stage_counts_task_failures_from_zero() -> None:
     old = task(TaskType.SCRUB_GPU, TaskStatus.FAILED, failures=4, created_at=NOW - 2 * MINUTE)
     running = decommission(D.SCRUB_GPU, status_entered_at=NOW - MINUTE)
     decision = decide(node(N.RETIRED, agent=agent(), workflow=running, tasks=(old,)))
     assert [w.failures for w in writes(decision) if isinstance(w, CreateTask)] == [0]
 
 
-def test_a_result_is_quoted_no_longer_than_a_line_or_three() -> None:
+def test_a_long_task_result_is_cut_in_the_failure() -> None:
     loud = task(TaskType.DRAIN, TaskStatus.FAILED, failures=4, result={"log": "x" * 10_000})
     after = moved(decide(node(N.DRAINING, workflow=decommission(D.DRAIN_NODE), tasks=(loud,))))
     assert after.workflow is not None and after.workflow.failure_detail is not None
@@ -268,7 +268,7 @@ def step_of(node: Node) -> str:
     return decision.name
 
 
-def test_a_stage_that_asks_without_end_does_not_keep_a_bmc_from_being_read() -> None:
+def test_a_stage_with_a_step_in_every_run_does_not_prevent_reads_of_the_bmc() -> None:
     due = Bmc(system_path="/1")
     fresh = Bmc(system_path="/1", power=PowerState.ON, power_at=NOW)
     assert step_of(at_a_stage_that_asks(M.MANAGEABLE, due)) == "read_power"
@@ -288,7 +288,7 @@ def cut_off(node: Node, times: int) -> Node:
     return node
 
 
-def test_a_stage_whose_calls_come_to_no_end_has_failed_after_some_and_begins_to_count_anew() -> None:
+def test_a_stage_fails_after_several_interrupted_calls_and_counts_them_anew() -> None:
     fresh = Bmc(system_path="/1", power=PowerState.ON, power_at=NOW)
     begun = at_a_stage_that_asks(M.MANAGEABLE, fresh)
     handler = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
@@ -299,7 +299,7 @@ def test_a_stage_whose_calls_come_to_no_end_has_failed_after_some_and_begins_to_
     assert failed.upstream.interruptions == 0
 
 
-def test_an_undo_whose_calls_come_to_no_end_is_shown_to_a_person_in_time() -> None:
+def test_an_undo_whose_calls_never_end_needs_an_operator_after_its_deadline() -> None:
     """The deadline is checked although no call ever returns."""
     job = onboarding(
         W.COMPENSATING, mode=OnboardingMode.DEPLOY, stage=OnboardingStage.DEPLOY_VIA_MAAS, after_undo=AfterUndo.CANCEL
@@ -316,7 +316,7 @@ def test_an_undo_whose_calls_come_to_no_end_is_shown_to_a_person_in_time() -> No
 
 
 @pytest.mark.parametrize("status", [W.RUNNING, W.FAILED_RETRYABLE])
-def test_a_second_quarantine_for_the_same_reason_stops_what_was_resumed_meanwhile(status: W) -> None:
+def test_a_second_quarantine_with_the_same_reason_stops_an_onboarding_resumed_meanwhile(status: W) -> None:
     """If the onboarding continued, it would put a node into service that a client has quarantined."""
     why = Quarantine(QuarantineCause.OPERATOR, "smoke")
     asked = (intent(Action.QUARANTINE, reason="smoke"),)
@@ -328,7 +328,7 @@ def test_a_second_quarantine_for_the_same_reason_stops_what_was_resumed_meanwhil
     assert [reason for _, reason in answers(decide(held))] == ["already quarantined for this cause"]
 
 
-def test_a_resume_during_a_quarantine_says_that_the_end_of_the_onboarding_ends_the_quarantine() -> None:
+def test_a_resume_during_a_quarantine_reports_that_the_onboarding_ends_the_quarantine() -> None:
     why = Quarantine(QuarantineCause.OPERATOR, "smoke")
     held = onboarding(W.FAILED_MANUAL_INTERVENTION, failure_class=FailureClass.OPERATOR_REQUEST)
     stopped = node(N.QUARANTINED, ever_active=False, quarantine=why, workflow=held, intents=(intent(Action.RESUME),))

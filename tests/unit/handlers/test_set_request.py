@@ -34,7 +34,7 @@ def live(mode: O | D | None) -> Workflow:
 
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("mode", USED, ids=str)
-def test_a_value_changes_unless_the_live_workflow_uses_it(mode: O | D | None, value: str) -> None:
+def test_a_detail_changes_unless_the_live_workflow_uses_it(mode: O | D | None, value: str) -> None:
     workflow = live(mode)
     where = N.ENROLLING if workflow.kind is WorkflowKind.ONBOARDING else N.RETIRED
     asked = intent(Action.SET, **{value: VALUES[value]})
@@ -48,13 +48,13 @@ def test_a_value_changes_unless_the_live_workflow_uses_it(mode: O | D | None, va
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_without_a_workflow_all_values_change(value: str) -> None:
+def test_all_details_change_without_a_live_workflow(value: str) -> None:
     asked = intent(Action.SET, **{value: VALUES[value]})
     ((verdict, _),) = answers(decide(replace(node(N.ACTIVE), intents=(asked,))))
     assert verdict == "accepted"
 
 
-def test_a_value_that_is_used_cannot_be_removed_either() -> None:
+def test_a_detail_that_the_live_workflow_uses_cannot_be_removed() -> None:
     asked = intent(Action.SET, unset=["maas_id"])
     ((verdict, reason),) = answers(decide(replace(node(workflow=onboarding(mode=O.DEPLOY)), intents=(asked,))))
     assert verdict == "rejected" and "maas_id is used by" in reason

@@ -24,14 +24,14 @@ from tests.support.power import READING, World, gaps, manageable
 HOUR = timedelta(hours=1)
 
 
-# --- a power that is kept
+# --- enforced power
 
 
 def kept(**fields: Any) -> Node:
     return manageable({"power": PowerState.OFF, "desired_power": PowerState.ON, "power_at": NOW - SECOND} | fields)
 
 
-def test_a_machine_that_is_not_as_wanted_is_switched_back_in_two_commits() -> None:
+def test_a_machine_with_another_power_than_the_target_is_switched_in_two_commits() -> None:
     noted = moved(decide(kept()))
     assert noted.bmc.switching == Switching(power=PowerRequest.ON, at=NOW)
     world = World()
@@ -50,7 +50,7 @@ def test_a_machine_that_will_not_stay_on_is_not_switched_in_a_loop() -> None:
     assert min(gaps(switched)) >= ENFORCE_EVERY / SECOND
 
 
-def test_why_a_power_could_not_be_enforced_is_kept_until_it_is_as_wanted_or_wanted_no_more() -> None:
+def test_an_enforcement_error_is_kept_until_the_target_is_reached_or_dropped() -> None:
     world = World(BmcError(BmcFailure.UNSUPPORTED, "it has no action to switch power"))
     failed = moved(world.act(decide(moved(decide(kept())))))
     assert failed.bmc.enforce_error == "unsupported: it has no action to switch power"
@@ -67,7 +67,7 @@ def test_why_a_power_could_not_be_enforced_is_kept_until_it_is_as_wanted_or_want
     assert (given_up.bmc.desired_power, given_up.bmc.enforce_error) == (None, None)
 
 
-def test_a_verification_in_place_forgets_not_why_power_could_not_be_enforced() -> None:
+def test_a_verification_keeps_the_enforcement_error_unless_the_target_is_reached() -> None:
     verifying = replace(kept(enforce_error="it said no", tries=(NOW,), trying=NOW), management=M.VERIFYING)
     verifying = replace(verifying, management_entered_at=NOW)
     off = moved(World(replace(READING, power=PowerState.OFF)).act(decide(verifying)))
@@ -75,7 +75,7 @@ def test_a_verification_in_place_forgets_not_why_power_could_not_be_enforced() -
     assert moved(World().act(decide(verifying))).bmc.enforce_error is None
 
 
-def test_a_switch_that_has_to_wait_says_how_often_it_is_done_as_people_write_it() -> None:
+def test_a_switch_that_waits_reports_its_minimum_interval() -> None:
     decision = decide(kept(enforced_at=NOW - MINUTE))
     assert isinstance(decision, Wait) and decision.reason.endswith("farrier switches it at most once in 5m"), decision
 
@@ -95,7 +95,7 @@ def test_a_switch_that_has_to_wait_says_how_often_it_is_done_as_people_write_it(
         pytest.param(kept(desired_power=None), id="observed only"),
     ],
 )
-def test_nothing_is_switched_that_is_not_surely_wrong_and_ours(node: Node) -> None:
+def test_power_is_not_switched_if_it_is_unknown_or_not_managed_by_farrier(node: Node) -> None:
     assert isinstance(power.tend(node, NOW, Policy()), Wait | DoNothing | None)
 
 
@@ -114,7 +114,7 @@ def begun(node: Node, **params: Any) -> Node:
     return replace(moved(decision), intents=node.intents)
 
 
-def test_what_will_be_sent_is_committed_before_it_is_sent_and_the_request_waits_for_the_result() -> None:
+def test_a_switch_is_committed_before_it_is_sent_and_the_intent_waits_for_its_result() -> None:
     node = begun(manageable(), power="off")
     (request,) = node.intents
     assert node.bmc.switching == Switching(power=PowerRequest.OFF, at=NOW, intent=request.id)
@@ -130,7 +130,7 @@ def test_what_will_be_sent_is_committed_before_it_is_sent_and_the_request_waits_
 
 
 @pytest.mark.parametrize("wanted", PowerRequest)
-def test_what_perhaps_was_sent_is_read_and_only_a_reset_is_not_sent_again(wanted: PowerRequest) -> None:
+def test_a_switch_with_an_unknown_result_is_sent_again_unless_it_is_a_reset(wanted: PowerRequest) -> None:
     node = begun(manageable(), power=wanted)
     for doubtful in (moved(HANDLER.recover(node, NOW + SECOND, "switch_power")), moved(_cut(decide(node)))):
         again = moved(decide(replace(doubtful, intents=node.intents), NOW + SECOND))
@@ -152,13 +152,13 @@ def _cut(step: Decision) -> Any:
     return step.if_interrupted
 
 
-def test_a_switch_that_began_too_long_ago_is_in_doubt_however_it_came_to_that() -> None:
+def test_a_switch_that_began_too_long_ago_has_an_unknown_result() -> None:
     node = begun(manageable(), power="reset")
     later = moved(decide(node, NOW + 11 * SECOND))
     assert later.bmc.switching is not None and later.bmc.switching.unsure
 
 
-def test_in_doubt_and_at_the_login_cap_the_answer_is_that_nobody_knows() -> None:
+def test_a_switch_with_an_unknown_result_at_the_login_cap_is_rejected() -> None:
     node = begun(manageable(), power="reset")
     doubtful = replace(node, bmc=replace(node.bmc, tries=(NOW,) * LOGIN_CAP, trying=None))
     ((verdict, reason),) = answers(decide(doubtful, NOW + SECOND))
@@ -166,7 +166,7 @@ def test_in_doubt_and_at_the_login_cap_the_answer_is_that_nobody_knows() -> None
 
 
 @pytest.mark.parametrize("failure", BmcFailure)
-def test_what_the_bmc_refuses_is_the_answer_with_its_class(failure: BmcFailure) -> None:
+def test_a_refusal_of_the_bmc_is_the_answer_with_its_failure_class(failure: BmcFailure) -> None:
     node = begun(manageable({"desired_power": PowerState.ON}), power="off")
     result = World(BmcError(failure, "it said no")).act(decide(node))
     assert answers(result) == [("rejected", f"set_power off: {failure}: it said no")]
@@ -175,14 +175,14 @@ def test_what_the_bmc_refuses_is_the_answer_with_its_class(failure: BmcFailure) 
     assert after.tries == ((NOW,) if failure is BmcFailure.AUTH else ())
 
 
-def test_an_action_that_may_have_arrived_is_said_to_have() -> None:
+def test_a_switch_that_was_sent_without_a_response_is_reported_as_possible() -> None:
     node = begun(manageable(), power="reset")
     ((_, reason),) = answers(World(BmcError(BmcFailure.TIMEOUT, "no answer", sent=True)).act(decide(node)))
     assert "may still take effect" in reason
 
 
 @pytest.mark.parametrize("power", PowerState)
-def test_another_machine_is_never_switched(power: PowerState) -> None:
+def test_another_machine_behind_the_bmc_is_never_switched(power: PowerState) -> None:
     node = begun(manageable(), power="off")
     world = World(replace(READING, serial="S2", power=power))
     ((verdict, reason),) = answers(world.act(decide(node)))
@@ -190,7 +190,7 @@ def test_another_machine_is_never_switched(power: PowerState) -> None:
     assert [call for call, _ in world.log] == ["read"]
 
 
-def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
+def test_a_switch_without_its_intent_or_its_target_is_not_sent() -> None:
     """The intent was answered meanwhile."""
     left_over = manageable({"switching": Switching(power=PowerRequest.OFF, at=NOW, intent=99), "trying": NOW})
     assert moved(decide(left_over)).bmc.switching is None
@@ -199,9 +199,9 @@ def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize(("enforce", "desired"), [(True, PowerState.OFF), (False, None)])
-def test_a_request_says_whether_its_power_is_kept(enforce: bool, desired: PowerState | None) -> None:
+def test_an_intent_determines_whether_its_power_is_enforced(enforce: bool, desired: PowerState | None) -> None:
     node = begun(manageable({"desired_power": PowerState.ON}), power="off", enforce=enforce)
-    assert node.bmc.desired_power is PowerState.ON, "the former target holds until the change is done"
+    assert node.bmc.desired_power is PowerState.ON, "the former target applies until the change is done"
     world = World(replace(READING, power=PowerState.OFF))
     assert moved(world.act(decide(node))).bmc.desired_power is desired
 
@@ -221,13 +221,15 @@ def test_a_request_says_whether_its_power_is_kept(enforce: bool, desired: PowerS
         (replace(manageable(), management=M.UNMANAGED), {"power": "on"}, "the management of this node is unmanaged"),
     ],
 )
-def test_a_request_that_cannot_be_done_is_rejected_and_says_why(node: Node, params: dict[str, Any], why: str) -> None:
+def test_an_intent_that_cannot_be_carried_out_is_rejected_with_a_reason(
+    node: Node, params: dict[str, Any], why: str
+) -> None:
     decision = decide(asked(node, **params))
     ((verdict, reason),) = answers(decision)
     assert verdict == "rejected" and why in reason
 
 
-def test_requests_behind_one_that_is_under_way_wait_for_it_and_a_newer_one_does_not_replace_it() -> None:
+def test_later_intents_wait_for_a_switch_in_progress_and_do_not_replace_it() -> None:
     node = begun(manageable(), power="on")
     behind: tuple[Intent, ...] = (intent(Action.PAUSE, reason="drill"), intent(Action.SET_POWER, power="off"))
     crowded = replace(node, intents=(*node.intents, *behind))
@@ -237,7 +239,7 @@ def test_requests_behind_one_that_is_under_way_wait_for_it_and_a_newer_one_does_
     assert answers(decide(only_asked))[0][0] == "superseded"
 
 
-def test_a_request_waits_for_a_verification_that_was_asked_for_before_it() -> None:
+def test_a_power_intent_waits_for_a_verification_that_was_requested_before() -> None:
     node = asked(manageable({"asked_at": NOW}), power="on")
     after = moved(decide(node))
     assert (after.management, after.bmc.switching) == (M.VERIFYING, None)

@@ -67,7 +67,7 @@ def idle(it: Node) -> Node:
 
 @pytest.mark.parametrize("stage", [D.CLEANUP_STORAGE, D.SCRUB_GPU])
 @pytest.mark.parametrize("status", [T.QUEUED, T.DISPATCHED, T.FAILED, T.EXPIRED])
-def test_a_node_whose_cleaning_is_given_up_is_marked_and_not_put_back_into_service(stage: D, status: T) -> None:
+def test_a_node_whose_cleaning_was_cancelled_is_marked_and_does_not_return_to_service(stage: D, status: T) -> None:
     given_up = ask(cleaning(stage, status), Action.CANCEL)
     assert (given_up.verdict, given_up.node.status, given_up.node.not_scrubbed) == ("accepted", N.RETIRED, True)
     for action, params in ((Action.REACTIVATE, {}), (Action.ONBOARD, {"mode": "manual"})):
@@ -76,7 +76,7 @@ def test_a_node_whose_cleaning_is_given_up_is_marked_and_not_put_back_into_servi
 
 
 @pytest.mark.parametrize("status", [T.QUEUED, T.DISPATCHED, T.FAILED, T.EXPIRED])
-def test_one_whose_validation_is_given_up_is_put_into_service_by_nothing_but_a_release_with_a_reason(status: T) -> None:
+def test_a_node_whose_validation_was_cancelled_returns_only_by_a_release_with_a_reason(status: T) -> None:
     given_up = ask(cleaning(D.VALIDATE_CLEAN_NODE, status), Action.CANCEL).node
     assert (given_up.status, given_up.failed_validation, given_up.not_scrubbed) == (N.RETIRED, True, False)
     offline = ask(idle(given_up), Action.REACTIVATE).node
@@ -86,18 +86,18 @@ def test_one_whose_validation_is_given_up_is_put_into_service_by_nothing_but_a_r
     assert ask(held, Action.RELEASE, reason="cleaned by hand").node.status is N.ACTIVE
 
 
-def test_one_whose_cleaning_was_through_is_not_marked() -> None:
+def test_a_node_whose_cleaning_succeeded_is_not_marked() -> None:
     assert not ask(cleaning(D.SCRUB_GPU, T.SUCCEEDED), Action.CANCEL).node.not_scrubbed
 
 
-def test_a_mark_does_not_keep_a_node_from_being_installed_anew() -> None:
+def test_a_node_marked_as_not_scrubbed_can_be_installed_again() -> None:
     """A forced reimage leads to such an installation."""
     marked = idle(replace(cleaning(D.SCRUB_GPU, T.FAILED), not_scrubbed=True))
     asked = ask(marked, Action.ONBOARD, mode=OnboardingMode.DEPLOY.value)
     assert "scrub" not in asked.reason
 
 
-def test_a_clean_start_has_the_node_cleaned_again_and_not_only_looked_at() -> None:
+def test_a_clean_restart_cleans_the_node_again_before_it_validates() -> None:
     """Without another cleaning, the validation would find the same data again."""
     dirty = task(TaskType.VALIDATE_CLEAN, T.FAILED, created_at=NOW - MINUTE)
     cleaned = task(TaskType.SCRUB_GPU, T.SUCCEEDED, created_at=NOW - 2 * MINUTE)
@@ -122,7 +122,7 @@ def at_stage(it: Node, stage: D) -> Node:
 
 
 @pytest.mark.parametrize("stage", [D.FORCE_RELEASE_ALLOCATIONS, *CLEANING])
-def test_nobody_is_waited_for_on_a_machine_that_an_earlier_workflow_gave_back(stage: D) -> None:
+def test_no_agent_is_awaited_on_a_machine_that_an_earlier_workflow_released(stage: D) -> None:
     """After a reimage that stays retired, or a cancelled redeployment, the machine has no agent."""
     bare = node(N.RETIRED, workflow=decommission(stage))
     after = moved(decide(bare))
@@ -130,18 +130,18 @@ def test_nobody_is_waited_for_on_a_machine_that_an_earlier_workflow_gave_back(st
     assert [skipped.why for skipped in after.workflow.skipped] == ["machine_released"]
 
 
-def test_it_is_removed_without_an_agent() -> None:
+def test_a_node_without_an_agent_is_removed_with_a_cancelled_uninstall_task() -> None:
     decision = decide(node(N.RETIRED, workflow=decommission(D.REMOVE_GPUAAS_NODE_RECORD)))
     assert moved(decision).status is N.REMOVING
     assert writes(decision) == (CreateTask(type=TaskType.UNINSTALL, ended=T.CANCELLED, result="machine_released"),)
 
 
-def test_it_is_not_put_into_service_by_a_reset_that_reset_nothing() -> None:
+def test_a_reset_without_an_agent_does_not_return_the_node_to_service() -> None:
     job = decommission(D.RETIRE_GPUAAS_NODE, mode=DecommissionMode.SOFT_RESET)
     assert moved(decide(node(N.RETIRED, workflow=job))).status is N.RETIRED
 
 
-def test_a_node_without_an_agent_by_design_or_still_in_use_is_not_taken_for_one() -> None:
+def test_an_agentless_or_draining_node_does_not_count_as_released() -> None:
     draining = decommission(D.DRAIN_NODE)
     for it in (
         node(N.DRAINING, workflow=draining),
@@ -153,7 +153,9 @@ def test_a_node_without_an_agent_by_design_or_still_in_use_is_not_taken_for_one(
 @pytest.mark.parametrize(
     ("upstream", "result"), [(Upstream(released=True), "machine_released"), (Upstream(), "forced")]
 )
-def test_a_resume_later_in_the_removal_asks_no_agent_to_uninstall_again(upstream: Upstream, result: str) -> None:
+def test_a_resume_in_a_later_stage_of_the_removal_issues_no_second_uninstall_task(
+    upstream: Upstream, result: str
+) -> None:
     over = task(TaskType.UNINSTALL, T.CANCELLED, result=result)
     job = decommission(D.REMOVE_MAAS_RECORD, upstream=upstream)
     it = node(N.REMOVING, agent=agent(), workflow=job, tasks=(over,), intents=(intent(Action.RESUME),))

@@ -31,14 +31,14 @@ async def at() -> AsyncIterator[Stand]:
 
 
 @pytest.mark.parametrize("status", [S.DEPLOYED, S.DEPLOYING, S.ALLOCATED, S.FAILED_DEPLOYMENT])
-async def test_a_deployment_that_is_not_this_workflows_stops_the_undo(at: Stand, status: Status) -> None:
+async def test_a_deployment_of_another_workflow_stops_the_undo(at: Stand, status: Status) -> None:
     it = await standing(at, O.WAIT_FOR_READY, status, id=99)  # the events have comments of another workflow
     await it.ask(Action.CANCEL)
     refused(it, "this workflow did not request that")
     assert changes(at) == []
 
 
-async def test_a_deployment_that_left_its_comment_alone_is_ours(at: Stand) -> None:
+async def test_a_deployment_known_only_by_its_comment_is_undone(at: Stand) -> None:
     """The deployment's number is committed before the request; the comment alone proves it, too."""
     it = await standing(at, O.DEPLOY_VIA_MAAS, S.DEPLOYING)
     assert region.comment(at.node, "deploy 1") == COMMENT
@@ -47,7 +47,7 @@ async def test_a_deployment_that_left_its_comment_alone_is_ours(at: Stand) -> No
     assert changes(at) == ["abort", "release"]
 
 
-async def test_of_several_deployments_the_last_one_tells_whose_it_is(at: Stand) -> None:
+async def test_the_comment_of_the_last_deployment_decides_whether_it_is_undone(at: Stand) -> None:
     it = await standing(at, O.DEPLOY_VIA_MAAS, S.READY)
     for comment in (COMMENT, "by hand"):
         await deploy(at, comment)
@@ -64,7 +64,7 @@ async def deploy(at: Stand, comment: str) -> None:
 
 
 @pytest.mark.parametrize("status", [S.READY, S.DEPLOYED, S.DEPLOYING, S.COMMISSIONING])
-async def test_a_machine_that_somebody_else_holds_stops_the_undo(at: Stand, status: Status) -> None:
+async def test_a_machine_that_another_user_holds_stops_the_undo(at: Stand, status: Status) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, status, upstream=ASKED)
     at.region.machines[at.node.maas_id or ""].owner = OPERATOR.username
     await it.ask(Action.CANCEL)
@@ -72,7 +72,7 @@ async def test_a_machine_that_somebody_else_holds_stops_the_undo(at: Stand, stat
     assert changes(at) == []
 
 
-async def test_what_maas_commissions_by_itself_goes_on(at: Stand) -> None:
+async def test_a_commissioning_that_maas_started_is_not_aborted(at: Stand) -> None:
     it = await standing(at, O.COMMISSION_NODE, S.COMMISSIONING)
     at.region.machines[at.node.maas_id or ""].owner = None
     await it.ask(Action.CANCEL)
@@ -80,13 +80,13 @@ async def test_what_maas_commissions_by_itself_goes_on(at: Stand) -> None:
 
 
 @pytest.mark.parametrize("status", [S.RESCUE_MODE, S.ENTERING_RESCUE_MODE])
-async def test_a_persons_rescue_is_not_ended(at: Stand, status: Status) -> None:
+async def test_rescue_mode_stops_the_undo(at: Stand, status: Status) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, status, upstream=ASKED)
     await it.ask(Action.CANCEL)
     refused(it, "end this state in MAAS")
 
 
-async def test_a_lock_on_what_we_deployed_stops_the_undo(at: Stand) -> None:
+async def test_a_locked_machine_stops_the_undo(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, upstream=ASKED)
     assert at.node.maas_id is not None
     at.region.machines[at.node.maas_id].locked = True
@@ -99,14 +99,14 @@ async def test_a_lock_on_what_we_deployed_stops_the_undo(at: Stand) -> None:
 # --- after an undo that failed
 
 
-async def test_a_second_cancel_tries_once_more_and_then_leaves_maas_as_it_is(at: Stand) -> None:
+async def test_a_second_cancel_retries_the_undo_and_then_leaves_maas_unchanged(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_READY, S.DEPLOYED, id=99)
     await it.ask(Action.CANCEL)
     await it.ask(Action.CANCEL)
     assert (it.status, machine_of(at), changes(at)) == (W.CANCELLED, S.DEPLOYED, [])
 
 
-async def test_a_second_cancel_undoes_what_a_person_made_possible(at: Stand) -> None:
+async def test_a_second_cancel_completes_the_undo_after_a_person_ended_rescue_mode(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.RESCUE_MODE, upstream=ASKED)
     await it.ask(Action.CANCEL)
     at.region.move(at.region.machines[at.node.maas_id or ""], S.DEPLOYED)
@@ -115,7 +115,7 @@ async def test_a_second_cancel_undoes_what_a_person_made_possible(at: Stand) -> 
     assert changes(at) == ["release"]
 
 
-async def test_a_clean_restart_never_goes_on_over_what_it_could_not_undo(at: Stand) -> None:
+async def test_a_clean_restart_never_continues_after_a_failed_undo(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_READY, S.DEPLOYED, id=99)
     for _ in range(3):
         await it.ask(Action.RESTART_CLEAN)
@@ -143,7 +143,7 @@ async def test_a_deletion_that_is_cancelled_ends_with_the_undo(at: Stand) -> Non
 # --- faults of the region
 
 
-async def test_a_region_that_is_down_is_waited_for(at: Stand) -> None:
+async def test_the_undo_waits_while_the_region_is_unavailable(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     down = at.region.faults.add(Fault(status=503, times=None))
     await it.ask(Action.CANCEL)
@@ -152,7 +152,7 @@ async def test_a_region_that_is_down_is_waited_for(at: Stand) -> None:
     assert await it.finish() is W.CANCELLED
 
 
-async def test_an_undo_that_takes_too_long_is_shown_to_a_person(at: Stand) -> None:
+async def test_an_undo_that_takes_too_long_needs_an_operator(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     at.region.faults.add(Fault(status=503, times=None))
     await it.ask(Action.CANCEL)
@@ -164,7 +164,7 @@ async def test_an_undo_that_takes_too_long_is_shown_to_a_person(at: Stand) -> No
     refused(it, "did not finish in time")
 
 
-async def test_a_bmc_that_does_not_answer_is_asked_again(at: Stand) -> None:
+async def test_a_release_is_retried_after_the_bmc_did_not_respond(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
     at.region.natures[at.node.maas_id or ""] = Nature(bmc_error="no route")
     await it.ask(Action.CANCEL)
@@ -174,7 +174,7 @@ async def test_a_bmc_that_does_not_answer_is_asked_again(at: Stand) -> None:
 
 
 @pytest.mark.parametrize("op", ["abort", "release"])
-async def test_a_change_whose_answer_was_lost_is_not_asked_for_again(op: str) -> None:
+async def test_a_change_whose_response_was_lost_is_not_sent_again(op: str) -> None:
     async with stand() as at:
         it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYING, upstream=ASKED)
         at.region.faults.add(Fault(op=op, broken=Broken.DROP))
@@ -184,7 +184,7 @@ async def test_a_change_whose_answer_was_lost_is_not_asked_for_again(op: str) ->
         assert machine_of(at) in AT_REST
 
 
-async def test_an_abort_that_came_to_nothing_is_asked_for_again_minutes_later(at: Stand) -> None:
+async def test_an_abort_without_effect_is_sent_again_after_minutes(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYING, upstream=ASKED)
     machine = at.region.machines[at.node.maas_id or ""]
     await it.ask(Action.CANCEL)

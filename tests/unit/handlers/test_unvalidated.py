@@ -39,7 +39,7 @@ def test_no_change_of_the_quarantine_replaces_the_cause(cause: QuarantineCause |
     assert after.failed_validation and after.status is N.QUARANTINED
 
 
-def test_alerts_while_its_drain_is_undone_do_not_replace_the_cause() -> None:
+def test_alerts_during_the_undo_of_a_drain_do_not_replace_the_cause() -> None:
     job = decommission(D.DRAIN_NODE, mode=DecommissionMode.SOFT_RESET)
     it = node(N.DRAINING, workflow=job, agent=agent("gpu-1"), quarantine=UNVALIDATED)
     undoing = replace(moved(decide(replace(it, intents=(intent(Action.RESTART_CLEAN),)))), intents=())
@@ -57,7 +57,7 @@ def settled(it: Node) -> Node:
         if not isinstance(decision, Transition | Update) or decision.to == it:
             return it
         it = ended(decision.to)
-    raise AssertionError("it never rests")
+    raise AssertionError("the node never rests")
 
 
 def ended(it: Node) -> Node:
@@ -69,7 +69,9 @@ def ended(it: Node) -> Node:
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("well", [True, False], ids=["healthy", "alerts"])
 @pytest.mark.parametrize(("first", "second"), [*product(ASKED, ASKED)])
-def test_no_two_requests_put_it_into_service_or_lose_the_cause(first: Action, second: Action, well: bool) -> None:
+def test_no_two_intents_return_the_node_to_service_or_replace_the_cause(
+    first: Action, second: Action, well: bool
+) -> None:
     """Alerts that block scheduling come and go between the requests."""
     it = node(N.QUARANTINED, agent=agent(), quarantine=UNVALIDATED)
     for action in (first, second):
@@ -80,7 +82,7 @@ def test_no_two_requests_put_it_into_service_or_lose_the_cause(first: Action, se
         assert it.failed_validation and it.status is not N.ACTIVE, (action, it.status, it.quarantine)
 
 
-def test_a_release_with_a_reason_and_a_validation_that_succeeds_clear_it() -> None:
+def test_a_release_with_a_reason_or_a_successful_validation_clears_the_cause() -> None:
     it = node(N.QUARANTINED, agent=agent(), quarantine=UNVALIDATED)
     released = moved(decide(replace(it, intents=(intent(Action.RELEASE, reason="cleaned by hand"),))))
     assert (released.status, released.quarantine) == (N.ACTIVE, None)

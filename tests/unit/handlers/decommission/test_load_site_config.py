@@ -1,4 +1,4 @@
-"""Stage `load_site_config` of a decommission: the node's site has a region in which our key may release machines."""
+"""Stage `load_site_config` of a decommission: the site has a region in which farrier's key may release machines."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from tests.support.stages import Stand
 STAGE = D.LOAD_SITE_CONFIG
 
 
-async def test_a_region_that_takes_us_for_an_administrator_will_do(stand: Stand) -> None:
+async def test_a_region_in_which_farriers_key_is_an_administrators_passes_the_stage(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     for _ in range(2):
         is_through(await stand.settle())
     assert sent(stand) == []
 
 
-async def test_it_gives_way_to_a_request(stand: Stand) -> None:
+async def test_the_stage_gives_way_to_an_intent(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     call = run_stage(stand.node, stand.now, stand.policy)
     assert isinstance(call, Call) and call.reads_only
 
 
-async def test_a_key_of_somebody_with_fewer_rights_needs_a_person(stand: Stand) -> None:
+async def test_a_key_of_a_user_who_is_not_an_administrator_needs_an_operator(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.world.key = OPERATOR.key
     fails(await stand.settle(), F.INVALID_CONFIG, "'op'", "not an administrator")
 
 
-async def test_a_key_that_is_refused_is_waited_for(stand: Stand) -> None:
+async def test_the_stage_waits_while_maas_refuses_the_key(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.world.key = "not:a:key"
     waits(await stand.settle(), "auth")
 
 
-async def test_a_region_that_is_away_is_waited_for(stand: Stand) -> None:
+async def test_the_stage_waits_while_the_region_is_unreachable(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.region.faults.add(Fault(op="whoami", times=None, broken=Broken.DROP))
     waits(await stand.settle(), "unreachable")
@@ -47,25 +47,25 @@ async def test_a_region_that_is_away_is_waited_for(stand: Stand) -> None:
     is_through(await stand.settle())
 
 
-async def test_a_site_that_is_not_configured_needs_a_person(stand: Stand) -> None:
+async def test_a_site_that_is_not_configured_needs_an_operator(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.node = with_fields(stand.node, site="nowhere")
     fails(await stand.settle(), F.INVALID_CONFIG, "nowhere")
 
 
-async def test_a_site_without_a_region_needs_a_person(stand: Stand) -> None:
+async def test_a_site_without_a_region_needs_an_operator(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.use(maas=None)
     fails(await stand.settle(), F.INVALID_CONFIG, "no MAAS configured")
 
 
-async def test_a_node_that_is_not_in_maas_needs_none(stand: Stand) -> None:
+async def test_a_node_that_is_not_in_maas_skips_the_stage(stand: Stand) -> None:
     stand.decommissions(STAGE)
     stand.node = with_fields(stand.node, site="nowhere")
     skips(await stand.settle(), "not in MAAS")
 
 
-async def test_neither_does_a_deletion(stand: Stand) -> None:
+async def test_a_deletion_skips_the_stage_without_a_request_to_maas(stand: Stand) -> None:
     await given_deployed(stand, STAGE, options=Options(untouched="not_applicable"))
     skips(await stand.settle(), "not_applicable")
     assert asked(stand) == 0

@@ -30,7 +30,7 @@ def at(stand: Stand, stage: D, status: N, **fields: object) -> None:
 
 
 @pytest.mark.parametrize("status", IN_SERVICE)
-async def test_a_node_in_service_drains_with_its_task_in_the_same_commit(stand: Stand, status: N) -> None:
+async def test_a_node_in_service_starts_to_drain_in_the_commit_that_creates_its_task(stand: Stand, status: N) -> None:
     at(stand, D.DISABLE_NODE, status, quarantine=HELD if status is N.QUARANTINED else None)
     before = stand.node.quarantine
     is_through(await stand.settle())
@@ -40,13 +40,13 @@ async def test_a_node_in_service_drains_with_its_task_in_the_same_commit(stand: 
 
 
 @pytest.mark.parametrize("status", [N.DRAINING, N.RETIRED])
-async def test_one_that_is_out_of_service_is_left_where_it_is(stand: Stand, status: N) -> None:
+async def test_a_node_that_is_out_of_service_keeps_its_state(stand: Stand, status: N) -> None:
     at(stand, D.DISABLE_NODE, status)
     skips(await stand.settle(), status)
     assert stand.node.status is status and stand.writes == []
 
 
-async def test_a_deletion_s_drain_is_over_before_it_begins(stand: Stand) -> None:
+async def test_a_deletion_creates_a_drain_task_that_is_already_cancelled(stand: Stand) -> None:
     stand.decommissions(D.DISABLE_NODE, options=Options(untouched="not_applicable"))
     stand.node = with_fields(stand.node, status=N.QUARANTINED)
     is_through(await stand.settle())
@@ -56,21 +56,21 @@ async def test_a_deletion_s_drain_is_over_before_it_begins(stand: Stand) -> None
 # --- drain_node
 
 
-async def test_a_node_whose_drain_succeeded_is_retired_and_its_quarantine_behind_it(stand: Stand) -> None:
+async def test_a_node_whose_drain_succeeded_is_retired_and_its_quarantine_ends(stand: Stand) -> None:
     at(stand, D.DRAIN_NODE, N.DRAINING, quarantine=HELD, tasks=(task(TaskType.DRAIN, T.SUCCEEDED),))
     is_through(await stand.settle())
     assert (stand.node.status, stand.node.quarantine) == (N.RETIRED, None)
     skips(await stand.settle(), "retired")
 
 
-async def test_a_drain_is_waited_for(stand: Stand) -> None:
+async def test_the_stage_waits_for_an_open_drain(stand: Stand) -> None:
     at(stand, D.DRAIN_NODE, N.DRAINING, tasks=(task(TaskType.DRAIN),))
     waits(await stand.settle(), "waits for an agent")
     assert stand.node.status is N.DRAINING
 
 
 @pytest.mark.parametrize("status", IN_SERVICE)
-async def test_one_that_is_resumed_drains_again(stand: Stand, status: N) -> None:
+async def test_a_decommission_that_is_resumed_drains_the_node_again(stand: Stand, status: N) -> None:
     at(stand, D.DRAIN_NODE, status, tasks=(task(TaskType.DRAIN, T.FAILED),))
     step = await stand.once()
     assert isinstance(step, Step) and step.to.status is N.DRAINING
@@ -88,12 +88,12 @@ async def test_a_drain_that_failed_for_good_stops_the_decommission(stand: Stand)
 # --- retire_gpuaas_node
 
 
-async def test_a_retired_node_is_retired(stand: Stand) -> None:
+async def test_a_retired_node_passes_the_stage_without_a_change(stand: Stand) -> None:
     at(stand, D.RETIRE_GPUAAS_NODE, N.RETIRED)
     settled = await stand.settle()
     assert isinstance(settled, Done) and settled.to is None and settled.writes == ()
 
 
-async def test_one_that_is_not_is_a_bug(stand: Stand) -> None:
+async def test_a_node_that_is_not_retired_fails_the_stage_as_an_internal_error(stand: Stand) -> None:
     at(stand, D.RETIRE_GPUAAS_NODE, N.DRAINING)
     fails(await stand.settle(), F.INTERNAL, "draining")

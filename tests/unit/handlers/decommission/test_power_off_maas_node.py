@@ -40,7 +40,7 @@ async def slow() -> AsyncIterator[Stand]:
         yield stand
 
 
-async def test_a_machine_that_is_off_is_left_so(stand: Stand) -> None:
+async def test_a_machine_that_is_off_is_not_switched(stand: Stand) -> None:
     await given(stand, STAGE, S.READY, owner=None, power="off", **RELEASED)
     is_through(await stand.settle())
     assert sent(stand) == []
@@ -48,7 +48,7 @@ async def test_a_machine_that_is_off_is_left_so(stand: Stand) -> None:
 
 @pytest.mark.parametrize("power", ["on", "unknown", "error"])
 @pytest.mark.parametrize("status", [S.READY, S.NEW, S.FAILED_COMMISSIONING, S.BROKEN], ids=lambda status: status.name)
-async def test_a_machine_that_was_given_back_is_switched_off_once(stand: Stand, status: Status, power: str) -> None:
+async def test_a_released_machine_is_switched_off_once(stand: Stand, status: Status, power: str) -> None:
     machine = await given(stand, STAGE, status, owner=None, power=power, **RELEASED)
     waits(await stand.settle(), "until farrier has read the machine in MAAS")
     stand.observe()
@@ -58,7 +58,7 @@ async def test_a_machine_that_was_given_back_is_switched_off_once(stand: Stand, 
     assert machine.power_state == "off"
 
 
-async def test_one_that_takes_its_time_is_waited_for_on_what_was_observed(slow: Stand) -> None:
+async def test_a_slow_power_off_is_awaited_by_the_observation_without_requests_to_maas(slow: Stand) -> None:
     machine = await given(slow, STAGE, S.READY, owner=None, **RELEASED)
     await slow.settle()
     slow.observe()
@@ -72,7 +72,7 @@ async def test_one_that_takes_its_time_is_waited_for_on_what_was_observed(slow: 
     assert sent(slow) == ["power_off"] and machine.power_state == "off"
 
 
-async def test_another_attempt_asks_again(slow: Stand) -> None:
+async def test_another_attempt_requests_the_power_off_again(slow: Stand) -> None:
     machine = await given(slow, STAGE, S.READY, owner=None, **RELEASED)
     await slow.settle()
     again(slow)
@@ -82,14 +82,14 @@ async def test_another_attempt_asks_again(slow: Stand) -> None:
 
 
 @pytest.mark.parametrize("power_type", ["", "manual"])
-async def test_one_that_maas_cannot_switch_is_skipped(stand: Stand, power_type: str) -> None:
+async def test_a_machine_whose_power_maas_cannot_switch_skips_the_stage(stand: Stand, power_type: str) -> None:
     machine = await given(stand, STAGE, S.READY, owner=None, power="unknown", **RELEASED)
     machine.power_type = power_type
     skips(await stand.settle(), "cannot switch", power_type or "(none)")
     assert sent(stand) == []
 
 
-async def test_a_bmc_that_does_not_answer_is_tried_again(stand: Stand) -> None:
+async def test_the_next_attempt_retries_after_a_bmc_did_not_respond(stand: Stand) -> None:
     machine = await given(stand, STAGE, S.READY, owner=None, **RELEASED)
     stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
     fails(await stand.settle(), F.POWER_FAILED, "no route")
@@ -111,31 +111,31 @@ async def test_a_machine_that_is_used_again_is_not_switched_off(stand: Stand, st
     assert sent(stand) == [] and machine.power_state == "on"
 
 
-async def test_one_that_is_still_released_is_waited_for(stand: Stand) -> None:
+async def test_the_stage_waits_while_the_machine_is_being_released(stand: Stand) -> None:
     await given(stand, STAGE, S.RELEASING, **RELEASED)
     waits(await stand.settle(), "Releasing")
     assert sent(stand) == []
 
 
-async def test_a_machine_that_was_deleted_has_no_power_to_switch(stand: Stand) -> None:
+async def test_a_machine_that_was_deleted_from_maas_skips_the_stage(stand: Stand) -> None:
     stand.region.forget(await given_deployed(stand, STAGE, **RELEASED))
     skips(await stand.settle(), "no longer in MAAS")
 
 
-async def test_a_machine_whose_agent_has_yet_to_uninstall_is_left_on(stand: Stand) -> None:
+async def test_a_machine_whose_agent_still_has_to_uninstall_stays_on(stand: Stand) -> None:
     """MAAS did not install the machine, so it was not released. If it were off, its agent could never uninstall."""
     await given(stand, STAGE, S.NEW, owner=None)
     skips(await stand.settle(), "still has to uninstall")
     assert sent(stand) == []
 
 
-async def test_a_deletion_switches_nothing(stand: Stand) -> None:
+async def test_a_deletion_does_not_switch_the_machine(stand: Stand) -> None:
     await given(stand, STAGE, S.READY, owner=None, options=Options(untouched="not_applicable"), **RELEASED)
     skips(await stand.settle(), "not_applicable")
     assert asked(stand) == 0
 
 
-async def test_a_request_whose_answer_was_lost_is_recognised(stand: Stand) -> None:
+async def test_a_power_off_whose_response_was_lost_is_recognised(stand: Stand) -> None:
     await given(stand, STAGE, S.READY, owner=None, **RELEASED)
     stand.region.faults.add(Fault(op="power_off", broken=Broken.DROP))
     waits(await stand.settle(), "unreachable")

@@ -43,7 +43,7 @@ def asked(node: Node, action: Action, **params: Any) -> tuple[str, str]:
 # --- the second half
 
 
-def test_a_reimage_ends_retired_and_the_same_identity_is_installed_anew() -> None:
+def test_a_reimage_ends_in_retired_and_then_installs_the_same_node_again() -> None:
     emptied = moved(HANDLER.handle(in_maas(workflow=LAST), NOW))
     assert emptied.workflow is not None and emptied.workflow.status is W.COMPLETED
     assert (emptied.status, emptied.redeploying) == (N.RETIRED, True)
@@ -53,14 +53,14 @@ def test_a_reimage_ends_retired_and_the_same_identity_is_installed_anew() -> Non
     assert (begun.status, begun.redeploying) == (N.RETIRED, False), "the second half begins only once"
 
 
-def test_a_paused_node_is_installed_once_the_pause_is_over() -> None:
+def test_a_paused_node_is_installed_after_its_pause_ends() -> None:
     waiting = in_maas(redeploying=True, paused=Pause("fire drill", NOW))
     decision = HANDLER.handle(waiting, NOW)
     assert isinstance(decision, Wait) and "fire drill" in decision.reason
     assert moved(HANDLER.handle(replace(waiting, paused=None), NOW)).workflow is not None
 
 
-def test_one_that_is_to_stay_retired_does() -> None:
+def test_a_reimage_with_the_option_retire_installs_nothing() -> None:
     kept = replace(LAST, options=Options(retire=True))
     assert not moved(HANDLER.handle(in_maas(workflow=kept), NOW)).redeploying
 
@@ -81,7 +81,9 @@ def test_no_other_mode_installs_anything(mode: DecommissionMode) -> None:
         (Action.ONBOARD, {"mode": "manual"}),
     ],
 )
-def test_whatever_is_asked_for_before_it_began_comes_instead(action: Action, params: dict[str, Any]) -> None:
+def test_an_intent_before_the_installation_begins_replaces_the_installation(
+    action: Action, params: dict[str, Any]
+) -> None:
     waiting = in_maas(redeploying=True, agent=agent(), intents=(intent(action, **params),))
     after = moved(HANDLER.handle(waiting, NOW))
     assert not after.redeploying
@@ -91,7 +93,7 @@ def test_whatever_is_asked_for_before_it_began_comes_instead(action: Action, par
 # --- intents
 
 
-def test_a_reimage_is_begun_where_a_machine_can_be_installed() -> None:
+def test_a_reimage_is_accepted_if_maas_can_install_the_machine() -> None:
     assert asked(in_maas(N.ACTIVE, agent=agent()), Action.DECOMMISSION, mode="reimage")[0] == "accepted"
 
 
@@ -103,7 +105,7 @@ def test_a_reimage_is_begun_where_a_machine_can_be_installed() -> None:
         ({"site": "nowhere"}, "site nowhere has no MAAS configured"),
     ],
 )
-def test_a_reimage_is_refused_where_no_machine_can_be_installed(fields: dict[str, Any], told: str) -> None:
+def test_a_reimage_is_refused_if_maas_cannot_install_the_machine(fields: dict[str, Any], told: str) -> None:
     verdict, reason = asked(in_maas(N.ACTIVE, agent=agent(), **fields), Action.DECOMMISSION, mode="reimage")
     assert verdict == "rejected" and told in reason
 
@@ -118,7 +120,7 @@ def test_a_reimage_is_refused_where_no_machine_can_be_installed(fields: dict[str
         (MaasStatus.READY, timedelta(hours=1), "accepted", ""),  # a stale observation proves nothing
     ],
 )
-def test_a_node_whose_machine_was_given_back_is_not_reactivated(
+def test_a_node_whose_machine_was_released_is_not_reactivated(
     state: MaasStatus, age: timedelta, verdict: str, because: str
 ) -> None:
     for retired in (in_maas(agent=agent()), in_maas(agentless=True)):
@@ -138,7 +140,7 @@ def test_a_node_whose_machine_was_given_back_is_not_reactivated(
         ({"site": None}, "rejected", "no MAAS configured"),
     ],
 )
-def test_a_removal_that_could_not_remove_the_machine_is_not_begun(
+def test_a_removal_that_could_not_delete_the_machine_is_refused(
     fields: dict[str, Any], verdict: str, told: str
 ) -> None:
     answer = asked(in_maas(agent=agent(), **fields), Action.REMOVE, remove_maas=True)

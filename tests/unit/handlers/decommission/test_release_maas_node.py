@@ -50,11 +50,11 @@ def is_not_released(stand: Stand) -> None:
     assert ForgetAgent() not in stand.writes
 
 
-# --- the way through
+# --- the release
 
 
 @pytest.mark.parametrize("status", [*RELEASABLE, S.FAILED_DISK_ERASING], ids=lambda status: status.name)
-async def test_a_machine_of_ours_is_released_once(stand: Stand, status: Status) -> None:
+async def test_a_machine_that_farriers_user_holds_is_released_once(stand: Stand, status: Status) -> None:
     machine = await given(stand, STAGE, status)
     waits(await stand.settle(), "until farrier has read the machine in MAAS")
     is_not_released(stand)
@@ -64,10 +64,10 @@ async def test_a_machine_of_ours_is_released_once(stand: Stand, status: Status) 
     assert machine.status is S.READY and machine.owner is None
     assert sent(stand) == ["release"]
     is_through(await stand.settle())
-    assert sent(stand) == ["release"], "it is not released again"
+    assert sent(stand) == ["release"], "the machine is not released again"
 
 
-async def test_its_request_is_recognised_by_its_comment(stand: Stand) -> None:
+async def test_the_release_is_recognised_by_its_comment(stand: Stand) -> None:
     machine = await given_deployed(stand, STAGE)
     await stand.settle()
     events = await stand.world.client.events(system_id=machine.system_id)
@@ -77,20 +77,20 @@ async def test_its_request_is_recognised_by_its_comment(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("status", [S.READY, S.NEW, S.FAILED_COMMISSIONING, S.FAILED_TESTING], ids=lambda s: s.name)
-async def test_one_that_nobody_has_is_released_already(stand: Stand, status: Status) -> None:
+async def test_a_machine_without_an_owner_counts_as_released(stand: Stand, status: Status) -> None:
     await given(stand, STAGE, status, owner=None, power="off")
     is_through(await stand.settle())
     is_released(stand)
     assert sent(stand) == []
 
 
-async def test_one_that_runs_what_maas_never_installed_keeps_its_agent(stand: Stand) -> None:
+async def test_a_running_machine_that_maas_did_not_install_keeps_its_agent(stand: Stand) -> None:
     await given(stand, STAGE, S.NEW, owner=None, power="on")
     skips(await stand.settle(), "not deployed")
     is_not_released(stand)
 
 
-async def test_one_whose_commissioning_had_failed_before_ends_in_new(stand: Stand) -> None:
+async def test_a_machine_whose_commissioning_had_failed_is_new_after_the_release(stand: Stand) -> None:
     machine = await given_deployed(stand, STAGE)
     machine.script_sets.clear()
     await stand.settle()
@@ -110,7 +110,7 @@ async def test_one_whose_commissioning_had_failed_before_ends_in_new(stand: Stan
         (Erase.FULL, {"erase": True}),
     ],
 )
-async def test_disks_are_erased_as_the_site_says(stand: Stand, erase: Erase, flags: Mapping[str, bool]) -> None:
+async def test_disks_are_erased_as_the_site_configures(stand: Stand, erase: Erase, flags: Mapping[str, bool]) -> None:
     machine = await given_deployed(stand, STAGE)
     stand.use(release=ReleaseSite(erase=erase))
     assert wanted(stand.node, stand.policy) == Release(comment=f"farrier decommission 12 {MARK}: release", **flags)
@@ -121,7 +121,7 @@ async def test_disks_are_erased_as_the_site_says(stand: Stand, erase: Erase, fla
 # --- waiting
 
 
-async def test_erasing_is_waited_for_on_what_was_observed_without_asking_maas(stand: Stand) -> None:
+async def test_erasing_is_awaited_by_the_observation_without_requests_to_maas(stand: Stand) -> None:
     machine = await given_deployed(stand, STAGE)
     stand.use(release=ReleaseSite(erase=Erase.QUICK))
     await stand.settle()
@@ -137,7 +137,7 @@ async def test_erasing_is_waited_for_on_what_was_observed_without_asking_maas(st
     assert machine.status is S.READY and sent(stand) == ["release"]
 
 
-async def test_erasing_that_the_region_adds_by_itself_is_waited_for(stand: Stand) -> None:
+async def test_the_stage_waits_for_an_erasure_that_the_region_adds(stand: Stand) -> None:
     stand.region.site.erases_on_release = True
     await given_deployed(stand, STAGE)
     await stand.settle()
@@ -150,13 +150,13 @@ async def test_erasing_that_the_region_adds_by_itself_is_waited_for(stand: Stand
 
 
 @pytest.mark.parametrize("status", [S.RELEASING, S.DISK_ERASING], ids=lambda status: status.name)
-async def test_a_release_that_somebody_else_asked_for_is_waited_for(stand: Stand, status: Status) -> None:
+async def test_the_stage_waits_for_a_release_that_another_user_requested(stand: Stand, status: Status) -> None:
     await given(stand, STAGE, status)
     waits(await stand.settle(), status.label)
     assert sent(stand) == []
 
 
-async def test_nothing_is_asked_for_again_before_maas_was_read(stand: Stand) -> None:
+async def test_no_request_is_sent_before_the_machine_is_read_after_the_release(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.observe()  # a reading from before the release
     stand.pass_time(SECOND)
@@ -166,7 +166,7 @@ async def test_nothing_is_asked_for_again_before_maas_was_read(stand: Stand) -> 
     assert asked(stand) == before
 
 
-# --- work that has to be ended first
+# --- operations that are aborted before the release
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,9 @@ async def test_nothing_is_asked_for_again_before_maas_was_read(stand: Stand) -> 
     ],
     ids=lambda value: value.name if isinstance(value, Status) else "",
 )
-async def test_running_work_is_aborted_first(stand: Stand, status: Status, then: list[str]) -> None:
+async def test_an_operation_in_progress_is_aborted_before_the_release(
+    stand: Stand, status: Status, then: list[str]
+) -> None:
     machine = await given(stand, STAGE, status)
     waits(await stand.settle(), "until farrier has read the machine in MAAS")
     assert sent(stand) == ["abort"]
@@ -193,7 +195,7 @@ async def test_running_work_is_aborted_first(stand: Stand, status: Status, then:
     assert machine.status in (S.READY, S.NEW)
 
 
-async def test_work_that_is_not_ended_at_once_is_not_aborted_over_and_over(stand: Stand) -> None:
+async def test_an_operation_that_does_not_end_at_once_is_aborted_once_per_attempt(stand: Stand) -> None:
     machine = await given(stand, STAGE, S.DEPLOYING)
     await stand.settle()
     put_back(machine, S.DEPLOYING)
@@ -210,14 +212,14 @@ async def test_work_that_is_not_ended_at_once_is_not_aborted_over_and_over(stand
 
 
 @pytest.mark.parametrize("status", [S.DEPLOYED, S.DEPLOYING], ids=lambda status: status.name)
-async def test_a_machine_that_somebody_locked_is_left_alone(stand: Stand, status: Status) -> None:
+async def test_a_locked_machine_is_not_changed_without_force(stand: Stand, status: Status) -> None:
     machine = await given(stand, STAGE, status)
     machine.locked = True
     fails(await stand.settle(), F.UPSTREAM_REFUSED, "locked", "force")
     assert sent(stand) == [] and machine.locked
 
 
-async def test_a_locked_machine_is_unlocked_first_by_force(stand: Stand) -> None:
+async def test_force_unlocks_a_locked_machine_before_the_release(stand: Stand) -> None:
     machine = await given_deployed(stand, STAGE, options=FORCED)
     machine.locked = True
     await stand.settle()
@@ -226,7 +228,7 @@ async def test_a_locked_machine_is_unlocked_first_by_force(stand: Stand) -> None
     assert sent(stand) == ["unlock", "release"]
 
 
-# --- what fails
+# --- failures
 
 
 def put_back(machine: Machine, status: Status) -> None:
@@ -234,7 +236,7 @@ def put_back(machine: Machine, status: Status) -> None:
 
 
 @pytest.mark.parametrize("status", [S.RELEASING_FAILED, S.FAILED_DISK_ERASING, S.DEPLOYED], ids=lambda s: s.name)
-async def test_a_release_that_failed_is_asked_for_again_in_the_next_attempt_only(stand: Stand, status: Status) -> None:
+async def test_a_failed_release_is_requested_again_only_in_the_next_attempt(stand: Stand, status: Status) -> None:
     machine = await given_deployed(stand, STAGE)
     await stand.settle()
     put_back(machine, status)
@@ -249,7 +251,7 @@ async def test_a_release_that_failed_is_asked_for_again_in_the_next_attempt_only
     assert sent(stand) == ["release", "release"]
 
 
-async def test_an_erasure_that_failed_erases_again(stand: Stand) -> None:
+async def test_an_attempt_after_a_failed_erasure_erases_again(stand: Stand) -> None:
     machine = await given_deployed(stand, STAGE)
     stand.use(release=ReleaseSite(erase=Erase.SECURE))
     stand.region.natures[machine.system_id] = Nature(erase=EraseFate.FAILS)
@@ -263,7 +265,7 @@ async def test_an_erasure_that_failed_erases_again(stand: Stand) -> None:
     assert machine.status is S.DISK_ERASING
 
 
-async def test_a_bmc_that_does_not_answer_changes_nothing(stand: Stand) -> None:
+async def test_a_bmc_that_does_not_respond_leaves_the_machine_deployed(stand: Stand) -> None:
     machine = await given_deployed(stand, STAGE)
     stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
     fails(await stand.settle(), F.POWER_FAILED, "no route")
@@ -271,7 +273,7 @@ async def test_a_bmc_that_does_not_answer_changes_nothing(stand: Stand) -> None:
     assert machine.status is S.DEPLOYED
 
 
-async def test_an_erasure_without_a_bmc_names_the_bmc_and_is_made_once_it_is_back(stand: Stand) -> None:
+async def test_an_erasure_without_a_bmc_reports_the_bmc_and_runs_after_the_bmc_is_back(stand: Stand) -> None:
     """The region responds 409 and leaves the machine in Failed disk erasing; a further request gets 500 and changes
     nothing."""
     machine = await given_deployed(stand, STAGE)
@@ -293,13 +295,13 @@ async def test_an_erasure_without_a_bmc_names_the_bmc_and_is_made_once_it_is_bac
     is_released(stand)
 
 
-async def test_a_region_that_is_away_is_waited_for(stand: Stand) -> None:
+async def test_the_stage_waits_while_the_region_is_unreachable(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.region.faults.add(Fault(path="*/machines/*", times=None, broken=Broken.DROP))
     waits(await stand.settle(), "unreachable")
 
 
-async def test_a_state_that_changed_since_it_was_read_is_read_again(stand: Stand) -> None:
+async def test_a_machine_whose_state_changed_since_it_was_read_is_read_again(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.region.faults.add(Fault(op="release", status=409, body=NOT_NOW, content_type="text/plain"))
     waits(await stand.settle(), "conflict")
@@ -313,7 +315,7 @@ async def test_a_state_that_changed_since_it_was_read_is_read_again(stand: Stand
     [S.RESCUE_MODE, S.ENTERING_RESCUE_MODE, S.EXITING_RESCUE_MODE, S.FAILED_TO_ENTER_RESCUE_MODE],
     ids=lambda status: status.name,
 )
-async def test_a_machine_that_somebody_works_on_is_left_to_him(stand: Stand, status: Status) -> None:
+async def test_a_machine_in_rescue_mode_is_not_released(stand: Stand, status: Status) -> None:
     await given(stand, STAGE, status)
     fails(await stand.settle(), F.STATE_DISAGREEMENT, status.label)
     assert sent(stand) == []
@@ -322,13 +324,13 @@ async def test_a_machine_that_somebody_works_on_is_left_to_him(stand: Stand, sta
 # --- machines that are absent
 
 
-async def test_a_machine_that_was_deleted_is_no_obstacle_to_a_full_decommission(stand: Stand) -> None:
+async def test_a_machine_that_was_deleted_does_not_stop_a_full_decommission(stand: Stand) -> None:
     stand.region.forget(await given_deployed(stand, STAGE))
     skips(await stand.settle(), "no longer in MAAS")
     is_not_released(stand)  # MAAS does not switch off a machine that it deletes
 
 
-async def test_a_machine_that_was_deleted_cannot_be_installed_anew(stand: Stand) -> None:
+async def test_a_machine_that_was_deleted_fails_a_reimage(stand: Stand) -> None:
     stand.region.forget(await given_deployed(stand, STAGE, mode=DecommissionMode.REIMAGE))
     fails(await stand.settle(), F.MACHINE_DELETED_UPSTREAM)
 
@@ -338,13 +340,13 @@ async def test_a_node_without_a_machine_has_nothing_to_release(stand: Stand) -> 
     skips(await stand.settle(), "not in MAAS")
 
 
-async def test_a_deletion_releases_nothing(stand: Stand) -> None:
+async def test_a_deletion_does_not_release_the_machine(stand: Stand) -> None:
     await given_deployed(stand, STAGE, options=Options(untouched="not_applicable"))
     skips(await stand.settle(), "not_applicable")
     assert asked(stand) == 0
 
 
-async def test_a_site_that_this_process_does_not_know_is_waited_for(stand: Stand) -> None:
+async def test_the_stage_waits_if_this_process_does_not_configure_the_site(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     stand.node = with_fields(stand.node, site="nowhere")
     settled = await stand.settle()
@@ -355,7 +357,7 @@ async def test_a_site_that_this_process_does_not_know_is_waited_for(stand: Stand
 
 
 @pytest.mark.parametrize("erase", [Erase.NONE, Erase.QUICK])
-async def test_a_release_whose_answer_was_lost_is_recognised(stand: Stand, erase: Erase) -> None:
+async def test_a_release_whose_response_was_lost_is_recognised(stand: Stand, erase: Erase) -> None:
     machine = await given_deployed(stand, STAGE)
     stand.use(release=ReleaseSite(erase=erase))
     stand.region.faults.add(Fault(op="release", broken=Broken.DROP))
@@ -370,7 +372,7 @@ async def test_a_release_whose_answer_was_lost_is_recognised(stand: Stand, erase
 
 
 @pytest.mark.parametrize("op", ["abort", "unlock"])
-async def test_what_comes_before_a_release_is_not_repeated_either(stand: Stand, op: str) -> None:
+async def test_an_abort_or_unlock_whose_response_was_lost_is_not_repeated(stand: Stand, op: str) -> None:
     machine = await given(stand, STAGE, S.DEPLOYING, options=FORCED)
     machine.locked = op == "unlock"
     stand.region.faults.add(Fault(op=op, broken=Broken.DROP))

@@ -16,7 +16,7 @@ from tests.support.stages import Stand
 T = TaskStatus
 
 
-async def test_a_removal_begins_with_its_task_in_the_same_commit(stand: Stand) -> None:
+async def test_a_removal_begins_in_the_commit_that_creates_its_task(stand: Stand) -> None:
     stand.decommissions(D.REMOVE_GPUAAS_NODE_RECORD)
     step = await stand.once()
     assert isinstance(step, Step) and step.to.status is N.REMOVING
@@ -37,7 +37,7 @@ async def test_a_removal_begins_with_its_task_in_the_same_commit(stand: Stand) -
     ],
     ids=["released", "deleted"],
 )
-async def test_where_there_is_nothing_to_uninstall_the_task_is_over_before_it_begins(
+async def test_a_removal_with_nothing_to_uninstall_creates_a_task_that_is_already_cancelled(
     stand: Stand, options: Options, upstream: Upstream, result: str
 ) -> None:
     stand.decommissions(D.REMOVE_GPUAAS_NODE_RECORD, options=options, upstream=upstream)
@@ -50,7 +50,7 @@ async def test_where_there_is_nothing_to_uninstall_the_task_is_over_before_it_be
     assert [write for write in stand.writes if isinstance(write, CreateTask)] == [ended], "the task is not issued again"
 
 
-async def test_secrets_are_worthless_afterwards(stand: Stand) -> None:
+async def test_cleanup_secrets_revokes_every_secret_of_the_node(stand: Stand) -> None:
     stand.decommissions(D.CLEANUP_SECRETS)
     stand.node = with_fields(stand.node, status=N.REMOVING, secrets_left=("a bootstrap token", "the agent's key"))
     waits(await stand.once(), "removes a bootstrap token, the agent's key")
@@ -60,7 +60,7 @@ async def test_secrets_are_worthless_afterwards(stand: Stand) -> None:
     is_through(await stand.once())
 
 
-async def test_one_that_was_stopped_there_goes_back_into_its_removal_first(stand: Stand) -> None:
+async def test_a_node_stopped_in_cleanup_secrets_first_returns_to_removing(stand: Stand) -> None:
     """If no stage followed, the node would go from `retired` to `deleted`, which no edge allows."""
     stand.decommissions(D.CLEANUP_SECRETS, options=Options(leave_out=(D.REMOVE_MAAS_RECORD,)))
     step = await stand.once()

@@ -43,7 +43,7 @@ def kept_or_not(stand: Stand, machine: Machine, *, kept: bool) -> None:
 
 
 @pytest.mark.parametrize("status", FREE, ids=lambda status: status.name)
-async def test_a_machine_that_nobody_uses_is_deleted_once(stand: Stand, status: Status) -> None:
+async def test_a_machine_that_is_not_in_use_is_deleted_once(stand: Stand, status: Status) -> None:
     machine = await removing(stand, status)
     is_through(await stand.settle())
     kept_or_not(stand, machine, kept=False)
@@ -54,9 +54,7 @@ async def test_a_machine_that_nobody_uses_is_deleted_once(stand: Stand, status: 
 
 @pytest.mark.parametrize("status", USED, ids=lambda status: status.name)
 @pytest.mark.parametrize("walk", [{}, WALK], ids=["full", "delete"])
-async def test_a_machine_that_somebody_uses_is_never_deleted(
-    stand: Stand, status: Status, walk: dict[str, Any]
-) -> None:
+async def test_a_machine_in_use_is_never_deleted(stand: Stand, status: Status, walk: dict[str, Any]) -> None:
     machine = await removing(stand, status, owner="admin", **walk)
     stand.use(release=REMOVES)
     stand.node = with_fields(stand.node, maas_created=True)
@@ -65,7 +63,7 @@ async def test_a_machine_that_somebody_uses_is_never_deleted(
     assert sent(stand) == []
 
 
-async def test_a_machine_that_somebody_locked_is_not_deleted(stand: Stand) -> None:
+async def test_a_locked_machine_is_not_deleted_without_force(stand: Stand) -> None:
     machine = await removing(stand, S.READY)
     machine.locked = True
     fails(await stand.settle(), F.UPSTREAM_REFUSED, "locked", "force")
@@ -73,7 +71,7 @@ async def test_a_machine_that_somebody_locked_is_not_deleted(stand: Stand) -> No
     assert sent(stand) == []
 
 
-async def test_a_locked_machine_is_unlocked_first_by_force(stand: Stand) -> None:
+async def test_force_unlocks_a_locked_machine_before_the_deletion(stand: Stand) -> None:
     machine = await removing(stand, S.READY, options=FORCED)
     machine.locked = True
     is_through(await stand.settle())
@@ -81,7 +79,7 @@ async def test_a_locked_machine_is_unlocked_first_by_force(stand: Stand) -> None
 
 
 @pytest.mark.parametrize("status", [S.RELEASING, S.DISK_ERASING], ids=lambda status: status.name)
-async def test_one_that_is_still_released_is_waited_for(stand: Stand, status: Status) -> None:
+async def test_the_stage_waits_while_the_machine_is_being_released(stand: Stand, status: Status) -> None:
     await removing(stand, status)
     waits(await stand.settle(), status.label)
     stand.observe()
@@ -90,21 +88,21 @@ async def test_one_that_is_still_released_is_waited_for(stand: Stand, status: St
     assert asked(stand) == before and sent(stand) == []
 
 
-async def test_a_machine_that_is_gone_is_removed(stand: Stand) -> None:
+async def test_a_machine_that_is_absent_from_maas_counts_as_deleted(stand: Stand) -> None:
     machine = await removing(stand, S.READY)
     stand.region.forget(machine)
     is_through(await stand.settle())
     assert sent(stand) == []
 
 
-async def test_so_is_one_that_goes_between_reading_and_deleting(stand: Stand) -> None:
+async def test_a_machine_that_disappears_before_the_deletion_counts_as_deleted(stand: Stand) -> None:
     await removing(stand, S.READY)
     absent = b"No Machine matches the given query."
     stand.region.faults.add(Fault(method="DELETE", status=404, body=absent, content_type="text/plain"))
     is_through(await stand.settle())
 
 
-async def test_a_deletion_whose_answer_was_lost_is_recognised(stand: Stand) -> None:
+async def test_a_deletion_whose_response_was_lost_is_recognised(stand: Stand) -> None:
     machine = await removing(stand, S.READY)
     stand.region.faults.add(Fault(method="DELETE", broken=Broken.DROP))
     waits(await stand.settle(), "unreachable")
@@ -113,7 +111,7 @@ async def test_a_deletion_whose_answer_was_lost_is_recognised(stand: Stand) -> N
     assert sent(stand) == ["delete"]
 
 
-async def test_a_node_that_was_stopped_in_its_removal_goes_back_into_it_first(stand: Stand) -> None:
+async def test_a_node_that_was_stopped_in_this_stage_first_returns_to_removing(stand: Stand) -> None:
     """An edge to `deleted` exists only from `removing`."""
     await removing(stand, S.READY)
     stand.node = with_fields(stand.node, status=N.RETIRED)
@@ -122,13 +120,13 @@ async def test_a_node_that_was_stopped_in_its_removal_goes_back_into_it_first(st
     is_through(await stand.settle())
 
 
-async def test_a_node_that_is_not_in_maas_has_no_record(stand: Stand) -> None:
+async def test_a_node_that_is_not_in_maas_skips_the_stage(stand: Stand) -> None:
     stand.decommissions(STAGE)
     stand.node = with_fields(stand.node, status=N.REMOVING)
     skips(await stand.settle(), "not in MAAS")
 
 
-async def test_a_site_that_this_process_does_not_know_is_waited_for(stand: Stand) -> None:
+async def test_the_stage_waits_if_this_process_does_not_configure_the_site(stand: Stand) -> None:
     await removing(stand, S.READY)
     stand.node = with_fields(stand.node, site="nowhere")
     settled = await stand.settle()
@@ -138,7 +136,7 @@ async def test_a_site_that_this_process_does_not_know_is_waited_for(stand: Stand
 # --- after a storage cleanup
 
 
-async def test_a_node_that_lives_on_has_no_machine_any_more(stand: Stand) -> None:
+async def test_after_a_storage_cleanup_the_node_has_no_machine(stand: Stand) -> None:
     machine = await removing(stand, S.READY, **STORAGE)
     stand.use(release=REMOVES)
     stand.node = with_fields(stand.node, maas_created=True)
@@ -148,7 +146,7 @@ async def test_a_node_that_lives_on_has_no_machine_any_more(stand: Stand) -> Non
     assert stand.node.status is N.RETIRED
 
 
-async def test_a_site_that_keeps_records_keeps_them(stand: Stand) -> None:
+async def test_a_site_that_keeps_records_skips_the_stage(stand: Stand) -> None:
     machine = await removing(stand, S.READY, **STORAGE)
     skips(await stand.settle(), "keeps records")
     kept_or_not(stand, machine, kept=True)
@@ -156,7 +154,7 @@ async def test_a_site_that_keeps_records_keeps_them(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("status", USED, ids=lambda status: status.name)
-async def test_a_node_that_goes_back_into_service_keeps_the_machine_it_runs_on(stand: Stand, status: Status) -> None:
+async def test_after_a_storage_cleanup_a_machine_in_use_is_kept(stand: Stand, status: Status) -> None:
     machine = await removing(stand, status, owner="admin", **STORAGE)
     stand.use(release=REMOVES)
     skips(await stand.settle(), status.label)
@@ -168,15 +166,15 @@ async def test_a_node_that_goes_back_into_service_keeps_the_machine_it_runs_on(s
 
 
 @pytest.mark.parametrize(
-    ("ours", "policy", "removed"),
+    ("made_here", "policy", "removed"),
     [(True, True, True), (True, False, False), (False, True, False), (False, False, False)],
 )
-async def test_a_deletion_removes_what_we_made_where_the_site_says_so(
-    stand: Stand, ours: bool, policy: bool, removed: bool
+async def test_a_deletion_deletes_a_machine_that_farrier_made_if_the_site_removes_records(
+    stand: Stand, made_here: bool, policy: bool, removed: bool
 ) -> None:
     machine = await removing(stand, S.READY, **WALK)
     stand.use(release=ReleaseSite(remove_record=policy))
-    stand.node = with_fields(stand.node, maas_created=ours)
+    stand.node = with_fields(stand.node, maas_created=made_here)
     settled = await stand.settle()
     kept_or_not(stand, machine, kept=not removed)
     if removed:

@@ -41,7 +41,7 @@ async def test_a_task_is_issued_once(stand: Stand, stage: D, type_: TaskType) ->
 
 
 @each_stage
-async def test_a_task_that_an_agent_has_is_waited_for_as_long_as_its_lease(
+async def test_the_stage_waits_for_a_claimed_task_until_its_lease_expires(
     stand: Stand, stage: D, type_: TaskType
 ) -> None:
     stand.decommissions(stage)
@@ -54,7 +54,7 @@ async def test_a_task_that_an_agent_has_is_waited_for_as_long_as_its_lease(
 
 
 @each_stage
-async def test_a_task_that_succeeded_is_the_goal(stand: Stand, stage: D, type_: TaskType) -> None:
+async def test_a_task_that_succeeded_completes_the_stage(stand: Stand, stage: D, type_: TaskType) -> None:
     stand.decommissions(stage)
     stand.node = with_fields(stand.node, tasks=(task(type_, T.SUCCEEDED),))
     for _ in range(2):
@@ -63,7 +63,7 @@ async def test_a_task_that_succeeded_is_the_goal(stand: Stand, stage: D, type_: 
 
 
 @each_stage
-async def test_a_task_that_failed_is_issued_again_until_it_has_failed_for_good(
+async def test_a_failed_task_is_issued_again_up_to_the_maximum_of_attempts(
     stand: Stand, stage: D, type_: TaskType
 ) -> None:
     stand.decommissions(stage)
@@ -77,7 +77,9 @@ async def test_a_task_that_failed_is_issued_again_until_it_has_failed_for_good(
 
 
 @each_stage
-async def test_an_unfinished_task_is_given_up_by_force_and_marked(stand: Stand, stage: D, type_: TaskType) -> None:
+async def test_force_skips_an_unfinished_task_and_marks_the_node_as_not_scrubbed(
+    stand: Stand, stage: D, type_: TaskType
+) -> None:
     stand.decommissions(stage, options=FORCE)
     stand.node = with_fields(stand.node, tasks=(task(type_),))
     waits(await stand.once())
@@ -88,7 +90,7 @@ async def test_an_unfinished_task_is_given_up_by_force_and_marked(stand: Stand, 
 
 
 @each_stage
-async def test_no_agent_is_asked_on_a_machine_that_was_given_back(stand: Stand, stage: D, type_: TaskType) -> None:
+async def test_no_task_is_issued_for_a_released_machine(stand: Stand, stage: D, type_: TaskType) -> None:
     """If a task were issued, a rerun would wait for ever for an agent that is gone."""
     stand.decommissions(stage, upstream=Upstream(released=True))
     skips(await stand.settle(), "machine_released")
@@ -98,13 +100,13 @@ async def test_no_agent_is_asked_on_a_machine_that_was_given_back(stand: Stand, 
 
 
 @each_stage
-async def test_a_deletion_asks_no_agent(stand: Stand, stage: D, type_: TaskType) -> None:
+async def test_a_deletion_issues_no_task(stand: Stand, stage: D, type_: TaskType) -> None:
     stand.decommissions(stage, options=Options(untouched="not_applicable"))
     skips(await stand.settle(), "not_applicable")
     assert stand.writes == []
 
 
-async def test_only_a_finished_scrub_clears_the_mark_of_one_that_was_forced(stand: Stand) -> None:
+async def test_only_a_scrub_that_succeeded_clears_the_mark_not_scrubbed(stand: Stand) -> None:
     stand.decommissions(D.SCRUB_GPU, upstream=Upstream(released=True))
     stand.node = with_fields(stand.node, not_scrubbed=True)
     skips(await stand.settle())

@@ -1,7 +1,7 @@
 """Whole decommissions through the handler, on a simulated region: with lost responses and with lost runs.
 
-The tests play agents, the observer and commits; the client of the region is the real one. Whatever is lost on the way,
-each change is sent once.
+The tests play agents, the observer and commits; the client of the region is the real one. Each change is sent
+once, even if a response or a run is lost.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ FORCED = FULL | {"force": True, "reason": "the lock is an old one"}
 GIVEN_BACK = ["release", "power_off", "delete"]
 
 
-async def test_a_node_is_given_back_in_this_order_and_deleted(stand: Stand) -> None:
+async def test_a_full_decommission_unlocks_releases_and_deletes_the_machine_and_then_the_node(stand: Stand) -> None:
     machine = await in_service(stand, Action.DECOMMISSION, **FORCED)
     machine.locked = True
     walk = Walk(stand)
@@ -122,7 +122,9 @@ def losses() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("op", "runs"), list(losses()))
-async def test_whatever_is_lost_nothing_is_asked_for_twice(stand: Stand, op: str | None, runs: frozenset[int]) -> None:
+async def test_no_change_is_sent_twice_if_a_response_or_a_run_is_lost(
+    stand: Stand, op: str | None, runs: frozenset[int]
+) -> None:
     """A lost run has sent its change, but is never committed, so the next run does not know of it."""
     machine = await in_service(stand, Action.DECOMMISSION, **FORCED)
     machine.locked = True
@@ -137,7 +139,7 @@ async def test_whatever_is_lost_nothing_is_asked_for_twice(stand: Stand, op: str
     assert not stand.region.machines
 
 
-async def test_a_machine_that_is_not_off_by_then_is_switched_off(stand: Stand) -> None:
+async def test_a_machine_that_is_on_after_its_release_is_switched_off(stand: Stand) -> None:
     machine = await in_service(stand, Action.DECOMMISSION, **FULL)
     stand.region.on_move.append(lambda it, _: setattr(it, "power_state", "on") if it.status is Status.READY else None)
     walk = Walk(stand)
@@ -146,7 +148,7 @@ async def test_a_machine_that_is_not_off_by_then_is_switched_off(stand: Stand) -
 
 
 @pytest.mark.parametrize("runs", [frozenset[int](), frozenset({1}), frozenset({2, 3})], ids=str)
-async def test_a_reimage_gives_the_machine_back_and_installs_it_anew(stand: Stand, runs: frozenset[int]) -> None:
+async def test_a_reimage_releases_the_machine_and_installs_the_node_again(stand: Stand, runs: frozenset[int]) -> None:
     machine = await in_service(stand, Action.DECOMMISSION, mode="reimage")
     walk = Walk(stand, runs)
     await walk.to_the_end()

@@ -60,22 +60,22 @@ def partition(**changes: Any) -> IbPartition:
     return IbPartition(**(fields | changes))
 
 
-def test_what_is_as_it_is_to_be_is_left_alone() -> None:
+def test_a_partition_without_a_difference_is_not_changed() -> None:
     plan = planned(partition(), HAVE, NOW, named=False)
     assert (plan.changes, plan.strangers) == ((), ())
     assert not list(marks(partition(), HAVE, {}))
 
 
-def test_what_ufm_does_not_have_is_made_and_then_its_ports_are_added() -> None:
+def test_a_partition_that_ufm_does_not_have_is_created_before_its_ports_are_added() -> None:
     changes = planned(partition(members=(member(0), member(1, membership=Membership.LIMITED))), None, NOW, named=False)
     assert [type(change) for change in changes.changes] == [Create, Add, Add]
 
 
-def test_a_ufm_that_tells_no_services_is_not_told_ours_for_ever() -> None:
+def test_a_ufm_that_reports_no_services_is_not_sent_them_again() -> None:
     assert planned(partition(), msgspec.structs.replace(HAVE, qos=None), NOW, named=False).changes == ()
 
 
-def test_services_that_differ_are_set_and_nothing_else() -> None:
+def test_services_that_differ_are_set_and_no_other_change_is_made() -> None:
     other = partition(service_level=4)
     assert planned(other, HAVE, NOW, named=False).changes == (SetQos(other.wanted(named=False)),)
 
@@ -90,7 +90,7 @@ def test_ports_are_removed_before_others_are_added_unless_none_would_be_left() -
     assert [type(change) for change in changes] == [Add, Remove]
 
 
-def test_those_that_were_refused_come_last() -> None:
+def test_ports_that_were_refused_are_added_last() -> None:
     members = (member(2, state=MemberState.REFUSED), member(3, state=MemberState.PENDING))
     changes = planned(partition(members=members), None, NOW, named=False).changes
     assert [change.guids for change in changes if isinstance(change, Add)] == [(GUIDS[3],), (GUIDS[2],)]
@@ -103,7 +103,7 @@ def test_many_ports_go_in_requests_of_a_bounded_size() -> None:
     assert [len(change.guids) for change in changes if isinstance(change, Remove)] == [MOST_AT_ONCE] * 3 + [50]
 
 
-def test_a_stranger_is_noted_and_removed_only_once_it_was_seen_long_enough_ago() -> None:
+def test_a_stranger_is_recorded_and_removed_only_after_the_delay() -> None:
     have = msgspec.structs.replace(HAVE, ports={**HAVE.ports, GUIDS[9]: Port()})
     first = planned(partition(), have, NOW, named=False)
     assert (first.changes, first.strangers) == ((), (Stranger(GUIDS[9], NOW),))
@@ -114,11 +114,11 @@ def test_a_stranger_is_noted_and_removed_only_once_it_was_seen_long_enough_ago()
     assert late.changes == (Remove(WANTED, (GUIDS[9],)),) and late.removed == (GUIDS[9],)
 
 
-def test_what_is_seen_again_comes_from_another_reading() -> None:
+def test_the_delay_before_a_stranger_is_removed_spans_two_readings() -> None:
     assert SEEN_AGAIN_AFTER >= 2 * READING_KEPT
 
 
-def test_ports_are_set_without_those_that_leave_and_with_those_that_nobody_asked_for_yet() -> None:
+def test_set_ports_keeps_new_strangers_and_leaves_out_ports_that_leave() -> None:
     ports = {GUIDS[0]: Port(Membership.LIMITED), GUIDS[1]: Port(), GUIDS[9]: Port()}
     members = (member(0), member(1, state=MemberState.LEAVING), member(2, state=MemberState.PENDING))
     have = msgspec.structs.replace(HAVE, ports=ports)
@@ -129,14 +129,14 @@ def test_ports_are_set_without_those_that_leave_and_with_those_that_nobody_asked
     assert isinstance(add, Add) and add.guids == (GUIDS[2],)
 
 
-def test_ports_are_not_set_to_none_while_others_are_to_be_added() -> None:
+def test_ports_are_not_set_to_an_empty_list_while_ports_wait_to_be_added() -> None:
     members = (member(0, state=MemberState.LEAVING), member(2, state=MemberState.PENDING))
     have = msgspec.structs.replace(HAVE, name="theirs", ports={GUIDS[0]: Port()})
     changes = planned(partition(members=members), have, NOW, named=True).changes
     assert [type(change) for change in changes] == [Add, Remove]
 
 
-def test_members_are_marked_by_what_was_read() -> None:
+def test_members_are_marked_by_the_partition_that_was_read() -> None:
     members = (
         member(0, state=MemberState.PENDING, seq=3),
         member(1, membership=Membership.LIMITED),
@@ -165,7 +165,7 @@ class Refusing:
 
 
 @pytest.mark.parametrize(("ports", "requests"), [(1, 1), (4, 7), (300, MOST_REQUESTS)])
-async def test_ports_that_are_all_refused_cost_a_bounded_number_of_requests(ports: int, requests: int) -> None:
+async def test_a_bounded_number_of_requests_is_sent_if_ufm_refuses_every_port(ports: int, requests: int) -> None:
     client: Any = Refusing()
     members = tuple(member(number, state=MemberState.PENDING) for number in range(ports))
     plan = planned(partition(members=members), msgspec.structs.replace(HAVE, ports={}), NOW, named=False)

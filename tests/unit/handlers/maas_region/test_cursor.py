@@ -16,7 +16,7 @@ def events(*ids: int) -> list[Event]:
     return [Event(id=number, node="x00001", type="Node changed status") for number in ids]
 
 
-def test_only_what_was_not_read_before_is_news() -> None:
+def test_only_events_that_were_not_read_before_are_new() -> None:
     cursor, news = cursors.read(Cursor(newest=7), events(6, 7, 8, 9), NOW)
     assert [event.id for event in news] == [8, 9]
     assert cursor == Cursor(newest=9)
@@ -27,7 +27,7 @@ def test_without_gaps_the_newest_event_alone_is_read_again() -> None:
     assert cursors.start(Cursor(newest=0), NOW) == (Cursor(newest=0), 0)
 
 
-def test_an_event_with_a_lower_id_that_is_committed_late_is_news_once() -> None:
+def test_an_event_with_a_lower_id_that_is_committed_late_is_new_once() -> None:
     cursor, _ = cursors.read(Cursor(newest=7), events(7, 10), NOW)
     assert cursor.gaps == (Gap(8, 9, NOW),)
     cursor, after = cursors.start(cursor, NOW)
@@ -38,14 +38,14 @@ def test_an_event_with_a_lower_id_that_is_committed_late_is_news_once() -> None:
     assert cursors.read(cursor, events(9, 10, 11), NOW)[1] == []
 
 
-def test_a_gap_in_the_middle_becomes_two() -> None:
+def test_an_event_inside_a_gap_splits_the_gap_in_two() -> None:
     cursor, _ = cursors.read(Cursor(newest=1), events(10), NOW)
     cursor, news = cursors.read(cursor, events(5, 10), NOW)
     assert [event.id for event in news] == [5]
     assert cursor.gaps == (Gap(2, 4, NOW), Gap(6, 9, NOW))
 
 
-def test_what_is_missing_for_long_is_waited_for_no_more() -> None:
+def test_a_gap_that_is_missing_for_long_is_dropped() -> None:
     cursor = Cursor(newest=20, gaps=(Gap(3, 4, NOW - 3 * MINUTE), Gap(11, 12, NOW - MINUTE)))
     assert cursors.start(cursor, NOW) == (Cursor(newest=20, gaps=(Gap(11, 12, NOW - MINUTE),)), 10)
 
@@ -57,7 +57,7 @@ def test_gaps_are_bounded_and_the_newest_are_kept() -> None:
     assert cursor.gaps[-1] == Gap(997, 997, NOW)
 
 
-def test_reading_goes_on_at_each_gap_and_then_behind_the_newest() -> None:
+def test_reading_continues_at_each_gap_and_then_after_the_newest_event() -> None:
     cursor = Cursor(newest=9000, gaps=(Gap(100, 101, NOW), Gap(4000, 4001, NOW)))
     assert cursors.onward(cursor, 1099, 9000) == 3999
     assert cursors.onward(cursor, 4000, 9000) == 4000

@@ -1,4 +1,4 @@
-"""Results of a region that are doubted at first: that many machines are gone, or that our key is another user's."""
+"""Doubtful results of a region: many machines are absent, or farrier's key belongs to another user."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def absent(found: Findings) -> int:
     return sum(reading.state is MaasStatus.ABSENT for reading in found.readings)
 
 
-async def test_a_few_machines_that_are_gone_are_gone(at: Place) -> None:
+async def test_a_few_absent_machines_are_recorded_as_absent(at: Place) -> None:
     found = await looked(at, await machines(at, 8, gone=3), present=8)
     assert (found.failure, absent(found), len(found.readings)) == (None, 3, 8)
 
 
-async def test_a_region_that_has_none_of_its_machines_loses_none_of_them(at: Place) -> None:
+async def test_no_machine_is_recorded_as_absent_if_the_region_has_none_of_its_machines(at: Place) -> None:
     """The region was restored without machines, or is another region."""
     found = await looked(at, await machines(at, 60, gone=60), present=10_000)
     assert found.failure is not None
@@ -83,33 +83,33 @@ async def test_a_region_that_has_none_of_its_machines_loses_none_of_them(at: Pla
     assert (left.to.state, left.to.swept_at) == (RegionState.FAILING, None)
 
 
-async def test_what_is_there_is_believed_beside_what_is_not(at: Place) -> None:
+async def test_readings_of_present_machines_count_while_absences_are_doubted(at: Place) -> None:
     found = await looked(at, await machines(at, 20, gone=5), present=60)
     assert found.lost_too_many
     assert (absent(found), len(found.readings)) == (0, 15)
 
 
-async def test_few_in_each_look_are_too_many_together(at: Place) -> None:
+async def test_absences_of_several_observations_are_added_up(at: Place) -> None:
     due = await machines(at, 8, gone=2)
     assert absent(await looked(at, due, present=100, lost=3)) == 2
     found = await looked(at, due, present=100, lost=4)
     assert (absent(found), found.lost_too_many) == (0, True)
 
 
-async def test_machines_that_were_never_there_or_are_being_removed_are_not_lost(at: Place) -> None:
+async def test_machines_that_were_not_present_before_do_not_count_as_lost(at: Place) -> None:
     due = tuple(DueMachine(one.node, one.system_id) for one in await machines(at, 8, gone=8))
     found = await looked(at, due)
     assert (found.failure, absent(found)) == (None, 8)
 
 
-async def test_a_site_may_say_that_they_are_all_gone(at: Place) -> None:
+async def test_a_site_may_configure_that_all_machines_may_be_absent(at: Place) -> None:
     due = await machines(at, 8, gone=8)
     region = msgspec.structs.replace(OBSERVED, due=due, present=8, lost=7)
     found = await look(at.world.client, region, NOW, events=False, identify=False, most_lost_percent=100)
     assert (found.failure, absent(found)) == (None, 8)
 
 
-async def test_ids_that_no_region_would_have_are_no_trouble_of_this_one(at: Place) -> None:
+async def test_malformed_ids_are_unreadable_and_no_failure_of_the_region(at: Place) -> None:
     (one,) = await machines(at, 1)
     odd = tuple(DueMachine(number, f"gpu-{number}") for number in range(2, 8))
     found = await looked(at, (one, *odd))
@@ -118,7 +118,7 @@ async def test_ids_that_no_region_would_have_are_no_trouble_of_this_one(at: Plac
     assert [reading.system_id for reading in found.readings] == [one.system_id]
 
 
-async def test_a_key_of_another_user_is_the_region_s_trouble_while_the_former_one_holds_machines(at: Place) -> None:
+async def test_a_key_of_another_user_fails_the_region_while_the_former_user_holds_machines(at: Place) -> None:
     (one,) = await machines(at, 1)
     at.region.machines[one.system_id].owner = "former"
     region = msgspec.structs.replace(OBSERVED, username="former", held=(one.system_id,))
@@ -129,7 +129,7 @@ async def test_a_key_of_another_user_is_the_region_s_trouble_while_the_former_on
     assert settle(region, found, NOW, ObserveSite()).to.username == "former"
 
 
-async def test_a_key_of_another_user_is_taken_once_nothing_is_the_former_one_s_any_more(at: Place) -> None:
+async def test_a_key_of_another_user_is_accepted_after_the_former_user_holds_no_machine(at: Place) -> None:
     (one,) = await machines(at, 1)
     region = msgspec.structs.replace(OBSERVED, username="former", held=(one.system_id,))
     left = settle(region, await look(at.world.client, region, NOW, events=True, identify=True), NOW, ObserveSite())
@@ -138,7 +138,7 @@ async def test_a_key_of_another_user_is_taken_once_nothing_is_the_former_one_s_a
     assert Unknown(at=NOW) in left.writes, "owners of machines have to be compared anew"
 
 
-async def test_what_comes_late_is_found_behind_more_than_a_page_of_others(at: Place) -> None:
+async def test_late_events_are_found_behind_more_than_a_page_of_other_events(at: Place) -> None:
     """Tested with two gaps that are further apart than one page of events."""
     (one,) = await machines(at, 1)
     machine = at.region.machines[one.system_id]
@@ -156,7 +156,7 @@ def _all_but(ids: list[int], late: list[int]) -> Cursor:
     return Cursor(newest=ids[-1], gaps=tuple(Gap(each, each, NOW) for each in late))
 
 
-async def test_the_first_machine_that_is_lost_is_lost_only_where_others_are_still_there(at: Place) -> None:
+async def test_the_first_absent_machine_counts_as_absent_only_if_other_machines_are_present(at: Place) -> None:
     """A machine in motion is read before all others, so in another region it would be the only machine that is
     missed."""
     here, *gone = await machines(at, 6, gone=5)
@@ -171,7 +171,7 @@ async def test_a_site_with_few_machines_may_lose_them_all(at: Place) -> None:
     assert absent(await looked(at, (one,), present=3, known=(one.system_id, two.system_id, three.system_id))) == 1
 
 
-async def test_a_machine_is_not_lost_while_others_cannot_be_asked_for(at: Place) -> None:
+async def test_a_machine_does_not_count_as_absent_while_others_cannot_be_read(at: Place) -> None:
     gone, *others = await machines(at, 6, gone=6)
     at.region.faults.add(Fault(path="/MAAS/api/2.0/machines/", latency=timedelta(0)))
     at.region.faults.add(Fault(path="/MAAS/api/2.0/machines/", broken=Broken.GARBLE))

@@ -26,7 +26,7 @@ LOST = MaasError(MaasFailure.UNREACHABLE, "nobody answers", operation="events")
 
 
 def region(state: RegionState = RegionState.OBSERVING, **fields: Any) -> MaasRegion:
-    """A region that was read a second ago."""
+    """Return a region that was read a second ago."""
     given: dict[str, Any] = {
         "id": 1,
         "name": "north",
@@ -45,7 +45,7 @@ def region(state: RegionState = RegionState.OBSERVING, **fields: Any) -> MaasReg
 
 
 def found(**fields: Any) -> Findings:
-    """A successful observation that found nothing new."""
+    """Return the findings of a successful observation without news."""
     looked = Findings(Cursor(newest=7))
     looked.complete = True
     for name, value in fields.items():
@@ -57,7 +57,7 @@ def reading(one: DueMachine) -> Reading:
     return Reading(node=one.node, system_id=one.system_id, state=MaasStatus.READY, read_at=NOW)
 
 
-def test_with_nothing_due_it_is_looked_at_again_when_events_are() -> None:
+def test_a_region_with_nothing_due_runs_again_when_its_events_are_due() -> None:
     decided = HANDLER.handle(region(), NOW)
     assert isinstance(decided, DoNothing)
     assert decided.requeue_after == 4 * SECOND
@@ -72,14 +72,14 @@ def test_with_nothing_due_it_is_looked_at_again_when_events_are() -> None:
         region(due=(DUE,)),
     ],
 )
-def test_whatever_is_due_takes_a_look_that_only_reads(due: MaasRegion) -> None:
+def test_an_observation_that_is_due_is_a_step_that_only_reads(due: MaasRegion) -> None:
     decided = HANDLER.handle(due, NOW)
     assert isinstance(decided, Step)
     assert decided.reads_only
 
 
 @pytest.mark.parametrize("state", [RegionState.STARTING, RegionState.OBSERVING, RegionState.FAILING])
-def test_a_site_that_nobody_has_configured_for_ten_minutes_is_said_to_be(state: RegionState) -> None:
+def test_a_region_whose_site_no_process_configures_for_ten_minutes_is_unconfigured(state: RegionState) -> None:
     nowhere = RegionHandler()
     assert isinstance(nowhere.handle(region(state, configured_at=NOW - UNCONFIGURED_AFTER + SECOND), NOW), Wait)
     decided = nowhere.handle(region(state, configured_at=NOW - UNCONFIGURED_AFTER), NOW)
@@ -88,7 +88,7 @@ def test_a_site_that_nobody_has_configured_for_ten_minutes_is_said_to_be(state: 
     assert isinstance(nowhere.handle(decided.to, NOW), Wait)
 
 
-def test_a_region_without_a_site_keeps_no_error_that_could_send_an_operator_to_the_network() -> None:
+def test_an_unconfigured_region_keeps_no_error_of_its_network() -> None:
     failing = region(
         RegionState.FAILING,
         configured_at=NOW - UNCONFIGURED_AFTER,
@@ -101,7 +101,7 @@ def test_a_region_without_a_site_keeps_no_error_that_could_send_an_operator_to_t
     assert (decided.to.last_error, decided.to.failure, decided.to.failures) == (None, None, 0)
 
 
-def test_a_region_that_is_left_alone_is_configured_all_the_same() -> None:
+def test_a_region_that_backs_off_still_records_that_it_is_configured() -> None:
     alone = region(
         RegionState.FAILING, next_try_at=NOW + 300 * SECOND, last_error="no", configured_at=NOW - 61 * SECOND
     )
@@ -112,7 +112,7 @@ def test_a_region_that_is_left_alone_is_configured_all_the_same() -> None:
     assert isinstance(HANDLER.handle(decided.to, NOW), Wait)
 
 
-def test_a_site_that_is_not_configured_here_is_left_to_who_has_it() -> None:
+def test_a_region_whose_site_this_process_does_not_configure_waits() -> None:
     without = RegionHandler({"north": Site(name="north"), "south": NORTH})
     for handler in (RegionHandler(), without):
         assert isinstance(handler.handle(region(due=(DUE,)), NOW), Wait)
@@ -120,7 +120,7 @@ def test_a_site_that_is_not_configured_here_is_left_to_who_has_it() -> None:
     assert isinstance(without.handle(region(due=(DUE,)), NOW), Step)
 
 
-def test_a_failing_region_is_left_alone_until_its_next_try() -> None:
+def test_a_failing_region_waits_until_its_next_attempt() -> None:
     failing = region(RegionState.FAILING, next_try_at=NOW + 7 * SECOND, due=(DUE,))
     decided = HANDLER.handle(failing, NOW)
     assert isinstance(decided, Wait)
@@ -128,7 +128,7 @@ def test_a_failing_region_is_left_alone_until_its_next_try() -> None:
     assert isinstance(HANDLER.handle(failing, NOW + 7 * SECOND), Step)
 
 
-def test_the_first_look_that_succeeds_makes_it_observing() -> None:
+def test_the_first_observation_that_succeeds_sets_the_state_observing() -> None:
     for state in (RegionState.STARTING, RegionState.FAILING):
         left = settle(region(state, failures=3, failure=MaasFailure.BUSY, next_try_at=NOW), found(), NOW, PACE)
         assert isinstance(left, Transition)
@@ -136,14 +136,14 @@ def test_the_first_look_that_succeeds_makes_it_observing() -> None:
         assert (left.to.failure, left.to.failures, left.to.next_try_at) == (None, 0, None)
 
 
-def test_a_look_moves_the_cursor_and_says_until_when_every_event_is_known() -> None:
+def test_an_observation_moves_the_cursor_and_records_until_when_events_are_complete() -> None:
     left = settle(region(), found(cursor=Cursor(newest=9)), NOW, PACE)
     assert isinstance(left, Update)
     assert (left.to.cursor, left.to.complete_at) == (Cursor(newest=9), NOW)
     assert left.requeue_after == PACE.events_every
 
 
-def test_events_that_were_not_all_read_are_gone_on_with_at_once() -> None:
+def test_reading_continues_at_once_if_events_remain() -> None:
     before = region(complete_at=NOW - 9 * SECOND)
     left = settle(before, found(cursor=Cursor(newest=9), complete=False), NOW, PACE)
     assert isinstance(left, Update)
@@ -152,7 +152,7 @@ def test_events_that_were_not_all_read_are_gone_on_with_at_once() -> None:
     assert left.requeue_after <= timedelta(0)
 
 
-def test_a_look_at_machines_alone_leaves_the_next_poll_of_events_where_it_was() -> None:
+def test_an_observation_of_machines_only_does_not_delay_the_next_poll_of_events() -> None:
     before = region(due=(DUE,))
     left = settle(before, found(complete=False, readings=[reading(DUE)]), NOW, PACE)
     assert isinstance(left, Update)
@@ -168,13 +168,13 @@ def test_a_look_at_machines_alone_leaves_the_next_poll_of_events_where_it_was() 
         (region(), found(begun_anew=True)),
     ],
 )
-def test_what_is_left_to_read_is_read_at_once(before: MaasRegion, looked: Findings) -> None:
+def test_a_region_with_machines_left_to_read_runs_again_at_once(before: MaasRegion, looked: Findings) -> None:
     left = settle(before, looked, NOW, PACE)
     assert isinstance(left, Update)
     assert left.requeue_after == timedelta(0)
 
 
-def test_what_was_found_is_written_and_events_come_before_readings() -> None:
+def test_findings_are_written_with_events_before_readings() -> None:
     looked = found(begun_anew=True, named={"b": True, "a": False}, readings=[reading(DUE)])
     left = settle(region(), looked, NOW, PACE)
     assert left.writes == (
@@ -185,7 +185,7 @@ def test_what_was_found_is_written_and_events_come_before_readings() -> None:
     )
 
 
-def test_a_look_that_fails_keeps_what_it_had_and_loses_no_cursor() -> None:
+def test_an_observation_that_fails_keeps_its_findings_and_its_cursor() -> None:
     looked = found(cursor=Cursor(newest=9), complete=False, named={"a": True}, readings=[reading(DUE)], failure=LOST)
     before = region(turn_at=NOW)
     left = settle(before, looked, NOW, PACE)
@@ -199,7 +199,7 @@ def test_a_look_that_fails_keeps_what_it_had_and_loses_no_cursor() -> None:
     assert (left.to.failure, left.to.next_try_at) == (MaasFailure.UNREACHABLE, NOW + 5 * SECOND)
 
 
-def test_a_region_that_goes_on_failing_is_asked_less_and_less() -> None:
+def test_the_backoff_grows_while_the_same_failure_repeats() -> None:
     before = region(RegionState.FAILING, failure=MaasFailure.UNREACHABLE, failures=2)
     left = settle(before, found(failure=LOST), NOW, PACE)
     assert isinstance(left, Update)
@@ -209,7 +209,7 @@ def test_a_region_that_goes_on_failing_is_asked_less_and_less() -> None:
 
 
 @pytest.mark.parametrize("failure", list(MaasFailure))
-def test_a_pause_grows_to_its_limit_whatever_failed(failure: MaasFailure) -> None:
+def test_the_backoff_grows_to_its_limit_for_every_failure(failure: MaasFailure) -> None:
     person = failure in {"auth", "clock_skew", "tls", "forbidden", "invalid"}
     first, longest = (30 * SECOND, 300 * SECOND) if person else (5 * SECOND, 60 * SECOND)
     assert back_off(MaasError(failure, ""), 1) == first
@@ -217,12 +217,12 @@ def test_a_pause_grows_to_its_limit_whatever_failed(failure: MaasFailure) -> Non
     assert back_off(MaasError(failure, ""), 1_000_000) == longest
 
 
-def test_a_region_that_says_when_to_come_back_is_believed_up_to_five_minutes() -> None:
+def test_the_backoff_follows_retry_after_up_to_five_minutes() -> None:
     assert back_off(MaasError(MaasFailure.BUSY, "", retry_after=40 * SECOND), 1) == 40 * SECOND
     assert back_off(MaasError(MaasFailure.BUSY, "", retry_after=timedelta(days=1)), 1) == 300 * SECOND
 
 
-def test_a_machine_that_cannot_be_told_of_is_left_for_a_while_and_said() -> None:
+def test_an_unreadable_machine_is_reported_and_not_read_for_a_while() -> None:
     unreadable = {"x00001": MaasError(MaasFailure.PROTOCOL, "odd", operation="machine")}
     before = region(due=(DUE,), unreadable={"old": NOW, "other": NOW + SECOND})
     left = settle(before, found(unreadable=unreadable), NOW, PACE)
@@ -234,13 +234,13 @@ def test_a_machine_that_cannot_be_told_of_is_left_for_a_while_and_said() -> None
     assert later.to.last_error == left.to.last_error
 
 
-def test_a_turn_is_counted_only_when_its_machines_were_read() -> None:
+def test_a_sweep_counts_only_if_its_machines_were_read() -> None:
     turn = NOW - SECOND
     assert settle(region(turn_at=turn, due=(DUE,)), found(readings=[reading(DUE)]), NOW, PACE).to.swept_at == turn
     assert settle(region(swept_at=turn), found(), NOW, PACE).to.swept_at == turn
 
 
-def test_a_turn_is_not_over_before_all_were_read() -> None:
+def test_a_sweep_ends_only_after_all_its_machines_were_read() -> None:
     other = DueMachine(2, "x00002")
     left = settle(region(turn_at=NOW, due=(DUE, other)), found(readings=[reading(DUE)]), NOW, PACE)
     assert left.to.swept_at is None

@@ -23,7 +23,7 @@ HUGE = b'["' + b"x" * (10 << 20) + b'"]'
 
 
 class Looker:
-    """Observes a region with machines, again and again."""
+    """Observes a region with machines repeatedly."""
 
     def __init__(self, region: Region, world: World) -> None:
         self.region = region
@@ -76,15 +76,15 @@ async def test_machines_are_read_fifty_at_a_time(looker: Looker) -> None:
     assert found.failure is None
 
 
-async def test_machines_that_somebody_waits_for_are_read_and_told_before_the_others(looker: Looker) -> None:
-    """Other machines fill up the one request; the rest is read in the next observation, which follows at once."""
+async def test_urgent_machines_are_read_and_reported_before_the_others(looker: Looker) -> None:
+    """Other machines fill up the request. The next observation follows at once and reads the rest."""
     first, *others = await looker.machines(120)
     found = await looker.look(DueMachine(first.node, first.system_id, urgent=True), *others)
     assert looker.asked == ["machines"]
     assert {reading.node for reading in found.readings} == {first.node, *(one.node for one in others[:49])}
 
 
-async def test_a_machine_that_a_list_leaves_out_is_absent_only_on_its_own_answer(looker: Looker) -> None:
+async def test_a_machine_missing_in_a_list_is_absent_only_if_its_own_request_says_so(looker: Looker) -> None:
     kept, gone = await looker.machines(2)
     looker.region.forget(looker.region.machines[gone.system_id])
     found = await looker.look(kept, gone)
@@ -92,7 +92,7 @@ async def test_a_machine_that_a_list_leaves_out_is_absent_only_on_its_own_answer
     assert states(found) == {kept.system_id: MaasStatus.NEW, gone.system_id: MaasStatus.ABSENT}
 
 
-async def test_a_list_that_lies_makes_nothing_absent(looker: Looker) -> None:
+async def test_a_false_empty_list_makes_no_machine_absent(looker: Looker) -> None:
     (one,) = await looker.machines(1)
     looker.region.faults.add(Fault(path=LIST, body=b"[]", content_type="application/json"))
     assert states(await looker.look(one)) == {one.system_id: MaasStatus.NEW}
@@ -107,7 +107,7 @@ async def test_a_list_that_lies_makes_nothing_absent(looker: Looker) -> None:
         Fault(path=LIST, status=500, body=b"oops", content_type="text/plain", times=3),
     ],
 )
-async def test_a_list_that_cannot_be_read_is_asked_for_one_by_one(looker: Looker, fault: Fault) -> None:
+async def test_machines_are_read_one_by_one_if_their_list_cannot_be_read(looker: Looker, fault: Fault) -> None:
     due = await looker.machines(3)
     looker.region.faults.add(fault)
     found = await looker.look(*due)
@@ -115,7 +115,7 @@ async def test_a_list_that_cannot_be_read_is_asked_for_one_by_one(looker: Looker
     assert set(states(found)) == {one.system_id for one in due}
 
 
-async def test_one_machine_that_cannot_be_told_of_holds_up_no_other(looker: Looker) -> None:
+async def test_an_unreadable_machine_does_not_hold_up_the_others(looker: Looker) -> None:
     odd, *others = await looker.machines(3)
     shown = (await Caller(looker.region).get("machines/")).json()
     twice = msgspec.json.encode([*shown, {**shown[0], "hostname": "another"}])
@@ -127,7 +127,7 @@ async def test_one_machine_that_cannot_be_told_of_holds_up_no_other(looker: Look
     assert set(states(found)) == {one.system_id for one in others}
 
 
-async def test_several_that_cannot_be_told_of_are_the_region_s_trouble(looker: Looker) -> None:
+async def test_several_unreadable_machines_are_a_failure_of_the_region(looker: Looker) -> None:
     due = await looker.machines(9)
     looker.region.faults.add(Fault(path=LIST + "*", broken=Broken.GARBLE, times=None))
     found = await looker.look(*due)
@@ -137,7 +137,7 @@ async def test_several_that_cannot_be_told_of_are_the_region_s_trouble(looker: L
     assert looker.asked.count("machine") <= 5
 
 
-async def test_another_machine_than_was_asked_for_is_never_taken_for_it(looker: Looker) -> None:
+async def test_a_response_about_another_machine_is_unreadable(looker: Looker) -> None:
     mine, other = await looker.machines(2)
     shown = (await Caller(looker.region).get(f"machines/{other.system_id}/")).content
     looker.region.faults.add(Fault(path=LIST, body=b"[" + shown + b"]", content_type="application/json"))
@@ -147,7 +147,7 @@ async def test_another_machine_than_was_asked_for_is_never_taken_for_it(looker: 
     assert found.unreadable[mine.system_id].failure is MaasFailure.PROTOCOL
 
 
-async def test_a_status_that_nobody_knows_is_other(looker: Looker) -> None:
+async def test_an_unknown_status_is_read_as_other(looker: Looker) -> None:
     (one,) = await looker.machines(1)
     shown = (await Caller(looker.region).get("machines/")).json()
     odd = msgspec.json.encode([{**shown[0], "status": 99, "status_name": "Levitating\0"}])
@@ -165,7 +165,7 @@ async def test_rescue_mode_is_recognised_by_the_status(looker: Looker, status: S
     assert reading.in_rescue is in_rescue
 
 
-async def test_a_region_that_is_lost_stops_the_look_and_makes_nothing_absent(looker: Looker) -> None:
+async def test_a_busy_region_ends_the_observation_and_makes_no_machine_absent(looker: Looker) -> None:
     due = await looker.machines(3)
     looker.region.faults.add(Fault(status=503, headers={"Retry-After": "60"}, times=None))
     found = await looker.look(*due, events=True)
@@ -175,7 +175,7 @@ async def test_a_region_that_is_lost_stops_the_look_and_makes_nothing_absent(loo
     assert (found.readings, found.complete, found.cursor) == ([], False, Cursor(newest=0))
 
 
-async def test_the_first_look_begins_behind_the_newest_event(looker: Looker) -> None:
+async def test_the_first_observation_begins_after_the_newest_event(looker: Looker) -> None:
     (one,) = await looker.machines(1)
     looker.region.move(looker.region.machines[one.system_id], Status.READY)
     newest = looker.region.events.of(None)[-1].id
@@ -185,14 +185,14 @@ async def test_the_first_look_begins_behind_the_newest_event(looker: Looker) -> 
     assert states(found) == {one.system_id: MaasStatus.READY}
 
 
-async def test_a_region_without_any_event_is_begun_at_nought_and_not_again(looker: Looker) -> None:
+async def test_a_region_without_events_is_begun_at_zero_and_only_once(looker: Looker) -> None:
     found = await looker.look(events=True, cursor=Cursor())
     assert found.cursor == Cursor(newest=0)
     again = await looker.look(events=True)
     assert (again.begun_anew, looker.asked) == (False, ["events"])
 
 
-async def test_events_are_told_once_and_by_machine(looker: Looker) -> None:
+async def test_events_are_reported_once_and_by_machine(looker: Looker) -> None:
     moved, noted = await looker.machines(2)
     machines = looker.region.machines
     looker.region.move(machines[moved.system_id], Status.READY)
@@ -202,7 +202,7 @@ async def test_events_are_told_once_and_by_machine(looker: Looker) -> None:
     assert (await looker.look(events=True)).named == {}
 
 
-async def test_pages_are_read_to_the_end(looker: Looker) -> None:
+async def test_all_pages_of_events_are_read(looker: Looker) -> None:
     (one,) = await looker.machines(1)
     for _ in range(2500):
         looker.region.note(looker.region.machines[one.system_id], "Rebooting")
@@ -211,7 +211,7 @@ async def test_pages_are_read_to_the_end(looker: Looker) -> None:
     assert (found.complete, found.cursor.newest) == (True, looker.region.events.of(None)[-1].id)
 
 
-async def test_more_events_than_one_look_takes_are_gone_on_with(looker: Looker) -> None:
+async def test_the_next_observation_continues_if_events_exceed_the_limit_of_pages(looker: Looker) -> None:
     (one,) = await looker.machines(1)
     for _ in range(10_500):
         looker.region.note(looker.region.machines[one.system_id], "Rebooting")
@@ -220,7 +220,7 @@ async def test_more_events_than_one_look_takes_are_gone_on_with(looker: Looker) 
     assert (await looker.look(events=True)).complete
 
 
-async def test_a_page_that_fails_leaves_the_cursor_behind_those_that_did_not(looker: Looker) -> None:
+async def test_a_page_that_fails_leaves_the_cursor_after_the_pages_that_were_read(looker: Looker) -> None:
     (one,) = await looker.machines(1)
     for _ in range(1500):
         looker.region.note(looker.region.machines[one.system_id], "Rebooting")
@@ -232,7 +232,7 @@ async def test_a_page_that_fails_leaves_the_cursor_behind_those_that_did_not(loo
     assert found.failure is not None
 
 
-async def test_a_region_that_was_put_back_is_read_anew(looker: Looker) -> None:
+async def test_a_region_restored_to_an_earlier_state_is_read_from_the_beginning(looker: Looker) -> None:
     (one,) = await looker.machines(1)
     looker.region.move(looker.region.machines[one.system_id], Status.READY)
     newest = looker.region.events.of(None)[-1].id

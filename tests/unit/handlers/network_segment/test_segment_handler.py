@@ -58,7 +58,7 @@ def test_every_decision_is_an_outcome_and_takes_an_edge_of_the_model(state: Segm
 
 
 @states
-def test_no_request_stays_without_an_answer_but_before_ready(state: SegmentState) -> None:
+def test_every_request_is_answered_unless_the_segment_is_provisioning(state: SegmentState) -> None:
     requests = (asked(1, "update", mtu=9000), asked(2, "delete"), asked(3, "delete"), asked(4, "update", vlan=3))
     decided = SEGMENT_KIND.guarded(HANDLER).handle(segment(state, requests=requests), NOW)
     assert not isinstance(decided, Step)
@@ -68,21 +68,21 @@ def test_no_request_stays_without_an_answer_but_before_ready(state: SegmentState
     assert answered == expected.get(state, {1, 2, 3, 4})
 
 
-def test_the_way_out_of_ready_tells_the_commit_on_what_it_was_decided() -> None:
+def test_leaving_ready_gives_the_commit_the_premise_of_the_decision() -> None:
     unused = HANDLER.handle(segment(requests=(asked(1, "delete"),)), NOW)
     used = HANDLER.handle(segment(requests=(asked(1, "delete", drain=True),), allocated=1, users=("a",)), NOW)
     assert Closing(unused=True) in unused.writes
     assert Closing(unused=False) in used.writes
 
 
-def test_prefixes_that_are_added_are_told_with_their_site() -> None:
+def test_added_prefixes_are_written_with_the_site_of_the_segment() -> None:
     decided = HANDLER.handle(segment(requests=(asked(1, "update", add_prefixes=["10.1.0.0/24"]),)), NOW)
     assert isinstance(decided, Update)
     assert decided.to.prefixes == ("10.0.0.0/24", "10.1.0.0/24")
     assert Growing("ams") in decided.writes
 
 
-def test_a_clash_that_the_load_has_found_is_the_answer_to_its_request_only() -> None:
+def test_a_clash_that_the_load_found_refuses_only_its_own_request() -> None:
     requests = (
         asked(1, "update", add_prefixes=["10.1.0.0/24"]),
         asked(2, "update", add_prefixes=["10.2.0.0/24"]),
@@ -96,7 +96,7 @@ def test_a_clash_that_the_load_has_found_is_the_answer_to_its_request_only() -> 
     ]
 
 
-def test_two_requests_of_one_run_cannot_add_what_overlaps() -> None:
+def test_two_requests_of_one_run_cannot_add_overlapping_prefixes() -> None:
     requests = (
         asked(1, "update", add_prefixes=["10.1.0.0/24"]),
         asked(2, "update", add_prefixes=["10.1.0.0/25"]),
@@ -105,7 +105,7 @@ def test_two_requests_of_one_run_cannot_add_what_overlaps() -> None:
     assert Answer(2, False, "10.1.0.0/25 overlaps 10.1.0.0/24") in decided.writes
 
 
-def test_parameters_that_this_version_does_not_know_are_refused_and_not_an_error() -> None:
+def test_parameters_that_this_version_does_not_know_are_refused_without_an_error() -> None:
     decided = HANDLER.handle(segment(requests=(asked(1, "update", colour="red"),)), NOW)
     answer = decided.writes[0]
     assert isinstance(answer, Answer)
@@ -113,7 +113,7 @@ def test_parameters_that_this_version_does_not_know_are_refused_and_not_an_error
 
 
 @given(gaps=st.lists(st.floats(1, 145), min_size=1, max_size=60))
-def test_while_addresses_are_allocated_the_deadline_stays_ahead_and_nothing_moves(gaps: list[float]) -> None:
+def test_while_addresses_are_allocated_the_drain_does_not_end_and_its_deadline_stays_ahead(gaps: list[float]) -> None:
     """Tested with runs at any times that are less than half a period apart."""
     now, held = NOW, draining(allocated=1, users=("a",), drain_until=NOW + PERIOD)
     pushed = 0
@@ -131,7 +131,7 @@ def test_while_addresses_are_allocated_the_deadline_stays_ahead_and_nothing_move
 
 
 @pytest.mark.parametrize(("ago", "ends"), [(299.9, False), (300, True), (301, True)])
-def test_a_drain_ends_a_whole_period_after_the_last_release_and_not_before(ago: float, ends: bool) -> None:
+def test_a_drain_ends_one_period_after_the_last_release_and_not_before(ago: float, ends: bool) -> None:
     decided = HANDLER.handle(draining(last_released_at=NOW - timedelta(seconds=ago)), NOW)
     assert isinstance(decided, Transition) == ends
     if not ends:
@@ -142,7 +142,7 @@ def test_a_drain_ends_a_whole_period_after_the_last_release_and_not_before(ago: 
         assert again.requeue_after == decided.requeue_after
 
 
-def test_an_old_deadline_does_not_end_a_drain_whose_last_address_came_back_later() -> None:
+def test_an_old_deadline_does_not_end_a_drain_whose_last_address_was_released_later() -> None:
     decided = HANDLER.handle(draining(last_released_at=NOW, drain_until=NOW - timedelta(minutes=1)), NOW)
     assert isinstance(decided, Update)
     assert decided.to.drain_until == NOW + PERIOD
@@ -154,20 +154,20 @@ def test_labels_are_the_states_of_the_spec(state: SegmentState) -> None:
     assert (f"{first}/{second}" if second else first) in SPEC.states
 
 
-def test_a_huge_prefix_is_counted_and_not_listed() -> None:
+def test_the_addresses_of_a_huge_prefix_are_counted_without_a_list() -> None:
     assert room(parse_prefix("::/0"), (), 10, 10) == (1 << 128) - 21
 
 
-def test_a_release_that_is_dated_back_ends_no_drain_before_the_time_that_was_told_while_it_was_held_up() -> None:
-    told = NOW + PERIOD / 2
-    decided = HANDLER.handle(draining(drain_until=told, last_released_at=NOW - PERIOD), NOW)
+def test_a_backdated_release_does_not_end_a_drain_before_the_reported_deadline() -> None:
+    reported = NOW + PERIOD / 2
+    decided = HANDLER.handle(draining(drain_until=reported, last_released_at=NOW - PERIOD), NOW)
     assert isinstance(decided, Wait)
     assert decided.requeue_after == PERIOD / 2
-    after = HANDLER.handle(draining(drain_until=told, last_released_at=NOW - PERIOD), told)
+    after = HANDLER.handle(draining(drain_until=reported, last_released_at=NOW - PERIOD), reported)
     assert isinstance(after, Transition)
 
 
-def test_a_period_that_was_made_shorter_counts_from_now_and_then_ends_the_drain() -> None:
+def test_a_shortened_period_counts_from_now_and_then_ends_the_drain() -> None:
     held = draining(drain_until=NOW + timedelta(days=1), last_released_at=NOW - PERIOD)
     decided = HANDLER.handle(held, NOW)
     assert isinstance(decided, Update)

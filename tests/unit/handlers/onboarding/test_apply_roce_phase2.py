@@ -1,4 +1,4 @@
-"""Stage `apply_roce_phase2`: makes the machine's network that of the site, one change per run, and then no change."""
+"""Stage `apply_roce_phase2`: sets up the network of the site, with one change per run, and then sends no change."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def failed(at: Stand) -> Failed:
 # --- the goal
 
 
-async def test_the_network_is_as_the_site_wants_it(at: Stand) -> None:
+async def test_the_network_is_set_up_as_the_site_configures(at: Stand) -> None:
     machine = await ready(at, TABLES)
     boot = list(machine.interfaces[0].links)
     await done(at)
@@ -84,7 +84,7 @@ async def test_the_network_is_as_the_site_wants_it(at: Stand) -> None:
     assert machine.interfaces[0].links == boot
 
 
-async def test_made_twice_it_sends_nothing_the_second_time(at: Stand) -> None:
+async def test_a_second_run_of_the_stage_sends_no_change(at: Stand) -> None:
     await ready(at, TABLES)
     await done(at)
     at.world.observed.requests.clear()
@@ -103,7 +103,7 @@ async def test_made_twice_it_sends_nothing_the_second_time(at: Stand) -> None:
         ("5001", {"vlan": 300, "fabric": "fabric-0"}, False),
     ],
 )
-async def test_the_fabrics_of_the_region_are_read_only_where_nothing_nearer_tells(
+async def test_all_fabrics_are_read_only_if_interfaces_and_subnets_do_not_show_the_vlan(
     at: Stand, lies_on: str, table: dict[str, Any], reads_all: bool
 ) -> None:
     """A region may have thousands of fabrics. Only their list has a VLAN without interfaces and without a subnet."""
@@ -116,7 +116,7 @@ async def test_the_fabrics_of_the_region_are_read_only_where_nothing_nearer_tell
     assert named(machine, "enp3s0").vlan is not at.region.site.vlan(lies_on) or "vlans" in table
 
 
-async def test_each_run_makes_one_change_at_most(at: Stand) -> None:
+async def test_each_run_sends_at_most_one_change(at: Stand) -> None:
     await ready(at, TABLES)
     for expected in range(1, len(EVERY_CHANGE) + 1):
         settled = await at.once()
@@ -126,21 +126,21 @@ async def test_each_run_makes_one_change_at_most(at: Stand) -> None:
     assert len(changes(at)) == len(EVERY_CHANGE)
 
 
-async def test_a_site_without_a_network_is_not_asked_for_one(at: Stand) -> None:
+async def test_a_site_without_a_network_skips_the_stage_without_a_request(at: Stand) -> None:
     await ready(at, {"pxe_subnet": "10.20.0.0/16"})
     settled = await done(at)
     assert settled.skipped == "the site configures no network"
     assert at.world.observed.operations == []
 
 
-async def test_what_a_person_did_by_hand_is_kept(at: Stand) -> None:
+async def test_an_interface_that_a_person_set_up_as_configured_is_kept(at: Stand) -> None:
     machine = await ready(at, {"ports": [{"match": "enp3s0", "link": {"mode": "dhcp"}}]})
     named(machine, "enp3s0").links = [Link(id=900, mode="dhcp")]
     await done(at)
     assert changes(at) == []
 
 
-async def test_a_duplicate_link_is_replaced_by_one(at: Stand) -> None:
+async def test_duplicate_links_are_replaced_by_one_link(at: Stand) -> None:
     machine = await ready(at, {"ports": [{"match": "enp3s0", "vlan": 200, "link": {"mode": "auto"}}]})
     await done(at)
     port = named(machine, "enp3s0")
@@ -150,7 +150,7 @@ async def test_a_duplicate_link_is_replaced_by_one(at: Stand) -> None:
     assert links(machine, "enp3s0") == [("auto", "10.30.0.0/16", None)]
 
 
-async def test_a_static_address_that_the_interface_has_already_is_not_linked_again(at: Stand) -> None:
+async def test_a_static_address_that_the_interface_already_has_is_not_linked_again(at: Stand) -> None:
     """MAAS would respond 404, because the address is in use, by this very link."""
     link = {"mode": "static", "addresses": {"gpu-1": "10.30.0.9"}}
     machine = await ready(at, {"ports": [{"match": "enp3s0", "vlan": 200, "link": link}]})
@@ -164,7 +164,7 @@ async def test_a_static_address_that_the_interface_has_already_is_not_linked_aga
     assert links(machine, "enp3s0") == [("static", "10.30.0.0/16", "10.30.0.9")]
 
 
-async def test_an_address_that_another_machine_has_is_a_mistake_in_the_site_and_told_at_once(at: Stand) -> None:
+async def test_an_address_of_another_machine_is_reported_as_invalid_configuration(at: Stand) -> None:
     link = {"mode": "static", "addresses": {"gpu-1": "10.30.0.9"}}
     await ready(at, {"ports": [{"match": "enp3s0", "vlan": 200, "link": link}]})
     at.region.claimed.add("10.30.0.9")
@@ -173,7 +173,7 @@ async def test_an_address_that_another_machine_has_is_a_mistake_in_the_site_and_
     assert "already in use" in settled.detail
 
 
-# --- what goes wrong
+# --- failures
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ async def test_an_address_that_another_machine_has_is_a_mistake_in_the_site_and_
         (TABLES | {"ports": [{"match": "enp2s0", "mtu": 9000}, {"match": "nothing"}]}, "network.ports 2"),
     ],
 )
-async def test_tables_that_do_not_fit_change_nothing(at: Stand, tables: dict[str, Any], told: str) -> None:
+async def test_tables_that_do_not_fit_the_machine_change_nothing(at: Stand, tables: dict[str, Any], told: str) -> None:
     await ready(at, tables)
     settled = await failed(at)
     assert settled.failure is FailureClass.INVALID_CONFIG
@@ -195,7 +195,7 @@ async def test_tables_that_do_not_fit_change_nothing(at: Stand, tables: dict[str
 
 
 @pytest.mark.parametrize("number", range(len(EVERY_CHANGE)))
-async def test_a_change_whose_answer_was_lost_is_recognised(at: Stand, number: int) -> None:
+async def test_a_change_whose_response_was_lost_is_recognised(at: Stand, number: int) -> None:
     machine = await ready(at, TABLES)
     for _ in range(number):
         await at.once()
@@ -208,7 +208,7 @@ async def test_a_change_whose_answer_was_lost_is_recognised(at: Stand, number: i
     assert links(machine, "bond0") == [("static", "10.30.0.0/16", "10.30.0.7")]
 
 
-async def test_a_change_that_is_taken_and_not_shown_ends_the_attempt(at: Stand) -> None:
+async def test_a_change_that_maas_accepts_but_does_not_show_fails_the_attempt(at: Stand) -> None:
     await ready(at, {"ports": [{"match": "enp3s0", "mtu": 9000}]})
     at.region.faults.add(Fault(method="PUT", status=200, body=b"{}", content_type="application/json", times=None))
     settled = await failed(at)
@@ -217,7 +217,7 @@ async def test_a_change_that_is_taken_and_not_shown_ends_the_attempt(at: Stand) 
     assert changes(at) == ["update_interface"]
 
 
-async def test_a_refused_change_is_told_and_not_repeated(at: Stand) -> None:
+async def test_a_refused_change_fails_the_attempt_with_the_reason_of_maas(at: Stand) -> None:
     await ready(at, TABLES)
     body = b'{"name": ["Invalid."]}'
     at.region.faults.add(Fault(op="create_bond", status=400, body=body, content_type="application/json"))
@@ -226,7 +226,7 @@ async def test_a_refused_change_is_told_and_not_repeated(at: Stand) -> None:
     assert "Invalid." in settled.detail
 
 
-async def test_a_bond_of_other_ports_is_not_taken_apart(at: Stand) -> None:
+async def test_an_existing_bond_of_other_ports_is_not_changed(at: Stand) -> None:
     machine = await ready(at, TABLES)
     await done(at)
     begin(at, {"bonds": [BOND | {"ports": ["enp1s0f0*", "enp3*"]}]})

@@ -73,7 +73,7 @@ async def test_a_cause_that_is_not_the_datasource_fails_with_its_name(at: Stand,
     assert failed(await judged(at), FailureClass.DEPLOY_FAILED).startswith(f"{told}: ")
 
 
-async def test_made_twice_it_says_the_same(at: Stand) -> None:
+async def test_a_second_run_reports_the_same_cause(at: Stand) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     assert failed(await judged(at), FailureClass.DEPLOY_FAILED) == failed(await judged(at), FailureClass.DEPLOY_FAILED)
     assert upstream(at).failed_deploys == 1
@@ -82,7 +82,7 @@ async def test_made_twice_it_says_the_same(at: Stand) -> None:
 # --- the datasource
 
 
-async def test_a_datasource_is_tried_again_at_once(at: Stand) -> None:
+async def test_a_failure_of_the_datasource_is_retried_at_once(at: Stand) -> None:
     await after(at, DeployFate.NO_DATASOURCE)
     settled = await judged(at)
     assert isinstance(settled, Step) and "datasource" in settled.reason
@@ -90,7 +90,7 @@ async def test_a_datasource_is_tried_again_at_once(at: Stand) -> None:
 
 
 @pytest.mark.parametrize(("allowed", "used"), [(2, 2), (0, 0), (1, 2)])
-async def test_a_datasource_that_failed_too_often_is_for_an_operator(at: Stand, allowed: int, used: int) -> None:
+async def test_a_datasource_that_failed_too_often_needs_an_operator(at: Stand, allowed: int, used: int) -> None:
     at.use(deploy=DeploySite(max_datasource_retries=allowed))
     await after(at, DeployFate.NO_DATASOURCE)
     at.node = with_note(at.node, datasource_retries=used)
@@ -100,7 +100,7 @@ async def test_a_datasource_that_failed_too_often_is_for_an_operator(at: Stand, 
 # --- another attempt
 
 
-async def test_the_next_attempt_goes_on_to_another_deployment_without_a_call(at: Stand) -> None:
+async def test_the_next_attempt_starts_another_deployment_without_a_request(at: Stand) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     at.node = with_note(at.node, failed_deploys=3, datasource_retries=1)
     taken_up_again(at, attempt=4)
@@ -110,7 +110,7 @@ async def test_the_next_attempt_goes_on_to_another_deployment_without_a_call(at:
     assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (3, 1)
 
 
-async def test_an_operators_attempt_begins_its_counts_anew(at: Stand) -> None:
+async def test_an_attempt_of_an_operator_resets_the_counts(at: Stand) -> None:
     await after(at, DeployFate.NO_DATASOURCE)
     at.node = with_note(at.node, failed_deploys=5, datasource_retries=2)
     taken_up_again(at, attempt=1)
@@ -118,47 +118,47 @@ async def test_an_operators_attempt_begins_its_counts_anew(at: Stand) -> None:
     assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (0, 0)
 
 
-async def test_the_attempt_it_begins_with_is_no_other_attempt(at: Stand) -> None:
+async def test_the_attempt_in_which_the_stage_begins_starts_no_other_deployment(at: Stand) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     at.node = with_workflow(with_note(at.node, failed_deploys=4), attempt=4)
     failed(await judged(at), FailureClass.DEPLOY_FAILED)
 
 
-# --- the machine has gone on meanwhile
+# --- the machine has changed since
 
 
-async def test_one_that_is_stuck_has_timed_out_and_says_where(at: Stand) -> None:
+async def test_a_stuck_deployment_times_out_and_reports_where_it_is_stuck(at: Stand) -> None:
     await after(at, DeployFate.SUCCEEDS, time=timedelta(minutes=7))
     assert record(at).status is Status.DEPLOYING
     detail = failed(await judged(at), FailureClass.TIMEOUT)
     assert "stuck" in detail and "install" in detail
 
 
-async def test_one_that_is_stuck_without_its_datasource_is_tried_again_at_once(at: Stand) -> None:
+async def test_a_deployment_stuck_without_its_datasource_is_retried_at_once(at: Stand) -> None:
     await after(at, DeployFate.NO_DATASOURCE, time=timedelta(minutes=30))
     assert record(at).status is Status.DEPLOYING
     assert isinstance(await judged(at), Step) and workflow(at).stage is RECOVER
 
 
-async def test_one_that_came_to_an_end_after_all_is_waited_for_again(at: Stand) -> None:
+async def test_a_deployment_that_succeeded_after_all_returns_to_wait_for_deployed(at: Stand) -> None:
     await after(at, DeployFate.SUCCEEDS)
     assert isinstance(await judged(at), Step) and workflow(at).stage is OnboardingStage.WAIT_FOR_DEPLOYED
 
 
 @pytest.mark.parametrize("status", [Status.READY, Status.NEW, Status.RELEASING, Status.RELEASING_FAILED])
-async def test_a_machine_that_was_given_back_since_is_judged_all_the_same(at: Stand, status: Status) -> None:
+async def test_the_cause_is_found_although_the_machine_was_released_since(at: Stand, status: Status) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     record(at).status = status
     assert failed(await judged(at), FailureClass.DEPLOY_FAILED).startswith("storage: ")
 
 
-async def test_a_deployment_that_somebody_aborted_is_a_disagreement(at: Stand) -> None:
+async def test_a_deployment_that_another_client_aborted_is_a_disagreement(at: Stand) -> None:
     await after(at, DeployFate.SUCCEEDS, time=timedelta(minutes=7))
     record(at).status = Status.ALLOCATED
     assert "aborted" in failed(await judged(at), FailureClass.STATE_DISAGREEMENT)
 
 
-async def test_a_deployment_that_maas_gave_up_for_want_of_power_is_not(at: Stand) -> None:
+async def test_a_deployment_that_maas_aborted_without_power_failed_for_power(at: Stand) -> None:
     await after(at, DeployFate.NEVER_NETBOOTS, time=timedelta(minutes=1))
     at.region.note(record(at), "Failed to query node's BMC", "Aborting DEPLOYING and reverting to ALLOCATED")
     record(at).status = Status.ALLOCATED
@@ -166,13 +166,13 @@ async def test_a_deployment_that_maas_gave_up_for_want_of_power_is_not(at: Stand
 
 
 @pytest.mark.parametrize("status", [Status.BROKEN, Status.RESCUE_MODE, Status.COMMISSIONING, Status.DISK_ERASING])
-async def test_anywhere_else_somebody_has_acted(at: Stand, status: Status) -> None:
+async def test_a_machine_in_any_other_status_is_a_disagreement(at: Stand, status: Status) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     record(at).status = status
     failed(await judged(at), FailureClass.STATE_DISAGREEMENT)
 
 
-async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
+async def test_a_machine_that_was_deleted_is_reported(at: Stand) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     at.region.forget(record(at))
     failed(await judged(at), FailureClass.MACHINE_DELETED_UPSTREAM)

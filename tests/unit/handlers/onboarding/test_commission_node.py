@@ -58,14 +58,14 @@ async def test_a_new_machine_is_commissioned_once(stand: Stand) -> None:
     assert changes(stand) == ["commission"], "commissioning is under way already"
 
 
-async def test_one_that_failed_is_commissioned_again(stand: Stand) -> None:
+async def test_a_machine_whose_commissioning_failed_is_commissioned_again(stand: Stand) -> None:
     machine = given(stand, S.FAILED_COMMISSIONING)
     is_held(machine)
     is_done(await stand.settle())
     assert machine.status is S.COMMISSIONING
 
 
-async def test_one_that_somebody_marked_broken_needs_a_person_who_reads_why(stand: Stand) -> None:
+async def test_a_broken_machine_needs_an_operator_and_its_description_is_reported(stand: Stand) -> None:
     machine = given(stand, S.BROKEN, error_description="coolant leak, do not power on")
     is_held(machine)
     failed = fails(await stand.settle(), F.COMMISSIONING_FAILED, "coolant leak, do not power on", "retry_stage")
@@ -73,7 +73,7 @@ async def test_one_that_somebody_marked_broken_needs_a_person_who_reads_why(stan
     assert changes(stand) == [] and machine.status is S.BROKEN
 
 
-@pytest.mark.parametrize(("attempt", "sent"), [(1, ["commission"]), (2, [])], ids=["an operator's", "our own"])
+@pytest.mark.parametrize(("attempt", "sent"), [(1, ["commission"]), (2, [])], ids=["an operator's", "farrier's"])
 async def test_only_an_operators_retry_commissions_a_broken_machine(
     stand: Stand, attempt: int, sent: list[str]
 ) -> None:
@@ -84,20 +84,20 @@ async def test_only_an_operators_retry_commissions_a_broken_machine(
     assert changes(stand) == sent
 
 
-async def test_so_is_one_that_is_ready_without_having_passed(stand: Stand) -> None:
+async def test_a_ready_machine_whose_commissioning_did_not_pass_is_commissioned_again(stand: Stand) -> None:
     machine = given(stand, S.READY)
     machine.script_sets.append(round_of_scripts(stand, ScriptStatus.FAILED))
     is_done(await stand.settle())
     assert machine.status is S.COMMISSIONING
 
 
-async def test_what_was_commissioned_is_not_commissioned_again(stand: Stand) -> None:
+async def test_a_ready_machine_is_not_commissioned_again(stand: Stand) -> None:
     given(stand, S.READY)
     assert is_done(await stand.settle()).skipped is not None
     assert changes(stand) == [] and upstream(stand).commissions == 0
 
 
-async def test_a_machine_that_is_ready_without_disks_is_commissioned_again_with_its_storage(stand: Stand) -> None:
+async def test_a_ready_machine_without_disks_is_commissioned_again_with_its_storage(stand: Stand) -> None:
     """A restart finds such a machine if it was commissioned with `skip_storage`."""
     machine = given(stand, S.READY, disks=[])
     is_done(await stand.settle())
@@ -107,19 +107,19 @@ async def test_a_machine_that_is_ready_without_disks_is_commissioned_again_with_
     assert machine.disks
 
 
-async def test_without_disks_a_workflow_that_has_commissioned_goes_on_to_say_so(stand: Stand) -> None:
+async def test_a_workflow_does_not_commission_a_machine_without_disks_twice(stand: Stand) -> None:
     given(stand, S.READY, disks=[], remembers=Upstream(commissions=1))
     is_done(await stand.settle())
     assert changes(stand) == []
 
 
-async def test_our_own_commissioning_is_no_stage_that_was_skipped(stand: Stand) -> None:
+async def test_after_its_own_commissioning_the_workflow_does_not_skip_the_stage(stand: Stand) -> None:
     given(stand, S.READY, remembers=Upstream(commissions=1))
     assert is_done(await stand.settle()).skipped is None
 
 
 @pytest.mark.parametrize("status", [S.COMMISSIONING, S.TESTING])
-async def test_what_is_under_way_is_waited_for_by_the_next_stage_whoever_asked_for_it(
+async def test_a_commissioning_in_progress_completes_the_stage_regardless_of_its_client(
     stand: Stand, status: Status
 ) -> None:
     given(stand, status)
@@ -127,7 +127,7 @@ async def test_what_is_under_way_is_waited_for_by_the_next_stage_whoever_asked_f
     assert changes(stand) == [] and upstream(stand).commissions == 1
 
 
-async def test_a_lost_answer_is_recognised_and_counted_once(stand: Stand) -> None:
+async def test_a_commissioning_whose_response_was_lost_is_recognised_and_counted_once(stand: Stand) -> None:
     machine = given(stand, S.NEW)
     stand.region.faults.add(Fault(op="commission", broken=Broken.DROP))
     waits(await stand.once())
@@ -137,7 +137,7 @@ async def test_a_lost_answer_is_recognised_and_counted_once(stand: Stand) -> Non
 
 
 @pytest.mark.parametrize("broken", [Broken.GARBLE, Broken.TRUNCATE])
-async def test_so_is_one_that_nobody_can_read(stand: Stand, broken: Broken) -> None:
+async def test_a_commissioning_whose_response_is_unreadable_is_not_sent_again(stand: Stand, broken: Broken) -> None:
     given(stand, S.NEW)
     stand.region.faults.add(Fault(op="commission", broken=broken))
     fails(await stand.once(), F.UPSTREAM_ERROR)
@@ -152,10 +152,10 @@ async def test_a_bmc_that_maas_does_not_reach_fails_the_attempt_and_the_machine_
     assert (machine.status, upstream(stand).commissions) == (S.NEW, 0)
     stand.region.natures.clear()
     is_done(await stand.settle())
-    assert machine.status is S.COMMISSIONING, "a machine of our own is commissioned again"
+    assert machine.status is S.COMMISSIONING, "the same stage commissions the machine later"
 
 
-async def test_a_machine_that_moves_on_while_it_is_asked_is_looked_at_again(stand: Stand) -> None:
+async def test_a_machine_whose_state_changes_before_the_request_is_read_again(stand: Stand) -> None:
     given(stand, S.NEW)
     moved = b'{"__all__": ["Commission is not available because of the current state of the node."]}'
     stand.region.faults.add(Fault(op="commission", status=400, body=moved, content_type="application/json"))
@@ -163,14 +163,14 @@ async def test_a_machine_that_moves_on_while_it_is_asked_is_looked_at_again(stan
     is_done(await stand.settle())
 
 
-async def test_a_machine_that_is_deleted_while_it_is_asked_is_gone(stand: Stand) -> None:
+async def test_a_machine_that_is_deleted_before_the_request_fails_the_stage(stand: Stand) -> None:
     given(stand, S.NEW)
     body = b"No Machine matches the given query."
     stand.region.faults.add(Fault(op="commission", status=404, body=body, content_type="text/plain"))
     fails(await stand.once(), F.MACHINE_DELETED_UPSTREAM, "no longer exists in MAAS")
 
 
-async def test_what_maas_will_not_do_needs_a_person(stand: Stand) -> None:
+async def test_a_request_that_maas_refuses_needs_an_operator(stand: Stand) -> None:
     given(stand, S.NEW, power_type="")
     fails(await stand.settle(), F.UPSTREAM_REFUSED, "Unconfigured power type")
 
@@ -189,34 +189,36 @@ async def test_a_machine_without_disks_is_never_commissioned_without_its_storage
     assert not commission(stand.node, bare, CommissionSite(keep_storage=True)).skip_storage
 
 
-async def test_a_new_machine_has_nothing_that_could_be_lost(stand: Stand) -> None:
+async def test_a_new_machine_is_commissioned_with_its_network_and_storage(stand: Stand) -> None:
     assert commission(stand.node, reading(S.NEW), CommissionSite()) == PLAIN
 
 
 @pytest.mark.parametrize("status", [S.READY, S.FAILED_COMMISSIONING, S.BROKEN])
-async def test_what_somebody_may_have_set_up_is_kept_whatever_the_site_says(stand: Stand, status: Status) -> None:
+async def test_network_and_storage_of_a_machine_of_other_origin_are_kept_by_default(
+    stand: Stand, status: Status
+) -> None:
     assert commission(stand.node, reading(status), CommissionSite()) == KEEPS
 
 
 @pytest.mark.parametrize("status", [S.NEW, S.READY, S.FAILED_COMMISSIONING, S.BROKEN])
-async def test_of_a_machine_that_we_made_the_site_says_what_is_kept(stand: Stand, status: Status) -> None:
-    ours = with_fields(stand.node, maas_created=True)
-    assert commission(ours, reading(status), CommissionSite()) == PLAIN
-    assert commission(ours, reading(status), CommissionSite(keep_storage=True)) == msgspec.structs.replace(
+async def test_for_a_machine_that_farrier_made_the_site_configures_what_is_kept(stand: Stand, status: Status) -> None:
+    made_here = with_fields(stand.node, maas_created=True)
+    assert commission(made_here, reading(status), CommissionSite()) == PLAIN
+    assert commission(made_here, reading(status), CommissionSite(keep_storage=True)) == msgspec.structs.replace(
         PLAIN, skip_storage=True
     )
-    assert commission(ours, reading(status), CommissionSite(keep_networking=True)) == msgspec.structs.replace(
+    assert commission(made_here, reading(status), CommissionSite(keep_networking=True)) == msgspec.structs.replace(
         PLAIN, skip_networking=True
     )
 
 
-async def test_the_sites_other_wishes_go_along(stand: Stand) -> None:
+async def test_other_settings_of_the_site_are_part_of_the_request(stand: Stand) -> None:
     wanted = CommissionSite(configure_bmc=True, enable_ssh=True, testing_scripts=("smartctl-validate",))
     asked = commission(stand.node, reading(S.NEW), wanted)
     assert (asked.skip_bmc_config, asked.enable_ssh, asked.testing_scripts) == (False, True, ("smartctl-validate",))
 
 
-async def test_what_is_to_be_kept_is_there_after_commissioning(stand: Stand) -> None:
+async def test_the_network_is_kept_by_a_second_commissioning(stand: Stand) -> None:
     machine = given(stand, S.NEW)
     is_done(await stand.settle())
     stand.pass_time(stand.region.durations.commission)
@@ -227,18 +229,20 @@ async def test_what_is_to_be_kept_is_there_after_commissioning(stand: Stand) -> 
     assert machine.status is S.READY and [interface.links for interface in machine.interfaces] == links
 
 
-# --- machines that are further on, or of another user
+# --- machines in later states, or of another user
 
 
 @pytest.mark.parametrize("status", [S.DEPLOYING, S.DEPLOYED])
-async def test_what_this_onboarding_deployed_is_past_it(stand: Stand, status: Status) -> None:
+async def test_a_machine_that_this_onboarding_deployed_passes_the_stage(stand: Stand, status: Status) -> None:
     is_held(given(stand, status, remembers=Upstream(deploys=1)))
     is_done(await stand.settle())
     assert changes(stand) == []
 
 
 @pytest.mark.parametrize("status", [S.ALLOCATED, S.FAILED_DEPLOYMENT])
-async def test_what_its_deployment_left_behind_is_given_back_first(stand: Stand, status: Status) -> None:
+async def test_a_machine_left_by_a_deployment_of_this_onboarding_is_released_first(
+    stand: Stand, status: Status
+) -> None:
     is_held(given(stand, status, remembers=Upstream(deploys=1)))
     to = steps(await stand.once()).to
     assert to.workflow is not None and to.workflow.stage is O.RECOVER_FOR_DATASOURCE_RETRY
@@ -248,26 +252,26 @@ async def test_what_its_deployment_left_behind_is_given_back_first(stand: Stand,
 @pytest.mark.parametrize(
     "status", [S.DEPLOYING, S.DEPLOYED, S.ALLOCATED, S.FAILED_DEPLOYMENT, S.RESCUE_MODE, S.RETIRED, S.MISSING]
 )
-async def test_what_it_never_asked_for_is_somebody_elses_doing(stand: Stand, status: Status) -> None:
+async def test_a_state_that_this_onboarding_did_not_request_is_a_disagreement(stand: Stand, status: Status) -> None:
     is_held(given(stand, status))
     fails(await stand.settle(), F.STATE_DISAGREEMENT, status.label)
     assert changes(stand) == []
 
 
-async def test_a_machine_on_its_way_back_is_waited_for(stand: Stand) -> None:
+async def test_the_stage_waits_while_the_machine_is_being_released(stand: Stand) -> None:
     given(stand, S.RELEASING)
     assert waits(await stand.settle()).requeue_after is None, "the region's observer enqueues the node"
     assert changes(stand) == []
 
 
-async def test_a_machine_that_failed_its_tests_needs_a_person_at_once(stand: Stand) -> None:
+async def test_a_machine_that_failed_its_tests_needs_an_operator_at_once(stand: Stand) -> None:
     is_held(given(stand, S.FAILED_TESTING, error_description="1 test has failed."))
     failed = fails(await stand.settle(), F.COMMISSIONING_FAILED, "1 test has failed.", "override")
     assert failed.stop is StopRequest.FAILED
     assert changes(stand) == []
 
 
-async def test_an_answer_about_another_machine_changes_nothing(stand: Stand) -> None:
+async def test_a_response_about_another_machine_changes_nothing(stand: Stand) -> None:
     machine = given(stand, S.NEW)
     other = b'{"system_id": "zzzzzz", "status": 0, "hostname": "x"}'
     stand.region.faults.add(Fault(machine=machine.system_id, body=other, content_type="application/json"))
@@ -275,7 +279,7 @@ async def test_an_answer_about_another_machine_changes_nothing(stand: Stand) -> 
     assert changes(stand) == [] and machine.status is S.NEW
 
 
-async def test_a_status_that_was_never_seen_changes_nothing(stand: Stand) -> None:
+async def test_an_unknown_status_changes_nothing(stand: Stand) -> None:
     machine = given(stand, S.NEW)
     strange = msgspec.json.encode({"system_id": machine.system_id, "status": 99, "hostname": "x", "status_name": "Odd"})
     stand.region.faults.add(Fault(machine=machine.system_id, body=strange, content_type="application/json"))

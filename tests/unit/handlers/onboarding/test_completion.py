@@ -13,7 +13,7 @@ from tests.support.nodes import onboarding, with_bmc
 
 
 @pytest.mark.parametrize(("wanted", "kept"), [(PowerState.OFF, None), (PowerState.ON, PowerState.ON), (None, None)])
-def test_a_node_that_enters_service_is_not_switched_off_for_a_wish_from_before(
+def test_an_earlier_request_to_switch_off_ends_when_the_node_enters_service(
     wanted: PowerState | None, kept: PowerState | None
 ) -> None:
     parked = with_bmc(Management.MANAGEABLE, Bmc(desired_power=wanted, power=PowerState.ON), workflow=onboarding())

@@ -76,7 +76,7 @@ async def failed(at: Stand) -> Failed:
 # --- the goal
 
 
-async def test_the_boss_disk_boots_and_carries_the_root_after_two_changes(at: Stand) -> None:
+async def test_two_changes_make_the_boss_disk_the_boot_disk_with_the_root_file_system(at: Stand) -> None:
     machine = await ready(at)
     assert root(machine) == ["nvme0n1"], "commissioning left this layout"
     await done(at)
@@ -84,7 +84,7 @@ async def test_the_boss_disk_boots_and_carries_the_root_after_two_changes(at: St
     assert root(machine) == ["sda"]
 
 
-async def test_each_run_makes_one_change_at_most(at: Stand) -> None:
+async def test_each_run_sends_at_most_one_change(at: Stand) -> None:
     await ready(at)
     for expected in (1, 2):
         assert isinstance(await at.once(), Step)
@@ -93,7 +93,7 @@ async def test_each_run_makes_one_change_at_most(at: Stand) -> None:
 
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("disks", [(nvme(0), boss()), (boss(),)], ids=["two", "one"])
-async def test_made_twice_it_sends_nothing_the_second_time(
+async def test_a_second_run_of_the_stage_sends_no_change(
     at: Stand, layout: Layout, disks: tuple[DiskModel, ...]
 ) -> None:
     machine = await ready(at, *disks)
@@ -107,7 +107,7 @@ async def test_made_twice_it_sends_nothing_the_second_time(
 
 
 @pytest.mark.parametrize("layout", [Layout.FLAT, Layout.LVM, Layout.BLANK])
-async def test_a_layout_that_somebody_made_is_recognised(at: Stand, layout: Layout) -> None:
+async def test_a_layout_that_a_person_made_is_recognised(at: Stand, layout: Layout) -> None:
     machine = await ready(at)
     machine.boot_disk_id = machine.disks[-1].id
     lay_out(at.region, machine, layout=layout.value)
@@ -116,7 +116,7 @@ async def test_a_layout_that_somebody_made_is_recognised(at: Stand, layout: Layo
     assert changes(at) == []
 
 
-async def test_a_cached_layout_that_is_there_is_recognised(at: Stand) -> None:
+async def test_an_existing_bcache_layout_is_recognised(at: Stand) -> None:
     machine = await ready(at)
     machine.boot_disk_id = machine.disks[-1].id
     lay_out(at.region, machine, layout="bcache")
@@ -125,7 +125,7 @@ async def test_a_cached_layout_that_is_there_is_recognised(at: Stand) -> None:
     assert changes(at) == []
 
 
-async def test_another_layout_than_the_wanted_one_is_made_anew(at: Stand) -> None:
+async def test_a_layout_other_than_the_configured_one_is_replaced(at: Stand) -> None:
     machine = await ready(at)
     machine.boot_disk_id = machine.disks[-1].id
     lay_out(at.region, machine, layout="flat")
@@ -135,8 +135,9 @@ async def test_another_layout_than_the_wanted_one_is_made_anew(at: Stand) -> Non
     assert [disk.name for disk in machine.disks if disk.is_virtual] == ["vgroot-lvroot"]
 
 
-async def test_a_custom_layout_is_made_anew_when_the_stage_is_entered_anew(at: Stand) -> None:
-    """The note about a custom layout holds only for this entry of the stage, as a commissioning may have come since."""
+async def test_a_custom_layout_is_applied_again_when_the_stage_is_entered_again(at: Stand) -> None:
+    """The note about a custom layout is valid only for one entry of the stage, because the machine may have been
+    commissioned since."""
     await ready(at)
     wants(at, Layout.CUSTOM)
     await done(at)
@@ -147,7 +148,7 @@ async def test_a_custom_layout_is_made_anew_when_the_stage_is_entered_anew(at: S
     assert changes(at) == ["set_boot_disk", "set_storage_layout", "set_storage_layout"]
 
 
-async def test_the_root_is_as_large_as_the_site_says(at: Stand) -> None:
+async def test_the_root_file_system_has_the_size_that_the_site_configures(at: Stand) -> None:
     machine = await ready(at)
     wants(at, Layout.FLAT, root_size_gb=100)
     await done(at)
@@ -158,7 +159,7 @@ async def test_the_root_is_as_large_as_the_site_says(at: Stand) -> None:
     assert changes(at).count("set_storage_layout") == 2, "another size is another layout"
 
 
-async def test_a_root_larger_than_the_disk_is_what_maas_refuses(at: Stand) -> None:
+async def test_maas_refuses_a_root_file_system_larger_than_the_disk(at: Stand) -> None:
     await ready(at)
     wants(at, Layout.FLAT, root_size_gb=10_000)
     settled = await failed(at)
@@ -170,13 +171,13 @@ async def test_a_root_larger_than_the_disk_is_what_maas_refuses(at: Stand) -> No
 
 
 @pytest.mark.parametrize("model", ["DELLBOSS VD", "Dell BOSS-N1", "dell_boss-s2"])
-async def test_each_generation_of_the_controller_is_known(at: Stand, model: str) -> None:
+async def test_each_generation_of_the_boss_controller_is_recognised(at: Stand, model: str) -> None:
     machine = await ready(at, nvme(0), msgspec.structs.replace(boss(), model=model, id_path="/dev/sdb"))
     await done(at)
     assert root(machine) == ["sda"]
 
 
-async def test_a_disk_without_a_model_is_known_by_its_path(at: Stand) -> None:
+async def test_a_boss_disk_without_a_model_is_recognised_by_its_path(at: Stand) -> None:
     machine = await ready(at, nvme(0), msgspec.structs.replace(boss(), model=""))
     await done(at)
     assert root(machine) == ["sda"]
@@ -198,7 +199,7 @@ async def test_the_site_may_name_another_disk(at: Stand) -> None:
     ],
     ids=["none", "alike", "two"],
 )
-async def test_no_disk_or_two_need_a_person_and_nothing_is_changed(
+async def test_no_matching_disk_or_two_need_an_operator_and_nothing_is_changed(
     at: Stand, disks: tuple[DiskModel, ...], told: str
 ) -> None:
     await ready(at, *disks)
@@ -208,19 +209,19 @@ async def test_no_disk_or_two_need_a_person_and_nothing_is_changed(
     assert changes(at) == []
 
 
-async def test_what_is_told_of_many_disks_is_bounded(at: Stand) -> None:
+async def test_the_list_of_disks_in_the_failure_is_bounded(at: Stand) -> None:
     await ready(at, *(msgspec.structs.replace(nvme(n), model="x" * 500) for n in range(40)))
     settled = await failed(at)
     assert len(settled.detail) < 1500
     assert "and 28 more" in settled.detail
 
 
-# --- what goes wrong
+# --- failures
 
 
 @pytest.mark.parametrize("op", sorted(MUTATIONS))
 @pytest.mark.parametrize("layout", list(Layout))
-async def test_a_change_whose_answer_was_lost_is_recognised(at: Stand, op: str, layout: Layout) -> None:
+async def test_a_change_whose_response_was_lost_is_recognised(at: Stand, op: str, layout: Layout) -> None:
     """Only a custom layout cannot be recognised: it is applied once more, with the same result."""
     machine = await ready(at)
     wants(at, layout)
@@ -234,7 +235,7 @@ async def test_a_change_whose_answer_was_lost_is_recognised(at: Stand, op: str, 
     assert machine.boot_disk_id == machine.disks[2].id
 
 
-async def test_a_change_that_is_taken_and_not_shown_ends_the_attempt(at: Stand) -> None:
+async def test_a_change_that_maas_accepts_but_does_not_show_fails_the_attempt(at: Stand) -> None:
     """If the attempt went on, the change would be sent for ever, as fast as the region responds."""
     machine = await ready(at)
     at.region.faults.add(Fault(op="set_boot_disk", status=200, body=b"OK", content_type="text/plain", times=None))
@@ -249,7 +250,7 @@ async def test_a_change_that_is_taken_and_not_shown_ends_the_attempt(at: Stand) 
     assert root(machine) == ["sda"]
 
 
-async def test_a_machine_that_is_not_ready_any_more_is_read_again(at: Stand) -> None:
+async def test_a_machine_that_maas_reports_as_not_ready_is_read_again(at: Stand) -> None:
     await ready(at)
     at.region.faults.add(Fault(op="set_boot_disk", status=409, body=b"not Ready.", content_type="text/plain"))
     await at.once()
@@ -257,9 +258,9 @@ async def test_a_machine_that_is_not_ready_any_more_is_read_again(at: Stand) -> 
     assert changes(at) == ["set_boot_disk", "set_boot_disk", "set_storage_layout"]
 
 
-# --- states of the machine
+# --- configuration
 
 
-def test_a_pattern_that_is_none_is_refused_when_it_is_read() -> None:
+def test_an_invalid_pattern_is_refused_when_the_configuration_is_read() -> None:
     with pytest.raises(msgspec.ValidationError, match="not a valid regular expression"):
         msgspec.convert({"boot_disk_model": "["}, StorageSite)

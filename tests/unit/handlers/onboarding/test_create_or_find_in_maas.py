@@ -39,7 +39,7 @@ def tries_again(stand: Stand) -> None:
     stand.node = with_workflow(stand.node, attempt=2, status_entered_at=stand.now)
 
 
-async def is_taken(stand: Stand, machine: Machine, *, made: bool = False) -> None:
+async def is_assigned(stand: Stand, machine: Machine, *, made: bool = False) -> None:
     assert machine.system_id in is_done(await stand.settle()).reason
     assert (stand.node.maas_id, stand.node.maas_created) == (machine.system_id, made)
     assert (upstream(stand).candidate, upstream(stand).asked_at) == (None, None)
@@ -53,7 +53,7 @@ def the_only(stand: Stand) -> Machine:
 # --- creating
 
 
-async def test_a_node_that_maas_knows_nothing_of_gets_a_machine_and_it_is_ours(stand: Stand) -> None:
+async def test_a_node_without_a_machine_gets_one_that_is_recorded_as_made_by_farrier(stand: Stand) -> None:
     is_done(await stand.settle())
     machine = the_only(stand)
     assert (stand.node.maas_id, stand.node.maas_created) == (machine.system_id, True)
@@ -64,7 +64,7 @@ async def test_a_node_that_maas_knows_nothing_of_gets_a_machine_and_it_is_ours(s
     assert machine.power_parameters == REDFISH
 
 
-async def test_looking_takes_a_request_for_each_clue(stand: Stand) -> None:
+async def test_the_search_sends_one_request_for_each_clue(stand: Stand) -> None:
     await stand.once()
     assert stand.world.observed.operations == ["machines", "machines", "power_addresses", "create"]
 
@@ -87,25 +87,25 @@ async def test_maas_gets_the_bare_host_of_the_bmc_and_the_id_of_the_system(
     assert (power["power_address"], power.get("node_id", "")) == (host, system)
 
 
-async def test_the_system_that_the_bmc_told_of_is_named_too(stand: Stand) -> None:
+async def test_maas_gets_the_system_id_that_the_bmc_reported(stand: Stand) -> None:
     stand.node = with_fields(stand.node, bmc=Bmc(system_path="/redfish/v1/Systems/System.Embedded.1"))
     await stand.settle()
     assert the_only(stand).power_parameters["node_id"] == "System.Embedded.1"
 
 
-async def test_a_dotted_name_lends_its_first_label(stand: Stand) -> None:
+async def test_the_host_name_is_the_first_label_of_a_dotted_name(stand: Stand) -> None:
     stand.node = with_fields(stand.node, name="GPU-1.north.example")
     await stand.settle()
     assert the_only(stand).hostname == "gpu-1"
 
 
-async def test_without_a_mac_address_nothing_is_made_and_it_is_said_what_to_register(stand: Stand) -> None:
+async def test_a_node_without_a_mac_address_gets_no_machine_and_the_failure_names_the_mac(stand: Stand) -> None:
     stand.node = with_fields(stand.node, macs=())
     fails(await stand.settle(), F.INVALID_CONFIG, "MAC address of its boot interface")
     assert changes(stand) == []
 
 
-async def test_it_goes_where_the_site_says(stand: Stand) -> None:
+async def test_the_machine_is_made_in_the_zone_pool_and_domain_of_the_site(stand: Stand) -> None:
     stand.region.site.zones.append("row-3")
     stand.region.site.pools.append("gpu")
     assert stand.site.maas is not None
@@ -115,44 +115,46 @@ async def test_it_goes_where_the_site_says(stand: Stand) -> None:
     assert (machine.zone, machine.pool, machine.domain) == ("row-3", "gpu", "cluster")
 
 
-async def test_a_zone_that_is_none_is_refused_for_good(stand: Stand) -> None:
+async def test_a_zone_that_does_not_exist_is_refused(stand: Stand) -> None:
     assert stand.site.maas is not None
     stand.use(maas=msgspec.structs.replace(stand.site.maas, zone="row-9"))
     fails(await stand.settle(), F.UPSTREAM_REFUSED, "zone")
     assert stand.region.machines == {}
 
 
-async def test_an_answer_that_is_lost_leaves_one_machine_which_is_found_and_known_as_ours(stand: Stand) -> None:
+async def test_a_creation_whose_response_was_lost_is_recognised_as_made_by_farrier(stand: Stand) -> None:
     stand.region.faults.add(Fault(method="POST", broken=Broken.DROP))
     waits(await stand.once())
-    await is_taken(stand, the_only(stand), made=True)
+    await is_assigned(stand, the_only(stand), made=True)
     assert changes(stand) == ["create"]
 
 
 @pytest.mark.parametrize("broken", [Broken.GARBLE, Broken.TRUNCATE])
-async def test_so_does_one_that_nobody_can_read(stand: Stand, broken: Broken) -> None:
+async def test_a_creation_whose_response_is_unreadable_is_recognised_as_made_by_farrier(
+    stand: Stand, broken: Broken
+) -> None:
     stand.region.faults.add(Fault(method="POST", broken=broken))
     fails(await stand.once(), F.UPSTREAM_ERROR)
     tries_again(stand)
-    await is_taken(stand, the_only(stand), made=True)
+    await is_assigned(stand, the_only(stand), made=True)
     assert changes(stand) == ["create"]
 
 
-async def test_a_machine_that_appears_between_looking_and_making_is_found_by_the_next_attempt(stand: Stand) -> None:
+async def test_a_machine_that_appears_after_the_search_is_found_by_the_next_attempt(stand: Stand) -> None:
     refusal = b'{"hostname": ["Node with this Hostname already exists."]}'
     stand.region.faults.add(Fault(method="POST", status=400, body=refusal, content_type="application/json"))
     fails(await stand.once(), F.UPSTREAM_ERROR, "Hostname already exists")
     machine = has(stand, S.NEW)
     tries_again(stand)
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
 
 
-async def test_an_answer_about_another_machine_is_not_believed(stand: Stand) -> None:
+async def test_a_response_about_another_machine_is_refused(stand: Stand) -> None:
     other = b'{"system_id": "zzzzzz", "status": 6, "hostname": "another", "description": "theirs"}'
     stand.region.faults.add(Fault(method="POST", body=other, content_type="application/json"))
     fails(await stand.once(), F.UPSTREAM_ERROR, "zzzzzz")
     tries_again(stand)
-    await is_taken(stand, the_only(stand), made=True)
+    await is_assigned(stand, the_only(stand), made=True)
     assert changes(stand) == ["create"]
 
 
@@ -167,29 +169,29 @@ async def test_an_answer_about_another_machine_is_not_believed(stand: Stand) -> 
     ],
     ids=["by its MAC address", "by its BMC"],
 )
-async def test_a_machine_is_found_by_whatever_it_is_known_by(stand: Stand, fields: dict[str, Any]) -> None:
+async def test_a_machine_is_found_by_its_mac_address_or_its_bmc(stand: Stand, fields: dict[str, Any]) -> None:
     machine = has(stand, **fields)
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
     assert "create" not in changes(stand)
 
 
-async def test_mac_addresses_that_the_bmc_told_of_count_in_any_spelling(stand: Stand) -> None:
+async def test_mac_addresses_that_the_bmc_reported_match_in_any_notation(stand: Stand) -> None:
     stand.node = with_fields(
         stand.node, macs=(), bmc=Bmc(macs=("52-54-00-00-00-01".upper(), "0000000000000000fe80", "00:" * 6))
     )
     machine = has(stand, hostname="eager-whale", power_parameters={})
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
 
 
-async def test_a_machine_that_is_as_it_should_be_is_taken_without_a_change(stand: Stand) -> None:
+async def test_a_machine_without_a_difference_is_assigned_without_a_change(stand: Stand) -> None:
     machine = has(stand)
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
     assert changes(stand) == []
     is_done(await stand.settle())
     assert changes(stand) == [], "nor in the second run"
 
 
-async def test_taking_is_two_runs_so_that_a_snapshot_lies_between_them(stand: Stand) -> None:
+async def test_a_machine_is_assigned_in_two_runs_with_a_snapshot_between_them(stand: Stand) -> None:
     machine = has(stand)
     assert steps(await stand.once()).to.workflow is not None
     assert upstream(stand).candidate == machine.system_id and stand.node.maas_id is None
@@ -197,7 +199,7 @@ async def test_taking_is_two_runs_so_that_a_snapshot_lies_between_them(stand: St
     assert stand.node.maas_id == machine.system_id
 
 
-async def test_a_machine_that_another_node_has_is_left_to_it(stand: Stand) -> None:
+async def test_a_machine_of_another_node_is_a_conflict_and_not_changed(stand: Stand) -> None:
     machine = has(stand)
     await stand.once()
     stand.node = with_fields(stand.node, candidate_of="gpu-2")
@@ -205,16 +207,16 @@ async def test_a_machine_that_another_node_has_is_left_to_it(stand: Stand) -> No
     assert stand.node.maas_id is None and changes(stand) == []
 
 
-async def test_a_later_attempt_looks_anew_at_what_was_noted(stand: Stand) -> None:
+async def test_the_next_attempt_searches_again_if_the_noted_machine_is_gone(stand: Stand) -> None:
     first = has(stand)
     await stand.once()
     stand.region.forget(first)
     second = has(stand)
     tries_again(stand)
-    await is_taken(stand, second)
+    await is_assigned(stand, second)
 
 
-async def test_a_note_of_an_earlier_attempt_is_neither_believed_nor_held_against_the_node(stand: Stand) -> None:
+async def test_a_candidate_of_an_earlier_attempt_is_ignored(stand: Stand) -> None:
     noted = has(stand)
     await stand.once()
     tries_again(stand)
@@ -223,17 +225,17 @@ async def test_a_note_of_an_earlier_attempt_is_neither_believed_nor_held_against
     mine = has(stand)
     assert steps(await stand.once()).to.workflow is not None
     stand.node = with_fields(stand.node, candidate_of=None)
-    await is_taken(stand, mine)
+    await is_assigned(stand, mine)
 
 
-async def test_a_machine_that_vanishes_between_the_two_runs_is_looked_for_again(stand: Stand) -> None:
+async def test_a_machine_that_disappears_between_the_two_runs_is_searched_again(stand: Stand) -> None:
     machine = has(stand)
     await stand.once()
     stand.region.forget(machine)
-    await is_taken(stand, has(stand))
+    await is_assigned(stand, has(stand))
 
 
-async def test_a_machine_whose_owner_changes_between_the_two_runs_is_left_alone(stand: Stand) -> None:
+async def test_a_machine_whose_owner_changes_between_the_two_runs_is_not_changed(stand: Stand) -> None:
     machine = has(stand)
     await stand.once()
     machine.owner = OPERATOR.username
@@ -244,47 +246,49 @@ async def test_a_machine_whose_owner_changes_between_the_two_runs_is_left_alone(
 # --- machines that MAAS discovered by itself
 
 
-async def test_a_discovered_machine_gets_our_bmc_and_our_name(stand: Stand) -> None:
+async def test_a_discovered_machine_gets_the_bmc_and_the_name_of_the_node(stand: Stand) -> None:
     machine = has(stand, S.NEW, hostname="eager-whale", power_type="", power_parameters={})
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
     assert changes(stand) == ["update"]
     assert (machine.hostname, machine.power_type, machine.power_parameters) == ("gpu-1", "redfish", REDFISH)
 
 
 @pytest.mark.parametrize("power_type", ["ipmi", "redfish"])
-async def test_so_does_one_whose_bmc_maas_set_up_in_its_own_way(stand: Stand, power_type: str) -> None:
+async def test_a_discovered_machine_whose_bmc_maas_set_up_gets_the_account_of_the_node(
+    stand: Stand, power_type: str
+) -> None:
     own = {"power_address": "10.0.0.1", "power_user": "maas", "power_pass": "x"}
     machine = has(stand, S.NEW, power_type=power_type, power_parameters=own)
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
     assert machine.power_type == "redfish" and machine.power_parameters["power_user"] == "admin"
 
 
-async def test_a_lost_answer_to_that_is_recognised(stand: Stand) -> None:
+async def test_an_update_whose_response_was_lost_is_recognised(stand: Stand) -> None:
     machine = has(stand, S.NEW, hostname="eager-whale", power_type="", power_parameters={})
     await stand.once()
     stand.region.faults.add(Fault(method="PUT", broken=Broken.DROP))
     waits(await stand.once())
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
     assert changes(stand) == ["update"]
 
 
-async def test_a_machine_that_somebody_set_up_keeps_its_name_and_its_account(stand: Stand) -> None:
+async def test_a_machine_that_another_user_set_up_keeps_its_name_and_its_account(stand: Stand) -> None:
     theirs = REDFISH | {"power_user": "maas-only"}
     machine = has(stand, hostname="rack3-u7", power_parameters=theirs)
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
     assert (machine.hostname, machine.power_parameters) == ("rack3-u7", theirs)
 
 
-async def test_but_not_the_bmc_of_another(stand: Stand) -> None:
+async def test_a_machine_that_another_user_set_up_gets_the_bmc_address_of_the_node(stand: Stand) -> None:
     machine = has(stand, hostname="rack3-u7", power_parameters=REDFISH | {"power_address": "10.0.0.77"})
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
     assert (machine.hostname, machine.power_parameters["power_address"]) == ("rack3-u7", "10.0.0.1")
 
 
-async def test_a_system_that_the_address_names_is_the_one_that_maas_is_to_switch(stand: Stand) -> None:
+async def test_maas_gets_the_system_that_the_bmc_address_names(stand: Stand) -> None:
     stand.node = with_fields(stand.node, bmc_address="https://10.0.0.1/redfish/v1/Systems/node-2")
     machine = has(stand)
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
     assert machine.power_parameters["node_id"] == "node-2"
 
 
@@ -294,16 +298,16 @@ async def test_a_system_that_the_address_names_is_the_one_that_maas_is_to_switch
 async def test_the_recorded_machine_is_kept(stand: Stand) -> None:
     machine = has(stand)
     stand.node = with_fields(stand.node, maas_id=machine.system_id)
-    await is_taken(stand, machine, made=False)
+    await is_assigned(stand, machine, made=False)
     assert changes(stand) == []
 
 
-async def test_one_that_was_made_here_before_gets_the_account_of_today(stand: Stand) -> None:
+async def test_a_recorded_machine_that_farrier_made_gets_the_current_account(stand: Stand) -> None:
     """The password may have changed since, at the BMC and in the store, and MAAS would have the old one."""
     machine = has(stand)
     machine.power_parameters = REDFISH | {"power_pass": "of last year"}
     stand.node = with_fields(stand.node, maas_id=machine.system_id, maas_created=True)
-    await is_taken(stand, machine, made=True)
+    await is_assigned(stand, machine, made=True)
     assert changes(stand) == ["update"]
     assert machine.power_parameters == REDFISH
 
@@ -314,7 +318,7 @@ async def test_a_recorded_machine_that_is_gone_is_not_made_again(stand: Stand) -
     assert changes(stand) == []
 
 
-async def test_what_this_onboarding_deployed_is_not_looked_for_again(stand: Stand) -> None:
+async def test_a_machine_that_this_onboarding_deployed_is_not_searched_again(stand: Stand) -> None:
     machine = has(stand, S.DEPLOYED)
     is_held(machine)
     stand.node = with_fields(stand.node, maas_id=machine.system_id)
@@ -326,7 +330,7 @@ async def test_what_this_onboarding_deployed_is_not_looked_for_again(stand: Stan
 # --- machines of other users
 
 
-async def test_a_machine_that_somebody_else_holds_is_left_alone(stand: Stand) -> None:
+async def test_a_machine_that_another_user_holds_is_not_changed(stand: Stand) -> None:
     machine = has(stand, S.ALLOCATED, owner=OPERATOR.username, power_parameters={})
     fails(await stand.settle(), F.STATE_DISAGREEMENT, machine.system_id, "'op'")
     assert changes(stand) == [] and stand.node.maas_id is None
@@ -336,7 +340,7 @@ async def test_a_machine_that_somebody_else_holds_is_left_alone(stand: Stand) ->
     "status",
     [S.DEPLOYED, S.DEPLOYING, S.ALLOCATED, S.RESCUE_MODE, S.RELEASING, S.MISSING, S.RETIRED, S.FAILED_DEPLOYMENT],
 )
-async def test_a_machine_in_use_is_not_taken_although_our_key_holds_it(stand: Stand, status: Status) -> None:
+async def test_a_machine_in_use_is_not_assigned_although_farriers_user_holds_it(stand: Stand, status: Status) -> None:
     machine = has(stand, status, power_parameters={})
     is_held(machine)
     fails(await stand.settle(), F.STATE_DISAGREEMENT, machine.system_id)
@@ -346,20 +350,20 @@ async def test_a_machine_in_use_is_not_taken_although_our_key_holds_it(stand: St
 @pytest.mark.parametrize(
     "status", [S.NEW, S.COMMISSIONING, S.TESTING, S.FAILED_COMMISSIONING, S.FAILED_TESTING, S.BROKEN]
 )
-async def test_one_that_nobody_uses_is_taken(stand: Stand, status: Status) -> None:
-    await is_taken(stand, has(stand, status))
+async def test_a_machine_that_is_not_in_use_is_assigned(stand: Stand, status: Status) -> None:
+    await is_assigned(stand, has(stand, status))
 
 
 # --- the secret
 
 
-async def test_a_store_without_the_password_holds_it_up_before_the_region_is_asked(stand: Stand) -> None:
+async def test_a_missing_password_fails_the_stage_before_any_request(stand: Stand) -> None:
     stand.secrets.current = None
     fails(await stand.once(), F.NO_CREDENTIALS)
     assert stand.world.observed.operations == []
 
 
-async def test_no_reason_holds_the_password(stand: Stand) -> None:
+async def test_no_failure_contains_the_password(stand: Stand) -> None:
     stand.region.faults.add(Fault(method="POST", status=500, body=b"cannot use secret", content_type="text/plain"))
     failed = fails(await stand.once(), F.UPSTREAM_ERROR)
     assert "secret" not in failed.detail

@@ -59,7 +59,7 @@ async def judged(at: Stand, fate: DeployFate, after: timedelta) -> DeployFailure
         (DeployFate.CLOUD_INIT_FAILS, DeployCause.POST_INSTALL, "modules for final"),
     ],
 )
-async def test_each_way_to_fail_is_told_from_its_traces(
+async def test_each_cause_is_recognised_by_its_events(
     at: Stand, fate: DeployFate, cause: DeployCause, evidence: str
 ) -> None:
     failure = await judged(at, fate, timedelta(hours=2))
@@ -77,12 +77,14 @@ async def test_each_way_to_fail_is_told_from_its_traces(
         (10, DeployCause.NEVER_REPORTED),
     ],
 )
-async def test_one_that_is_stuck_is_told_by_how_far_it_came(at: Stand, minutes: int, cause: DeployCause) -> None:
+async def test_the_cause_of_a_stuck_deployment_is_the_step_that_it_reached(
+    at: Stand, minutes: int, cause: DeployCause
+) -> None:
     failure = await judged(at, DeployFate.SUCCEEDS, minutes * STEP)
     assert failure.cause is cause
 
 
-async def test_what_happened_in_an_earlier_deployment_is_passed_over(at: Stand) -> None:
+async def test_events_of_an_earlier_deployment_are_ignored(at: Stand) -> None:
     await judged(at, DeployFate.STORAGE_FAILS, timedelta(hours=2))
     machine = record(at)
     machine.status, machine.owner = type(machine.status).READY, None
@@ -90,13 +92,13 @@ async def test_what_happened_in_an_earlier_deployment_is_passed_over(at: Stand) 
     assert failure.cause is DeployCause.NO_NETBOOT
 
 
-def test_the_recorded_failure_is_one_of_the_image() -> None:
+def test_the_recorded_failure_is_classified_as_install() -> None:
     events = tuple(msgspec.convert(one, Event) for one in msgspec.json.decode(RECORDED.read_bytes())["events"])
     assert classify(failed(), events).cause is DeployCause.INSTALL
     assert "writing install sources to disk" in classify(failed(), events).evidence
 
 
-# --- by hand
+# --- made-up events
 
 
 def failed(status: StatusNumber = StatusNumber.FAILED_DEPLOYMENT, error: str = TIMED_OUT) -> Machine:
@@ -104,11 +106,11 @@ def failed(status: StatusNumber = StatusNumber.FAILED_DEPLOYMENT, error: str = T
 
 
 def events(*said: tuple[str, str]) -> tuple[Event, ...]:
-    """The events since our request, oldest first."""
-    told = (("User starting deployment", f"(admin) - {OURS}"), *said)
+    """Return the events since farrier's request, oldest first."""
+    listed = (("User starting deployment", f"(admin) - {OURS}"), *said)
     return tuple(
         Event(id=number, node="abc123", type=kind, description=text)
-        for number, (kind, text) in enumerate(told, start=10)
+        for number, (kind, text) in enumerate(listed, start=10)
     )
 
 
@@ -141,11 +143,13 @@ AT_DISKS = ("Node installation", "'curtin' configuring storage")
         ([("Marking node failed", "a script said so")], {"error": ""}, DeployCause.UNKNOWN),
     ],
 )
-def test_each_rule_has_its_word(said: list[tuple[str, str]], fields: dict[str, Any], cause: DeployCause) -> None:
+def test_each_rule_of_the_classification_yields_its_cause(
+    said: list[tuple[str, str]], fields: dict[str, Any], cause: DeployCause
+) -> None:
     assert classify(failed(**fields), events(*said), comment=OURS).cause is cause
 
 
-def test_the_installation_log_tells_what_lost_events_do_not() -> None:
+def test_the_installation_log_decides_if_events_are_missing() -> None:
     passed = ScriptSet(id=2, status_name="Passed")
     before = ScriptSet(id=1, status_name="Failed")
     seen = events(BOOTED, BEGUN)
@@ -153,26 +157,26 @@ def test_the_installation_log_tells_what_lost_events_do_not() -> None:
     assert classify(failed(), seen, (before,), comment=OURS).cause is DeployCause.INSTALL
 
 
-def test_nothing_at_all_is_an_unknown_cause_and_no_error() -> None:
+def test_a_failure_without_any_trace_has_the_cause_unknown() -> None:
     failure = classify(failed(error=""), ())
     assert failure.cause is DeployCause.UNKNOWN and failure.evidence
 
 
-def test_an_old_error_of_a_machine_that_did_not_fail_is_no_evidence() -> None:
+def test_an_old_error_of_a_machine_that_is_deploying_is_no_evidence() -> None:
     deploying = failed(StatusNumber.DEPLOYING, error="of last year")
     assert "last year" not in classify(deploying, (), comment=OURS).evidence
 
 
-def test_a_drivers_page_is_cut_short() -> None:
+def test_a_long_message_of_a_power_driver_is_cut() -> None:
     text = classify(failed(), events(("Failed to power on node", "x" * 5000)), comment=OURS)
     assert len(str(text)) < 400
 
 
-def test_every_cause_has_its_meaning() -> None:
+def test_every_cause_has_a_description() -> None:
     assert set(MEANING) == set(DeployCause)
 
 
-def test_the_first_boots_failure_is_found_without_the_machine() -> None:
+def test_a_failure_of_the_first_boot_is_found_from_the_events_alone() -> None:
     seen = events(("Node post-installation failure", "'cloudinit' running modules for final"))
     assert post_install(seen, comment=OURS) == "Node post-installation failure: 'cloudinit' running modules for final"
     assert post_install(events(BOOTED), comment=OURS) is None

@@ -37,7 +37,7 @@ def fates(at: Stand, fate: DeployFate) -> None:
     at.region.default_nature = Nature(deploy=fate)
 
 
-async def test_a_deployment_goes_from_stage_to_stage(at: Stand) -> None:
+async def test_a_deployment_that_succeeds_passes_the_stages_in_order(at: Stand) -> None:
     journey = Journey(at)
     await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
     assert journey.stages == [
@@ -49,7 +49,7 @@ async def test_a_deployment_goes_from_stage_to_stage(at: Stand) -> None:
     assert journey.failures == [] and changes(at) == ["deploy"]
 
 
-async def test_a_datasource_that_fails_once_is_tried_again_with_a_token_of_its_own(at: Stand) -> None:
+async def test_a_datasource_that_fails_once_is_retried_with_a_new_token(at: Stand) -> None:
     fates(at, DeployFate.NO_DATASOURCE)
     journey = Journey(at)
     await journey.until(O.RECOVER_FOR_DATASOURCE_RETRY)
@@ -60,7 +60,7 @@ async def test_a_datasource_that_fails_once_is_tried_again_with_a_token_of_its_o
     assert upstream(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
 
 
-async def test_a_datasource_that_fails_again_and_again_ends_with_an_operator(at: Stand) -> None:
+async def test_a_datasource_that_fails_repeatedly_needs_an_operator(at: Stand) -> None:
     fates(at, DeployFate.NO_DATASOURCE)
     journey = Journey(at)
     await journey.until()
@@ -69,7 +69,7 @@ async def test_a_datasource_that_fails_again_and_again_ends_with_an_operator(at:
     assert workflow(at).stage is O.CLASSIFY_DEPLOY_FAILURE and record(at).status is Status.FAILED_DEPLOYMENT
 
 
-async def test_an_operators_retry_gets_its_own_count_of_deployments(at: Stand) -> None:
+async def test_a_retry_of_an_operator_resets_the_count_of_deployments(at: Stand) -> None:
     fates(at, DeployFate.NO_DATASOURCE)
     journey = Journey(at)
     await journey.until()
@@ -80,7 +80,7 @@ async def test_an_operators_retry_gets_its_own_count_of_deployments(at: Stand) -
 
 
 @pytest.mark.parametrize("fate", [DeployFate.STORAGE_FAILS, DeployFate.NEVER_NETBOOTS, DeployFate.NEVER_REPORTS])
-async def test_any_other_failure_is_tried_a_bounded_number_of_times(at: Stand, fate: DeployFate) -> None:
+async def test_any_other_failure_is_retried_a_bounded_number_of_times(at: Stand, fate: DeployFate) -> None:
     fates(at, fate)
     journey = Journey(at)
     await journey.until()
@@ -88,7 +88,7 @@ async def test_any_other_failure_is_tried_a_bounded_number_of_times(at: Stand, f
     assert sent(at, "deploy") == MAX_ATTEMPTS
 
 
-async def test_a_deployment_that_never_ends_is_aborted_and_tried_a_bounded_number_of_times(at: Stand) -> None:
+async def test_a_deployment_that_never_ends_is_aborted_and_retried_a_bounded_number_of_times(at: Stand) -> None:
     at.region.durations = Durations(deploy=FOR_EVER, node_timeout=FOR_EVER)
     journey = Journey(at)
     await journey.until(minutes=1000)
@@ -96,7 +96,7 @@ async def test_a_deployment_that_never_ends_is_aborted_and_tried_a_bounded_numbe
     assert (sent(at, "deploy"), sent(at, "abort"), sent(at, "release")) == (MAX_ATTEMPTS, 4, 4)
 
 
-async def test_one_that_is_aborted_once_goes_through_the_second_time(at: Stand) -> None:
+async def test_a_deployment_that_is_aborted_once_succeeds_the_second_time(at: Stand) -> None:
     at.region.durations = Durations(deploy=FOR_EVER, node_timeout=FOR_EVER)
     journey = Journey(at)
     await journey.until(O.RECOVER_FOR_DATASOURCE_RETRY)
@@ -105,7 +105,7 @@ async def test_one_that_is_aborted_once_goes_through_the_second_time(at: Stand) 
     assert changes(at) == ["deploy", "abort", "release", "deploy"]
 
 
-async def test_every_answer_that_is_lost_once_is_found_again_without_a_second_request(at: Stand) -> None:
+async def test_no_change_is_sent_twice_if_each_response_is_lost_once(at: Stand) -> None:
     fates(at, DeployFate.NO_DATASOURCE)
     for operation in ("deploy", "release"):
         at.region.faults.add(Fault(op=operation, broken=Broken.DROP))

@@ -46,7 +46,7 @@ async def deploys(at: Stand, comment: str) -> None:
     at.world.observed.requests.clear()
 
 
-async def test_a_ready_machine_is_deployed_as_the_site_says(at: Stand) -> None:
+async def test_a_ready_machine_is_deployed_as_the_site_configures(at: Stand) -> None:
     at.use(deploy=DeploySite(distro_series="ubuntu/jammy", hwe_kernel="hwe-22.04"))
     asked_at = at.now
     settled = await at.settle()
@@ -66,18 +66,18 @@ async def test_the_user_data_has_the_token_that_was_issued(at: Stand) -> None:
     assert sent_data.startswith("#cloud-config") and bootstrap.digest(token) == upstream(at).token
 
 
-async def test_no_reason_tells_the_token(at: Stand) -> None:
+async def test_no_outcome_contains_the_token(at: Stand) -> None:
     token = await bootstrap.token(at.services, at.site, at.node, 1)
     assert token not in repr(await at.settle())
 
 
-async def test_hardware_sync_is_asked_for_only_where_the_site_wants_it(at: Stand) -> None:
+async def test_hardware_sync_is_requested_only_if_the_site_configures_it(at: Stand) -> None:
     at.use(deploy=DeploySite(hardware_sync=False))
     await at.settle()
     assert not record(at).enable_hw_sync
 
 
-async def test_a_machine_that_we_hold_already_is_deployed(at: Stand) -> None:
+async def test_a_machine_that_farriers_user_already_holds_is_deployed(at: Stand) -> None:
     record(at).status, record(at).owner = Status.ALLOCATED, "admin"
     assert isinstance(await at.settle(), Done)
     assert record(at).status is Status.DEPLOYING
@@ -86,7 +86,7 @@ async def test_a_machine_that_we_hold_already_is_deployed(at: Stand) -> None:
 # --- the token
 
 
-async def test_a_token_that_was_not_issued_leads_back_to_the_stage_that_issues_it(at: Stand) -> None:
+async def test_a_token_that_was_not_issued_returns_the_workflow_to_the_stage_that_issues_it(at: Stand) -> None:
     at.services = replace(at.services, credentials=Secrets())
     at.node = with_note(at.node, token=bootstrap.digest("of a key that was rotated"))
     settled = await at.once()
@@ -94,7 +94,7 @@ async def test_a_token_that_was_not_issued_leads_back_to_the_stage_that_issues_i
     assert sent(at, "deploy") == 0
 
 
-async def test_a_token_whose_time_runs_out_is_issued_again(at: Stand) -> None:
+async def test_an_expired_token_is_issued_again(at: Stand) -> None:
     at.now += at.site.deploy.bootstrap_ttl
     settled = await at.once()
     assert isinstance(settled, Step) and workflow(at).stage is RENDER and sent(at, "deploy") == 0
@@ -120,7 +120,7 @@ async def test_an_agentless_node_is_deployed_without_a_token(at: Stand) -> None:
     assert isinstance(await at.settle(), Done)
 
 
-async def test_a_key_that_does_not_resolve_fails_and_one_that_does_later_is_waited_for(at: Stand) -> None:
+async def test_a_key_that_does_not_resolve_fails_the_stage_unless_the_cause_is_temporary(at: Stand) -> None:
     at.services = replace(at.services, credentials=Secrets(None))
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.NO_CREDENTIALS
@@ -129,7 +129,7 @@ async def test_a_key_that_does_not_resolve_fails_and_one_that_does_later_is_wait
     assert sent(at, "deploy") == 0
 
 
-async def test_a_template_that_fails_is_a_fault_of_the_configuration(at: Stand) -> None:
+async def test_a_template_that_fails_is_reported_as_invalid_configuration(at: Stand) -> None:
     at.use(cloud_init=CloudInitSite(template="#cloud-config\n{{ node.labels.rack }} {{ bootstrap_token }}"))
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
@@ -139,7 +139,7 @@ async def test_a_template_that_fails_is_a_fault_of_the_configuration(at: Stand) 
 # --- repeated runs
 
 
-async def test_a_lost_answer_is_recognised_and_nothing_is_sent_twice(at: Stand) -> None:
+async def test_a_deployment_whose_response_was_lost_is_recognised_and_not_sent_again(at: Stand) -> None:
     lose_answers(at)
     lost = await at.once()
     assert isinstance(lost, Waiting) and upstream(at).deploys == 0
@@ -148,7 +148,7 @@ async def test_a_lost_answer_is_recognised_and_nothing_is_sent_twice(at: Stand) 
     assert sent(at, "deploy") == 1
 
 
-async def test_after_a_lost_answer_an_agent_that_enrolled_meanwhile_is_of_this_installation(at: Stand) -> None:
+async def test_after_a_lost_response_the_deployment_is_dated_to_the_entry_of_the_stage(at: Stand) -> None:
     entered_at = workflow(at).stage_entered_at
     lose_answers(at)
     await at.once()
@@ -157,7 +157,7 @@ async def test_after_a_lost_answer_an_agent_that_enrolled_meanwhile_is_of_this_i
     assert record(at).status is Status.DEPLOYED and upstream(at).asked_at == entered_at
 
 
-async def test_a_lost_answer_of_a_deployment_that_failed_since_leads_to_its_judgement(at: Stand) -> None:
+async def test_a_failed_deployment_whose_response_was_lost_is_classified(at: Stand) -> None:
     at.region.default_nature = Nature(deploy=DeployFate.STORAGE_FAILS)
     lose_answers(at)
     await at.once()
@@ -167,13 +167,13 @@ async def test_a_lost_answer_of_a_deployment_that_failed_since_leads_to_its_judg
     assert workflow(at).stage is OnboardingStage.CLASSIFY_DEPLOY_FAILURE and upstream(at).deploys == 1
 
 
-async def test_made_twice_it_deploys_once(at: Stand) -> None:
+async def test_a_second_run_of_the_stage_does_not_deploy_again(at: Stand) -> None:
     await at.settle()
     assert isinstance(await at.settle(), Done)
     assert sent(at, "deploy") == 1 and upstream(at).deploys == 1
 
 
-async def test_a_rerun_after_the_deployment_asks_for_nothing(at: Stand) -> None:
+async def test_a_rerun_after_the_deployment_sends_no_request(at: Stand) -> None:
     await at.settle()
     asked_at = upstream(at).asked_at
     at.pass_time(HOUR)
@@ -182,7 +182,7 @@ async def test_a_rerun_after_the_deployment_asks_for_nothing(at: Stand) -> None:
     assert sent(at, "deploy") == 1 and upstream(at).asked_at == asked_at
 
 
-async def test_a_rerun_after_a_failed_deployment_goes_on_to_recover_with_fresh_counts(at: Stand) -> None:
+async def test_a_rerun_after_a_failed_deployment_recovers_with_counts_of_zero(at: Stand) -> None:
     at.region.default_nature = Nature(deploy=DeployFate.STORAGE_FAILS)
     await at.settle()
     at.pass_time(HOUR)
@@ -193,7 +193,7 @@ async def test_a_rerun_after_a_failed_deployment_goes_on_to_recover_with_fresh_c
     assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (0, 0)
 
 
-# --- deployments of others
+# --- deployments of other clients
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_a_rerun_after_a_failed_deployment_goes_on_to_recover_with_fresh_c
     ids=["by hand", "of another workflow", "of another number", "of another database's workflow"],
 )
 @pytest.mark.parametrize("fate", [DeployFate.SUCCEEDS, DeployFate.STORAGE_FAILS])
-async def test_a_deployment_that_this_onboarding_did_not_ask_for_is_left_alone(
+async def test_a_deployment_that_this_onboarding_did_not_request_is_not_changed(
     at: Stand, comment: str, fate: DeployFate
 ) -> None:
     at.region.default_nature = Nature(deploy=fate)
@@ -218,7 +218,7 @@ async def test_a_deployment_that_this_onboarding_did_not_ask_for_is_left_alone(
     assert changes(at) == []
 
 
-async def test_a_deployment_after_ours_that_we_did_not_ask_for_is_not_taken_for_ours(at: Stand) -> None:
+async def test_a_later_deployment_of_another_client_is_a_disagreement(at: Stand) -> None:
     await at.settle()
     at.region.advance(HOUR)
     await at.world.client.do(await read(at), Release(comment="by hand"))
@@ -227,7 +227,7 @@ async def test_a_deployment_after_ours_that_we_did_not_ask_for_is_not_taken_for_
     assert isinstance(settled, Failed) and settled.failure is DISAGREES
 
 
-async def test_a_deployment_whose_start_is_pages_back_is_still_known_as_ours(at: Stand) -> None:
+async def test_a_deployment_whose_start_is_pages_of_events_back_is_recognised(at: Stand) -> None:
     await at.settle()
     for _ in range(detour.MOST_EVENTS + 1):
         at.region.note(record(at), "Node status event")
@@ -235,21 +235,21 @@ async def test_a_deployment_whose_start_is_pages_back_is_still_known_as_ours(at:
     assert sent(at, "events") == 2 and sent(at, "deploy") == 1
 
 
-async def test_a_deployment_that_the_region_tells_nothing_of_is_not_taken_for_ours(at: Stand) -> None:
+async def test_a_deployment_without_events_is_a_disagreement(at: Stand) -> None:
     await at.settle()
     at.region.events.of(record(at).system_id).clear()
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is DISAGREES
 
 
-async def test_a_deployment_that_was_undone_is_not_this_onboardings_any_more(at: Stand) -> None:
+async def test_a_deployment_that_was_undone_is_a_disagreement(at: Stand) -> None:
     await at.settle()
     at.node = with_note(at.node, disowned=1)
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is DISAGREES
 
 
-async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
+async def test_a_machine_that_was_deleted_is_reported(at: Stand) -> None:
     at.region.forget(record(at))
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.MACHINE_DELETED_UPSTREAM
@@ -270,7 +270,7 @@ async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
         Status.RETIRED,
     ],
 )
-async def test_what_cannot_be_deployed_is_a_disagreement(at: Stand, status: Status) -> None:
+async def test_a_machine_that_cannot_be_deployed_is_a_disagreement(at: Stand, status: Status) -> None:
     record(at).status = status
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is DISAGREES
@@ -278,7 +278,7 @@ async def test_what_cannot_be_deployed_is_a_disagreement(at: Stand, status: Stat
 
 
 @pytest.mark.parametrize("status", [Status.RELEASING, Status.DISK_ERASING])
-async def test_a_machine_on_its_way_to_ready_is_waited_for(at: Stand, status: Status) -> None:
+async def test_the_stage_waits_while_the_machine_is_being_released(at: Stand, status: Status) -> None:
     record(at).status = status
     assert isinstance(await at.settle(), Waiting)
     assert sent(at, "deploy") == 0
@@ -287,7 +287,7 @@ async def test_a_machine_on_its_way_to_ready_is_waited_for(at: Stand, status: St
 # --- refusals of MAAS
 
 
-async def test_a_site_whose_image_is_unknown_is_refused_with_the_fields_words(at: Stand) -> None:
+async def test_an_unknown_image_is_refused_with_the_field_and_its_value(at: Stand) -> None:
     at.use(deploy=DeploySite(distro_series="hardy"))
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_REFUSED
@@ -302,7 +302,7 @@ async def test_a_machine_without_a_network_is_refused(at: Stand) -> None:
     assert "network" in settled.detail and upstream(at).deploys == 0
 
 
-async def test_another_state_by_the_time_of_the_request_is_read_again(at: Stand) -> None:
+async def test_a_machine_whose_state_changes_before_the_request_is_read_again(at: Stand) -> None:
     text = b"Can't deploy a machine that is in the 'Deploying' state"
     at.region.faults.add(Fault(op="deploy", status=409, body=text, content_type="text/plain"))
     settled = await at.once()
@@ -310,7 +310,7 @@ async def test_another_state_by_the_time_of_the_request_is_read_again(at: Stand)
     assert isinstance(await at.settle(), Done)
 
 
-async def test_no_addresses_left_is_tried_again(at: Stand) -> None:
+async def test_a_lack_of_addresses_is_retried(at: Stand) -> None:
     at.region.faults.add(Fault(op="deploy", status=503, body=b"No more IPs available", content_type="text/plain"))
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.CAPACITY
@@ -318,7 +318,7 @@ async def test_no_addresses_left_is_tried_again(at: Stand) -> None:
     assert isinstance(await at.settle(), Done)
 
 
-async def test_power_that_fails_reverts_to_allocated_and_the_next_attempt_is_the_same_deployment(at: Stand) -> None:
+async def test_the_attempt_after_a_power_failure_repeats_the_same_deployment(at: Stand) -> None:
     at.region.default_nature = Nature(bmc_error="no route")
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.POWER_FAILED

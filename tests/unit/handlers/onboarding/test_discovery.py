@@ -31,7 +31,7 @@ async def stand() -> AsyncIterator[Stand]:
         yield stand
 
 
-async def is_taken(stand: Stand, machine: Machine) -> None:
+async def is_assigned(stand: Stand, machine: Machine) -> None:
     is_done(await stand.settle())
     assert stand.node.maas_id == machine.system_id
 
@@ -39,7 +39,7 @@ async def is_taken(stand: Stand, machine: Machine) -> None:
 # --- conflicts
 
 
-async def test_two_machines_by_two_clues_are_a_conflict_that_names_both_and_touches_neither(stand: Stand) -> None:
+async def test_two_machines_found_by_two_clues_are_a_conflict_and_not_changed(stand: Stand) -> None:
     one = has(stand, hostname="eager-whale", power_parameters={})
     other = has(stand, macs=(OTHER_MAC,), power_parameters={})
     fails(
@@ -51,15 +51,15 @@ async def test_two_machines_by_two_clues_are_a_conflict_that_names_both_and_touc
     assert changes(stand) == [] and stand.node.maas_id is None
 
 
-async def test_two_machines_at_one_bmc_are_told_apart_by_their_systems(stand: Stand) -> None:
+async def test_two_machines_at_one_bmc_are_distinguished_by_their_systems(stand: Stand) -> None:
     stand.node = with_fields(stand.node, bmc_address="https://10.0.0.1/redfish/v1/Systems/node-2")
     first = has(stand, hostname="a", macs=(), power_parameters=REDFISH | {"node_id": "node-1"})
     second = has(stand, hostname="b", macs=(), power_parameters=REDFISH | {"node_id": "node-2"})
-    await is_taken(stand, second)
+    await is_assigned(stand, second)
     assert first.hostname == "a" and changes(stand) == []
 
 
-async def test_where_their_systems_are_not_known_they_are_a_conflict(stand: Stand) -> None:
+async def test_two_machines_at_one_bmc_without_known_systems_are_a_conflict(stand: Stand) -> None:
     has(stand, hostname="a", macs=())
     has(stand, hostname="b", macs=())
     fails(await stand.settle(), F.DISCOVERY_CONFLICT, "BMC address 10.0.0.1")
@@ -73,20 +73,20 @@ async def test_the_recorded_machine_and_another_by_its_mac_address_are_a_conflic
     assert changes(stand) == []
 
 
-async def test_so_is_another_machine_with_our_host_name(stand: Stand) -> None:
+async def test_the_recorded_machine_and_another_with_the_host_name_of_the_node_are_a_conflict(stand: Stand) -> None:
     recorded = has(stand, hostname="old")
     has(stand, macs=(OTHER_MAC,), power_parameters={})
     stand.node = with_fields(stand.node, maas_id=recorded.system_id)
     fails(await stand.settle(), F.DISCOVERY_CONFLICT, "host name gpu-1")
 
 
-async def test_a_machine_with_our_name_and_other_mac_addresses_is_not_ours(stand: Stand) -> None:
+async def test_a_machine_with_the_name_of_the_node_and_other_mac_addresses_is_a_conflict(stand: Stand) -> None:
     machine = has(stand, macs=(OTHER_MAC,), power_parameters={})
     fails(await stand.settle(), F.DISCOVERY_CONFLICT, machine.system_id, MAC, OTHER_MAC)
     assert changes(stand) == []
 
 
-async def test_a_machine_with_nothing_but_our_name_and_another_bmc_is_not_ours(stand: Stand) -> None:
+async def test_a_machine_with_the_name_of_the_node_and_another_bmc_is_a_conflict(stand: Stand) -> None:
     has(stand, macs=(), power_parameters=REDFISH | {"power_address": "10.0.0.77"})
     fails(await stand.settle(), F.DISCOVERY_CONFLICT, "10.0.0.77")
     assert changes(stand) == []
@@ -95,13 +95,13 @@ async def test_a_machine_with_nothing_but_our_name_and_another_bmc_is_not_ours(s
 @pytest.mark.parametrize(
     ("node_bmc", "address"),
     [
-        ("https://10.0.0.1", "bmc-of-somebody.example"),
+        ("https://10.0.0.1", "another-bmc.example"),
         ("https://bmc-1.example", "10.0.0.77"),
         ("https://10.0.0.1", ""),
     ],
-    ids=["its BMC has a name", "our BMC has a name", "it has no BMC"],
+    ids=["its BMC has a name", "the node's BMC has a name", "it has no BMC"],
 )
-async def test_a_name_alone_is_no_proof(stand: Stand, node_bmc: str, address: str) -> None:
+async def test_a_machine_that_matches_only_by_name_is_a_conflict(stand: Stand, node_bmc: str, address: str) -> None:
     stand.node = with_fields(stand.node, bmc_address=node_bmc)
     machine = has(stand, macs=(), power_parameters=REDFISH | {"power_address": address} if address else {})
     fails(await stand.settle(), F.DISCOVERY_CONFLICT, machine.system_id, "matches only by name")
@@ -111,14 +111,16 @@ async def test_a_name_alone_is_no_proof(stand: Stand, node_bmc: str, address: st
 UUID = "4c4c4544-0031-3210-8052-b4c04f4d4e32"
 
 
-async def test_a_name_and_the_serial_are_proof(stand: Stand) -> None:
+async def test_a_machine_that_matches_by_name_and_serial_is_assigned(stand: Stand) -> None:
     stand.node = with_fields(stand.node, bmc=Bmc(serial="SN-1"))
     machine = has(stand, macs=(), power_type="", power_parameters={}, hardware_info={"system_serial": "SN-1"})
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
 
 
 @pytest.mark.parametrize(("uuid", "proves"), [(UUID.upper(), True), ("", False), (None, False)])
-async def test_a_name_and_the_uuid_are_proof(stand: Stand, uuid: str | None, proves: bool) -> None:
+async def test_a_machine_that_matches_by_name_and_uuid_is_no_contradiction(
+    stand: Stand, uuid: str | None, proves: bool
+) -> None:
     known = clues(with_fields(stand.node, bmc=Bmc(uuid=UUID)))
     machine = Reading(system_id="abc123", status=4, hostname="gpu-1", hardware_uuid=uuid)
     assert (contradiction(known, Found(machine=machine, by=("host name gpu-1",), only_by_name=True)) is None) is proves
@@ -127,7 +129,7 @@ async def test_a_name_and_the_uuid_are_proof(stand: Stand, uuid: str | None, pro
 # --- serials
 
 
-async def test_a_serial_that_the_bmc_contradicts_is_another_machine(stand: Stand) -> None:
+async def test_a_machine_whose_serial_differs_from_the_bmcs_is_an_identity_mismatch(stand: Stand) -> None:
     stand.node = with_fields(stand.node, bmc=Bmc(serial="SN-1"))
     has(stand, hardware_info={"system_serial": "SN-9"})
     fails(await stand.settle(), F.IDENTITY_MISMATCH, "SN-9", "SN-1")
@@ -145,9 +147,9 @@ async def test_a_serial_that_the_bmc_contradicts_is_another_machine(stand: Stand
     ],
     ids=["the same", "unknown", "a filler", "the board's", "only the board's is known"],
 )
-async def test_a_serial_contradicts_only_where_it_is_known_of_the_same_part(stand: Stand, info: dict[str, str]) -> None:
+async def test_serials_contradict_only_if_both_are_known_of_the_same_part(stand: Stand, info: dict[str, str]) -> None:
     stand.node = with_fields(stand.node, bmc=Bmc(serial="SN-1"))
-    await is_taken(stand, has(stand, hardware_info=info))
+    await is_assigned(stand, has(stand, hardware_info=info))
 
 
 # --- bad input
@@ -158,10 +160,10 @@ async def test_a_machine_that_is_listed_twice_is_one_machine(stand: Stand) -> No
     twice = msgspec.json.encode(shown(stand) * 2)
     for _ in range(2):
         stand.region.faults.add(Fault(path="*machines/", body=twice, content_type="application/json"))
-    await is_taken(stand, machine)
+    await is_assigned(stand, machine)
 
 
-async def test_a_machine_that_is_listed_twice_and_differently_proves_nothing(stand: Stand) -> None:
+async def test_a_machine_that_is_listed_twice_with_different_fields_is_refused(stand: Stand) -> None:
     has(stand)
     (one,) = shown(stand)
     lying = msgspec.json.encode([one, one | {"hostname": "another"}])
@@ -170,7 +172,7 @@ async def test_a_machine_that_is_listed_twice_and_differently_proves_nothing(sta
     assert changes(stand) == [] and stand.node.maas_id is None
 
 
-async def test_a_region_that_ignores_what_was_asked_for_proposes_nobody_elses_machine(stand: Stand) -> None:
+async def test_a_region_that_ignores_the_filter_proposes_no_other_machine(stand: Stand) -> None:
     mine = has(stand)
     theirs = [
         has(stand, hostname=f"other-{n}", macs=(f"52:54:00:00:01:{n:02x}",), power_parameters={}) for n in range(9)
@@ -178,13 +180,13 @@ async def test_a_region_that_ignores_what_was_asked_for_proposes_nobody_elses_ma
     everything = msgspec.json.encode(shown(stand))
     for _ in range(2):
         stand.region.faults.add(Fault(path="*machines/", body=everything, content_type="application/json"))
-    await is_taken(stand, mine)
+    await is_assigned(stand, mine)
     assert changes(stand) == [] and all(one.owner is None for one in theirs)
 
 
 @pytest.mark.parametrize("body", [HTML, TOO_LARGE, b'[{"system_id": "x'], ids=["a page", "10 MB", "cut off"])
 @pytest.mark.parametrize("request_", range(3), ids=["by MAC", "by name", "BMCs"])
-async def test_what_cannot_be_read_leads_to_no_new_machine(stand: Stand, body: bytes, request_: int) -> None:
+async def test_no_machine_is_made_if_a_response_cannot_be_read(stand: Stand, body: bytes, request_: int) -> None:
     """Tested for each of the three requests: a request that failed does not show that the machine is absent."""
     if request_ == 2:
         stand.region.faults.add(Fault(op="power_parameters", body=body, content_type="application/json"))

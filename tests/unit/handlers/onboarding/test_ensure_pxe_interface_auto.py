@@ -74,7 +74,7 @@ async def failed(at: Stand) -> Failed:
 # --- the goal
 
 
-async def test_what_commissioning_set_up_is_left_alone(at: Stand) -> None:
+async def test_links_that_commissioning_set_up_are_not_changed(at: Stand) -> None:
     await ready(at)
     await done(at)
     assert at.world.observed.operations == ["machine"]
@@ -93,7 +93,7 @@ async def test_what_commissioning_set_up_is_left_alone(at: Stand) -> None:
     ],
     ids=repr,
 )
-async def test_any_other_links_become_one_automatic_one(at: Stand, had: list[tuple[str, str | None]]) -> None:
+async def test_any_other_links_are_replaced_by_one_automatic_link(at: Stand, had: list[tuple[str, str | None]]) -> None:
     machine = await ready(at)
     machine.interfaces[0].links = [
         Link(id=100 + number, mode=mode, subnet=pxe(at) if cidr else None) for number, (mode, cidr) in enumerate(had)
@@ -104,7 +104,7 @@ async def test_any_other_links_become_one_automatic_one(at: Stand, had: list[tup
     assert changes(at) == 1
 
 
-async def test_made_twice_it_sends_nothing_the_second_time(at: Stand) -> None:
+async def test_a_second_run_of_the_stage_sends_no_change(at: Stand) -> None:
     machine = await ready(at)
     machine.interfaces[0].links = []
     await done(at)
@@ -112,7 +112,7 @@ async def test_made_twice_it_sends_nothing_the_second_time(at: Stand) -> None:
     assert changes(at) == 1
 
 
-async def test_the_subnet_that_was_linked_is_kept_among_several(at: Stand) -> None:
+async def test_the_subnet_that_was_linked_is_kept_if_the_vlan_has_several(at: Stand) -> None:
     machine = await ready(at)
     other = second(at)
     machine.interfaces[0].links = [Link(id=100, mode="dhcp", subnet=other)]
@@ -120,7 +120,7 @@ async def test_the_subnet_that_was_linked_is_kept_among_several(at: Stand) -> No
     assert links(machine) == [("auto", SECOND_CIDR)]
 
 
-async def test_the_site_says_which_subnet(at: Stand) -> None:
+async def test_the_subnet_that_the_site_configures_is_linked(at: Stand) -> None:
     machine = await ready(at, SECOND_CIDR)
     second(at)
     await done(at)
@@ -129,7 +129,7 @@ async def test_the_site_says_which_subnet(at: Stand) -> None:
     assert changes(at) == 1
 
 
-async def test_a_vlan_on_the_boot_interface_is_no_hindrance(at: Stand) -> None:
+async def test_a_vlan_on_the_boot_interface_does_not_prevent_the_link(at: Stand) -> None:
     machine = await ready(at)
     boot = machine.interfaces[0]
     machine.interfaces.append(Interface(id=99, name="eno1.7", mac_address="", type="vlan", parents=[boot]))
@@ -183,7 +183,7 @@ def _elsewhere(at: Stand, machine: Machine) -> None:
         (_elsewhere, f"network.pxe_subnet {SECOND_CIDR} is on another VLAN"),
     ],
 )
-async def test_what_cannot_be_linked_needs_a_person(at: Stand, spoil: Any, told: str) -> None:
+async def test_a_boot_interface_that_cannot_be_linked_needs_an_operator(at: Stand, spoil: Any, told: str) -> None:
     machine = await ready(at)
     spoil(at, machine)
     settled = await failed(at)
@@ -192,17 +192,17 @@ async def test_what_cannot_be_linked_needs_a_person(at: Stand, spoil: Any, told:
     assert changes(at) == 0
 
 
-async def test_a_subnet_that_the_region_does_not_have_is_the_sites_mistake(at: Stand) -> None:
+async def test_a_subnet_that_the_region_does_not_have_is_invalid_configuration(at: Stand) -> None:
     await ready(at, "10.99.0.0/16")
     settled = await failed(at)
     assert settled.failure is FailureClass.INVALID_CONFIG
     assert "no subnet 10.99.0.0/16; subnets: 10.20.0.0/16" in settled.detail
 
 
-# --- what goes wrong
+# --- failures
 
 
-async def test_a_link_whose_answer_was_lost_is_not_made_twice(at: Stand) -> None:
+async def test_a_link_whose_response_was_lost_is_not_made_twice(at: Stand) -> None:
     machine = await ready(at)
     machine.interfaces[0].links = []
     lost = at.region.faults.add(Fault(op="link_subnet", broken=Broken.DROP))
@@ -213,7 +213,7 @@ async def test_a_link_whose_answer_was_lost_is_not_made_twice(at: Stand) -> None
     assert links(machine) == [("auto", PXE_CIDR)]
 
 
-async def test_a_link_that_is_taken_and_not_shown_ends_the_attempt_and_is_asked_for_by_the_next(at: Stand) -> None:
+async def test_a_link_that_maas_accepts_but_does_not_show_is_requested_again_by_the_next_attempt(at: Stand) -> None:
     machine = await ready(at)
     machine.interfaces[0].links = []
     at.region.faults.add(Fault(op="link_subnet", status=200, body=b"{}", content_type="application/json"))

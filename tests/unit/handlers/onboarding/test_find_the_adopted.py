@@ -22,7 +22,7 @@ def adopts(stand: Stand, **fields: Any) -> None:
     stand.node = with_fields(stand.node, **fields)
 
 
-async def test_an_adoption_of_a_node_outside_of_maas_skips_it_and_asks_nothing(stand: Stand) -> None:
+async def test_an_adoption_of_a_node_outside_of_maas_skips_the_stage_without_a_request(stand: Stand) -> None:
     adopts(stand)
     has(stand)
     assert is_done(await stand.once()).skipped == "the node has no MAAS id"
@@ -37,19 +37,19 @@ async def test_an_adoption_finds_the_recorded_machine_and_changes_nothing(stand:
     assert changes(stand) == [] and stand.node.maas_id == machine.system_id
 
 
-async def test_an_adoption_of_a_machine_that_is_gone_says_so(stand: Stand) -> None:
+async def test_an_adoption_of_a_machine_that_was_deleted_fails(stand: Stand) -> None:
     adopts(stand, maas_id="abc123")
     fails(await stand.settle(), F.MACHINE_DELETED_UPSTREAM, "abc123")
     assert stand.region.machines == {}
 
 
-async def test_a_machine_that_maas_would_hand_out_is_not_adopted(stand: Stand) -> None:
+async def test_a_machine_that_is_ready_for_other_users_is_not_adopted(stand: Stand) -> None:
     machine = has(stand, S.READY)
     adopts(stand, maas_id=machine.system_id)
     fails(await stand.settle(), F.STATE_DISAGREEMENT, "Ready")
 
 
-async def test_nor_is_somebody_elses_or_one_that_contradicts_itself(stand: Stand) -> None:
+async def test_a_machine_of_another_user_or_with_other_mac_addresses_is_not_adopted(stand: Stand) -> None:
     machine = has(stand, S.DEPLOYED, owner=OPERATOR.username)
     adopts(stand, maas_id=machine.system_id)
     fails(await stand.settle(), F.STATE_DISAGREEMENT, "'op'")

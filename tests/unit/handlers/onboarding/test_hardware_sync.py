@@ -48,19 +48,19 @@ async def at() -> AsyncIterator[Stand]:
 # --- ensure_hardware_sync_configured
 
 
-async def test_a_deployment_that_asked_for_it_has_it(at: Stand) -> None:
+async def test_a_deployment_with_hardware_sync_needs_no_change(at: Stand) -> None:
     assert isinstance(await at.settle(), Done)
     assert changes(at) == []
 
 
-async def test_where_it_is_off_it_is_switched_on(at: Stand) -> None:
+async def test_hardware_sync_is_switched_on_if_it_is_off(at: Stand) -> None:
     record(at).enable_hw_sync = False
     settled = await at.settle()
     assert isinstance(settled, Done) and "only a new deployment" in settled.reason
     assert record(at).enable_hw_sync and changes(at) == ["update"]
 
 
-async def test_a_lost_answer_is_not_asked_for_again(at: Stand) -> None:
+async def test_a_change_whose_response_was_lost_is_not_sent_again(at: Stand) -> None:
     record(at).enable_hw_sync = False
     at.region.faults.add(Fault(method="PUT", broken=Broken.DROP))
     assert isinstance(await at.once(), Waiting)
@@ -69,7 +69,7 @@ async def test_a_lost_answer_is_not_asked_for_again(at: Stand) -> None:
 
 
 @pytest.mark.parametrize("stage", [CONFIGURE, WAIT])
-async def test_a_site_without_it_skips_both(at: Stand, stage: OnboardingStage) -> None:
+async def test_a_site_without_hardware_sync_skips_both_stages(at: Stand, stage: OnboardingStage) -> None:
     at.use(deploy=DeploySite(hardware_sync=False))
     entered(at, stage)
     settled = await at.settle()
@@ -78,20 +78,20 @@ async def test_a_site_without_it_skips_both(at: Stand, stage: OnboardingStage) -
 
 
 @pytest.mark.parametrize("status", [Status.READY, Status.DEPLOYING, Status.BROKEN, Status.RESCUE_MODE])
-async def test_a_machine_that_is_not_deployed_any_more_is_a_disagreement(at: Stand, status: Status) -> None:
+async def test_a_machine_that_is_no_longer_deployed_is_a_disagreement(at: Stand, status: Status) -> None:
     record(at).status = status
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
     assert changes(at) == []
 
 
-async def test_a_locked_machine_is_refused(at: Stand) -> None:
+async def test_a_locked_machine_fails_the_stage(at: Stand) -> None:
     record(at).locked, record(at).enable_hw_sync = True, False
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_REFUSED
 
 
-async def test_a_machine_that_is_no_more_is_told_to_both(at: Stand) -> None:
+async def test_a_machine_that_was_deleted_fails_both_stages(at: Stand) -> None:
     at.region.forget(record(at))
     configured = await at.settle()
     assert isinstance(configured, Failed) and configured.failure is FailureClass.MACHINE_DELETED_UPSTREAM
@@ -117,17 +117,17 @@ def waits(settled: Settled, why: str) -> None:
     assert settled.reason == f"waits for the node's hardware sync: {why}"
 
 
-async def test_before_a_reading_there_is_nothing_to_decide_on(at: Stand) -> None:
+async def test_the_stage_waits_for_the_first_reading(at: Stand) -> None:
     entered(at, WAIT)
     waits(await at.once(), "MAAS was not read yet")
 
 
-async def test_what_maas_sets_itself_when_it_says_deployed_is_no_proof(at: Stand) -> None:
+async def test_the_sync_time_that_maas_sets_at_deployment_is_no_proof(at: Stand) -> None:
     entered(at, WAIT)
     waits(await look(at, last_sync=upstream(at).synced_at), "no sync was recorded after the first boot")
 
 
-async def test_what_the_first_boot_sends_is_no_proof(at: Stand) -> None:
+async def test_the_sync_of_the_first_boot_is_no_proof(at: Stand) -> None:
     entered(at, WAIT)
     first = upstream(at).synced_at
     assert first is not None
@@ -141,7 +141,7 @@ async def test_a_second_sync_is_proof(at: Stand) -> None:
     assert isinstance(await look(at, last_sync=at.now - MINUTE), Done)
 
 
-async def test_the_regions_clock_may_be_another(at: Stand) -> None:
+async def test_a_clock_of_the_region_that_is_ahead_does_not_matter(at: Stand) -> None:
     ahead = 9 * MINUTE
     at.node = with_note(at.node, synced_at=at.now + ahead)
     entered(at, WAIT)
@@ -158,7 +158,7 @@ async def test_without_a_first_sync_the_time_of_deployment_counts(at: Stand) -> 
     assert isinstance(await look(at, last_sync=at.now), Done)
 
 
-async def test_a_sync_too_long_ago_is_no_proof_of_now(at: Stand) -> None:
+async def test_a_sync_that_is_too_old_is_no_proof(at: Stand) -> None:
     entered(at, WAIT)
     at.pass_time(2 * HOUR)
     late = timedelta(seconds=1350)
@@ -166,13 +166,13 @@ async def test_a_sync_too_long_ago_is_no_proof_of_now(at: Stand) -> None:
     assert isinstance(await look(at, last_sync=at.now - late + 5 * SECOND), Done)
 
 
-async def test_no_sync_at_all_and_none_expected_are_told_apart(at: Stand) -> None:
+async def test_a_missing_sync_and_a_sync_that_maas_does_not_expect_have_different_reasons(at: Stand) -> None:
     entered(at, WAIT)
     waits(await look(at, last_sync=None), "no sync was recorded")
     waits(await look(at, last_sync=at.now, enable_hw_sync=False), "MAAS does not expect a sync")
 
 
-async def test_without_an_interval_that_of_maas_is_taken(at: Stand) -> None:
+async def test_the_default_interval_of_maas_applies_if_no_interval_is_reported(at: Stand) -> None:
     entered(at, WAIT)
     at.pass_time(16 * MINUTE)
     assert isinstance(await look(at, last_sync=at.now, sync_interval=None), Done)
@@ -185,7 +185,7 @@ async def test_a_machine_that_left_deployed_is_a_disagreement(at: Stand) -> None
     assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
 
 
-async def test_only_the_end_of_the_last_attempt_is_for_an_operator(at: Stand) -> None:
+async def test_only_the_end_of_the_last_attempt_needs_an_operator(at: Stand) -> None:
     entered(at, WAIT)
     taken_up_again(at, attempt=MAX_ATTEMPTS - 1)
     at.now += 46 * MINUTE
@@ -198,7 +198,7 @@ async def test_only_the_end_of_the_last_attempt_is_for_an_operator(at: Stand) ->
     assert settled.detail.endswith("no sync was recorded")
 
 
-async def test_a_sync_that_comes_at_the_very_end_counts(at: Stand) -> None:
+async def test_a_sync_after_the_deadline_of_the_last_attempt_still_counts(at: Stand) -> None:
     entered(at, WAIT)
     taken_up_again(at, attempt=MAX_ATTEMPTS)
     at.now += 46 * MINUTE

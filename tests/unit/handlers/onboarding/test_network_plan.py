@@ -74,12 +74,12 @@ def refusal(*interfaces: Interface, **tables: Any) -> str:
 @pytest.mark.parametrize(
     "match", ["enp1s0f0np0", "enp1s0f0*", "ENP1S0F0*", "*ConnectX-7?", "mellanox tech*", "Mellanox*"]
 )
-def test_a_port_is_meant_by_its_name_or_by_what_it_is(match: str) -> None:
+def test_a_port_matches_by_its_name_or_by_its_vendor_and_product(match: str) -> None:
     assert missing(A, ports=[{"match": match, "mtu": 9000}]) == [UpdateInterface(interface=A.id, mtu=9000)]
 
 
 @pytest.mark.parametrize("match", ["*", "en*", "eno?", "Broadcom BCM5720"])
-def test_no_glob_means_the_boot_interface(match: str) -> None:
+def test_no_glob_matches_the_boot_interface(match: str) -> None:
     tables = {"ports": [{"match": match, "mtu": 9000}]}
     if match in {"*", "en*"}:
         assert missing(A, **tables) == [UpdateInterface(interface=A.id, mtu=9000)]
@@ -87,18 +87,18 @@ def test_no_glob_means_the_boot_interface(match: str) -> None:
         assert "no port matches" in refusal(A, **tables)
 
 
-def test_its_very_name_means_the_boot_interface() -> None:
+def test_the_exact_name_matches_the_boot_interface() -> None:
     assert missing(A, ports=[{"match": "eno1", "mtu": 9000}]) == [UpdateInterface(interface=1, mtu=9000)]
 
 
-def test_what_lies_on_ports_is_no_port() -> None:
+def test_a_bond_is_not_matched_as_a_port() -> None:
     assert "no port matches 'bond0'" in refusal(A, B, BOND, ports=[{"match": "bond0", "mtu": 9000}])
 
 
-def test_a_glob_that_matches_nothing_says_what_there_was() -> None:
-    told = refusal(A, ports=[{"match": "ens*"}])
-    assert told.startswith("network.ports 1: no port matches 'ens*'")
-    assert "enp1s0f0np0 (Mellanox Technologies" in told
+def test_a_glob_that_matches_nothing_is_reported_with_the_ports_of_the_machine() -> None:
+    refused = refusal(A, ports=[{"match": "ens*"}])
+    assert refused.startswith("network.ports 1: no port matches 'ens*'")
+    assert "enp1s0f0np0 (Mellanox Technologies" in refused
 
 
 # --- refused tables
@@ -153,11 +153,11 @@ def test_a_glob_that_matches_nothing_says_what_there_was() -> None:
         ),
     ],
 )
-def test_tables_that_cannot_be_met_are_named(tables: dict[str, Any], told: str) -> None:
+def test_tables_that_cannot_be_applied_are_refused_with_the_reason(tables: dict[str, Any], told: str) -> None:
     assert told in refusal(A, B, C, **tables)
 
 
-def test_a_vid_that_several_other_fabrics_have_needs_the_fabric() -> None:
+def test_a_vid_on_several_fabrics_needs_the_name_of_the_fabric() -> None:
     lost = nic(4, "enp2s0", vlan=PXE)
     assert "VLAN 300 is on several fabrics; set fabric to one of them: far, rail" in refusal(
         lost, ports=[{"match": "enp2*", "vlan": 300}]
@@ -170,11 +170,11 @@ def test_a_vid_that_several_other_fabrics_have_needs_the_fabric() -> None:
 # --- ports
 
 
-def test_a_vid_is_looked_up_on_the_fabric_of_the_port() -> None:
+def test_a_vid_is_searched_on_the_fabric_of_the_port() -> None:
     assert missing(C, ports=[{"match": "enp2*", "vlan": 300}]) == [UpdateInterface(interface=4, vlan=RAIL_300.id)]
 
 
-def test_the_subnet_of_a_link_says_the_vlan() -> None:
+def test_the_subnet_of_a_link_determines_the_vlan() -> None:
     change = {"match": "enp2*", "mtu": 9000, "link": {"subnet": "10.200.0.0/16"}}
     assert missing(C, ports=[change]) == [
         UpdateInterface(interface=4, vlan=RAIL_200.id, mtu=9000),
@@ -182,7 +182,7 @@ def test_the_subnet_of_a_link_says_the_vlan() -> None:
     ]
 
 
-def test_a_link_that_stays_is_made_again_after_a_move() -> None:
+def test_an_unchanged_link_is_made_again_after_a_move_to_another_vlan() -> None:
     """MAAS removes the links when an interface moves to another VLAN."""
     on_dhcp = nic(4, "enp2s0", links=(Link(id=5, mode="dhcp"),))
     table = {"match": "enp2*", "vlan": 200, "link": {"mode": "dhcp"}}
@@ -199,13 +199,13 @@ def test_a_link_that_stays_is_made_again_after_a_move() -> None:
         nic(4, "enp2s0", vlan=RAIL_200, effective_mtu=9000),
         nic(4, "enp2s0", vlan=RAIL_200, params={"mtu": 9000}, effective_mtu=9216),
     ],
-    ids=["own", "of its VLAN", "less than what lies on it"],
+    ids=["own", "of its VLAN", "less than the effective MTU"],
 )
-def test_an_mtu_that_is_there_is_not_set_again(port: Interface) -> None:
+def test_an_mtu_that_is_already_set_is_not_set_again(port: Interface) -> None:
     assert missing(port, ports=[{"match": "enp2*", "vlan": 200, "mtu": 9000}]) == []
 
 
-def test_an_mtu_that_comes_from_the_vlan_that_is_left_is_set_with_the_move() -> None:
+def test_an_mtu_inherited_from_the_former_vlan_is_set_with_the_move() -> None:
     port = nic(4, "enp2s0", vlan=RAIL_300, effective_mtu=9000)
     table = {"match": "enp2*", "vlan": 200, "mtu": 9000}
     assert missing(port, ports=[table]) == [UpdateInterface(interface=4, vlan=RAIL_200.id, mtu=9000)]
@@ -222,7 +222,7 @@ def test_an_mtu_that_comes_from_the_vlan_that_is_left_is_set_with_the_move() -> 
         ((), False),
     ],
 )
-def test_exactly_the_one_static_link_is_enough(links: tuple[Link, ...], there: bool) -> None:
+def test_only_exactly_the_configured_static_link_needs_no_change(links: tuple[Link, ...], there: bool) -> None:
     table = {"match": "enp2*", "vlan": 200, "link": {"mode": "static", "addresses": {"gpu-1": "10.200.0.7"}}}
     change = LinkSubnet(interface=4, mode=LinkMode.STATIC, subnet=20, ip_address="10.200.0.7")
     assert missing(nic(4, "enp2s0", vlan=RAIL_200, links=links), ports=[table]) == ([] if there else [change])
@@ -231,7 +231,7 @@ def test_exactly_the_one_static_link_is_enough(links: tuple[Link, ...], there: b
 # --- bonds
 
 
-def test_a_bond_is_made_of_its_ports_with_what_its_mode_takes() -> None:
+def test_a_bond_is_made_of_its_ports_with_the_parameters_of_its_mode() -> None:
     assert missing(A, B, C, bonds=[TWO | {"mtu": 9000}]) == [
         CreateBond(
             name="bond0",
@@ -248,7 +248,7 @@ def test_a_bond_is_made_of_its_ports_with_what_its_mode_takes() -> None:
     ]
 
 
-def test_ports_that_lie_apart_are_brought_together_first() -> None:
+def test_ports_on_different_vlans_are_moved_to_one_vlan_before_the_bond_is_made() -> None:
     apart = msgspec.structs.replace(B, vlan=FAR)
     assert "its ports are on different VLANs; set vlan of the bond" in refusal(A, apart, bonds=[TWO])
     first, second = missing(A, apart, bonds=[TWO | {"vlan": 0, "fabric": "rail"}])
@@ -256,13 +256,13 @@ def test_ports_that_lie_apart_are_brought_together_first() -> None:
     assert isinstance(second, CreateBond) and second.vlan == RAIL.id
 
 
-def test_nothing_is_made_when_what_lies_on_it_could_not_be() -> None:
+def test_no_bond_is_made_if_its_vlans_or_its_link_cannot_be_made() -> None:
     assert "no VLAN 700 of rail" in refusal(A, B, bonds=[TWO | {"vlans": [{"vid": 700}]}])
     assert "does not have exactly one subnet" in refusal(A, B, bonds=[TWO | {"vlans": [{"vid": 300, "link": {}}]}])
     assert "does not have exactly one subnet" in refusal(A, B, bonds=[TWO | {"link": {}}])
 
 
-def test_a_bond_that_is_there_gets_what_lies_on_it() -> None:
+def test_an_existing_bond_gets_its_vlans_and_links() -> None:
     vlans = [{"vid": 200, "mtu": 9000, "link": {}}, {"vid": 300}]
     there = nic(8, "bond0.300", type="vlan", parents=("bond0",), vlan=RAIL_300)
     assert missing(A, B, BOND, there, bonds=[TWO | {"vlans": vlans}]) == [CreateVlan(parent=7, vlan=3, mtu=9000)]
@@ -282,13 +282,13 @@ def test_a_bond_that_is_there_gets_what_lies_on_it() -> None:
         (nic(7, "bond9", type="bond", parents=(A.name, B.name)), "enp1s0f0np0 is in bond bond9 in MAAS"),
     ],
 )
-def test_a_bond_that_is_another_one_is_not_taken_apart(bond: Interface, told: str) -> None:
+def test_an_existing_bond_that_differs_is_not_changed(bond: Interface, told: str) -> None:
     refused = refusal(A, B, C, bond, bonds=[TWO])
     assert told in refused
     assert "commission the machine again" in refused
 
 
-def test_a_port_by_itself_that_maas_has_in_a_bond_is_told() -> None:
+def test_a_port_that_maas_has_in_a_bond_is_refused_as_a_single_port() -> None:
     assert "is in bond bond0 in MAAS" in refusal(A, B, BOND, ports=[{"match": "enp1*", "link": {"mode": "dhcp"}}])
 
 
@@ -300,13 +300,13 @@ def test_ports_of_a_bond_may_have_an_mtu() -> None:
     ]
 
 
-def test_a_port_without_a_vlan_gets_one_or_says_that_it_lacks_it() -> None:
+def test_a_port_without_a_vlan_gets_the_configured_vlan_or_is_refused() -> None:
     lost = nic(4, "enp2s0", vlan=None, links=())
     assert missing(lost, ports=[{"match": "enp2*", "vlan": 200}]) == [UpdateInterface(interface=4, vlan=3)]
     assert "on no VLAN in MAAS" in refusal(lost, ports=[{"match": "enp2*", "vlans": [{"vid": 300}]}])
     assert "is on no VLAN, so its subnet is unknown" in refusal(lost, ports=[{"match": "enp2*", "link": {}}])
 
 
-def test_what_is_seen_is_told_in_bounds() -> None:
+def test_the_list_of_ports_in_a_refusal_is_bounded() -> None:
     many = [nic(100 + number, f"ens{number}" + "x" * 300) for number in range(60)]
     assert len(refusal(*many, ports=[{"match": "nothing"}])) < 1500

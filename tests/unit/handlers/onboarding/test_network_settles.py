@@ -56,7 +56,7 @@ _SUBNETS = {200: "10.30.0.0/16", 300: "10.31.0.0/16"}
 
 @st.composite
 def fitting_links(draw: st.DrawFn, vid: int) -> dict[str, Any] | None:
-    """A valid link of an interface on that VLAN."""
+    """Draw a valid link of an interface on this VLAN."""
     mode = draw(st.sampled_from([None, "auto", "dhcp", "static", "link_up"]))
     if mode is None:
         return None
@@ -84,7 +84,7 @@ def fitting_settings(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def fitting_tables(draw: st.DrawFn) -> dict[str, Any]:
-    """Valid tables: each port is in one bond, in a table of its own, or in none."""
+    """Draw valid tables: each port is in one bond, in a separate table, or in no table."""
     use = draw(st.lists(st.sampled_from(["bond0", "bond1", "alone", "none"]), min_size=4, max_size=4))
     by_use = {name: [port for port, its in zip(PORTS, use, strict=True) if its == name] for name in set(use)}
     bonds = [
@@ -132,7 +132,7 @@ _QUICKLY = settings(max_examples=25, deadline=None, suppress_health_check=[Healt
 
 @_QUICKLY
 @given(ports=_PORT_TABLES, bonds=_BOND_TABLES, on=_LIES_ON)
-def test_any_tables_are_refused_before_anything_is_changed_or_met_for_good(
+def test_any_tables_are_refused_before_a_change_or_applied_permanently(
     ports: list[dict[str, Any]], bonds: list[dict[str, Any]], on: list[int | None]
 ) -> None:
     anyio.run(partial(_settles, {"ports": ports, "bonds": bonds}, on, fits=False))
@@ -140,7 +140,9 @@ def test_any_tables_are_refused_before_anything_is_changed_or_met_for_good(
 
 @_QUICKLY
 @given(tables=fitting_tables(), on=_LIES_ON)
-def test_tables_that_fit_are_met_for_good_wherever_the_ports_lay(tables: dict[str, Any], on: list[int | None]) -> None:
+def test_valid_tables_are_applied_permanently_regardless_of_the_vlans_of_the_ports(
+    tables: dict[str, Any], on: list[int | None]
+) -> None:
     static = [
         table["link"]["addresses"]["gpu-1"]
         for place in (*tables["ports"], *tables["bonds"])

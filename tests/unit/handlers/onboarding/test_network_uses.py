@@ -49,13 +49,13 @@ async def with_(at: Stand, segment: SegmentUse = HELD, of: PartitionUse | None =
     return await at.once()
 
 
-async def test_it_begins_by_taking_all_that_it_is_to_use(at: Stand) -> None:
+async def test_the_stage_first_allocates_all_networks_of_the_site(at: Stand) -> None:
     settled = await at.once()
     assert isinstance(settled, Waiting) and settled.requeue_after == timedelta(0)
     assert at.writes == [UseNetworks(segments=("lan",), partitions=("ib",))]
 
 
-async def test_it_is_done_with_its_address_once_ufm_has_its_ports(at: Stand) -> None:
+async def test_the_stage_completes_after_it_has_an_address_and_ufm_has_its_ports(at: Stand) -> None:
     settled = await with_(at)
     assert isinstance(settled, Done) and settled.skipped is None
     assert "10.9.0.2 of lan" in settled.reason and not at.writes
@@ -113,7 +113,7 @@ async def test_it_is_done_with_its_address_once_ufm_has_its_ports(at: Stand) -> 
         ),
     ],
 )
-async def test_what_is_missing_is_waited_for_in_words(
+async def test_the_stage_waits_for_a_missing_network_with_the_reason(
     at: Stand, segment: SegmentUse, of: PartitionUse | None, told: str, timed: bool
 ) -> None:
     """Only faults of the node count against the stage's time limit."""
@@ -140,12 +140,12 @@ async def test_what_is_missing_is_waited_for_in_words(
         pytest.param(HELD, partition(port(), state="deleting"), id="a port in a partition being deleted"),
     ],
 )
-async def test_what_can_be_changed_is_asked_for_again_and_not_at_once(
+async def test_a_network_that_can_be_allocated_is_requested_again_after_a_pause(
     at: Stand, segment: SegmentUse, of: PartitionUse | None
 ) -> None:
     """A client may hold a lock, and an immediate rerun would find it again."""
     asked = await with_(at, segment, of)
-    assert isinstance(asked, Step), "a step, so that later rules of the run have their turn"
+    assert isinstance(asked, Step), "a step, so that later rules of the run can run"
     assert at.writes == [UseNetworks(segments=("lan",), partitions=("ib",))]
     settled = await at.once()
     assert isinstance(settled, Waiting) and settled.requeue_after == timedelta(seconds=1)
@@ -162,7 +162,7 @@ async def test_what_can_be_changed_is_asked_for_again_and_not_at_once(
         pytest.param(HELD, PartitionUse(name="ib", state="ready"), id="a partition of no site"),
     ],
 )
-async def test_what_is_of_another_site_is_a_mistake_in_the_sites_file(
+async def test_a_network_of_another_site_is_invalid_configuration(
     at: Stand, segment: SegmentUse, of: PartitionUse | None
 ) -> None:
     settled = await with_(at, segment, of)
@@ -170,20 +170,20 @@ async def test_what_is_of_another_site_is_a_mistake_in_the_sites_file(
     assert "but the node belongs to site north" in settled.detail and not at.writes
 
 
-async def test_ports_that_nobody_knows_are_asked_for_and_that_has_a_limit(at: Stand) -> None:
+async def test_the_wait_for_unknown_ib_ports_has_a_time_limit(at: Stand) -> None:
     at.node = with_fields(at.node, ib_guids=None)
     settled = await with_(at, of=READY)
     assert isinstance(settled, Waiting) and settled.timed
     assert "farrier.set_ib_ports('gpu-1'" in settled.reason and not at.writes
 
 
-async def test_a_node_without_ports_leaves_out_the_partitions(at: Stand) -> None:
+async def test_a_node_without_ib_ports_allocates_no_partition(at: Stand) -> None:
     at.node = with_fields(at.node, ib_guids=())
     await at.once()
     assert at.writes == [UseNetworks(segments=("lan",))]
 
 
-async def test_what_the_sites_file_does_not_name_any_more_is_given_back(at: Stand) -> None:
+async def test_networks_that_the_site_file_no_longer_names_are_released(at: Stand) -> None:
     at.use(network=NetworkSite(), infiniband=InfinibandSite())
     await with_(at)
     assert at.writes == [UseNetworks()]
@@ -192,7 +192,7 @@ async def test_what_the_sites_file_does_not_name_any_more_is_given_back(at: Stan
     assert isinstance(settled, Done) and settled.skipped == "the site configures no network"
 
 
-async def test_what_a_machine_was_deployed_with_stays_as_it_is(at: Stand) -> None:
+async def test_the_networks_of_a_deployed_machine_are_not_changed(at: Stand) -> None:
     at.use(network=NetworkSite(segments=("other",)))
     at.node = with_note(at.node, deploys=1)
     settled = await with_(at)

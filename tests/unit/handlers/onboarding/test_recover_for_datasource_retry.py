@@ -50,7 +50,7 @@ async def at() -> AsyncIterator[Stand]:
 
 
 def asks(at: Stand) -> bool:
-    """Whether the stage calls the region, instead of waiting for its observer."""
+    """Return whether the stage calls the region instead of waiting for its observer."""
     return isinstance(run_stage(at.node, at.now, at.policy), Call)
 
 
@@ -63,7 +63,7 @@ async def through(at: Stand) -> None:
         assert isinstance(settled, Waiting), settled
         at.pass_time(MINUTE)
         at.observe()
-    raise AssertionError("is not through")
+    raise AssertionError("the stage does not end")
 
 
 async def test_a_failed_deployment_is_released_and_the_next_one_follows(at: Stand) -> None:
@@ -72,7 +72,7 @@ async def test_a_failed_deployment_is_released_and_the_next_one_follows(at: Stan
     assert changes(at) == ["release"]
 
 
-async def test_it_is_asked_for_with_our_comment_and_nothing_is_erased(at: Stand) -> None:
+async def test_the_release_has_farriers_comment_and_erases_nothing(at: Stand) -> None:
     await at.settle()
     requested = [event for event in at.region.events.of(at.node.maas_id) if event.type == "User releasing node"]
     assert [event.description for event in requested] == [
@@ -81,7 +81,7 @@ async def test_it_is_asked_for_with_our_comment_and_nothing_is_erased(at: Stand)
     assert record(at).status is Status.RELEASING
 
 
-async def test_what_comes_of_it_is_waited_for_and_not_asked_for(at: Stand) -> None:
+async def test_the_stage_waits_for_the_observation_without_requests_to_maas(at: Stand) -> None:
     settled = await at.settle()
     assert isinstance(settled, Waiting) and settled.timed
     at.world.observed.requests.clear()
@@ -90,20 +90,20 @@ async def test_what_comes_of_it_is_waited_for_and_not_asked_for(at: Stand) -> No
     assert at.world.observed.operations == []
 
 
-async def test_a_reading_from_before_the_request_ends_no_wait(at: Stand) -> None:
+async def test_a_reading_from_before_the_release_does_not_end_the_wait(at: Stand) -> None:
     at.observe()  # still failed
     await at.settle()
     assert not asks(at)
 
 
-async def test_a_lost_answer_is_not_asked_for_again(at: Stand) -> None:
+async def test_a_release_whose_response_was_lost_is_not_sent_again(at: Stand) -> None:
     at.region.faults.add(Fault(op="release", broken=Broken.DROP))
     assert isinstance(await at.once(), Waiting)
     await through(at)
     assert workflow(at).stage is DEPLOY and changes(at) == ["release"]
 
 
-async def test_a_deployment_that_is_stuck_is_aborted_and_released(at: Stand) -> None:
+async def test_a_stuck_deployment_is_aborted_before_the_release(at: Stand) -> None:
     record(at).status = Status.DEPLOYING
     await through(at)
     assert workflow(at).stage is DEPLOY and changes(at) == ["abort", "release"]
@@ -112,7 +112,7 @@ async def test_a_deployment_that_is_stuck_is_aborted_and_released(at: Stand) -> 
 
 
 @pytest.mark.parametrize("status", [Status.DEPLOYING, Status.FAILED_DEPLOYMENT, Status.ALLOCATED])
-async def test_what_somebody_with_our_key_deployed_since_is_not_undone(at: Stand, status: Status) -> None:
+async def test_a_later_deployment_of_another_client_with_farriers_key_is_not_undone(at: Stand, status: Status) -> None:
     record(at).status = Status.READY
     await at.world.client.do(await read(at), Deploy(user_data="", comment="by hand"))
     at.world.observed.requests.clear()
@@ -122,7 +122,7 @@ async def test_what_somebody_with_our_key_deployed_since_is_not_undone(at: Stand
     assert changes(at) == [] and record(at).status is status
 
 
-async def test_an_abort_that_takes_its_time_is_not_asked_for_again(at: Stand) -> None:
+async def test_a_slow_abort_is_not_sent_again(at: Stand) -> None:
     record(at).status = Status.DEPLOYING
     await at.settle()
     at.observe()
@@ -130,7 +130,7 @@ async def test_an_abort_that_takes_its_time_is_not_asked_for_again(at: Stand) ->
     assert not asks(at)
 
 
-async def test_a_lost_answer_to_an_abort_is_not_asked_for_again(at: Stand) -> None:
+async def test_an_abort_whose_response_was_lost_is_not_sent_again(at: Stand) -> None:
     record(at).status = Status.DEPLOYING
     at.region.faults.add(Fault(op="abort", broken=Broken.DROP))
     at.region.durations = Durations()
@@ -139,19 +139,19 @@ async def test_a_lost_answer_to_an_abort_is_not_asked_for_again(at: Stand) -> No
     assert changes(at) == ["abort", "release"]
 
 
-async def test_a_machine_that_is_ready_already_goes_on_at_once(at: Stand) -> None:
+async def test_a_machine_that_is_already_ready_completes_the_stage_without_a_request(at: Stand) -> None:
     record(at).status, record(at).owner = Status.READY, None
     assert isinstance(await at.settle(), Done)
     assert workflow(at).stage is DEPLOY and changes(at) == []
 
 
-async def test_a_machine_that_is_on_its_way_already_is_waited_for(at: Stand) -> None:
+async def test_the_stage_waits_for_a_release_that_is_in_progress(at: Stand) -> None:
     record(at).status = Status.RELEASING
     assert isinstance(await at.settle(), Waiting)
     assert changes(at) == [] and not asks(at)
 
 
-async def test_a_release_that_failed_is_asked_for_again(at: Stand) -> None:
+async def test_a_release_that_failed_is_requested_again(at: Stand) -> None:
     record(at).status = Status.RELEASING_FAILED
     await through(at)
     assert workflow(at).stage is DEPLOY and changes(at) == ["release"]
@@ -163,20 +163,20 @@ async def test_a_machine_that_ends_as_new_is_commissioned_again(at: Stand) -> No
     assert workflow(at).stage is OnboardingStage.COMMISSION_NODE and changes(at) == []
 
 
-async def test_a_deployment_that_came_to_an_end_after_all_is_kept(at: Stand) -> None:
+async def test_a_deployment_that_succeeded_after_all_is_kept(at: Stand) -> None:
     record(at).status = Status.DEPLOYED
     assert isinstance(await at.once(), Step)
     assert workflow(at).stage is OnboardingStage.WAIT_FOR_DEPLOYED and changes(at) == []
 
 
-async def test_another_attempt_asks_anew(at: Stand) -> None:
+async def test_another_attempt_calls_the_region_again(at: Stand) -> None:
     await at.settle()
     assert not asks(at)
     taken_up_again(at, attempt=2)
     assert asks(at)
 
 
-async def test_a_bmc_that_does_not_answer_changes_nothing_and_is_tried_again(at: Stand) -> None:
+async def test_a_bmc_that_does_not_respond_fails_the_attempt_without_a_change(at: Stand) -> None:
     at.region.default_nature = Nature(bmc_error="no route")
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.POWER_FAILED
@@ -184,26 +184,26 @@ async def test_a_bmc_that_does_not_answer_changes_nothing_and_is_tried_again(at:
 
 
 @pytest.mark.parametrize("status", [Status.BROKEN, Status.RESCUE_MODE, Status.COMMISSIONING, Status.RETIRED])
-async def test_anywhere_else_somebody_has_acted(at: Stand, status: Status) -> None:
+async def test_a_machine_in_any_other_status_is_a_disagreement(at: Stand, status: Status) -> None:
     record(at).status = status
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
     assert changes(at) == []
 
 
-async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
+async def test_a_machine_that_was_deleted_is_reported(at: Stand) -> None:
     at.region.forget(record(at))
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.MACHINE_DELETED_UPSTREAM
 
 
-async def test_a_locked_machine_is_refused(at: Stand) -> None:
+async def test_a_locked_machine_fails_the_stage(at: Stand) -> None:
     record(at).locked = True
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_REFUSED
 
 
-async def test_the_counts_of_the_detour_stay(at: Stand) -> None:
+async def test_the_stage_keeps_the_counts_of_failures(at: Stand) -> None:
     at.node = with_note(at.node, failed_deploys=3, datasource_retries=1)
     await through(at)
     assert (upstream(at).failed_deploys, upstream(at).datasource_retries, upstream(at).deploys) == (3, 1, 1)

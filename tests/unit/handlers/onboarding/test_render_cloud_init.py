@@ -45,7 +45,7 @@ def upstream(at: Stand) -> Upstream:
     return at.node.workflow.upstream
 
 
-async def test_the_token_of_the_next_deployment_is_issued_and_noted(at: Stand) -> None:
+async def test_the_token_of_the_next_deployment_is_issued_and_recorded(at: Stand) -> None:
     at.node = with_note(at.node, deploys=0)
     settled = await at.once()
     token = await bootstrap.token(at.services, at.site, at.node, 1)
@@ -55,7 +55,7 @@ async def test_the_token_of_the_next_deployment_is_issued_and_noted(at: Stand) -
     assert at.world.observed.operations == []
 
 
-async def test_made_twice_it_issues_the_same_token_whose_time_begins_anew(at: Stand) -> None:
+async def test_a_second_run_issues_the_same_token_with_a_new_lifetime(at: Stand) -> None:
     await at.once()
     at.pass_time(at.site.deploy.bootstrap_ttl)
     await at.once()
@@ -63,7 +63,7 @@ async def test_made_twice_it_issues_the_same_token_whose_time_begins_anew(at: St
     assert upstream(at).token_at == at.now
 
 
-async def test_a_token_is_of_one_node_one_workflow_and_one_deployment(at: Stand) -> None:
+async def test_each_node_workflow_deployment_and_key_has_a_different_token(at: Stand) -> None:
     async def token(deploy: int = 1) -> str:
         return await bootstrap.token(at.services, at.site, at.node, deploy)
 
@@ -83,7 +83,7 @@ class _Rotated(Secrets):
         return "another key"
 
 
-async def test_no_reason_tells_the_token(at: Stand) -> None:
+async def test_no_outcome_contains_the_token(at: Stand) -> None:
     token = await bootstrap.token(at.services, at.site, at.node, 1)
     settled = await at.once()
     assert isinstance(settled, Done) and token not in repr(settled)
@@ -100,7 +100,7 @@ async def test_an_agentless_node_gets_no_token(at: Stand) -> None:
     assert (at.writes, upstream(at).token) == ([], None)
 
 
-async def test_a_template_without_a_token_issues_none_and_says_so(at: Stand) -> None:
+async def test_a_template_without_a_token_issues_no_token_and_the_reason_says_so(at: Stand) -> None:
     template(at, "#cloud-config\nhostname: {{ node.name }}\n")
     settled = await at.once()
     assert isinstance(settled, Done) and "does not contain bootstrap_token" in settled.reason
@@ -123,7 +123,7 @@ async def test_a_site_without_a_template_is_skipped(at: Stand) -> None:
         ("#cloud-config\n" + "x" * 2000, "more than the 1024 bytes"),
     ],
 )
-async def test_user_data_that_cannot_be_made_is_a_fault_of_the_configuration(
+async def test_user_data_that_cannot_be_rendered_is_invalid_configuration(
     at: Stand, text: str, told: str, agentless: bool
 ) -> None:
     at.node = with_fields(at.node, agentless=agentless)
@@ -133,7 +133,7 @@ async def test_user_data_that_cannot_be_made_is_a_fault_of_the_configuration(
     assert told in settled.detail and at.writes == []
 
 
-async def test_a_key_that_does_not_resolve_fails_and_one_that_does_later_is_waited_for(at: Stand) -> None:
+async def test_a_key_that_does_not_resolve_fails_the_stage_unless_the_cause_is_temporary(at: Stand) -> None:
     secrets(at, Secrets(None))
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.NO_CREDENTIALS
@@ -141,17 +141,17 @@ async def test_a_key_that_does_not_resolve_fails_and_one_that_does_later_is_wait
     assert isinstance(await at.once(), Waiting)
 
 
-# --- a machine that is further along
+# --- a machine that was deployed before
 
 
-async def test_after_a_deployment_the_machine_is_looked_at_first(at: Stand) -> None:
+async def test_after_a_deployment_the_stage_waits_for_a_reading_of_the_machine(at: Stand) -> None:
     at.node = with_note(at.node, deploys=1)
     settled = await at.once()
     assert isinstance(settled, Waiting) and settled.reason == "waits until farrier has read the machine in MAAS"
 
 
 @pytest.mark.parametrize("state", [MaasStatus.DEPLOYING, MaasStatus.DEPLOYED])
-async def test_a_machine_that_this_workflow_deployed_has_its_user_data(at: Stand, state: MaasStatus) -> None:
+async def test_a_machine_that_this_workflow_deployed_skips_the_stage(at: Stand, state: MaasStatus) -> None:
     at.node = with_fields(with_note(at.node, deploys=1, token="abc"), maas=_seen(at, state=state, ours=True))
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is not None
@@ -161,14 +161,14 @@ async def test_a_machine_that_this_workflow_deployed_has_its_user_data(at: Stand
 @pytest.mark.parametrize(
     ("state", "ours"), [(MaasStatus.READY, False), (MaasStatus.FAILED, True), (MaasStatus.DEPLOYED, False)]
 )
-async def test_another_deployment_gets_a_token_of_its_own(at: Stand, state: MaasStatus, ours: bool) -> None:
+async def test_another_deployment_gets_a_new_token(at: Stand, state: MaasStatus, ours: bool) -> None:
     at.node = with_fields(with_note(at.node, deploys=1), maas=_seen(at, state=state, ours=ours))
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is None
     assert upstream(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
 
 
-async def test_a_deployment_that_was_undone_is_not_this_one(at: Stand) -> None:
+async def test_after_an_undone_deployment_the_next_one_gets_a_new_token(at: Stand) -> None:
     at.node = with_fields(
         with_note(at.node, deploys=1, disowned=1), maas=_seen(at, state=MaasStatus.DEPLOYED, ours=True)
     )

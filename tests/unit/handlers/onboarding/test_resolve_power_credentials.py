@@ -33,24 +33,24 @@ def keeps_secrets_in(stand: Stand, store: NodeCredentials) -> None:
     stand.services = msgspec.structs.replace(stand.services, credentials=store)
 
 
-async def test_a_manageable_bmc_whose_credential_resolves_will_do(stand: Stand) -> None:
+async def test_a_manageable_bmc_whose_credential_resolves_passes_the_stage(stand: Stand) -> None:
     assert is_done(await stand.once()).to is None, "no part of the secret is stored"
     is_done(await stand.once())
     assert stand.secrets.looks == 2 and stand.world.observed.operations == []
 
 
-async def test_a_credential_that_is_gone_is_told_without_its_secret(stand: Stand) -> None:
+async def test_a_missing_credential_is_reported_without_its_secret(stand: Stand) -> None:
     stand.secrets.current = None
     failed = fails(await stand.once(), F.NO_CREDENTIALS, "env:BMC", "is gone")
     assert "secret" not in failed.detail
 
 
-async def test_a_store_that_is_away_is_waited_for(stand: Stand) -> None:
+async def test_the_stage_waits_while_the_store_is_unavailable(stand: Stand) -> None:
     keeps_secrets_in(stand, Secrets(None, temporary=True))
     assert waits(await stand.once()).requeue_after is not None
 
 
-async def test_it_asks_for_manage_itself_and_then_waits(stand: Stand) -> None:
+async def test_the_stage_requests_manage_and_waits_until_the_node_is_manageable(stand: Stand) -> None:
     stand.node = with_fields(stand.node, management=M.ENROLL)
     assert steps(await stand.once()).to.bmc.asked_at == stand.now
     waits(await stand.once())
@@ -66,18 +66,18 @@ async def test_a_node_without_a_bmc_has_no_credentials(stand: Stand, management:
     fails(await stand.once(), F.NO_CREDENTIALS, "set_bmc")
 
 
-async def test_half_of_the_details_are_told_apart(stand: Stand) -> None:
+async def test_a_bmc_without_a_credential_is_reported(stand: Stand) -> None:
     stand.node = with_fields(stand.node, management=M.ENROLL, bmc_credential=None)
     fails(await stand.once(), F.NO_CREDENTIALS, "credential")
 
 
-async def test_another_machine_behind_the_bmc_stops_it(stand: Stand) -> None:
+async def test_another_machine_behind_the_bmc_fails_the_stage(stand: Stand) -> None:
     wrong = Bmc(failures=1, failure=BmcFailure.IDENTITY_MISMATCH, last_error="expected serial SN-1")
     stand.node = with_fields(stand.node, management=M.ENROLL, bmc=wrong)
     fails(await stand.once(), F.IDENTITY_MISMATCH, "SN-1")
 
 
-async def test_a_bmc_that_does_not_become_manageable_in_time_fails_as_that_and_with_its_error(stand: Stand) -> None:
+async def test_a_bmc_that_is_not_manageable_in_time_fails_as_not_manageable_with_its_error(stand: Stand) -> None:
     """The failure has the BMC's class and not `timeout`, because the BMC's class has its own advice."""
     away = Bmc(asked_at=stand.now, failures=3, failure=BmcFailure.UNREACHABLE, last_error="no route to host")
     stand.node = with_fields(stand.node, management=M.ENROLL, bmc=away)

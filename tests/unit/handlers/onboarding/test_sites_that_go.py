@@ -40,7 +40,7 @@ async def test_a_stage_waits_for_the_region_of_its_site_without_a_deadline(
         assert not settled.timed, "only this replica may lack the file"
 
 
-async def test_the_first_stage_says_that_there_is_none() -> None:
+async def test_the_first_stage_fails_if_the_site_has_no_file() -> None:
     async with open_stand() as at:
         at.onboards(OnboardingStage.LOAD_SITE_CONFIG)
         at.policy = type(at.policy)()

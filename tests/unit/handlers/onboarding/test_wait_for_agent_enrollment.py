@@ -57,21 +57,21 @@ def asked_at(at: Stand) -> datetime:
     return asked
 
 
-async def test_an_agent_that_enrolled_since_the_deployment_was_asked_for_is_this_ones(at: Stand) -> None:
+async def test_an_agent_that_enrolled_since_the_deployment_request_completes_the_stage(at: Stand) -> None:
     enrols(at, asked_at(at) + SECOND)
     assert isinstance(await at.once(), Done)
     assert at.world.observed.operations == []
 
 
 @pytest.mark.parametrize("status", [NodeStatus.ENROLLING, NodeStatus.RETIRED, NodeStatus.QUARANTINED])
-async def test_an_agent_of_an_earlier_installation_is_not(at: Stand, status: NodeStatus) -> None:
+async def test_an_agent_of_an_earlier_installation_does_not_complete_the_stage(at: Stand, status: NodeStatus) -> None:
     at.node = with_fields(at.node, status=status)
     enrols(at, asked_at(at) - SECOND)
     settled = await at.once()
     assert isinstance(settled, Waiting) and settled.reason == "waits for the agent to enrol"
 
 
-async def test_by_hand_an_agent_that_was_there_before_is_taken(at: Stand) -> None:
+async def test_in_mode_manual_an_earlier_agent_completes_the_stage(at: Stand) -> None:
     at.onboards(STAGE, mode=OnboardingMode.MANUAL)
     enrols(at, at.now - HOUR)
     assert isinstance(await at.once(), Done)
@@ -81,14 +81,14 @@ async def test_by_hand_an_agent_that_was_there_before_is_taken(at: Stand) -> Non
 
 
 @pytest.mark.parametrize("status", [Status.READY, Status.RELEASING, Status.RESCUE_MODE, Status.BROKEN])
-async def test_a_machine_that_is_not_deployed_any_more_ends_the_wait(at: Stand, status: Status) -> None:
+async def test_a_machine_that_is_no_longer_deployed_fails_the_stage(at: Stand, status: Status) -> None:
     record(at).status = status
     at.observe()
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
 
 
-async def test_a_machine_that_somebody_else_holds_ends_the_wait(at: Stand) -> None:
+async def test_a_machine_that_another_user_holds_fails_the_stage(at: Stand) -> None:
     record(at).owner = OPERATOR.username
     at.observe()
     settled = await at.once()
@@ -96,7 +96,7 @@ async def test_a_machine_that_somebody_else_holds_ends_the_wait(at: Stand) -> No
 
 
 @pytest.mark.parametrize("mode", [OnboardingMode.DEPLOY, OnboardingMode.ADOPT, OnboardingMode.MANUAL])
-async def test_a_machine_that_is_no_more_ends_the_wait(at: Stand, mode: OnboardingMode) -> None:
+async def test_a_machine_that_was_deleted_fails_the_stage(at: Stand, mode: OnboardingMode) -> None:
     at.onboards(STAGE, mode=mode, upstream=upstream(at))
     at.region.forget(record(at))
     at.observe()
@@ -104,7 +104,7 @@ async def test_a_machine_that_is_no_more_ends_the_wait(at: Stand, mode: Onboardi
     assert isinstance(settled, Failed) and settled.failure is FailureClass.MACHINE_DELETED_UPSTREAM
 
 
-async def test_a_reading_from_before_the_stage_began_ends_nothing(at: Stand) -> None:
+async def test_a_reading_from_before_the_stage_began_is_ignored(at: Stand) -> None:
     record(at).status = Status.DEPLOYING
     at.observe()
     record(at).status = Status.DEPLOYED
@@ -113,7 +113,7 @@ async def test_a_reading_from_before_the_stage_began_ends_nothing(at: Stand) -> 
     assert isinstance(await at.once(), Waiting)
 
 
-async def test_what_was_not_deployed_here_may_be_held_by_anybody(at: Stand) -> None:
+async def test_an_adopted_machine_may_be_held_by_any_user(at: Stand) -> None:
     at.onboards(STAGE, mode=OnboardingMode.ADOPT)
     record(at).owner = OPERATOR.username
     enrols(at, at.now)
@@ -124,7 +124,7 @@ async def test_what_was_not_deployed_here_may_be_held_by_anybody(at: Stand) -> N
 # --- agentless
 
 
-async def test_an_agentless_node_needs_fresh_power_and_a_machine_that_is_freshly_deployed(at: Stand) -> None:
+async def test_an_agentless_node_needs_fresh_readings_of_its_power_and_its_machine(at: Stand) -> None:
     at.node = with_fields(at.node, agentless=True, bmc=Bmc(power=PowerState.ON, power_at=at.now))
     settled = await at.once()
     assert isinstance(settled, Waiting) and "MAAS" in settled.reason
@@ -137,13 +137,13 @@ async def test_an_agentless_node_needs_fresh_power_and_a_machine_that_is_freshly
 # --- no agent in time
 
 
-async def test_in_time_nothing_is_asked(at: Stand) -> None:
+async def test_before_the_deadline_no_request_is_sent(at: Stand) -> None:
     at.now += 29 * MINUTE
     assert isinstance(await at.once(), Waiting)
     assert at.world.observed.operations == []
 
 
-async def test_too_late_the_failed_first_boot_is_told(at: Stand) -> None:
+async def test_after_the_deadline_the_failure_of_the_first_boot_is_reported(at: Stand) -> None:
     at.now += 31 * MINUTE
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.TIMEOUT
@@ -154,13 +154,13 @@ async def test_too_late_the_failed_first_boot_is_told(at: Stand) -> None:
     assert at.world.observed.operations == ["events"]
 
 
-async def test_an_agent_that_comes_at_the_very_end_counts(at: Stand) -> None:
+async def test_an_agent_that_enrols_after_the_deadline_still_counts(at: Stand) -> None:
     at.now += 31 * MINUTE
     enrols(at, at.now)
     assert isinstance(await at.once(), Done)
 
 
-async def test_a_region_that_does_not_answer_does_not_keep_the_wait_alive(at: Stand) -> None:
+async def test_a_region_that_does_not_respond_does_not_extend_the_wait(at: Stand) -> None:
     at.region.faults.add(Fault(times=None, status=502))
     at.now += 31 * MINUTE
     settled = await at.once()
@@ -174,13 +174,13 @@ async def test_the_next_attempt_waits_again(at: Stand) -> None:
     assert isinstance(await at.once(), Waiting)
 
 
-async def test_where_nothing_was_deployed_the_engine_ends_the_wait(at: Stand) -> None:
+async def test_without_a_deployment_the_stage_itself_has_no_deadline(at: Stand) -> None:
     at.onboards(STAGE, mode=OnboardingMode.MANUAL)
     at.now += 31 * MINUTE
     assert isinstance(run_stage(at.node, at.now, at.policy), Waiting)
 
 
-async def test_a_failed_ssh_seed_is_told_as_before(at: Stand) -> None:
+async def test_a_repeatedly_failed_ssh_seed_is_reported(at: Stand) -> None:
     enrols(at, at.now)
     assert at.node.agent is not None
     at.node = with_fields(at.node, agent=replace(at.node.agent, ssh_seed_failures=3))
@@ -189,7 +189,7 @@ async def test_a_failed_ssh_seed_is_told_as_before(at: Stand) -> None:
     assert isinstance(at.node.workflow, Onboarding)
 
 
-async def test_a_token_that_has_expired_is_told_and_no_attempt_is_made_in_vain(at: Stand) -> None:
+async def test_an_expired_token_needs_an_operator_at_once(at: Stand) -> None:
     at.pass_time(at.site.deploy.bootstrap_ttl)
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.TIMEOUT
@@ -197,7 +197,7 @@ async def test_a_token_that_has_expired_is_told_and_no_attempt_is_made_in_vain(a
     assert settled.stop is StopRequest.FAILED
 
 
-async def test_a_token_that_was_spent_need_not_be_good_any_more(at: Stand) -> None:
+async def test_the_expiry_of_a_used_token_does_not_matter(at: Stand) -> None:
     enrols(at, asked_at(at) + SECOND)
     at.pass_time(at.site.deploy.bootstrap_ttl)  # its heartbeats are too old then
     settled = await at.once()

@@ -41,7 +41,7 @@ async def look(at: Stand, **fields: Any) -> Done | Failed | Waiting | Step:
     return settled
 
 
-async def test_before_a_reading_there_is_nothing_to_decide_on(at: Stand) -> None:
+async def test_the_stage_waits_for_the_first_reading(at: Stand) -> None:
     settled = await at.once()
     assert (
         isinstance(settled, Waiting)
@@ -50,14 +50,14 @@ async def test_before_a_reading_there_is_nothing_to_decide_on(at: Stand) -> None
     )
 
 
-async def test_a_reading_from_before_the_stage_began_is_not_decided_on(at: Stand) -> None:
+async def test_a_reading_from_before_the_stage_began_is_ignored(at: Stand) -> None:
     at.observe(state="ready", status=Status.READY.value)
     entered(at, OnboardingStage.RENDER_CLOUD_INIT)
     entered(at, STAGE)
     assert isinstance(await at.once(), Waiting)
 
 
-async def test_deployed_is_done_and_the_first_reading_of_it_is_noted(at: Stand) -> None:
+async def test_a_deployed_machine_completes_the_stage_and_its_first_reading_is_recorded(at: Stand) -> None:
     at.pass_time(HOUR)
     synced = at.now - MINUTE
     settled = await look(at, last_sync=synced)
@@ -66,7 +66,7 @@ async def test_deployed_is_done_and_the_first_reading_of_it_is_noted(at: Stand) 
     assert (upstream(at).deployed_at, upstream(at).synced_at) == (at.node.maas.read_at, synced)
 
 
-async def test_made_again_it_keeps_what_was_noted_first(at: Stand) -> None:
+async def test_a_second_run_keeps_the_first_recorded_reading(at: Stand) -> None:
     at.pass_time(HOUR)
     await look(at, last_sync=at.now)
     first = upstream(at)
@@ -75,7 +75,7 @@ async def test_made_again_it_keeps_what_was_noted_first(at: Stand) -> None:
     assert upstream(at) == first
 
 
-async def test_an_older_deployment_still_in_the_reading_does_not_date_this_one(at: Stand) -> None:
+async def test_a_reading_of_an_older_deployment_does_not_date_this_deployment(at: Stand) -> None:
     at.pass_time(HOUR)
     asked_at = upstream(at).asked_at
     assert asked_at is not None
@@ -95,7 +95,9 @@ async def test_an_older_deployment_still_in_the_reading_does_not_date_this_one(a
         ({"status_message": "Who knows", "netboot": False}, "booting the installed system"),
     ],
 )
-async def test_while_it_deploys_the_phase_is_told(at: Stand, fields: dict[str, Any], phase: str) -> None:
+async def test_the_reason_of_the_wait_names_the_phase_of_the_deployment(
+    at: Stand, fields: dict[str, Any], phase: str
+) -> None:
     settled = await look(at, **fields)
     assert isinstance(settled, Waiting) and settled.reason == f"waits for MAAS to deploy the machine: {phase}"
 
@@ -103,7 +105,7 @@ async def test_while_it_deploys_the_phase_is_told(at: Stand, fields: dict[str, A
 # --- failures
 
 
-async def test_a_failed_deployment_is_judged_and_counted(at: Stand) -> None:
+async def test_a_failed_deployment_is_counted_and_classified(at: Stand) -> None:
     at.region.default_nature = Nature(deploy=DeployFate.STORAGE_FAILS)
     at.pass_time(HOUR)
     assert record(at).status is Status.FAILED_DEPLOYMENT
@@ -111,19 +113,19 @@ async def test_a_failed_deployment_is_judged_and_counted(at: Stand) -> None:
     assert (workflow(at).stage, workflow(at).attempt, upstream(at).failed_deploys) == (JUDGE, 1, 1)
 
 
-async def test_judging_the_fourth_failure_is_its_fourth_attempt(at: Stand) -> None:
+async def test_the_classification_of_the_fourth_failure_is_the_fourth_attempt(at: Stand) -> None:
     at.node = with_note(at.node, failed_deploys=3)
     record(at).status = Status.FAILED_DEPLOYMENT
     await look(at)
     assert (workflow(at).stage, workflow(at).attempt) == (JUDGE, 4)
 
 
-async def test_a_deployment_that_was_given_up_is_judged(at: Stand) -> None:
+async def test_an_aborted_deployment_is_classified(at: Stand) -> None:
     record(at).status = Status.ALLOCATED
     assert isinstance(await look(at), Step) and workflow(at).stage is JUDGE
 
 
-async def test_a_deployment_that_takes_too_long_is_judged_although_it_goes_on(at: Stand) -> None:
+async def test_a_deployment_that_takes_too_long_is_classified_while_it_continues(at: Stand) -> None:
     at.now += timedelta(minutes=89)
     assert isinstance(await look(at), Waiting)
     at.now += timedelta(minutes=2)
@@ -131,7 +133,7 @@ async def test_a_deployment_that_takes_too_long_is_judged_although_it_goes_on(at
     assert workflow(at).stage is JUDGE and upstream(at).failed_deploys == 1
 
 
-async def test_the_time_counts_from_the_request_whatever_the_stage_began_anew(at: Stand) -> None:
+async def test_the_time_counts_from_the_request_even_if_the_stage_is_entered_again(at: Stand) -> None:
     at.now += timedelta(minutes=91)
     entered(at, STAGE)
     assert isinstance(await look(at), Step) and workflow(at).stage is JUDGE
@@ -146,12 +148,12 @@ async def test_no_deployment_is_ended_before_maas_would_end_it(at: Stand) -> Non
     assert isinstance(await look(at), Step)
 
 
-async def test_the_engine_does_not_end_a_deployment_that_has_its_own_deadline(at: Stand) -> None:
+async def test_the_wait_has_no_time_limit_of_the_stage(at: Stand) -> None:
     settled = await look(at)
     assert isinstance(settled, Waiting) and not settled.timed
 
 
-async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
+async def test_a_machine_that_was_deleted_is_reported(at: Stand) -> None:
     at.region.forget(record(at))
     settled = await look(at)
     assert isinstance(settled, Failed) and settled.failure is FailureClass.MACHINE_DELETED_UPSTREAM
@@ -172,20 +174,20 @@ async def test_a_machine_that_is_no_more_is_told(at: Stand) -> None:
         Status.RELEASING_FAILED,
     ],
 )
-async def test_where_no_deployment_leads_somebody_else_has_acted(at: Stand, status: Status) -> None:
+async def test_a_status_to_which_no_deployment_leads_is_a_disagreement(at: Stand, status: Status) -> None:
     record(at).status = status
     settled = await look(at)
     assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
     assert status.label in settled.detail
 
 
-async def test_a_status_never_seen_is_a_disagreement(at: Stand) -> None:
+async def test_an_unknown_status_is_a_disagreement(at: Stand) -> None:
     settled = await look(at, state="other", status=99, status_name="Sleeping")
     assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
 
 
 @pytest.mark.parametrize("status", [Status.DEPLOYED, Status.DEPLOYING, Status.FAILED_DEPLOYMENT])
-async def test_a_machine_that_somebody_else_holds_is_a_disagreement(at: Stand, status: Status) -> None:
+async def test_a_machine_that_another_user_holds_is_a_disagreement(at: Stand, status: Status) -> None:
     record(at).status, record(at).owner = status, OPERATOR.username
     settled = await look(at)
     assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
@@ -193,12 +195,12 @@ async def test_a_machine_that_somebody_else_holds_is_a_disagreement(at: Stand, s
 
 
 @pytest.mark.parametrize("status", [Status.DEPLOYED, Status.DEPLOYING, Status.READY])
-async def test_while_nobody_knows_whom_the_region_takes_us_for_nothing_is_decided(at: Stand, status: Status) -> None:
+async def test_the_stage_waits_while_the_user_of_farriers_key_is_unknown(at: Stand, status: Status) -> None:
     settled = await look(at, status=status.value, ours=None, owner="ann")
     assert isinstance(settled, Waiting) and not settled.timed
 
 
-async def test_reasons_do_not_change_as_time_passes(at: Stand) -> None:
+async def test_the_reason_of_the_wait_does_not_change_with_time(at: Stand) -> None:
     first = await look(at)
     at.now += 10 * MINUTE + SECOND
     second = await look(at)

@@ -40,7 +40,7 @@ def is_tried_again(stand: Stand, **fields: Any) -> None:
 # --- waiting, and done
 
 
-async def test_nothing_is_decided_before_maas_was_read_in_this_attempt(stand: Stand) -> None:
+async def test_the_stage_waits_for_a_reading_of_this_attempt(stand: Stand) -> None:
     given(stand, S.READY)
     stand.observe()
     stand.now += SECOND
@@ -50,7 +50,7 @@ async def test_nothing_is_decided_before_maas_was_read_in_this_attempt(stand: St
     is_done(await stand.once())
 
 
-async def test_a_machine_that_is_ready_and_passed_is_done_without_a_request(stand: Stand) -> None:
+async def test_a_ready_machine_that_passed_completes_the_stage_without_a_request(stand: Stand) -> None:
     given(stand, S.READY)
     stand.observe()
     assert is_done(await stand.once()) == is_done(await stand.once())
@@ -58,7 +58,7 @@ async def test_a_machine_that_is_ready_and_passed_is_done_without_a_request(stan
 
 
 @pytest.mark.parametrize("status", [S.COMMISSIONING, S.TESTING])
-async def test_commissioning_and_testing_take_their_time(stand: Stand, status: Status) -> None:
+async def test_the_stage_waits_during_commissioning_and_testing(stand: Stand, status: Status) -> None:
     is_held(given(stand, status))
     stand.observe()
     waiting = waits(await stand.once())
@@ -66,7 +66,7 @@ async def test_commissioning_and_testing_take_their_time(stand: Stand, status: S
 
 
 @pytest.mark.parametrize("status", [S.DEPLOYING, S.DEPLOYED])
-async def test_what_this_onboarding_deployed_is_past_it(stand: Stand, status: Status) -> None:
+async def test_a_machine_that_this_onboarding_deployed_completes_the_stage(stand: Stand, status: Status) -> None:
     is_held(given(stand, status, remembers=Upstream(deploys=1)))
     stand.observe()
     is_done(await stand.once())
@@ -82,7 +82,7 @@ async def test_what_this_onboarding_deployed_is_past_it(stand: Stand, status: St
         (S.NEW, "aborted"),
     ],
 )
-async def test_a_failure_is_told_first_and_the_attempt_after_it_commissions_again(
+async def test_a_failure_is_reported_and_the_next_attempt_commissions_again(
     stand: Stand, status: Status, said: str
 ) -> None:
     given(stand, status, error_description="1 script has failed: maas-lshw")
@@ -97,7 +97,7 @@ async def test_a_failure_is_told_first_and_the_attempt_after_it_commissions_agai
     assert stand.world.observed.operations == []
 
 
-async def test_a_machine_that_was_marked_broken_goes_to_the_stage_that_stops_at_it(stand: Stand) -> None:
+async def test_a_broken_machine_returns_to_commission_node_and_needs_an_operator(stand: Stand) -> None:
     given(stand, S.BROKEN, error_description="coolant leak")
     stand.observe()
     to = steps(await stand.once()).to
@@ -108,7 +108,7 @@ async def test_a_machine_that_was_marked_broken_goes_to_the_stage_that_stops_at_
 
 
 @pytest.mark.parametrize("status", [S.READY, S.DEPLOYED, S.COMMISSIONING, S.FAILED_COMMISSIONING])
-async def test_who_holds_it_is_waited_for_while_nobody_knows_whom_the_region_takes_us_for(
+async def test_the_wait_has_no_time_limit_while_the_user_of_farriers_key_is_unknown(
     stand: Stand, status: Status
 ) -> None:
     is_held(given(stand, status, remembers=Upstream(deploys=1)))
@@ -116,14 +116,14 @@ async def test_who_holds_it_is_waited_for_while_nobody_knows_whom_the_region_tak
     assert not waits(await stand.once()).timed
 
 
-async def test_ready_without_having_passed_is_no_success(stand: Stand) -> None:
+async def test_a_ready_machine_whose_scripts_failed_fails_the_stage(stand: Stand) -> None:
     machine = given(stand, S.READY)
     machine.script_sets.append(round_of_scripts(stand, ScriptStatus.FAILED))
     stand.observe()
     fails(await stand.once(), F.COMMISSIONING_FAILED, "Failed")
 
 
-async def test_a_machine_that_was_mended_meanwhile_is_done(stand: Stand) -> None:
+async def test_a_machine_that_was_repaired_meanwhile_completes_the_stage(stand: Stand) -> None:
     machine = given(stand, S.FAILED_COMMISSIONING)
     stand.observe()
     fails(await stand.once(), F.COMMISSIONING_FAILED)
@@ -133,13 +133,13 @@ async def test_a_machine_that_was_mended_meanwhile_is_done(stand: Stand) -> None
     is_done(await stand.once())
 
 
-async def test_the_last_of_several_commissionings_needs_a_person(stand: Stand) -> None:
+async def test_a_failure_of_the_last_commissioning_needs_an_operator(stand: Stand) -> None:
     given(stand, S.FAILED_COMMISSIONING, remembers=Upstream(commissions=MAX_ATTEMPTS))
     stand.observe()
     assert fails(await stand.once(), F.COMMISSIONING_FAILED).stop is StopRequest.FAILED
 
 
-async def test_failed_tests_need_a_person_at_once_because_maas_commissions_no_such_machine(stand: Stand) -> None:
+async def test_a_machine_that_failed_its_tests_needs_an_operator_at_once(stand: Stand) -> None:
     is_held(given(stand, S.FAILED_TESTING, error_description="1 test has failed."))
     stand.observe()
     assert fails(await stand.once(), F.COMMISSIONING_FAILED, "1 test has failed.").stop is StopRequest.FAILED
@@ -149,19 +149,19 @@ async def test_failed_tests_need_a_person_at_once_because_maas_commissions_no_su
     "status",
     [S.ALLOCATED, S.DEPLOYING, S.DEPLOYED, S.FAILED_DEPLOYMENT, S.RESCUE_MODE, S.RELEASING, S.RETIRED, S.MISSING],
 )
-async def test_a_state_that_nobody_here_asked_for_is_a_disagreement(stand: Stand, status: Status) -> None:
+async def test_a_state_that_this_onboarding_did_not_request_is_a_disagreement(stand: Stand, status: Status) -> None:
     is_held(given(stand, status))
     stand.observe()
     fails(await stand.once(), F.STATE_DISAGREEMENT, status.label)
 
 
-async def test_a_machine_that_somebody_else_took_is_a_disagreement(stand: Stand) -> None:
+async def test_a_machine_that_another_user_holds_is_a_disagreement(stand: Stand) -> None:
     given(stand, S.COMMISSIONING, owner=OPERATOR.username)
     stand.observe()
     fails(await stand.once(), F.STATE_DISAGREEMENT, "'op'")
 
 
-async def test_a_machine_that_is_gone_is_said_to_be(stand: Stand) -> None:
+async def test_a_machine_that_was_deleted_is_reported(stand: Stand) -> None:
     stand.region.forget(given(stand, S.COMMISSIONING))
     stand.observe()
     fails(await stand.once(), F.MACHINE_DELETED_UPSTREAM)
@@ -170,7 +170,7 @@ async def test_a_machine_that_is_gone_is_said_to_be(stand: Stand) -> None:
 # --- with the handler: both stages, back-off and an operator
 
 
-async def test_a_machine_that_never_passes_is_commissioned_five_times_and_then_needs_a_person(stand: Stand) -> None:
+async def test_a_machine_that_never_passes_needs_an_operator_after_the_maximum_of_attempts(stand: Stand) -> None:
     machine = given(stand, S.NEW)
     stand.region.natures[machine.system_id] = Nature(commission=CommissionFate.SCRIPT_FAILS)
     stand.onboards(O.COMMISSION_NODE)
@@ -180,7 +180,7 @@ async def test_a_machine_that_never_passes_is_commissioned_five_times_and_then_n
     assert stand.world.observed.operations.count("commission") == MAX_ATTEMPTS == upstream(stand).commissions
 
 
-async def test_after_a_person_asked_for_another_it_is_commissioned_again(stand: Stand) -> None:
+async def test_an_attempt_that_an_operator_requested_commissions_the_machine_again(stand: Stand) -> None:
     machine = given(stand, S.FAILED_COMMISSIONING, remembers=Upstream(commissions=0))
     is_tried_again(stand, attempt=1)
     stand.observe()
