@@ -21,14 +21,14 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_nobody_watching_means_one_json_object_per_line_with_time_and_level(out: io.StringIO) -> None:
+def test_without_a_terminal_each_line_is_one_json_object_with_time_and_level(out: io.StringIO) -> None:
     structlog.stdlib.get_logger("farrier.test").warning("node_silent", node="gpu-1", since=3)
     (line,) = lines(out)
     assert line.pop("timestamp").endswith("Z")
     assert line == {"event": "node_silent", "level": "warning", "node": "gpu-1", "since": 3}
 
 
-def test_a_terminal_gets_colours_unless_systemd_owns_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_colours_unless_systemd_reads_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JOURNAL_STREAM", raising=False)
     watched, journal = Terminal(), Terminal()
     log.configure(stream=watched)
@@ -49,13 +49,13 @@ def test_a_warning_of_python_is_a_line_of_the_log() -> None:
     assert line["level"] == "warning"
 
 
-def test_what_is_below_the_level_is_not_written(out: io.StringIO) -> None:
+def test_events_below_the_level_are_not_written(out: io.StringIO) -> None:
     structlog.stdlib.get_logger().debug("detail")
     logging.getLogger("httpx").info("HTTP Request: GET https://bmc/redfish/v1")
     assert out.getvalue() == ""
 
 
-def test_tries_of_the_driver_to_connect_again_are_left_to_events_of_ours(out: io.StringIO) -> None:
+def test_reconnections_of_the_driver_are_not_logged(out: io.StringIO) -> None:
     logging.getLogger("asyncpg.pool").warning("Failed to restore the pool connection floor; retrying")
     assert out.getvalue() == ""
 
@@ -86,7 +86,7 @@ def test_fencing_tokens_are_numbers_and_stay_readable(out: io.StringIO) -> None:
     assert lines(out)[0]["claim_token"] == 4711
 
 
-def test_a_password_in_a_url_is_masked_wherever_it_stands(out: io.StringIO) -> None:
+def test_a_password_in_a_url_is_masked_in_fields_and_in_messages(out: io.StringIO) -> None:
     structlog.stdlib.get_logger().info("connecting", where="to postgresql://me:hunter2@db.example/farrier")
     logging.getLogger("other.library").warning("cannot open %s", "https://me:hunter2@bmc.example/")
     assert "hunter2" not in out.getvalue()
@@ -111,7 +111,7 @@ def test_a_traceback_shows_neither_passwords_in_urls_nor_local_variables(form: l
 
 
 class Hand:
-    """A clock that stands still until it is moved."""
+    """A clock that a test moves."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -128,7 +128,7 @@ def hand(out: io.StringIO) -> Hand:
     return clock
 
 
-def test_what_is_said_of_one_node_every_period_is_written_once_in_five_minutes(out: io.StringIO, hand: Hand) -> None:
+def test_an_event_that_repeats_for_one_node_is_written_once_in_five_minutes(out: io.StringIO, hand: Hand) -> None:
     logger = structlog.stdlib.get_logger()
     for _ in range(11):
         logger.warning("run.failed", kind="node", id=7, label="timeout", error=f"after {hand.seconds} s")
@@ -138,7 +138,7 @@ def test_what_is_said_of_one_node_every_period_is_written_once_in_five_minutes(o
     assert later["repeated"] == 9
 
 
-def test_another_node_or_another_error_is_no_repetition(out: io.StringIO, hand: Hand) -> None:
+def test_an_event_of_another_node_or_with_another_error_is_no_repetition(out: io.StringIO, hand: Hand) -> None:
     logger = structlog.stdlib.get_logger()
     for id_, label in [(1, "timeout"), (2, "timeout"), (1, "credential")]:
         logger.warning("run.failed", kind="node", id=id_, label=label)
@@ -149,7 +149,7 @@ def test_another_node_or_another_error_is_no_repetition(out: io.StringIO, hand: 
     assert len(lines(out)) == 6
 
 
-def test_another_cause_of_a_failure_of_the_process_is_no_repetition(out: io.StringIO, hand: Hand) -> None:
+def test_a_failure_of_the_process_with_another_cause_is_no_repetition(out: io.StringIO, hand: Hand) -> None:
     logger = structlog.stdlib.get_logger()
     for error in ("too many connections", "too many connections", "password authentication failed"):
         logger.warning("renew.failed", error=error)
@@ -171,7 +171,7 @@ def test_after_a_signal_each_event_is_written_again(out: io.StringIO, hand: Hand
     assert events == [("config.refused", None), ("log.repeats_not_written", 2)] * 2
 
 
-def test_an_error_of_thousands_of_nodes_is_a_hundred_lines_a_minute_and_the_rest_is_counted(
+def test_an_error_of_thousands_of_nodes_is_a_hundred_lines_and_a_count_of_the_others(
     out: io.StringIO, hand: Hand
 ) -> None:
     logger = structlog.stdlib.get_logger()
@@ -190,7 +190,7 @@ def test_an_error_of_thousands_of_nodes_is_a_hundred_lines_a_minute_and_the_rest
     ]
 
 
-def test_those_that_were_not_written_get_their_turn(out: io.StringIO, hand: Hand) -> None:
+def test_nodes_whose_events_were_not_written_are_written_in_later_minutes(out: io.StringIO, hand: Hand) -> None:
     logger = structlog.stdlib.get_logger()
     for _ in range(3):
         for id_ in range(250):
@@ -199,14 +199,14 @@ def test_those_that_were_not_written_get_their_turn(out: io.StringIO, hand: Hand
     assert sorted(line["id"] for line in lines(out)) == list(range(250))
 
 
-def test_the_end_does_not_wait_to_tell_how_many_there_were(out: io.StringIO, hand: Hand) -> None:
+def test_the_counts_of_repetitions_are_written_at_the_end_without_a_wait(out: io.StringIO, hand: Hand) -> None:
     for _ in range(4):
         structlog.stdlib.get_logger().error("commit.not_won", kind="node", id=1)
     log.write_repeats(at_once=True)
     assert lines(out)[-1]["lines"] == 3
 
 
-def test_what_happened_and_what_ends_the_daemon_is_written_each_time(out: io.StringIO, hand: Hand) -> None:
+def test_events_of_level_info_and_critical_are_written_each_time(out: io.StringIO, hand: Hand) -> None:
     logger = structlog.stdlib.get_logger()
     for _ in range(300):
         logger.info("state.moved", kind="node", id=1)
@@ -214,13 +214,13 @@ def test_what_happened_and_what_ends_the_daemon_is_written_each_time(out: io.Str
     assert len(lines(out)) == 600
 
 
-def test_other_libraries_are_held_to_it_too(out: io.StringIO, hand: Hand) -> None:
+def test_repeated_events_of_libraries_are_limited_too(out: io.StringIO, hand: Hand) -> None:
     for number in range(300):
         logging.getLogger("asyncio").error("Task exception was never retrieved: %s", number)
     assert len(lines(out)) == 1
 
 
-def test_a_traceback_that_is_not_written_is_not_made_either(out: io.StringIO, hand: Hand) -> None:
+def test_no_traceback_is_rendered_for_an_event_that_is_not_written(out: io.StringIO, hand: Hand) -> None:
     class Loud(Exception):
         shown = 0
 
@@ -237,7 +237,7 @@ def test_a_traceback_that_is_not_written_is_not_made_either(out: io.StringIO, ha
     assert Loud.shown == shown
 
 
-def test_what_is_remembered_is_bounded_however_many_things_and_loggers_there_are() -> None:
+def test_the_memory_of_repetitions_is_bounded_for_any_number_of_events_and_loggers() -> None:
     hand = Hand()
     repeats = log.Repeats(hand)
     for number in range(30_000):
@@ -251,7 +251,7 @@ def test_what_is_remembered_is_bounded_however_many_things_and_loggers_there_are
     assert len(seen) == 1
 
 
-def test_settings_that_are_read_again_make_a_new_beginning(out: io.StringIO) -> None:
+def test_a_reload_of_the_settings_forgets_earlier_events(out: io.StringIO) -> None:
     for _ in range(2):
         log.configure(stream=out)
         structlog.stdlib.get_logger().warning("listen.lost")

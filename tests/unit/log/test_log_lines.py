@@ -88,7 +88,7 @@ VALUES = st.recursive(
 @example(value=1, key="Ä")
 @example(value="\udcff", key="x")
 @example(value=1e16, key="x")
-def test_a_line_is_to_the_letter_what_json_makes_of_it(value: object, key: str) -> None:
+def test_a_line_is_exactly_the_output_of_json_dumps(value: object, key: str) -> None:
     assume(key not in {"event", "level", "timestamp", "exc_info"})
     stream = io.StringIO()
     log.configure(form=log.Format.JSON, stream=stream)
@@ -98,7 +98,7 @@ def test_a_line_is_to_the_letter_what_json_makes_of_it(value: object, key: str) 
     assert stream.getvalue() == json.dumps(log.redact(None, "info", told), default=str) + "\n"
 
 
-def test_what_was_harmless_once_is_looked_at_again_in_the_next_line_of_its_event(out: io.StringIO) -> None:
+def test_each_line_of_an_event_is_searched_for_secrets_again(out: io.StringIO) -> None:
     url = "https://me:hunter2@bmc.example/"
     for where, token in [("here", 1), (url, 1), ([url], 1), ({"by": {"password": "hunter2"}}, 1), ("here", "hunter2")]:
         structlog.stdlib.get_logger().info("connecting", where=where, token=token)
@@ -118,7 +118,7 @@ def test_each_line_has_its_own_time(out: io.StringIO, monkeypatch: pytest.Monkey
     ]
 
 
-def test_another_level_holds_for_loggers_that_were_there_before(out: io.StringIO) -> None:
+def test_a_changed_level_applies_to_existing_loggers(out: io.StringIO) -> None:
     logger = structlog.stdlib.get_logger("farrier.test")
     for level in (log.Level.ERROR, log.Level.DEBUG, log.Level.WARNING):
         log.configure(level, stream=out)
@@ -128,7 +128,7 @@ def test_another_level_holds_for_loggers_that_were_there_before(out: io.StringIO
     assert [line["event"] for line in lines(out)] == ["detail", "trouble", "theirs at debug", "trouble"]
 
 
-def test_a_logger_is_what_its_annotation_says(out: io.StringIO) -> None:
+def test_a_logger_has_the_annotated_type_and_its_methods(out: io.StringIO) -> None:
     logger = structlog.stdlib.get_logger("farrier.test").bind(kind="node")
     assert isinstance(logger, structlog.stdlib.BoundLogger)
     assert (logger.isEnabledFor(logging.INFO), logger.isEnabledFor(logging.DEBUG)) == (True, False)
@@ -137,7 +137,7 @@ def test_a_logger_is_what_its_annotation_says(out: io.StringIO) -> None:
     assert (line["kind"], line["id"]) == ("node", 7)
 
 
-def test_lines_that_a_test_captures_are_not_written_and_those_after_it_are(out: io.StringIO) -> None:
+def test_captured_events_are_not_written_and_later_events_are(out: io.StringIO) -> None:
     logger = structlog.stdlib.get_logger()
     with capture_logs() as captured:
         logger.info("inside", id=7)
@@ -165,7 +165,7 @@ class Slow(io.StringIO):
         self.flushed = self.getvalue()
 
 
-def test_lines_of_threads_are_whole_and_flushed_whosever_they_are() -> None:
+def test_lines_of_several_threads_are_whole_and_flushed() -> None:
     stream = Slow()
     log.configure(stream=stream)
 
@@ -213,7 +213,7 @@ def narrow() -> tuple[TextIO, Callable[[], None]]:
 
 
 @pytest.mark.parametrize("make", [closed, unread, narrow])
-def test_a_stream_that_cannot_be_written_to_is_told_of_and_raises_in_nobody_who_logs(
+def test_a_stream_that_cannot_be_written_is_reported_and_raises_nothing_in_callers(
     make: Callable[[], tuple[TextIO, Callable[[], None]]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     stream, spoil = make()
@@ -230,7 +230,7 @@ def test_a_stream_that_cannot_be_written_to_is_told_of_and_raises_in_nobody_who_
 
 
 @pytest.mark.parametrize("make", [closed, unread])
-def test_a_standard_error_that_is_gone_raises_in_nobody_who_logs(
+def test_a_closed_standard_error_raises_nothing_in_callers(
     make: Callable[[], tuple[TextIO, Callable[[], None]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream, spoil = make()
@@ -245,7 +245,7 @@ def test_a_standard_error_that_is_gone_raises_in_nobody_who_logs(
 
 
 @pytest.mark.parametrize("form", [log.Format.JSON, log.Format.CONSOLE])
-def test_a_value_that_cannot_be_shown_costs_its_own_line_alone(
+def test_a_value_that_cannot_be_rendered_loses_only_its_own_line(
     form: log.Format, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Shy:

@@ -38,12 +38,12 @@ def test_every_panel_is_drawn_with_its_title(name: str) -> None:
     assert titles <= set(_texts(_drawn(name, {"kind": "node", "state": "offline"})))
 
 
-def test_a_table_has_a_row_for_each_resource_with_what_was_answered() -> None:
+def test_a_table_has_a_row_with_the_results_of_each_resource() -> None:
     texts = _texts(_drawn("stuck", {"name": "gpu-1", "kind": "node"}, {"name": "gpu-2", "kind": "<management>"}))
     assert {"gpu-1", "gpu-2", "<management>", "3 s"} <= set(texts)
 
 
-def test_where_nothing_was_answered_nothing_is_shown() -> None:
+def test_a_panel_without_results_shows_none() -> None:
     panels = [panel for panel in dashboards.load("fleet")["panels"] if panel["type"] != "row"]
     assert _texts(_drawn("fleet")).count("none") == len(panels)
 

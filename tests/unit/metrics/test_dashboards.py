@@ -77,7 +77,7 @@ def _known() -> dict[str, tuple[str, ...]]:
 KNOWN = _known()
 
 
-def test_what_is_shipped_is_what_the_code_makes() -> None:
+def test_the_shipped_files_are_those_that_the_code_generates() -> None:
     assert [board.name for board in BOARDS] == list(dashboards.NAMES)
     for board in BOARDS:
         assert dashboards.path(board.name).read_text(encoding="utf-8") == text(board), "run: make docs"
@@ -85,22 +85,22 @@ def test_what_is_shipped_is_what_the_code_makes() -> None:
 
 
 @pytest.mark.parametrize("name", dashboards.NAMES)
-def test_nothing_gets_lost_in_grafanas_own_model(name: str) -> None:
+def test_a_dashboard_survives_a_round_trip_through_grafanas_model(name: str) -> None:
     register_default_plugins()
     model = Dashboard.from_json(SHIPPED[name])
     assert json.loads(json.dumps(model, cls=JSONEncoder)) == SHIPPED[name]
 
 
-def test_dashboards_are_told_apart_and_keep_their_addresses() -> None:
+def test_each_dashboard_has_a_fixed_uid_and_a_description() -> None:
     assert [board["uid"] for board in SHIPPED.values()] == [f"farrier-{name}" for name in dashboards.NAMES]
     assert all(board["description"] and board["schemaVersion"] for board in SHIPPED.values())
     assert all("id" not in board for board in SHIPPED.values()), (
-        "Grafana assigns ids; one of ours would overwrite another"
+        "Grafana assigns ids; an id in the file would overwrite another dashboard"
     )
 
 
 @pytest.mark.parametrize("name", dashboards.NAMES)
-def test_every_panel_says_what_it_shows_and_asks_the_chosen_prometheus(name: str) -> None:
+def test_every_panel_has_a_description_and_queries_the_selected_prometheus(name: str) -> None:
     panels = SHIPPED[name]["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     for panel in _panels(SHIPPED[name]):
@@ -112,7 +112,7 @@ def test_every_panel_says_what_it_shows_and_asks_the_chosen_prometheus(name: str
 
 
 @pytest.mark.parametrize("name", dashboards.NAMES)
-def test_panels_lie_on_the_grid_beside_each_other_and_fill_its_width(name: str) -> None:
+def test_panels_do_not_overlap_and_fill_the_width_of_the_grid(name: str) -> None:
     places = [(panel["title"], panel["gridPos"]) for panel in SHIPPED[name]["panels"]]
     for (one, a), (other, b) in combinations(places, 2):
         apart = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
@@ -122,7 +122,7 @@ def test_panels_lie_on_the_grid_beside_each_other_and_fill_its_width(name: str) 
         assert sum(place["w"] for _, place in places if place["y"] == line) == 24
 
 
-def test_prometheus_understands_every_query(tmp_path: Path) -> None:
+def test_prometheus_accepts_every_query(tmp_path: Path) -> None:
     rules = [{"record": f"query:{number}", "expr": _filled(expr)} for number, (_, expr, _) in enumerate(QUERIES)]
     file = tmp_path / "queries.json"
     file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
@@ -136,7 +136,7 @@ def _filled(expr: str) -> str:
     return expr.replace("$job", "farrier").replace("$__rate_interval", "1m").replace("$__range", "6h")
 
 
-def test_a_query_asks_for_series_and_labels_that_there_are() -> None:
+def test_a_query_uses_existing_series_and_labels() -> None:
     for where, expr, legend in QUERIES:
         series = _SERIES.findall(expr)
         assert series and set(series) <= set(KNOWN), where
@@ -148,14 +148,14 @@ def test_a_query_asks_for_series_and_labels_that_there_are() -> None:
         assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= grouped, f"{where}: its legend names what it drops"
 
 
-def test_a_query_picks_one_fleet_and_counts_no_replica_twice() -> None:
+def test_a_query_selects_one_fleet_and_counts_no_replica_twice() -> None:
     for where, expr, _ in QUERIES:
         for name, inside in _SELECTOR.findall(expr):
             assert 'job="$job"' in inside, (where, name)
         assert _FLEET.intersection(_SERIES.findall(expr)) == _FLEET.intersection(_LARGEST.findall(expr)), where
 
 
-def test_every_label_value_that_is_asked_for_is_one_that_is_exported() -> None:
+def test_every_label_value_in_a_query_is_exported() -> None:
     words = vocabulary()
     layers = [layer for kind in words.kinds.values() for layer in kind.spec.every_layer]
     known = {
@@ -174,7 +174,7 @@ def test_every_label_value_that_is_asked_for_is_one_that_is_exported() -> None:
 
 
 @pytest.mark.parametrize("name", dashboards.NAMES)
-def test_every_variable_that_is_used_is_one_of_the_dashboard(name: str) -> None:
+def test_every_variable_in_a_panel_is_declared_by_its_dashboard(name: str) -> None:
     board = SHIPPED[name]
     known = {variable["name"] for variable in board["templating"]["list"]}
     used = set(_VARIABLE.findall(json.dumps(board["panels"])))
@@ -192,7 +192,7 @@ def test_the_stuck_resource_is_a_link_to_its_page_and_its_runbook() -> None:
         assert any(link.startswith(f"${{runbooks:raw}}/failures{suffix}#failure-") for link in links)
 
 
-def test_a_runbook_is_there_for_every_link() -> None:
+def test_every_link_to_a_runbook_leads_to_an_existing_page() -> None:
     operating = Path(__file__).parents[3] / "docs" / "operating"
     pages = re.findall(r"\$\{runbooks:raw\}/([\w/]+\.md)", json.dumps(SHIPPED["stuck"]))
     assert pages and all((operating / page).is_file() for page in pages)

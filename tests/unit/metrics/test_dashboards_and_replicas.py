@@ -91,7 +91,7 @@ def test_two_replicas_show_the_same_fleet_and_twice_the_work(tmp_path: Path) -> 
     _check(tmp_path, [Replica("one", _NODES), Replica("two", _NODES)], *_FLEET, *_work(2))
 
 
-def test_a_replica_that_has_lost_its_database_is_not_believed(tmp_path: Path) -> None:
+def test_the_figures_of_a_replica_that_has_lost_its_database_are_ignored(tmp_path: Path) -> None:
     _check(tmp_path, [Replica("one", _NODES), Replica("two", _GONE, counted=_OLD)], *_FLEET)
 
 
@@ -109,7 +109,7 @@ def test_a_transition_counts_once_in_its_hour(tmp_path: Path) -> None:
     _check(tmp_path, [Replica("one", _NODES | entered)], shown)
 
 
-def test_a_stage_that_no_node_left_lately_is_not_among_the_slowest(tmp_path: Path) -> None:
+def test_a_stage_that_no_node_left_recently_is_not_among_the_slowest(tmp_path: Path) -> None:
     left = {
         f'farrier_time_in_state_seconds_bucket{{kind="onboarding_stage",state="{stage}",le="{le}"}}': samples
         for stage, samples in (("commission_node", "0+60x60"), ("configure_storage", "5x60"))
@@ -123,7 +123,7 @@ def test_a_service_without_requests_has_no_failed_requests(tmp_path: Path) -> No
     _check(tmp_path, [Replica("one", _NODES)], _Shown("upstream", "Vault: failed requests", 0))
 
 
-def test_nothing_stuck_is_a_zero_unless_nobody_has_counted(tmp_path: Path) -> None:
+def test_no_stuck_resources_are_shown_as_zero_unless_no_replica_has_counted(tmp_path: Path) -> None:
     calm = {series: samples for series, samples in _NODES.items() if "above_sla" not in series}
     _check(tmp_path, [Replica("one", calm)], _Shown("stuck", "Resources above a limit", 0))
     _check(tmp_path, [Replica("one", calm, counted=_OLD)], _Shown("stuck", "Resources above a limit", None))

@@ -1,4 +1,4 @@
-"""What the sink counts. At the start it has every series that is possible, and no other series."""
+"""The counts of the sink. At the start, the sink has every possible series and no other series."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def samples(sink: PrometheusSink) -> dict[str, float]:
     return found
 
 
-def test_every_series_stands_at_zero_before_anything_happened(sink: PrometheusSink) -> None:
+def test_every_series_is_zero_at_the_start(sink: PrometheusSink) -> None:
     """An alert rule would miss the first error if the series appeared only with it."""
     start = samples(sink)
     for series in (
@@ -92,7 +92,7 @@ def test_every_series_stands_at_zero_before_anything_happened(sink: PrometheusSi
     assert others.pop().startswith("farrier_build_info{")
 
 
-def test_what_was_reported_makes_no_series_that_was_not_there(sink: PrometheusSink) -> None:
+def test_reports_of_the_loop_add_no_series(sink: PrometheusSink) -> None:
     before = samples(sink).keys()
     sink.ran("widget", {"wait": [0.1], "error": [0.2]})
     sink.moved("widget", "w-1", Move("state", "used", "worn", None), 5, "rule: wear")
@@ -104,7 +104,7 @@ def test_what_was_reported_makes_no_series_that_was_not_there(sink: PrometheusSi
     assert samples(sink).keys() == before
 
 
-def test_a_pair_that_cannot_be_has_no_series(sink: PrometheusSink) -> None:
+def test_an_impossible_pair_of_labels_has_no_series(sink: PrometheusSink) -> None:
     there = samples(sink)
     assert "farrier_state_entered_total{kind=widget,state=new}" not in there
     assert "farrier_state_exited_total{kind=widget,state=worn}" not in there
@@ -212,7 +212,7 @@ def test_a_request_is_counted_by_result_and_measured(sink: PrometheusSink) -> No
     assert after["farrier_service_request_duration_seconds_sum{operation=stamp,service=press}"] == 30
 
 
-def test_a_label_that_nobody_foresaw_becomes_a_series_and_no_error(sink: PrometheusSink) -> None:
+def test_an_unknown_label_value_becomes_a_series_without_an_error(sink: PrometheusSink) -> None:
     sink.moved("widget", "w-1", Move("colour", "red", "blue", None), 1, "rule: paint")
     sink.failed("gadget", Failure("timeout", "g-1", "odd", ""))
     sink.requested("oven", "bake", "burnt", 1.0)
@@ -223,7 +223,7 @@ def test_a_label_that_nobody_foresaw_becomes_a_series_and_no_error(sink: Prometh
 
 
 @given(st.lists(st.floats(0, 1000), max_size=60))
-def test_a_bucket_holds_what_is_at_most_its_bound(values: list[float]) -> None:
+def test_a_bucket_counts_the_values_up_to_its_bound(values: list[float]) -> None:
     histogram = Histogram(Definition("h", "h", ("l",), (0.5, 10.0)))
     histogram.observe(("x",), values[:20])
     histogram.observe(("x",), values[20:])
@@ -236,7 +236,7 @@ def test_a_bucket_holds_what_is_at_most_its_bound(values: list[float]) -> None:
     }
 
 
-def test_names_and_labels_are_spelled_as_prometheus_wants_them() -> None:
+def test_names_and_buckets_follow_the_conventions_of_prometheus() -> None:
     found = [value for value in vars(definitions).values() if isinstance(value, Definition)]
     assert len({definition.name for definition in found}) == len(found)
     for definition in found:
@@ -246,7 +246,7 @@ def test_names_and_labels_are_spelled_as_prometheus_wants_them() -> None:
         assert list(definition.buckets) == sorted(definition.buckets)
 
 
-def test_a_sample_is_added_to_its_counter_or_put_into_its_histogram(sink: PrometheusSink) -> None:
+def test_a_sample_is_added_to_its_counter_or_its_histogram(sink: PrometheusSink) -> None:
     sink.sampled(
         "widget",
         [Sample("paint", {"colour": "red"}, 2.5), Sample("paint", {"colour": "red"}), Sample("height", {}, 1.5)],
@@ -265,14 +265,12 @@ def test_a_sample_is_added_to_its_counter_or_put_into_its_histogram(sink: Promet
         ("widget", Sample("paint", {"colour": "green"})),
         ("widget", Sample("paint", {"colour": "red", "gpu": "7"})),
         ("widget", Sample("paint")),
-        ("widget", Sample("paint", {"colour": ["red"]})),  # type: ignore[dict-item] # what a handler may do all the same
+        ("widget", Sample("paint", {"colour": ["red"]})),  # type: ignore[dict-item] # a handler may do this in spite of the type
         ("widget", Sample("glitter")),
         ("gadget", Sample("paint", {"colour": "red"})),
     ],
 )
-def test_a_sample_that_is_not_declared_makes_no_series_and_is_told_in_the_log(
-    sink: PrometheusSink, kind: str, sample: Sample
-) -> None:
+def test_an_undeclared_sample_adds_no_series_and_is_logged(sink: PrometheusSink, kind: str, sample: Sample) -> None:
     before = samples(sink)
     with capture_logs() as logs:
         sink.sampled(kind, [sample, Sample("paint", {"colour": "blue"})])

@@ -27,13 +27,13 @@ def there() -> dict[str, set[tuple[str, ...]]]:
     return found
 
 
-def test_only_states_with_an_edge_from_them_are_left(there: dict[str, set[tuple[str, ...]]]) -> None:
+def test_only_sources_of_edges_have_a_series_of_exits(there: dict[str, set[tuple[str, ...]]]) -> None:
     left = {(label, source) for label, layer in LAYERS.items() for source, _ in layer.pairs}
     assert there["farrier_state_exited_total"] == left
     assert there["farrier_time_in_state_seconds_count"] == left
 
 
-def test_only_states_with_an_edge_to_them_are_entered_and_those_in_which_a_run_begins_a_workflow(
+def test_only_targets_of_edges_and_first_states_of_workflows_have_a_series_of_entries(
     there: dict[str, set[tuple[str, ...]]],
 ) -> None:
     entered = {(label, target) for label, layer in LAYERS.items() for _, target in layer.pairs}
@@ -64,7 +64,7 @@ def test_only_the_normal_states_of_kinds_have_short_stays(there: dict[str, set[t
     assert there["farrier_short_stays_total"] == {("node", "active"), ("maas_region", "observing")}
 
 
-def test_a_drain_of_a_node_is_always_on_request() -> None:
+def test_a_drain_of_a_node_is_not_counted_as_a_short_stay() -> None:
     sink = PrometheusSink(vocabulary())
     for target in ("draining", "quarantined"):
         sink.moved("node", "gpu-1", Move("status", "active", target, None), 5.0, "rule: any")

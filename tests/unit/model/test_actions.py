@@ -108,7 +108,7 @@ def test_a_deleted_node_accepts_nothing_and_every_action_is_accepted_somewhere(a
 
 
 @pytest.mark.parametrize("action", Action)
-def test_an_answer_is_total_and_an_unhappy_one_names_the_action(action: Action) -> None:
+def test_every_combination_has_an_answer_and_a_refusal_names_the_action(action: Action) -> None:
     for status, management, live in itertools.product(NodeStatus, Management, EVERY_LIVE):
         answer = actions.check(action, status, management, live)
         if not isinstance(answer, Allowed):
@@ -116,7 +116,7 @@ def test_an_answer_is_total_and_an_unhappy_one_names_the_action(action: Action) 
 
 
 @pytest.mark.parametrize("action", Action)
-def test_a_refusal_for_status_names_every_status_that_would_do(action: Action) -> None:
+def test_a_refusal_for_the_status_names_every_accepting_status(action: Action) -> None:
     spec = ACTIONS[action]
     for status in set(NodeStatus) - spec.accepted_in:
         answer = actions.check(action, status, Management.MANAGEABLE, None)
@@ -126,7 +126,7 @@ def test_a_refusal_for_status_names_every_status_that_would_do(action: Action) -
 
 
 @pytest.mark.parametrize("action", Action)
-def test_only_a_state_that_passes_by_itself_puts_an_answer_off(action: Action) -> None:
+def test_an_answer_is_deferred_only_in_a_transient_state(action: Action) -> None:
     for status, management, live in itertools.product(NodeStatus, Management, EVERY_LIVE):
         if isinstance(actions.check(action, status, management, live), Later):
             assert management in TRANSIENT
@@ -145,7 +145,7 @@ def test_only_a_state_that_passes_by_itself_puts_an_answer_off(action: Action) -
         (Action.CLEAR_BMC, " ".join(Management)),
     ],
 )
-def test_management_decides(action: Action, accepted: str) -> None:
+def test_actions_on_the_bmc_depend_on_the_management_state(action: Action, accepted: str) -> None:
     for management in Management:
         answer = actions.check(action, NodeStatus.ENROLLING, management, None)
         if management in accepted.split():
@@ -168,7 +168,7 @@ BUSY = decommission(WorkflowStatus.RUNNING)
         (Action.DECOMMISSION, "active offline quarantined retired"),
     ],
 )
-def test_a_decommission_begins_in_its_statuses_and_raises_options_wherever_one_is_under_way(
+def test_a_decommission_begins_in_its_statuses_and_raises_options_while_one_is_live(
     action: Action, statuses: str
 ) -> None:
     def accepted(status: NodeStatus, live: Workflow | None) -> bool:
@@ -191,7 +191,7 @@ def test_a_decommission_begins_in_its_statuses_and_raises_options_wherever_one_i
         (Action.SET_POWER, NodeStatus.ACTIVE),
     ],
 )
-def test_a_live_workflow_in_the_way_is_named_with_its_id(action: Action, status: NodeStatus) -> None:
+def test_a_live_workflow_that_prevents_an_action_is_named_with_its_id(action: Action, status: NodeStatus) -> None:
     assert actions.check(action, status, Management.MANAGEABLE, None) == Allowed()
     answer = actions.check(action, status, Management.MANAGEABLE, BUSY)
     assert isinstance(answer, Refused)
@@ -213,7 +213,7 @@ def test_adopt_resumes_a_failed_adoption_and_no_other_onboarding() -> None:
 
 
 @pytest.mark.parametrize("live", EVERY_LIVE)
-def test_power_belongs_to_a_workflow_that_uses_maas(live: Workflow | None) -> None:
+def test_set_power_is_refused_while_a_workflow_uses_maas(live: Workflow | None) -> None:
     maas = live is not None and live.mode not in (
         None,
         OnboardingMode.MANUAL,
@@ -235,13 +235,13 @@ OPERATOR_EDGES = {
 
 @pytest.mark.parametrize(("action", "target"), OPERATOR_EDGES.items())
 @pytest.mark.parametrize("layer", [edges.Layer.ONBOARDING, edges.Layer.DECOMMISSION])
-def test_an_operator_action_is_accepted_exactly_where_the_workflow_has_its_edge(
+def test_an_operator_action_is_accepted_exactly_if_the_workflow_has_its_edge(
     action: Action, target: str, layer: edges.Layer
 ) -> None:
     # The begin of a workflow and a failed undo have the same targets, but no intent requests them.
     undone = set() if action is Action.MARK_MANUAL_INTERVENTION_REQUIRED else {WorkflowStatus.COMPENSATING}
-    nobody = {WorkflowStatus.PENDING} | undone
-    sources = {source for source, to in edges.ALLOWED[layer] if to == target} - nobody
+    not_requested = {WorkflowStatus.PENDING} | undone
+    sources = {source for source, to in edges.ALLOWED[layer] if to == target} - not_requested
     make = onboarding if layer is edges.Layer.ONBOARDING else decommission
     accepted = {
         str(status)
@@ -254,31 +254,35 @@ def test_an_operator_action_is_accepted_exactly_where_the_workflow_has_its_edge(
 
 
 @pytest.mark.parametrize("live", EVERY_LIVE)
-def test_cancel_needs_a_live_workflow_and_no_more(live: Workflow | None) -> None:
+def test_cancel_needs_only_a_live_workflow(live: Workflow | None) -> None:
     answer = actions.check(Action.CANCEL, NodeStatus.ENROLLING, Management.ENROLL, live)
     assert (answer == Allowed()) == (live is not None)
 
 
 @pytest.mark.parametrize("live", EVERY_LIVE)
 @pytest.mark.parametrize("management", [Management.VERIFYING, Management.ADOPTING])
-def test_cancel_is_always_accepted_while_a_bmc_is_probed(management: Management, live: Workflow | None) -> None:
+def test_cancel_is_always_accepted_while_a_bmc_is_verified_or_adopted(
+    management: Management, live: Workflow | None
+) -> None:
     for status in actions.UNDELETED:
         assert actions.check(Action.CANCEL, status, management, live) == Allowed()
 
 
 @pytest.mark.parametrize("status", [NodeStatus.DRAINING, NodeStatus.REMOVING])
 @pytest.mark.parametrize("live", EVERY_LIVE)
-def test_resume_is_always_there_while_a_lifecycle_task_may_be_lost(status: NodeStatus, live: Workflow | None) -> None:
+def test_resume_is_always_accepted_while_a_lifecycle_task_may_be_lost(
+    status: NodeStatus, live: Workflow | None
+) -> None:
     assert actions.check(Action.RESUME, status, Management.ERROR, live) == Allowed()
 
 
-def test_delete_elsewhere_is_refused_with_what_to_ask_for_instead() -> None:
+def test_a_refused_delete_names_the_intent_to_submit_instead() -> None:
     answer = actions.check(Action.DELETE, NodeStatus.ACTIVE, Management.MANAGEABLE, None)
     assert isinstance(answer, Refused)
     assert answer.reason.endswith("decommission the node, or remove it")
 
 
-def test_interrupting_actions_are_those_that_make_a_read_pointless() -> None:
+def test_the_interrupting_actions_are_those_of_the_model() -> None:
     assert {str(action) for action, spec in ACTIONS.items() if spec.interrupts} == {
         "cancel",
         "delete",
@@ -288,7 +292,7 @@ def test_interrupting_actions_are_those_that_make_a_read_pointless() -> None:
     }
 
 
-def test_versions_are_within_the_range_and_adopting_pausing_and_setting_came_second() -> None:
+def test_versions_of_actions_are_in_range_and_adopt_set_pause_and_unpause_have_version_2() -> None:
     since = {str(action): spec.since for action, spec in ACTIONS.items()}
     assert set(since.values()) == set(range(actions.API_MIN, actions.API_MAX + 1))
     assert {action for action, version in since.items() if version == 2} == {"adopt", "set", "pause", "unpause"}
@@ -298,7 +302,7 @@ def test_a_pause_does_not_stop_cancel_delete_and_unpause() -> None:
     assert {"cancel", "delete", "unpause"} == actions.HONOURED_WHILE_PAUSED
 
 
-def test_every_situation_accepts_something_and_says_when() -> None:
+def test_every_condition_on_the_workflow_is_used_and_fits_some_workflow() -> None:
     named = [value for value in vars(workflow_condition).values() if isinstance(value, workflow_condition.Situation)]
     used = {*(spec.situation for spec in ACTIONS.values()), *(detail.free_when for detail in details.DETAILS.values())}
     assert {situation.text for situation in used} == {value.text for value in named}

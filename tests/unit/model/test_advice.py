@@ -63,7 +63,7 @@ TASK: dict[str, Any] = {
 }
 
 
-def test_a_deployment_above_its_limit_while_its_region_fails_leads_to_the_region() -> None:
+def test_the_advice_for_a_late_deployment_in_a_failing_region_is_about_the_region() -> None:
     said = why(**LATE, workflow=deployment(3 * HOUR), region=region(), maas=seen(2 * MINUTE))
     assert said.reason == "waits for MAAS to deploy the machine: starting the machine"
     assert "MAAS of site demo-1, failing for 2m: events: unreachable: connection refused" in said.errors
@@ -71,17 +71,17 @@ def test_a_deployment_above_its_limit_while_its_region_fails_leads_to_the_region
     assert said.maas == seen(2 * MINUTE)
 
 
-def test_a_region_that_nobody_reads_any_more_is_told_as_that() -> None:
+def test_the_advice_for_an_unconfigured_region_is_about_the_settings() -> None:
     said = why(**LATE, workflow=deployment(), region=region(state="unconfigured"))
     assert "does not have the site in its settings" in said.advice
 
 
-def test_a_failing_region_is_nothing_to_a_node_that_has_nothing_to_do_with_maas() -> None:
+def test_a_node_outside_of_maas_has_no_advice_about_a_failing_region() -> None:
     said = why(site="demo-1", region=region())
     assert (said.errors, said.advice) == ((), "no action is needed")
 
 
-def test_a_failing_region_is_told_of_a_node_in_service_after_what_is_wrong_with_the_node_itself() -> None:
+def test_a_fault_of_a_node_in_service_comes_before_the_fault_of_its_region() -> None:
     node: dict[str, Any] = {"site": "demo-1", "maas_id": "abc", "region": region()}
     assert "MAAS region of site demo-1" in why(**node).advice
     assert why(**node, bmc=INCOMPLETE).advice == BMC_ADVICE[BmcFailure.INCOMPLETE]
@@ -101,11 +101,11 @@ def test_a_failing_region_is_told_of_a_node_in_service_after_what_is_wrong_with_
     ],
     ids=["fresh", "old", "has just changed", "changed and was not read", "known to hold"],
 )
-def test_what_maas_said_is_told_to_be_old_once_it_may_not_be_acted_on(maas: MaasView, said: str) -> None:
+def test_an_observation_that_is_too_old_to_act_on_is_reported_as_old(maas: MaasView, said: str) -> None:
     assert why(**LATE, workflow=deployment(), region=region(state="observing"), maas=maas).advice.startswith(said)
 
 
-def test_above_a_limit_there_is_always_something_to_do() -> None:
+def test_there_is_always_advice_above_a_limit() -> None:
     said = why(**LATE, workflow=deployment(3 * HOUR), region=region(state="observing"), maas=seen(MINUTE))
     assert said.advice == (
         "onboarding running/wait_for_deployed has lasted since 2026-01-01 09:00:00 UTC, 2h above its limit: check "
@@ -116,14 +116,14 @@ def test_above_a_limit_there_is_always_something_to_do() -> None:
     assert "above its limit" in why(status="quarantined", status_entered_at=NOW - 30 * HOUR).advice
 
 
-def test_a_clock_that_nobody_can_hurry_offers_no_intent_that_would_be_refused() -> None:
+def test_the_advice_for_a_late_undo_names_no_intent() -> None:
     undone = deployment(status="compensating", status_entered_at=NOW - 3 * HOUR)
     assert why(**LATE, workflow=undone).advice.endswith(
         "above its limit: check what the node waits for, and fix the cause"
     )
 
 
-def test_a_task_that_waits_for_a_silent_agent_leads_to_the_agent() -> None:
+def test_the_advice_for_a_task_of_a_silent_agent_is_about_the_agent() -> None:
     heard = NOW - 10 * MINUTE
     said = why(**TASK | {"last_heartbeat_at": heard}, workflow=drain(5 * HOUR), bmc=INCOMPLETE, region=region())
     assert said.advice.startswith("the node's agent has sent no heartbeat since 2026-01-01 11:50:00 UTC, 10m ago")
@@ -138,20 +138,20 @@ def test_a_task_that_waits_for_a_silent_agent_leads_to_the_agent() -> None:
     )
 
 
-def test_a_task_of_an_agent_that_lives_is_waited_for_and_its_bmc_is_not_what_to_see_to() -> None:
+def test_the_advice_for_a_task_of_a_live_agent_is_about_the_task_and_not_the_bmc() -> None:
     said = why(**TASK, workflow=drain(), bmc=INCOMPLETE)
     assert "farrier task list gpu-1" in said.advice
     assert said.errors == ("BMC: incomplete: no directory is configured",)
     assert "above its limit" in why(**TASK, workflow=drain(5 * HOUR), bmc=INCOMPLETE).advice
 
 
-def test_who_waits_for_its_agent_to_enrol_is_not_sent_to_its_bmc() -> None:
+def test_the_advice_for_a_node_without_its_agent_is_about_the_agent_and_not_the_bmc() -> None:
     said = why(status="enrolling", workflow=workflow(), bmc=INCOMPLETE, outcome=_wait("waits for the agent to enrol"))
     assert said.reason == "waits for the agent to enrol"
     assert "farrier node bootstrap gpu-1" in said.advice
 
 
-def test_an_agent_that_the_deployed_machine_starts_has_its_time_to_enrol() -> None:
+def test_an_agent_of_a_deployed_machine_has_until_the_limit_to_enrol_without_advice() -> None:
     enrols = deployment(stage="wait_for_agent_enrollment")
     node = LATE | {"outcome": _wait("waits for the agent to enrol")}
     assert why(**node, workflow=enrols).advice == "no action is needed"
@@ -163,7 +163,9 @@ def test_an_agent_that_the_deployed_machine_starts_has_its_time_to_enrol() -> No
     ("mode", "status", "enrols"),
     [("deploy", "enrolling", True), ("adopt", "retired", True), ("adopt", "enrolling", False)],
 )
-def test_an_agent_of_an_earlier_installation_is_told_to_enrol_again(mode: str, status: str, enrols: bool) -> None:
+def test_the_advice_for_an_agent_of_an_earlier_installation_is_to_enrol_it_again(
+    mode: str, status: str, enrols: bool
+) -> None:
     begun = NOW - HOUR
     node: dict[str, Any] = {
         "status": status,
@@ -175,12 +177,12 @@ def test_an_agent_of_an_earlier_installation_is_told_to_enrol_again(mode: str, s
     assert "no heartbeat since" in after
 
 
-def test_an_agent_that_enrolled_and_was_never_heard_is_told_to_be_started() -> None:
+def test_the_advice_for_an_agent_without_heartbeats_is_to_start_it() -> None:
     said = why(status="enrolling", workflow=workflow(), enrolled_at=NOW)
     assert said.advice.startswith("the agent of this node has never sent a heartbeat: start it")
 
 
-def test_a_wait_for_the_bmc_leads_to_the_bmc() -> None:
+def test_the_advice_for_a_wait_for_the_bmc_is_about_the_bmc() -> None:
     late = {"bmc": INCOMPLETE, "region": region()}
     waits = deployment(HOUR, stage="resolve_power_credentials")
     assert why(**LATE, workflow=waits, **late).advice == BMC_ADVICE[BmcFailure.INCOMPLETE]
@@ -196,7 +198,7 @@ BLOCKED: dict[str, Any] = {
 }
 
 
-def test_a_quarantine_says_nothing_to_do_while_the_onboarding_that_failed_goes_on_again() -> None:
+def test_a_quarantine_needs_no_action_while_its_failed_onboarding_runs_again() -> None:
     again = deployment()
     said = why(**BLOCKED, workflow=again, last_workflow=again, outcome=DEPLOYING)
     assert (said.errors, said.advice) == ((), "no action is needed")
@@ -218,19 +220,19 @@ def test_a_quarantine_for_a_failed_onboarding_names_the_class_of_the_failure() -
 
 
 @pytest.mark.parametrize(("cause", "forced"), [("decommission_failed", False), ("state_disagreement", True)])
-def test_only_a_decommission_is_forced_on_a_node_without_an_agent(cause: str, forced: bool) -> None:
+def test_force_is_advised_for_an_agentless_node_only_with_a_decommission(cause: str, forced: bool) -> None:
     failed = workflow(kind="decommission", status="failed_manual_intervention", failure_class="of a newer release")
     said = why(status="quarantined", quarantine_cause=cause, quarantine_reason="x", workflow=failed, agentless=True)
     assert ("force: true" in said.advice) is forced
 
 
-def test_a_stage_that_timed_out_while_the_region_fails_leads_to_the_region_first() -> None:
+def test_the_advice_for_a_timeout_in_a_failing_region_is_about_the_region() -> None:
     failed = deployment(status="failed_retryable", failure_class="timeout")
     said = why(**LATE, workflow=failed, region=region())
     assert ("site list" in said.advice, said.command) == (True, None)
 
 
-# --- requests
+# --- intents
 
 
 def asked(age: timedelta, **fields: Any) -> RequestView:
@@ -247,7 +249,7 @@ def asked(age: timedelta, **fields: Any) -> RequestView:
     return RequestView(**given | fields)
 
 
-def test_a_request_that_nobody_answers_is_what_the_node_waits_for() -> None:
+def test_a_node_without_a_controller_waits_for_a_run_that_answers_its_intent() -> None:
     said = why(requests=(asked(MINUTE),), **UNOWNED)
     assert said.reason == "waits for a run that answers intent 25 (drain)"
     assert said.advice.startswith("no controller runs its handler: check that farrier run is up")
@@ -262,11 +264,11 @@ def test_a_shard_may_wait_two_periods_of_the_controllers_for_its_sweep() -> None
     assert explain(later, NOW, Limits(), period=period).advice.startswith("no controller runs its handler")
 
 
-def test_a_request_of_a_node_that_has_a_controller_waits_for_a_run() -> None:
+def test_a_pending_intent_waits_for_a_run_of_the_controller() -> None:
     assert "answers intent 25" in why(requests=(asked(MINUTE),)).advice
 
 
-def test_requests_are_told_the_oldest_first_and_without_those_that_have_an_answer() -> None:
+def test_unanswered_intents_are_listed_oldest_first() -> None:
     requests = (asked(MINUTE, id=27), asked(MINUTE, id=26, status="accepted"), asked(HOUR, id=25))
     assert [request.id for request in why(requests=requests).unanswered] == [25, 27]
 
@@ -274,7 +276,7 @@ def test_requests_are_told_the_oldest_first_and_without_those_that_have_an_answe
 # --- commands that can be pasted
 
 
-def test_one_intent_that_is_advised_is_told_as_a_command() -> None:
+def test_an_advice_with_one_intent_has_a_command() -> None:
     assert why(paused="hands in the machine").command == "farrier node unpause gpu-1"
     failed = deployment(status="failed_manual_intervention", failure_class="boss_disk_not_found")
     assert why(**LATE, workflow=failed).command == "farrier node retry-stage gpu-1"
@@ -292,12 +294,12 @@ def test_one_intent_that_is_advised_is_told_as_a_command() -> None:
     ],
     ids=["nothing", "a choice", "nothing to retry", "being deleted", "a newer status", "no controller"],
 )
-def test_no_command_is_offered_that_is_a_choice_or_would_be_refused(fields: dict[str, Any]) -> None:
+def test_no_command_is_offered_for_a_choice_or_for_an_intent_that_would_be_refused(fields: dict[str, Any]) -> None:
     assert why(**fields).command is None
 
 
 @pytest.mark.parametrize("failure", [failure for failure, advice in FAILURES.items() if advice.intent], ids=str)
-def test_an_advice_with_a_command_names_that_intent_and_no_other(failure: FailureClass) -> None:
+def test_an_advice_with_a_command_names_only_its_intent(failure: FailureClass) -> None:
     text, intent = FAILURES[failure].action, FAILURES[failure].intent
     others = {Action.RESTART_CLEAN, Action.CANCEL, Action.RESUME, Action.RERUN, Action.DELETE, Action.DECOMMISSION}
     assert intent is not None and intent in text and not [other for other in others if other in text]
@@ -308,7 +310,7 @@ def _wait(reason: str) -> Record:
     return Record("wait", reason, "x.py:1")
 
 
-def test_every_symptom_is_of_a_node_as_it_is_shown() -> None:
+def test_the_explanation_contains_the_fields_of_the_node_and_is_json() -> None:
     said = why(bmc_address="https://192.0.2.1", paused="x", paused_by="alice")
     assert (said.bmc_address, said.paused_by) == ("https://192.0.2.1", "alice")
     assert msgspec.json.decode(msgspec.json.encode(said))["command"] == "farrier node unpause gpu-1"

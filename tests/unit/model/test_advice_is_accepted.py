@@ -60,8 +60,8 @@ def named(text: str) -> list[Action]:
 def shown(it: Node, job: Onboarding | Decommission | None) -> WorkflowView | None:
     if job is None:
         return None
-    told = {"failure_class": job.failure_class, "failure_detail": job.failure_detail, "status": job.status}
-    return workflow_view(kind=job.kind, mode=job.mode, stage=job.stage, **told)
+    failure = {"failure_class": job.failure_class, "failure_detail": job.failure_detail, "status": job.status}
+    return workflow_view(kind=job.kind, mode=job.mode, stage=job.stage, **failure)
 
 
 def advised(it: Node, last: Onboarding | Decommission | None = None) -> str:
@@ -128,7 +128,7 @@ def with_failure(
 @pytest.mark.parametrize("deleting", [False, True], ids=["kept", "being deleted"])
 @pytest.mark.parametrize("status", [W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION])
 @pytest.mark.parametrize("failure", FailureClass)
-def test_what_is_advised_about_a_failure_is_accepted(failure: FailureClass, status: W, deleting: bool) -> None:
+def test_an_intent_advised_for_a_failure_is_accepted(failure: FailureClass, status: W, deleting: bool) -> None:
     if failure is FailureClass.ADOPT_FAILED and status is W.FAILED_RETRYABLE:
         return  # an adoption that failed waits for an operator
     kinds = [WorkflowKind.ONBOARDING] if failure is FailureClass.ADOPT_FAILED else list(WorkflowKind)
@@ -182,7 +182,7 @@ OF_SERVICE = {*CAUSES_WITH_A_WORKFLOW, QuarantineCause.CLEANUP_VALIDATION_FAILED
 @pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("served", [False, True], ids=["never in service", "was in service"])
 @pytest.mark.parametrize("cause", QuarantineCause)
-def test_what_is_advised_about_a_quarantine_is_accepted_also_when_its_workflow_has_ended(
+def test_an_intent_advised_for_a_quarantine_is_accepted_after_its_workflow_has_ended(
     cause: QuarantineCause, served: bool, agentless: bool, not_scrubbed: bool
 ) -> None:
     if not served and (not_scrubbed or cause in OF_SERVICE):
@@ -207,7 +207,7 @@ def test_what_is_advised_about_a_quarantine_is_accepted_also_when_its_workflow_h
 
 
 @pytest.mark.parametrize("cause", CAUSES_WITH_A_WORKFLOW)
-def test_what_is_advised_while_its_workflow_waits_is_accepted(cause: QuarantineCause) -> None:
+def test_an_intent_advised_for_a_quarantine_is_accepted_while_its_workflow_waits(cause: QuarantineCause) -> None:
     job = decommission(
         D.DRAIN_NODE,
         W.FAILED_MANUAL_INTERVENTION,
@@ -220,7 +220,7 @@ def test_what_is_advised_while_its_workflow_waits_is_accepted(cause: QuarantineC
 
 @pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("status", [N.DRAINING, N.REMOVING])
-def test_what_is_advised_about_a_node_without_its_decommission_is_accepted(status: N, agentless: bool) -> None:
+def test_an_intent_advised_for_a_node_without_its_decommission_is_accepted(status: N, agentless: bool) -> None:
     it = node(status, agentless=agentless, agent=None if agentless else agent())
     text = advised(it)
     first, _, _ = text.partition("; to stop that")  # that cancel is for the workflow that resume makes
@@ -229,7 +229,7 @@ def test_what_is_advised_about_a_node_without_its_decommission_is_accepted(statu
 
 @pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("status", [N.ENROLLING, N.QUARANTINED, N.ACTIVE, N.OFFLINE, N.RETIRED])
-def test_what_is_advised_about_one_machine_of_several_nodes_is_accepted(status: N, agentless: bool) -> None:
+def test_an_intent_advised_for_several_nodes_with_one_machine_is_accepted(status: N, agentless: bool) -> None:
     bmc = Bmc(serial="SN-1", power=PowerState.ON, power_at=NOW)
     it = with_bmc(Management.MANAGEABLE, bmc, status=status, agentless=agentless, same_machine=("gpu-2",))
     text = advised(it)
@@ -238,7 +238,7 @@ def test_what_is_advised_about_one_machine_of_several_nodes_is_accepted(status: 
 
 @pytest.mark.parametrize("management", [Management.ENROLL, Management.MANAGEABLE])
 @pytest.mark.parametrize("failure", BmcFailure)
-def test_what_is_advised_about_a_bmc_is_accepted(failure: BmcFailure, management: Management) -> None:
+def test_an_intent_advised_for_a_failure_of_the_bmc_is_accepted(failure: BmcFailure, management: Management) -> None:
     bmc = Bmc(serial="SN-1", failure=failure, last_error="it")
     it = with_bmc(management, bmc, status=N.ACTIVE, agent=agent())
     text = advised(it)
@@ -246,14 +246,14 @@ def test_what_is_advised_about_a_bmc_is_accepted(failure: BmcFailure, management
 
 
 @pytest.mark.parametrize("management", [Management.ERROR, Management.ADOPT_FAILED])
-def test_what_is_advised_by_the_state_of_a_bmc_is_accepted(management: Management) -> None:
+def test_an_intent_advised_for_a_management_state_is_accepted(management: Management) -> None:
     it = node(N.ENROLLING, management=management)
     if management is Management.ADOPT_FAILED:
         it = with_bmc(management, Bmc(serial="SN-1"))
     assert named(text := advised(it)) and not list(refusals(it, text)), text
 
 
-def test_what_is_advised_about_an_operators_quarantine_of_an_onboarding_is_accepted_and_names_its_end() -> None:
+def test_the_intent_advised_for_an_operators_quarantine_of_an_onboarding_is_accepted() -> None:
     job = failed(WorkflowKind.ONBOARDING, FailureClass.OPERATOR_REQUEST, W.FAILED_MANUAL_INTERVENTION)
     it = node(N.QUARANTINED, quarantine=Quarantine(QuarantineCause.OPERATOR, "it"), workflow=job, agent=agent())
     text = advised(it)
@@ -263,7 +263,7 @@ def test_what_is_advised_about_an_operators_quarantine_of_an_onboarding_is_accep
     assert Action.RESUME in named(text) and "quarantine" not in text
 
 
-def test_attempts_that_are_used_up_are_no_operators_freeze() -> None:
+def test_used_up_attempts_are_not_reported_as_a_freeze_by_an_operator() -> None:
     job = decommission(D.FORCE_RELEASE_ALLOCATIONS, stop_requested="failed", mode=DecommissionMode.SOFT_RESET)
     decision = HANDLER.handle(node(N.OFFLINE, workflow=job, agent=agent()), NOW)
     to: Node = decision.to  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""The pauses between tries of a BMC, by failure class."""
+"""The backoff between attempts at a BMC, by failure class."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAITS_FOR_AN_EDIT = {
 
 
 @pytest.mark.parametrize("failure", bmc.BmcFailure)
-def test_each_class_has_its_pauses(failure: bmc.BmcFailure) -> None:
+def test_each_failure_class_has_its_first_and_its_longest_backoff(failure: bmc.BmcFailure) -> None:
     pauses = [bmc.backoff(failure, consecutive) for consecutive in (1, 10_000)]
     if failure in WAITS_FOR_AN_EDIT:
         assert pauses == [None, None]
@@ -37,7 +37,7 @@ def test_each_class_has_its_pauses(failure: bmc.BmcFailure) -> None:
 
 @settings(deadline=None)
 @given(st.sampled_from(sorted(SECONDS_OF_FIRST_AND_LONGEST)), st.integers(1, 40))
-def test_a_pause_doubles_until_it_is_the_longest(failure: bmc.BmcFailure, consecutive: int) -> None:
+def test_the_backoff_doubles_up_to_its_limit(failure: bmc.BmcFailure, consecutive: int) -> None:
     pause, following = bmc.backoff(failure, consecutive), bmc.backoff(failure, consecutive + 1)
     assert pause is not None
     longest = timedelta(seconds=SECONDS_OF_FIRST_AND_LONGEST[failure][1])

@@ -1,4 +1,4 @@
-"""Clocks of one node: each layer's runs from its own begin, and a layer without a known time has none."""
+"""Clocks of one node: the clock of each layer runs from the begin of its state; an unknown state has no clock."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def above(node: NodeView, limits: Limits | None = None) -> list[tuple[str, str, 
     return [(clock.layer, clock.state, clock.above) for clock in clocks.above(node, NOW, limits or Limits())]
 
 
-def test_a_node_at_rest_is_never_above_anything() -> None:
+def test_a_node_at_rest_is_never_above_a_limit() -> None:
     node = view(status_entered_at=NOW - 1000 * HOUR, management_entered_at=NOW - 1000 * HOUR)
     assert above(node) == []
     assert [(clock.limit, bool(clock.note)) for clock in clocks.running(node, NOW, Limits())] == [
@@ -84,11 +84,11 @@ def test_each_layer_has_its_own_clock_and_the_worst_comes_first() -> None:
     assert above(node) == [("management", "verifying", 10 * MINUTE), ("status", "offline", MINUTE)]
 
 
-def test_the_limit_itself_is_kept() -> None:
+def test_an_age_equal_to_the_limit_is_not_above_it() -> None:
     assert above(view(status="offline", status_entered_at=NOW - 30 * MINUTE)) == []
 
 
-def test_a_limit_of_the_configuration_holds_instead_of_the_default() -> None:
+def test_a_limit_of_the_configuration_replaces_the_default() -> None:
     node = view(status="active", status_entered_at=NOW - 2 * HOUR)
     assert above(node, Limits({"status.active": HOUR})) == [("status", "active", HOUR)]
 
@@ -101,7 +101,7 @@ def test_a_running_workflow_counts_from_its_stage_and_any_other_from_its_status(
     assert above(view(workflow=failing)) == [("onboarding", "failed_retryable", MINUTE)]
 
 
-def test_a_workflow_that_goes_from_stage_to_stage_is_still_seen_by_its_end_to_end_clock() -> None:
+def test_a_workflow_that_changes_its_stage_can_exceed_its_end_to_end_limit() -> None:
     bouncing = workflow(mode_given_at=NOW - 5 * HOUR)
     assert above(view(workflow=bouncing)) == [("onboarding", clocks.END_TO_END, HOUR)]
 
@@ -116,7 +116,7 @@ def test_a_workflow_that_goes_from_stage_to_stage_is_still_seen_by_its_end_to_en
     ],
     ids=["under way", "no mode", "cancelled", "unmanaged"],
 )
-def test_an_enrolling_node_is_late_only_while_something_is_under_way(fields: dict[str, Any], runs: bool) -> None:
+def test_an_enrolling_node_is_late_only_while_its_onboarding_runs(fields: dict[str, Any], runs: bool) -> None:
     node = view(status="enrolling", status_entered_at=NOW - 7 * HOUR, **fields)
     assert (("status", "enrolling", HOUR) in above(node)) is runs
 
@@ -132,24 +132,24 @@ def test_an_enrolling_node_is_late_only_while_something_is_under_way(fields: dic
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_nothing_is_said_of_a_node_in_a_state_unknown_here(fields: dict[str, Any]) -> None:
+def test_a_node_in_an_unknown_state_has_no_clocks(fields: dict[str, Any]) -> None:
     late: dict[str, Any] = {"status": "offline", "status_entered_at": NOW - HOUR}
     assert clocks.running(view(**late | fields), NOW, Limits()) == ()
 
 
-def test_a_deleted_node_is_late_nowhere() -> None:
+def test_a_deleted_node_has_no_limit() -> None:
     node = view(status="deleted", management=None, management_entered_at=None)
     assert [(clock.layer, clock.limit) for clock in clocks.running(node, NOW, Limits())] == [("status", None)]
 
 
-def test_a_limit_of_the_node_s_site_holds_there_and_nowhere_else() -> None:
+def test_a_limit_of_a_site_applies_only_to_nodes_of_this_site() -> None:
     limits = Limits(sites={"north": {"status.offline": 2 * HOUR}}, models={"h100": {"status.active": HOUR}})
     late: dict[str, Any] = {"status": "offline", "status_entered_at": NOW - HOUR}
     assert above(view(**late, site="north"), limits) == []
     assert above(view(**late, site="south"), limits) == [("status", "offline", 30 * MINUTE)]
 
 
-def test_a_limit_that_only_some_have_runs_for_them() -> None:
+def test_a_limit_of_one_model_starts_a_clock_for_its_nodes() -> None:
     limits = Limits(models={"h100": {"status.active": HOUR}})
     node = view(status_entered_at=NOW - 2 * HOUR, model="h100")
     assert above(node, limits) == [("status", "active", HOUR)]

@@ -26,11 +26,11 @@ NODE = Details(site="ams1", model="R760", labels={"row": "a", "spare": "yes"}, m
         (["mac=02:00:00:00:00:02", "mac=0200.0000.0003"], {"macs": ["02:00:00:00:00:02", "0200.0000.0003"]}),
     ],
 )
-def test_only_what_differs_is_set_and_labels_are_merged(texts: list[str], params: dict[str, object]) -> None:
+def test_only_details_that_differ_are_set_and_labels_are_merged(texts: list[str], params: dict[str, object]) -> None:
     assert detail_changes.params(detail_changes.read(texts), NODE) == params
 
 
-def test_each_detail_has_a_word() -> None:
+def test_each_detail_has_a_name_in_texts() -> None:
     assert set(detail_changes.WORDS.values()) == set(DETAILS)
     assert {"label", "mac", "site"} <= set(detail_changes.WORDS)
 
@@ -47,6 +47,6 @@ def test_each_detail_has_a_word() -> None:
         (["mac=02:00"], "mac contains '02:00', which is not a MAC address"),
     ],
 )
-def test_a_wrong_value_is_named_with_what_is_expected(texts: list[str], error: str) -> None:
+def test_a_wrong_value_is_refused_with_the_expected_form(texts: list[str], error: str) -> None:
     with pytest.raises(ValueError, match=re.escape(error)):
         detail_changes.read(texts)

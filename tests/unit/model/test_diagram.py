@@ -26,11 +26,11 @@ def test_a_diagram_shows_each_edge_once_with_beginnings_and_ends(layer: Layer) -
     assert set(arrows) == edges.ALLOWED[layer] | begin | end
 
 
-def test_labels_hold_nothing_that_mermaid_reads_as_syntax() -> None:
+def test_labels_contain_no_syntax_of_mermaid() -> None:
     assert not any(set(":;#\n") & set(edge.owner) for of in edges.EDGES.values() for edge in of)
 
 
-def test_both_workflows_have_the_same_edges_so_one_section_shows_them() -> None:
+def test_both_workflows_have_the_same_edges_and_the_same_diagram() -> None:
     assert edges.ALLOWED[Layer.ONBOARDING] == edges.ALLOWED[Layer.DECOMMISSION]
     assert diagram.mermaid(Layer.ONBOARDING) == diagram.mermaid(Layer.DECOMMISSION)
 
@@ -70,7 +70,7 @@ def test_a_layer_s_table_lists_each_edge_once(section: str, layer: Layer) -> Non
         ("BMC failures", len(BmcFailure)),
     ],
 )
-def test_a_table_has_a_row_for_each_and_all_rows_are_equally_wide(section: str, count: int) -> None:
+def test_a_table_has_a_row_for_each_entry_of_the_model_with_equally_many_cells(section: str, count: int) -> None:
     table = rows(section)
     assert len(table) == count
     assert len({len(row) for row in table}) == 1

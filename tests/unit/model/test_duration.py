@@ -20,7 +20,7 @@ def test_parse(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "5", "m", "-5m", "5 min", "1.5h", "5m,", "5M", "36501d", f"{10**20}d"])
-def test_parse_refuses_and_shows_what_it_got(text: str) -> None:
+def test_parse_refuses_other_texts_and_quotes_them(text: str) -> None:
     with pytest.raises(ValueError, match="expected a duration") as caught:
         duration.parse(text)
     assert repr(text) in str(caught.value)
@@ -46,7 +46,7 @@ def test_human_shows_the_two_largest_units(given_: timedelta, text: str) -> None
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=10_000)))
-def test_what_human_writes_parse_reads_at_most_a_unit_lower(value: timedelta) -> None:
+def test_parse_reads_the_output_of_human_with_an_error_of_at_most_one_unit(value: timedelta) -> None:
     read = duration.parse(duration.human(value))
     assert read <= value
     assert value - read < max(timedelta(seconds=1), value / 24)

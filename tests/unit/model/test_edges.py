@@ -97,14 +97,14 @@ def test_a_layer_has_exactly_the_edges_of_the_model(layer: Layer) -> None:
 
 
 @pytest.mark.parametrize("layer", Layer)
-def test_no_edge_is_written_twice_and_each_says_whose_and_when(layer: Layer) -> None:
+def test_no_edge_is_listed_twice_and_each_has_an_owner_and_a_trigger(layer: Layer) -> None:
     rows = edges.EDGES[layer]
     assert len(rows) == len(edges.ALLOWED[layer])
     assert all(edge.trigger and edge.owner for edge in rows)
 
 
 @pytest.mark.parametrize("layer", Layer)
-def test_edges_join_known_states_and_never_a_state_with_itself(layer: Layer) -> None:
+def test_edges_connect_two_different_known_states(layer: Layer) -> None:
     known = set(edges.STATES[layer])
     for source, target in edges.ALLOWED[layer]:
         assert {source, target} <= known
@@ -113,12 +113,12 @@ def test_edges_join_known_states_and_never_a_state_with_itself(layer: Layer) -> 
 
 
 @pytest.mark.parametrize("layer", Layer)
-def test_every_state_can_be_reached_from_a_beginning(layer: Layer) -> None:
+def test_every_state_can_be_reached_from_an_initial_state(layer: Layer) -> None:
     assert reachable(layer, set(edges.INITIAL[layer])) == set(edges.STATES[layer])
 
 
 @pytest.mark.parametrize("layer", Layer)
-def test_no_dead_end_every_state_leads_to_an_end_or_to_rest(layer: Layer) -> None:
+def test_every_state_leads_to_a_terminal_or_a_resting_state(layer: Layer) -> None:
     goals = edges.TERMINAL[layer] | RESTING.get(layer, set())
     for state in edges.STATES[layer]:
         assert goals & reachable(layer, {state}), f"{layer}: {state} leads nowhere"
@@ -135,6 +135,6 @@ def test_deleted_is_reached_from_removing_only() -> None:
     assert sources == {"removing"}
 
 
-def test_metric_kinds_are_the_contract() -> None:
+def test_the_layers_have_the_metric_kinds_of_the_contract() -> None:
     kinds = ["node", "management", "onboarding", "decommission"]
     assert [edges.LAYER_KIND[layer] for layer in Layer] == kinds

@@ -11,7 +11,7 @@ def test_every_status_has_its_row() -> None:
     assert list(EXPECTED) == list(N)
 
 
-def test_the_states_are_those_of_the_source() -> None:
+def test_the_expected_states_are_those_of_the_model() -> None:
     found = {status: (row.states, row.or_off) for status, row in EXPECTED.items()}
     assert found == {
         N.BOOTSTRAP_ISSUED: (None, False),
@@ -26,5 +26,5 @@ def test_the_states_are_those_of_the_source() -> None:
     }
 
 
-def test_what_is_reported_moves_nothing_and_what_moves_is_not_reported() -> None:
+def test_active_and_offline_are_not_among_the_reported_statuses() -> None:
     assert REPORTED.isdisjoint({N.ACTIVE, N.OFFLINE})

@@ -36,7 +36,7 @@ def test_unsafe_classes_are_four_and_never_retried_by_themselves() -> None:
     assert not any(failures.FAILURES[failure].retryable for failure in failures.UNSAFE | failures.MANUAL)
 
 
-def test_everything_that_can_go_wrong_has_one_line_of_advice() -> None:
+def test_every_failure_class_and_quarantine_cause_has_one_line_of_advice() -> None:
     assert set(failures.FAILURES) == set(FailureClass)
     assert set(failures.QUARANTINE_ADVICE) == set(QuarantineCause)
     assert set(failures.BMC_ADVICE) == set(BmcFailure)

@@ -35,12 +35,12 @@ MACS = ("aa:bb:cc:00:00:01", "aa:bb:cc:00:00:02")
         ),
     ],
 )
-def test_the_recorded_machine_is_known_by_what_matches(recorded: Identity, seen: Identity, by: str) -> None:
+def test_the_recorded_machine_is_recognised_by_a_matching_fact(recorded: Identity, seen: Identity, by: str) -> None:
     assert compare(recorded, seen) == Same(by)
 
 
 @pytest.mark.parametrize(
-    ("recorded", "seen", "told"),
+    ("recorded", "seen", "facts"),
     [
         pytest.param(Identity(serial="SN-1"), Identity(serial="SN-2"), ("serial SN-1", "SN-2"), id="serial"),
         pytest.param(Identity(uuid=UUID), Identity(uuid=OTHER_UUID), (UUID, OTHER_UUID), id="UUID"),
@@ -59,12 +59,12 @@ def test_the_recorded_machine_is_known_by_what_matches(recorded: Identity, seen:
         ),
     ],
 )
-def test_another_machine_is_told_with_what_was_expected_and_what_came(
-    recorded: Identity, seen: Identity, told: tuple[str, ...]
+def test_another_machine_is_reported_with_the_recorded_and_the_observed_fact(
+    recorded: Identity, seen: Identity, facts: tuple[str, ...]
 ) -> None:
     verdict = compare(recorded, seen)
     assert isinstance(verdict, Another)
-    assert all(word in verdict.text for word in told), verdict.text
+    assert all(word in verdict.text for word in facts), verdict.text
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_another_machine_is_told_with_what_was_expected_and_what_came(
         ),
     ],
 )
-def test_what_is_not_recorded_or_not_reported_proves_nothing(recorded: Identity, seen: Identity) -> None:
+def test_a_fact_that_is_not_recorded_or_not_reported_proves_nothing(recorded: Identity, seen: Identity) -> None:
     assert isinstance(compare(recorded, seen), Unproven)
 
 
@@ -105,11 +105,11 @@ def test_what_is_not_recorded_or_not_reported_proves_nothing(recorded: Identity,
         (Identity(macs=MACS[:1]), True),
     ],
 )
-def test_an_identity_is_known_once_it_can_prove_something(identity: Identity, known: bool) -> None:
+def test_an_identity_is_known_if_it_has_a_fact_that_can_prove_it(identity: Identity, known: bool) -> None:
     assert identity.is_known is known
 
 
-def test_the_first_word_is_kept_and_what_was_missing_is_added() -> None:
+def test_recorded_facts_are_kept_and_missing_facts_are_added() -> None:
     first = Identity(serial="SN-1", uuid="none", macs=MACS[:1])
     assert kept(first, Identity(serial="sn-1", uuid=UUID, macs=MACS)) == Identity(
         serial="SN-1", uuid=UUID, macs=MACS[:1]

@@ -80,7 +80,7 @@ class Worded(Params, frozen=True, kw_only=True):
         ),
     ],
 )
-def test_a_spec_that_does_not_hold_together_is_refused_with_what_is_wrong(change: dict[str, Any], told: str) -> None:
+def test_an_inconsistent_spec_is_refused_with_the_fault(change: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match="kind ") as refused:
         msgspec.structs.replace(SPEC, **change)
     assert told in str(refused.value)
@@ -94,12 +94,12 @@ def test_a_spec_that_does_not_hold_together_is_refused_with_what_is_wrong(change
         (KindState(limit=timedelta(0)), "the limit of state packed must be longer than 0; it is 0:00:00"),
     ],
 )
-def test_a_state_without_a_limit_and_without_a_reason_is_named(state: KindState, told: str) -> None:
+def test_a_state_needs_either_a_limit_or_a_reason_for_none(state: KindState, told: str) -> None:
     with pytest.raises(ConfigError, match=f"kind {SPEC.name}: {told}"):
         msgspec.structs.replace(SPEC, states={**SPEC.states, "packed": state})
 
 
-def test_a_substate_is_a_label_and_a_part_of_the_limits_name() -> None:
+def test_a_substate_is_part_of_the_label_and_of_the_key_of_its_limit() -> None:
     assert label("emptying/unpack") == ("emptying", "unpack")
     assert label("packed") == ("packed", "")
     assert limit_key(SPEC.every_layer[0].key, "emptying/unpack") == "crate.emptying.unpack"

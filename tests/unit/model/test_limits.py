@@ -1,4 +1,4 @@
-"""The limit that holds: the site's, else the model's, else the general one, else the default; every state has a key."""
+"""The limit that applies: of the site, else of the model, else the general one, else the default. Each has a key."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def test_the_most_specific_limit_wins() -> None:
     assert SOME.of(None, None) == SOME.everywhere
 
 
-def test_limits_of_all_sites_and_models_that_have_their_own_and_of_any_other() -> None:
+def test_all_returns_the_limits_of_each_configured_site_and_model_and_of_the_others() -> None:
     assert SOME.all() == {(site, model): SOME.of(site, model) for site in ("north", None) for model in ("h100", None)}
 
 
-def test_every_state_that_is_not_terminal_is_a_place_and_every_place_has_a_key_of_the_configuration() -> None:
+def test_every_state_that_is_not_terminal_has_a_key_in_the_configuration() -> None:
     for layer in Layer:
         kind = edges.LAYER_KIND[layer]
         states = {place.state for place in STATES if place.kind == kind}
@@ -41,7 +41,7 @@ def test_every_state_that_is_not_terminal_is_a_place_and_every_place_has_a_key_o
     assert set(keys) == limits.KEYS
 
 
-def test_a_rule_is_there_for_every_limit_in_force_and_for_no_other() -> None:
+def test_there_is_a_rule_for_exactly_the_limits_that_apply() -> None:
     default = {(rule.kind, rule.state, rule.substate): rule.lasts for rule in limits.rules(Limits())}
     assert default == {(p.kind, p.state, p.substate): p.default for p in PLACES if p.default is not None}
     told = {(rule.kind, rule.state, rule.substate, rule.scope, rule.name): rule.lasts for rule in limits.rules(SOME)}

@@ -47,7 +47,7 @@ def test_only_draining_and_removing_need_a_live_workflow() -> None:
         assert owners == {WorkflowKind.DECOMMISSION}
 
 
-def test_every_workflow_status_goes_with_some_node_status() -> None:
+def test_every_workflow_status_allows_some_node_status() -> None:
     for kind in WorkflowKind:
         for status in WorkflowStatus:
-            assert mapping.ALLOWED[kind, status], f"{kind} {status} goes with no node at all"
+            assert mapping.ALLOWED[kind, status], f"{kind} {status} allows no node status"

@@ -44,14 +44,14 @@ def test_a_metric_has_a_series_for_each_combination_of_its_labels() -> None:
         ({"labels": {"wood": MANY}}, f"the limit is {SERIES_AT_MOST}; give the labels fewer values"),
     ],
 )
-def test_a_metric_that_cannot_be_is_refused_when_the_spec_is_made(fields: dict[str, Any], fault: str) -> None:
+def test_an_invalid_metric_is_refused_when_the_spec_is_made(fields: dict[str, Any], fault: str) -> None:
     wrong = msgspec.structs.replace(MADE, **fields)
     with pytest.raises(ConfigError, match="kind crate: ") as caught:
         msgspec.structs.replace(SPEC, metrics=(wrong,))
     assert fault in str(caught.value)
 
 
-def test_a_name_is_declared_once() -> None:
+def test_a_metric_that_is_declared_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="metric made is declared twice"):
         msgspec.structs.replace(SPEC, metrics=(MADE, MADE))
 
@@ -66,6 +66,6 @@ def test_two_kinds_do_not_share_a_series() -> None:
 
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf")])
-def test_a_sample_is_a_number_from_zero_on(value: float) -> None:
+def test_a_sample_that_is_negative_or_not_finite_is_refused(value: float) -> None:
     with pytest.raises(HandlerGarbage, match=r"a Sample of made whose value is .*; expected a number of at least 0"):
         Sample("made", {}, value)

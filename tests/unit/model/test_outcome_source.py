@@ -27,7 +27,7 @@ def run_from(root: Path, statement: str) -> str:
         ("volume.py", "volume.py:5"),
     ],
 )
-def test_a_source_is_named_by_its_module_whatever_folders_it_lies_in(
+def test_a_source_is_named_by_its_module_regardless_of_the_folder_of_the_sources(
     tmp_path: Path, folder: str, module: str, said: str
 ) -> None:
     root = tmp_path / folder

@@ -81,7 +81,7 @@ def test_bad_parameters_are_refused_with_the_action_and_the_fault(action: Action
     assert not obeys(msgspec.to_builtins(actions.rules(action)), given)
 
 
-def test_every_action_has_a_schema_of_known_words() -> None:
+def test_every_action_has_a_schema_of_known_types() -> None:
     for action in Action:
         rules = actions.rules(action)
         for name in (*rules.any_of, *rules.needs, *rules.needs.values()):
@@ -151,7 +151,7 @@ def test_schema_and_struct_accept_the_same(action: Action, given: dict[str, Any]
     assert obeys(msgspec.to_builtins(actions.rules(action)), given) == accepted
 
 
-def test_what_the_database_has_no_rule_for_has_no_schema() -> None:
+def test_a_parameter_type_without_a_rule_in_the_database_is_refused() -> None:
     class Odd(params.NoParams, frozen=True, kw_only=True):
         share: float
 

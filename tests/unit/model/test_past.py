@@ -12,12 +12,12 @@ from farrier.model.history import HistoryFilter, HistoryKey, parse_bound, parse_
 @pytest.mark.parametrize(
     "at", [datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 23, 59, 59, 999_999, tzinfo=UTC)]
 )
-def test_a_key_that_was_told_is_the_same_when_it_comes_back(at: datetime) -> None:
+def test_a_key_that_is_printed_and_parsed_is_unchanged(at: datetime) -> None:
     key = HistoryKey(at, 7, 8, "maas_region", "onboarding_stage")
     assert parse_key(key.text) == key
 
 
-def test_a_key_says_the_moment_wherever_that_was_written_down() -> None:
+def test_a_key_has_the_same_moment_in_any_time_zone() -> None:
     east = HistoryKey(datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), 7, 8, "node", "status")
     assert parse_key(east.text).at == datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ def test_a_key_says_the_moment_wherever_that_was_written_down() -> None:
         "9223372036854775807.2.3.node.status",
     ],
 )
-def test_what_is_no_key_is_refused(text: str) -> None:
+def test_a_text_that_is_no_key_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="key"):
         parse_key(text)
 
@@ -57,5 +57,5 @@ def test_a_bound_is_an_age_or_a_time() -> None:
         (HistoryFilter(reason="x", until=timedelta(1)), True),
     ],
 )
-def test_a_walk_is_narrow_where_it_meets_what_is_not_wanted(wanted: HistoryFilter, narrow: bool) -> None:
+def test_a_filter_is_narrow_if_the_index_also_returns_other_changes(wanted: HistoryFilter, narrow: bool) -> None:
     assert wanted.is_narrow is narrow

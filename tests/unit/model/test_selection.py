@@ -33,7 +33,7 @@ def test_a_text_that_no_name_can_match_selects_none_and_is_no_error(text: str) -
     assert not any(selected(name, text) for name in ("a", "z", "gpu-1", "a-b", "a" * 253))
 
 
-def test_a_glob_reads_only_the_part_of_the_index_that_begins_as_it_does() -> None:
+def test_a_glob_reads_only_the_names_with_its_literal_prefix() -> None:
     found = selection.name_range("gpu-1*")
     names = ["gpu-0", "gpu-09", "gpu-1", "gpu-10", "gpu-1z", "gpu-2", "gpu.1", "h"]
     assert [name for name in names if found.first <= name < found.beyond] == ["gpu-1", "gpu-10", "gpu-1z"]
@@ -41,7 +41,7 @@ def test_a_glob_reads_only_the_part_of_the_index_that_begins_as_it_does() -> Non
     assert [name for name in names if one.first <= name < one.beyond] == ["gpu-1"]
 
 
-def test_tests_of_labels_are_read_in_all_their_forms() -> None:
+def test_tests_of_labels_are_parsed_in_every_form() -> None:
     assert selection.label_tests(["rack=r7,!spare", "gpu , row!=a=b,x==", "host.net/x=1"]) == (
         LabelTest("rack", "r7"),
         LabelTest("spare", negated=True),
@@ -53,6 +53,6 @@ def test_tests_of_labels_are_read_in_all_their_forms() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "=a", "!", "!a=b", "!a!=b", "a,", ",", "a!", "\x00", "a=\x1b[2J", "\udcff"])
-def test_a_test_of_a_label_that_is_none_is_refused_by_name(text: str) -> None:
+def test_an_invalid_test_of_a_label_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected KEY, !KEY, KEY=VALUE or KEY!=VALUE, got"):
         selection.label_tests([text])

@@ -46,7 +46,7 @@ def test_every_stage_has_a_limit_and_a_later_deadline(layer: Layer) -> None:
 
 
 @pytest.mark.parametrize("layer", Layer)
-def test_what_may_last_for_ever_has_no_limit_and_everything_else_has(layer: Layer) -> None:
+def test_terminal_and_resting_states_have_no_limit_and_all_other_states_have_one(layer: Layer) -> None:
     for state in edges.STATES[layer]:
         unlimited = state in edges.TERMINAL[layer] | RESTING.get(layer, set()) or (
             layer in STAGES and state == "running"  # by stage
@@ -113,12 +113,12 @@ def test_stage_limits_are_those_of_the_model(stage: Stage, expected: float) -> N
     ],
     ids=["no mode", "cancelled", "waits for operator", "unmanaged", "enroll", "error"],
 )
-def test_enrolling_has_no_clock_while_it_waits_for_somebody(facts: SlaFacts) -> None:
+def test_enrolling_has_no_clock_while_it_waits_for_an_operator(facts: SlaFacts) -> None:
     assert minutes(Layer.STATUS, "enrolling", facts) is None
     assert minutes(Layer.STATUS, "offline", facts) == 30  # only `enrolling` has no limit then
 
 
-def test_enroll_has_a_clock_only_once_manage_was_asked() -> None:
+def test_enroll_has_no_clock_before_manage_is_requested() -> None:
     assert minutes(Layer.MANAGEMENT, "enroll", SlaFacts(management=Management.ENROLL)) is None
 
 
@@ -132,7 +132,7 @@ def test_only_an_onboarding_waits_for_a_mode() -> None:
     assert minutes(Layer.DECOMMISSION, "pending", SlaFacts(management=Management.MANAGEABLE, has_mode=False)) == 10
 
 
-def test_an_override_wins_over_the_default_but_starts_no_clock_that_is_off() -> None:
+def test_an_override_replaces_the_default_but_does_not_start_a_clock_that_is_off() -> None:
     changed = {"status.enrolling": timedelta(hours=1), "status.active": timedelta(days=90)}
     off = SlaFacts(management=Management.UNMANAGED)
     assert sla.limit(Layer.STATUS, "enrolling", facts=ORDINARY, overrides=changed) == timedelta(hours=1)
@@ -172,5 +172,5 @@ def test_end_to_end_limits() -> None:
     ],
     ids=["exactly at the limit", "above", "entered in the future", "no limit"],
 )
-def test_a_breach_is_what_lies_above_the_limit(limit: timedelta | None, age: timedelta, over: timedelta | None) -> None:
+def test_a_breach_is_the_time_above_the_limit(limit: timedelta | None, age: timedelta, over: timedelta | None) -> None:
     assert sla.breach(limit, NOW - age, NOW) == over

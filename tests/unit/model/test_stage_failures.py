@@ -35,23 +35,25 @@ def named_in(source: str) -> Iterator[FailureClass]:
 
 
 @pytest.mark.parametrize(("kind", "stage", "run"), STAGES, ids=lambda value: str(value) if not callable(value) else "")
-def test_what_a_stage_names_is_possible_there(kind: WorkflowKind, stage: Stage, run: Callable[..., Any]) -> None:
+def test_every_failure_that_the_code_of_a_stage_names_is_declared_for_the_stage(
+    kind: WorkflowKind, stage: Stage, run: Callable[..., Any]
+) -> None:
     module = inspect.getmodule(run)
     assert module is not None
     assert set(named_in(inspect.getsource(module))) <= POSSIBLE[kind][stage]
 
 
-def test_every_stage_of_both_workflows_is_there_and_can_fail() -> None:
+def test_every_stage_of_both_workflows_is_declared_and_can_time_out() -> None:
     assert {(kind, stage) for kind, stage, _ in STAGES} == {(kind, s) for kind, each in POSSIBLE.items() for s in each}
     assert all(FailureClass.TIMEOUT in failures for each in POSSIBLE.values() for failures in each.values())
 
 
-def test_a_failure_is_possible_somewhere() -> None:
+def test_every_failure_class_is_possible_at_some_stage() -> None:
     somewhere = {failure for each in POSSIBLE.values() for failures in each.values() for failure in failures}
     assert somewhere == {*FailureClass}
 
 
-def test_what_is_possible_at_one_stage_is_counted_there_only() -> None:
+def test_a_failure_that_is_possible_at_one_stage_has_a_series_only_there() -> None:
     (metric,) = vocabulary().kinds["node"].metrics
     disks = [labels for labels in metric.series if labels[2] == FailureClass.BOSS_DISK_NOT_FOUND]
     assert disks == [("onboarding", "configure_storage", "boss_disk_not_found")]

@@ -52,7 +52,7 @@ def test_a_mode_walks_its_stages_in_order(mode: Mode, expected: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_stages_of_a_failed_deployment_are_never_walked_into(mode: Mode) -> None:
+def test_the_stages_after_a_failed_deployment_are_on_no_path(mode: Mode) -> None:
     assert not set(walk(mode)) & stages.DETOUR
 
 
@@ -69,7 +69,7 @@ def test_a_stage_of_another_mode_is_a_bug_and_raises() -> None:
         stages.next_stage(OnboardingMode.MANUAL, OnboardingStage.LOAD_SITE_CONFIG)
 
 
-def test_every_stage_is_used_by_some_mode_or_by_the_detour() -> None:
+def test_every_stage_is_on_a_path_or_follows_a_failed_deployment() -> None:
     used = {stage for path in stages.PATHS.values() for stage in path} | stages.DETOUR
     assert used == set(OnboardingStage) | set(DecommissionStage)
 

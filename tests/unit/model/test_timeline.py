@@ -72,7 +72,7 @@ def test_a_retried_stage_shows_each_attempt_and_the_wait_between_them() -> None:
     assert (row.state, row.took, row.waited, row.attempts) == ("running", 50 * MINUTE, 5 * MINUTE, 2)
 
 
-def test_the_stages_of_the_path_that_have_not_begun_are_to_come_in_order() -> None:
+def test_stages_of_the_path_that_have_not_begun_are_shown_in_order_as_to_come() -> None:
     found = stages(*CHANGES)
     assert list(found)[:3] == ["load_site_config", "resolve_power_credentials", "create_or_find_in_maas"]
     assert list(found)[-1] == "wait_for_agent_enrollment"
@@ -86,7 +86,7 @@ def test_a_workflow_that_ended_has_no_stage_to_come_and_its_last_attempt_has_a_r
     assert found["wait_for_deployed"].state == ""
 
 
-def test_a_stage_beside_the_path_follows_the_one_before_it() -> None:
+def test_a_stage_outside_of_the_path_is_shown_after_its_predecessor() -> None:
     detour = change(6, 30, "onboarding_stage", "resolve_power_credentials", "classify_deploy_failure")
     assert list(stages(*CHANGES, detour))[2] == "classify_deploy_failure"
 
@@ -129,7 +129,7 @@ def test_changes_before_the_workflow_and_of_details_are_left_out() -> None:
     assert shown.layers == ()
 
 
-def test_places_are_percents_within_the_time_and_ticks_are_round() -> None:
+def test_places_are_percentages_of_the_time_and_ticks_are_round() -> None:
     shown = timeline.of_changes(NEWEST_FIRST, (), NOW)
     assert shown is not None
     assert [shown.place(BEGAN + after * MINUTE) for after in (-1, 0, 15, 60, 61)] == [0, 0, 25, 100, 100]

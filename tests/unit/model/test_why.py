@@ -55,7 +55,7 @@ def why(patience: Patience | None = None, /, **fields: Any) -> Why:
     return explain(detail(**fields), NOW, Limits(), patience)
 
 
-def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -> None:
+def test_a_node_without_faults_waits_for_nothing_and_needs_no_action() -> None:
     said = why()
     assert (said.reason, said.advice, said.errors) == (
         "waits for nothing: it is in its target state",
@@ -91,11 +91,13 @@ def test_a_node_with_nothing_wrong_has_nothing_to_wait_for_and_nothing_to_do() -
         *("deleted while paused", "cancelled while paused", "restarted while paused"),
     ],
 )
-def test_the_reason_is_what_the_last_run_said(fields: dict[str, Any], reason: str) -> None:
+def test_the_reason_comes_from_the_last_run_unless_a_pause_or_a_deletion_explains_more(
+    fields: dict[str, Any], reason: str
+) -> None:
     assert reason in why(**fields).reason
 
 
-def test_nothing_is_to_be_done_about_a_deleted_node_whatever_was_wrong_with_it() -> None:
+def test_a_deleted_node_needs_no_action_regardless_of_its_faults() -> None:
     assert why(status="deleted", **UNOWNED, bmc=BMC_DOWN, paused="x").advice == "no action is needed"
 
 
@@ -113,7 +115,9 @@ def test_nothing_is_to_be_done_about_a_deleted_node_whatever_was_wrong_with_it()
     ],
     ids=["swept", "a step", "no controller", "a step that was cut", "deleted"],
 )
-def test_it_names_its_controller_and_the_last_sweep_or_the_step_under_way(fields: dict[str, Any], said: str) -> None:
+def test_the_explanation_names_the_controller_and_its_last_sweep_or_running_step(
+    fields: dict[str, Any], said: str
+) -> None:
     assert why(**fields).run_by == said
 
 
@@ -134,11 +138,11 @@ def test_every_error_is_named_with_its_class() -> None:
     )
 
 
-def test_what_was_done_to_a_bmc_by_request_is_told_without_a_class() -> None:
+def test_a_change_of_the_bmc_by_an_intent_is_reported_without_a_failure_class() -> None:
     assert why(bmc=Bmc(last_error="the BMC details were removed")).errors == ("BMC: the BMC details were removed",)
 
 
-def test_an_ended_workflow_s_failure_is_still_told() -> None:
+def test_the_failure_of_an_ended_workflow_is_still_reported() -> None:
     assert "boss_disk_not_found" in why(last_workflow=FAILED).errors[0]
 
 
@@ -184,17 +188,17 @@ def test_an_ended_workflow_s_failure_is_still_told() -> None:
         "no bmc",
     ],
 )
-def test_the_advice_is_for_what_is_nearest_to_the_cause(fields: dict[str, Any], advice: str) -> None:
+def test_the_advice_is_about_the_fault_closest_to_the_cause(fields: dict[str, Any], advice: str) -> None:
     assert advice in why(**fields).advice
 
 
-def test_a_cause_that_only_a_newer_program_knows_is_shown_and_gets_no_advice_for_another() -> None:
+def test_an_unknown_cause_of_a_newer_release_is_shown_without_advice() -> None:
     said = why(status="quarantined", quarantine_cause="moonlight", quarantine_reason="too bright")
     assert said.errors == ("quarantined, moonlight: too bright",)
     assert said.advice == "no action is needed"
 
 
-def test_a_power_that_cannot_be_enforced_is_said_with_what_to_do_until_it_is_as_wanted() -> None:
+def test_an_enforcement_error_is_reported_with_advice_until_the_target_is_reached() -> None:
     bmc = Bmc(power=PowerState.OFF, power_at=NOW, desired_power=PowerState.ON, enforce_error="unsupported: no action")
     said = why(management="manageable", bmc=bmc)
     assert said.errors == ("power is off, target power is on: unsupported: no action",)
@@ -204,16 +208,18 @@ def test_a_power_that_cannot_be_enforced_is_said_with_what_to_do_until_it_is_as_
     assert why(management="manageable", bmc=kept).errors == ()
 
 
-def test_a_power_that_a_workflow_holds_is_said_to_be_held_by_it() -> None:
+def test_power_that_a_live_workflow_controls_is_reported_as_such() -> None:
     bmc = Bmc(power=PowerState.OFF, power_at=NOW, desired_power=PowerState.ON)
     held = why(management="manageable", bmc=bmc, workflow=workflow(kind="decommission", id=7, mode="reimage"))
     assert held.errors == (
         "power is off, target power is on: decommission 7 controls the power while the workflow is live",
     )
-    assert why(management="manageable", bmc=bmc, workflow=workflow()).errors == (), "this workflow leaves power alone"
+    assert why(management="manageable", bmc=bmc, workflow=workflow()).errors == (), (
+        "this workflow does not control power"
+    )
 
 
-def test_power_that_cannot_be_read_is_said_with_what_to_do_while_the_node_is_manageable() -> None:
+def test_unreadable_power_is_reported_with_advice_while_the_node_is_manageable() -> None:
     bmc = Bmc(power_at=NOW, sync_failure=BmcFailure.TLS, sync_error="the certificate expired")
     said = why(management="manageable", bmc=bmc)
     assert said.errors == ("power, as of 2026-01-01 12:00:00 UTC: tls: the certificate expired",)

@@ -54,7 +54,7 @@ def test_an_address_is_a_host_with_or_without_scheme_and_port(address: str, url:
         ("admin:s3kr1t@[10.0.0.5", "neither"),
     ],
 )
-def test_anything_else_is_incomplete_and_no_password_in_it_is_repeated(address: str, says: str) -> None:
+def test_any_other_address_is_incomplete_and_the_error_repeats_no_password(address: str, says: str) -> None:
     with pytest.raises(BmcError) as raised:
         parse(address)
     assert raised.value.failure is BmcFailure.INCOMPLETE
@@ -83,7 +83,7 @@ def test_anything_else_is_incomplete_and_no_password_in_it_is_repeated(address: 
         ("167772165", False),
     ],
 )
-def test_private_networks_are_allowed_from_the_start_and_this_host_is_not(address: str, allowed: bool) -> None:
+def test_private_networks_are_allowed_by_default_and_this_host_is_not(address: str, allowed: bool) -> None:
     assert Networks(BmcConfig().allowed_networks).allows(address) is allowed
 
 

@@ -41,7 +41,7 @@ def test_a_star_in_a_reference_stays_within_a_name(reference: str, fit: bool) ->
 
 
 @pytest.mark.parametrize("reference", ["file:/run/../etc", "file:/run/./x", "vault:a/../b", "vault:../b", "file:.."])
-def test_a_star_is_no_way_to_another_directory(reference: str) -> None:
+def test_a_star_does_not_match_a_path_to_another_directory(reference: str) -> None:
     for pattern in ("file:*", "file:/run/*/*", "file:/run/*/etc", "vault:*/*", "vault:a/*/b", "file:/*/*/*"):
         assert not fits(reference, "a.bmc.example", references=pattern)
 
@@ -60,7 +60,7 @@ def test_a_star_in_a_host_stays_within_a_label(host: str, fit: bool) -> None:
     assert fits("file:/run/creds/bmc-1", host) is fit
 
 
-def test_what_is_no_reference_is_not_repeated() -> None:
+def test_the_error_for_an_invalid_reference_does_not_repeat_it() -> None:
     for reference in ("s3kr1t", "admin:s3kr1t"):
         with pytest.raises(CredentialError) as raised:
             Bindings().of(BmcTarget(address="a", credential=reference), "a")
@@ -77,6 +77,6 @@ def test_what_is_no_reference_is_not_repeated() -> None:
         {"references": ("file:/a",), "networks": ("10.0.0.1/8",)},
     ],
 )
-def test_a_binding_that_binds_nothing_or_anything_is_none(wrong: dict[str, tuple[str, ...]]) -> None:
+def test_a_binding_without_hosts_or_for_any_reference_is_refused(wrong: dict[str, tuple[str, ...]]) -> None:
     with pytest.raises(ValueError, match=r"reference|host"):
         CredentialBinding(**wrong)

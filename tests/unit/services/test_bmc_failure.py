@@ -38,7 +38,7 @@ def caused(error: Exception, *causes: Exception) -> Exception:
 
 
 @pytest.mark.parametrize("kind", sorted(subclasses(aiohttp.ClientError) | subclasses(OSError), key=str))
-def test_no_error_of_the_network_is_called_a_bug(kind: type[Exception]) -> None:
+def test_no_error_of_the_network_is_an_internal_failure(kind: type[Exception]) -> None:
     failure, text = bmc_failure.of_exception(caused(redfish.RedfishConnectionError("x"), blank(kind)))
     assert failure is not BmcFailure.INTERNAL
     assert text
@@ -53,25 +53,25 @@ def test_no_error_of_the_network_is_called_a_bug(kind: type[Exception]) -> None:
         redfish.RedfishInvalidTargetError,
     ],
 )
-def test_no_error_of_a_library_get_is_called_a_bug(kind: type[Exception]) -> None:
+def test_no_error_of_the_redfish_library_is_an_internal_failure(kind: type[Exception]) -> None:
     assert bmc_failure.of_exception(kind("x"))[0] is not BmcFailure.INTERNAL
 
 
 @pytest.mark.parametrize("kind", [KeyError, AttributeError, ZeroDivisionError, ValueError])
-def test_anything_unforeseen_is(kind: type[Exception]) -> None:
+def test_an_unexpected_exception_is_an_internal_failure_without_its_text(kind: type[Exception]) -> None:
     failure, text = bmc_failure.of_exception(kind("s3kr1t"))
     assert failure is BmcFailure.INTERNAL
     assert "s3kr1t" not in text
 
 
-def test_a_certificate_decides_over_the_connection_error_it_arrives_in() -> None:
+def test_a_certificate_error_inside_a_connection_error_is_a_tls_failure() -> None:
     inner = ssl.SSLCertVerificationError(1, "certificate verify failed")
     error = caused(redfish.RedfishConnectionError("x"), blank(aiohttp.ClientConnectorCertificateError), inner)
     assert bmc_failure.of_exception(error)[0] is BmcFailure.TLS
 
 
 @pytest.mark.parametrize("kind", [ssl.SSLEOFError, ssl.SSLZeroReturnError])
-def test_a_peer_that_leaves_during_the_handshake_is_unreachable(kind: type[ssl.SSLError]) -> None:
+def test_a_peer_that_disconnects_during_the_handshake_is_unreachable(kind: type[ssl.SSLError]) -> None:
     error = caused(redfish.RedfishConnectionError("x"), blank(aiohttp.ClientConnectorSSLError), kind(8, "x"))
     assert bmc_failure.of_exception(error)[0] is BmcFailure.UNREACHABLE
 
@@ -91,7 +91,7 @@ def test_a_peer_that_leaves_during_the_handshake_is_unreachable(kind: type[ssl.S
         (CredentialError("vault:x", "sealed", temporary=True), "unreachable", "credential vault:x: sealed"),
     ],
 )
-def test_the_innermost_cause_gives_the_text(error: Exception, expected: str, text: str) -> None:
+def test_the_text_comes_from_the_innermost_cause(error: Exception, expected: str, text: str) -> None:
     """The text has no addresses and ports, because an outcome is stored again whenever its text changes."""
     for raised in (error, caused(redfish.RedfishConnectionError("Redfish request failed"), error)):
         assert bmc_failure.of_exception(raised) == (expected, text)
@@ -121,7 +121,7 @@ def test_a_request_without_a_connection_has_not_arrived(kind: type[Exception]) -
     ],
     ids=repr,
 )
-def test_nor_has_one_that_was_answered_or_never_sent(error: Exception) -> None:
+def test_a_request_that_was_answered_or_never_sent_has_not_arrived(error: Exception) -> None:
     assert not bmc_failure.may_have_arrived(error)
 
 
@@ -142,7 +142,7 @@ def test_any_other_request_may_have_arrived(error: Exception) -> None:
     assert bmc_failure.may_have_arrived(error)
 
 
-def test_what_an_answer_says_of_the_wait_is_found_inside() -> None:
+def test_retry_after_is_found_in_the_cause_of_an_error() -> None:
     busy = BmcError(BmcFailure.UNREACHABLE, "busy", retry_after=timedelta(seconds=9))
     assert bmc_failure.retry_after(caused(ValueError(), busy)) == timedelta(seconds=9)
     assert bmc_failure.retry_after(ValueError()) is None

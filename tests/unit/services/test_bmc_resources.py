@@ -60,7 +60,7 @@ systems_with_some_of_what_counts = st.dictionaries(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(systems_with_some_of_what_counts)
-def test_a_host_is_one_of_the_systems_or_none(systems: dict[str, dict[str, Any]]) -> None:
+def test_the_host_system_is_one_of_the_systems_or_none(systems: dict[str, dict[str, Any]]) -> None:
     chosen = None
     with suppress(BmcError):
         chosen = resources.host_system(systems)
@@ -81,7 +81,9 @@ def test_a_host_is_one_of_the_systems_or_none(systems: dict[str, dict[str, Any]]
     ],
 )
 @pytest.mark.parametrize("turn", [1, -1], ids=["as listed", "reversed"])
-def test_the_host_is_chosen_alike_in_any_order(systems: dict[str, dict[str, Any]], host: str | None, turn: int) -> None:
+def test_the_choice_of_the_host_system_does_not_depend_on_the_order(
+    systems: dict[str, dict[str, Any]], host: str | None, turn: int
+) -> None:
     ordered = dict(list(systems.items())[::turn])
     if host is None:
         with pytest.raises(BmcError):
@@ -103,7 +105,7 @@ def test_the_host_is_chosen_alike_in_any_order(systems: dict[str, dict[str, Any]
         ({}, None),
     ],
 )
-def test_a_mac_is_the_burnt_in_one_in_one_spelling(interface: dict[str, Any], mac: str | None) -> None:
+def test_a_mac_address_is_the_permanent_one_in_a_uniform_notation(interface: dict[str, Any], mac: str | None) -> None:
     assert resources.mac(interface) == mac
 
 
@@ -117,5 +119,5 @@ def test_a_mac_is_the_burnt_in_one_in_one_spelling(interface: dict[str, Any], ma
         (None, None),
     ],
 )
-def test_health_is_that_of_the_system_with_all_below_it(status: object, health: str | None) -> None:
+def test_health_is_the_rollup_of_the_system_if_it_is_reported(status: object, health: str | None) -> None:
     assert resources.health({"Status": status}) == health

@@ -50,13 +50,13 @@ def test_one_failure_refuses_all_requests_until_the_pause_is_over(clock: HandClo
     assert breaker.trouble() is None
 
 
-def test_after_the_pause_all_requests_are_sent_unless_one_tries(clock: HandClock) -> None:
+def test_after_the_pause_all_requests_are_sent_by_default(clock: HandClock) -> None:
     breaker = opened(clock)
     clock.advance(PAUSE)
     assert [breaker.trouble() for _ in range(3)] == [None] * 3
 
 
-def test_after_the_pause_one_request_tries_and_the_others_are_refused_for_one_more(clock: HandClock) -> None:
+def test_after_the_pause_one_trial_is_sent_and_other_requests_wait_one_more_pause(clock: HandClock) -> None:
     breaker = opened(clock, one_tries=True)
     clock.advance(PAUSE)
     assert breaker.trouble() is None
@@ -88,7 +88,7 @@ def test_each_failure_in_a_row_doubles_the_pause_up_to_the_longest(clock: HandCl
     assert [pause.total_seconds() for pause in pauses] == [5, 10, 20, 30, 30]
 
 
-def test_without_a_longest_the_pause_stays_the_same(clock: HandClock) -> None:
+def test_without_a_longest_pause_the_pause_does_not_grow(clock: HandClock) -> None:
     breaker = opened(clock)
     for _ in range(3):
         clock.advance(PAUSE)
@@ -105,7 +105,7 @@ def test_the_first_failure_after_a_success_has_the_first_pause_again(clock: Hand
     assert left(breaker) == PAUSE
 
 
-def test_a_trial_that_fails_refuses_again_with_its_own_failure_and_for_twice_as_long(clock: HandClock) -> None:
+def test_a_failed_trial_opens_the_breaker_with_its_failure_for_twice_as_long(clock: HandClock) -> None:
     breaker = opened(clock, longest=LONGEST, one_tries=True)
     clock.advance(PAUSE)
     assert breaker.trouble() is None
@@ -115,7 +115,7 @@ def test_a_trial_that_fails_refuses_again_with_its_own_failure_and_for_twice_as_
     assert (trouble.error, trouble.left) == (SECOND, 2 * PAUSE)
 
 
-def test_failures_of_requests_that_were_under_way_count_once(clock: HandClock) -> None:
+def test_failures_of_concurrent_requests_count_once(clock: HandClock) -> None:
     """Four requests that were sent together and fail for the same cause count as one failure."""
     breaker: Breaker[MaasError] = Breaker(clock, pause=PAUSE, longest=LONGEST)
     began = clock.monotonic()

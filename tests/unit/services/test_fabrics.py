@@ -52,7 +52,7 @@ async def test_a_client_uses_the_token_of_its_site(fabrics: Fabrics) -> None:
     assert client is not None and await client.read_anew(1) is None
 
 
-async def test_a_client_stays_when_its_settings_do_and_goes_with_its_site(fabrics: Fabrics) -> None:
+async def test_a_client_is_replaced_when_its_settings_change_and_closed_with_its_site(fabrics: Fabrics) -> None:
     await fabrics.use(settings_of({"north": NORTH}))
     before = fabrics.client("north")
     await fabrics.use(settings_of({"north": NORTH}))
@@ -64,7 +64,7 @@ async def test_a_client_stays_when_its_settings_do_and_goes_with_its_site(fabric
     assert fabrics.client("north") is None
 
 
-async def test_a_file_that_cannot_be_used_leaves_everything_as_it_was() -> None:
+async def test_an_unusable_file_leaves_the_present_clients_in_use() -> None:
     async with fabrics_over(None) as fabrics:
         await fabrics.use(settings_of({"north": NORTH}))
         before = fabrics.client("north")

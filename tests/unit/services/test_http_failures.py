@@ -33,7 +33,7 @@ def test_each_service_has_a_failure_for_each_reason(
 
 @SERVICES
 @pytest.mark.parametrize("body", [b"", b"text", b"<html>"], ids=["nothing", "text", "page"])
-def test_no_status_is_without_a_class(failures: Failures[Any], operations: type[StrEnum], body: bytes) -> None:
+def test_every_http_status_has_a_failure_class(failures: Failures[Any], operations: type[StrEnum], body: bytes) -> None:
     for operation in operations:
         for status in (0, *range(100, 600), 999):
             error = failures.of_answer(

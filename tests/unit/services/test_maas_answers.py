@@ -31,7 +31,7 @@ def recorded(name: str) -> tuple[Answer, Any]:
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_a_recorded_machine_is_understood(name: str) -> None:
+def test_a_recorded_machine_is_parsed(name: str) -> None:
     answer, said = recorded(f"machine-{name}")
     machine = maas_answers.machine(said["system_id"], answer)
     assert machine.state == STATES[name]
@@ -42,7 +42,7 @@ def test_a_recorded_machine_is_understood(name: str) -> None:
     assert (machine.last_sync is None) == (said["last_sync"] is None)
 
 
-def test_recorded_lists_are_understood() -> None:
+def test_recorded_lists_are_parsed() -> None:
     answer, said = recorded("interfaces")
     interfaces = maas_answers.shaped(tuple[Interface, ...])(answer)
     assert [[link.mode for link in one.links] for one in interfaces] == [
@@ -71,13 +71,13 @@ def test_recorded_events_come_oldest_first_with_their_time() -> None:
     assert all(event.at is not None for event in events)
 
 
-def test_an_event_that_comes_twice_is_one() -> None:
+def test_an_event_that_is_listed_twice_is_returned_once() -> None:
     one = {"id": 5, "node": "abc123", "type": "Ready", "level": "INFO"}
     answer = Answer(status=200, body=json.dumps({"events": [one, one]}).encode())
     assert maas_answers.events(answer) == (Event(id=5, node="abc123", type="Ready"),)
 
 
-def test_the_text_that_some_changes_answer_is_as_good_as_json() -> None:
+def test_a_change_may_be_answered_with_text_or_json() -> None:
     maas_answers.done(Answer(status=200, body=b"OK", content_type="text/plain"))
     maas_answers.done(Answer(status=204, body=b""))
     maas_answers.done(Answer(status=200, body=b"null", content_type="application/json"))

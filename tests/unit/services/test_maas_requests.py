@@ -70,18 +70,18 @@ def test_every_change_is_one_request(change: Change) -> None:
     assert request.path.endswith("/")
 
 
-def test_no_change_is_missing_here() -> None:
+def test_the_table_has_every_change() -> None:
     assert {type(change) for change in EVERY_CHANGE} == set(Change.__args__)
 
 
-def test_a_new_machine_is_not_commissioned_behind_our_back() -> None:
+def test_maas_does_not_commission_a_new_machine_by_itself() -> None:
     form = creation(NEW).form
     assert ("commission", "false") in form
     assert [value for name, value in form if name == "mac_addresses"] == ["m1", "m2"]
 
 
 @pytest.mark.parametrize("address", ["https://10.0.0.1", "10.0.0.1/24", "bmc 1", "", "10.0.0.1:443", "bmc/../x"])
-def test_a_bmc_address_that_the_region_stumbles_over_is_not_sent(address: str) -> None:
+def test_a_bmc_address_that_the_region_does_not_accept_is_not_sent(address: str) -> None:
     with pytest.raises(MaasError) as refusal:
         creation(msgspec.structs.replace(NEW, power=msgspec.structs.replace(POWER, address=address)))
     assert refusal.value.failure is MaasFailure.INVALID
@@ -100,6 +100,6 @@ def test_a_name_that_would_change_the_path_is_not_sent(system_id: str) -> None:
     assert refusal.value.failure is MaasFailure.INVALID
 
 
-def test_passwords_and_user_data_are_in_no_representation() -> None:
+def test_no_repr_of_a_creation_contains_the_password() -> None:
     assert "calvin" not in repr(creation(NEW))
     assert creation(NEW).secrets == ("calvin",)

@@ -73,14 +73,14 @@ def test_every_answer_has_its_class(status: int, body: bytes, kind: str, retry: 
         assert error.ambiguous == (request is CHANGE and status >= 500)
 
 
-def test_a_missing_machine_is_absent_only_in_the_region_s_own_words() -> None:
+def test_a_machine_is_absent_only_if_the_response_comes_from_the_region() -> None:
     """A 404 of a proxy that has lost the region must not make machines look deleted."""
     proxy = Answer(status=404, body=b"<html>No Machine matches the given query.</html>", content_type="text/html")
     assert FAILURES.of_answer(READ, proxy, secrets=()).failure is MaasFailure.PROTOCOL
 
 
 @pytest.mark.parametrize("status", [400, 401])
-def test_a_key_that_did_not_arrive_is_told_from_one_that_is_refused(status: int) -> None:
+def test_a_missing_key_is_distinguished_from_a_refused_key(status: int) -> None:
     body = {400: b"Unrecognised signature: method=GET op=None", 401: b"Forbidden"}[status]
     error = FAILURES.of_answer(READ, Answer(status=status, body=body, content_type="text/plain"), secrets=())
     assert error.failure is MaasFailure.AUTH and "received no API key" in error.detail
@@ -100,18 +100,20 @@ def test_a_key_that_did_not_arrive_is_told_from_one_that_is_refused(status: int)
         (b'{"a": 1}', "application/json", False),
     ],
 )
-def test_a_page_is_known_by_its_markup_and_not_by_its_label_alone(body: bytes, kind: str, *, is_page: bool) -> None:
+def test_a_web_page_is_recognised_by_its_markup_and_not_only_by_its_content_type(
+    body: bytes, kind: str, *, is_page: bool
+) -> None:
     assert Answer(status=401, body=body, content_type=kind).is_page is is_page
 
 
-def test_what_a_form_says_of_its_fields_is_kept_by_name() -> None:
+def test_errors_of_a_form_are_kept_by_field() -> None:
     body = b'{"mac_addresses": ["MAC address is already in use", "x"], "network": "none"}'
     error = FAILURES.of_answer(CHANGE, Answer(status=400, body=body), secrets=())
     assert error.fields == {"mac_addresses": ("MAC address is already in use", "x"), "network": ("none",)}
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("0", 0), ("999999999999", 300), ("Sat, 21 Nov 2026", 300)])
-def test_the_region_may_ask_for_time_but_not_for_ever(text: str, seconds: int) -> None:
+def test_retry_after_of_the_region_is_limited(text: str, seconds: int) -> None:
     error = FAILURES.of_answer(READ, Answer(status=503, body=b"", retry_after=text), secrets=())
     assert error.retry_after == (timedelta(seconds=seconds) or None)
 
@@ -142,7 +144,7 @@ CERTIFICATE.verify_message = "self-signed certificate"
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
-def test_without_an_answer_a_change_was_perhaps_made_unless_it_never_left(
+def test_a_change_without_a_response_is_ambiguous_unless_it_was_never_sent(
     error: Exception, expected: MaasFailure, *, arrived: bool
 ) -> None:
     change = FAILURES.of_exception(CHANGE, error, within=timedelta(seconds=1))
@@ -150,7 +152,7 @@ def test_without_an_answer_a_change_was_perhaps_made_unless_it_never_left(
     assert not FAILURES.of_exception(READ, error, within=timedelta(seconds=1)).ambiguous
 
 
-def test_no_spelling_of_a_secret_is_left_in_a_text() -> None:
+def test_a_secret_is_removed_from_a_text_in_every_encoding() -> None:
     secret = "p&w d\"'%é"
     body = f"plain {secret} quoted p%26w%20d%22%27%25%C3%A9 plus p%26w+d%22%27%25%C3%A9".encode()
     assert scrubbed(body.decode(), [secret]) == "plain *** quoted *** plus ***"
@@ -162,6 +164,6 @@ def test_no_spelling_of_a_secret_is_left_in_a_text() -> None:
     assert "w" not in error.detail.partition(":")[2]
 
 
-def test_a_secret_is_out_before_a_long_text_is_cut() -> None:
+def test_a_secret_is_removed_before_a_long_text_is_cut() -> None:
     body = b"x" * 297 + b"topsecret"
     assert "tops" not in FAILURES.of_answer(CHANGE, Answer(status=500, body=body), secrets=["topsecret"]).detail

@@ -1,4 +1,4 @@
-"""Each try of a request has its own signature, as MAAS requires, and no text shows the key."""
+"""Each attempt of a request has its own signature, as MAAS requires, and no text shows the key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from farrier.services.maas_signing import parsed
 KEY = "consumer01:token02:secret03"
 
 
-def test_the_signature_is_the_secret_behind_an_ampersand() -> None:
+def test_the_signature_is_an_ampersand_and_the_secret() -> None:
     header = parsed(KEY).headers(1700000000.9)["Authorization"]
     assert header.startswith("OAuth oauth_nonce=")
     for part in (
@@ -30,13 +30,13 @@ def test_no_two_attempts_have_the_same_nonce() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a:b", "a:b:c:d", "a::c", "a:b:c d", "a:b:\u00fc", 'a:b:c"'])
-def test_what_is_no_key_is_refused_without_being_repeated(text: str) -> None:
+def test_a_malformed_key_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(MaasError) as refusal:
         parsed(text)
     assert refusal.value.failure is MaasFailure.AUTH
     assert not text or text not in str(refusal.value)
 
 
-def test_a_key_shows_nothing_of_itself() -> None:
+def test_the_repr_of_a_key_contains_no_part_of_it() -> None:
     key = parsed(f"{KEY}\n")
     assert not [part for part in KEY.split(":") if part in repr(key)]

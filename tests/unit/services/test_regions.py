@@ -68,13 +68,13 @@ def failing(error: MaasError) -> Iterator[None]:
     assert raised.value is error
 
 
-async def test_a_turn_that_is_over_is_the_next_ones(at: Place) -> None:
+async def test_a_finished_request_frees_its_slot(at: Place) -> None:
     for _ in range(2 * TURNS):
         async with at.found.turn(SITE) as client:
             assert client is at.found.client(SITE)
 
 
-async def test_a_line_that_is_too_long_refuses_at_once_and_in_words_that_stay(at: Place) -> None:
+async def test_a_full_queue_refuses_requests_at_once_with_a_constant_text(at: Place) -> None:
     """A run that waits would occupy a slot of the controller that nodes without a region need."""
     for _ in range(50):
         await at.turn(takes=timedelta(seconds=60))
@@ -87,7 +87,7 @@ async def test_a_line_that_is_too_long_refuses_at_once_and_in_words_that_stay(at
     assert len({error.retry_after for error in refusals}) > 1, "they are not requeued for the same time"
 
 
-async def test_whoever_is_refused_a_place_comes_again_when_the_line_is_served_that_far(at: Place) -> None:
+async def test_a_refused_request_is_retried_after_the_queue_is_served(at: Place) -> None:
     for _ in range(100):
         await at.turn(takes=timedelta(seconds=6))
     async with AsyncExitStack() as stack:
@@ -109,7 +109,7 @@ async def _in_line(at: Place) -> None:
         pass
 
 
-async def test_without_a_line_nobody_is_refused_however_long_a_turn_takes(at: Place) -> None:
+async def test_no_request_is_refused_without_a_queue_even_if_requests_take_long(at: Place) -> None:
     for _ in range(50):
         await at.turn(takes=timedelta(minutes=5))
 
@@ -132,7 +132,7 @@ async def _at_once(at: Place) -> int:
     return inside
 
 
-async def test_a_slot_is_left_to_the_observer_where_it_would_have_to_wait_for_one(at: Place) -> None:
+async def test_a_slot_is_reserved_for_the_observer_while_requests_are_slow(at: Place) -> None:
     await at.turn(takes=timedelta(milliseconds=20))
     assert await _at_once(at) == CONCURRENCY
     for _ in range(10):
@@ -144,7 +144,7 @@ async def test_a_slot_is_left_to_the_observer_where_it_would_have_to_wait_for_on
 
 
 @pytest.mark.parametrize("failure", ["auth", "clock_skew", "tls", "unreachable"])
-async def test_what_would_strike_every_node_is_tried_by_one_of_them(at: Place, failure: str) -> None:
+async def test_a_failure_of_the_whole_region_is_tried_again_by_one_request(at: Place, failure: str) -> None:
     error = MaasError(MaasFailure(failure), "so it is", operation="machine")
     with failing(error):
         await at.turn(error=error)
@@ -159,7 +159,7 @@ async def test_what_would_strike_every_node_is_tried_by_one_of_them(at: Place, f
     await at.turn()
 
 
-async def test_trouble_at_one_site_refuses_no_turn_at_another(at: Place) -> None:
+async def test_a_failure_at_one_site_refuses_no_request_at_another(at: Place) -> None:
     await at.found.use({SITE: SETTINGS, "south": SETTINGS})
     with failing(REFUSED):
         await at.turn(error=REFUSED)
@@ -168,7 +168,7 @@ async def test_trouble_at_one_site_refuses_no_turn_at_another(at: Place) -> None
         assert (await client.whoami()).is_superuser
 
 
-async def test_a_region_that_goes_on_refusing_is_tried_once_a_minute(at: Place) -> None:
+async def test_a_region_that_keeps_refusing_is_tried_once_a_minute(at: Place) -> None:
     tries = 0
     for _ in range(3600):
         at.clock.advance(timedelta(seconds=1))
@@ -182,14 +182,14 @@ async def test_a_region_that_goes_on_refusing_is_tried_once_a_minute(at: Place) 
 
 
 @pytest.mark.parametrize("failure", ["busy", "absent", "conflict", "upstream", "timeout"])
-async def test_what_struck_one_request_strikes_no_other_node(at: Place, failure: str) -> None:
+async def test_a_failure_of_one_request_refuses_no_other_request(at: Place, failure: str) -> None:
     error = MaasError(MaasFailure(failure), "so it is")
     with failing(error):
         await at.turn(error=error)
     await at.turn()
 
 
-async def test_sites_that_are_read_anew_have_their_regions_tried_at_once(at: Place) -> None:
+async def test_a_reload_of_the_sites_closes_the_breakers_of_their_regions(at: Place) -> None:
     with failing(REFUSED):
         await at.turn(error=REFUSED)
     await at.refused()
@@ -197,7 +197,7 @@ async def test_sites_that_are_read_anew_have_their_regions_tried_at_once(at: Pla
     await at.turn()
 
 
-async def test_several_that_failed_together_failed_once(at: Place) -> None:
+async def test_requests_that_fail_together_count_as_one_failure(at: Place) -> None:
     """All of the requests began before the first failure."""
     async with anyio.create_task_group() as group:
         for _ in range(TURNS):
@@ -215,7 +215,7 @@ async def _fails_together(at: Place) -> None:
         pass
 
 
-async def test_a_thousand_nodes_that_look_for_their_bmcs_cost_the_region_one_request(at: Place) -> None:
+async def test_concurrent_reads_of_bmc_addresses_share_one_request(at: Place) -> None:
     client = at.found.client(SITE)
     assert client is not None
     made = await client.create(NEW)
@@ -232,7 +232,7 @@ async def test_a_thousand_nodes_that_look_for_their_bmcs_cost_the_region_one_req
     assert at.observed.operations == ["power_addresses"] * 3
 
 
-async def test_a_shared_reading_that_fails_is_made_again_by_the_next(at: Place) -> None:
+async def test_a_shared_read_that_fails_is_repeated_by_the_next_caller(at: Place) -> None:
     client = at.found.client(SITE)
     assert client is not None
     at.region.faults.add(Fault(op="power_parameters", broken=Broken.GARBLE))
@@ -241,7 +241,7 @@ async def test_a_shared_reading_that_fails_is_made_again_by_the_next(at: Place) 
     assert await client.power_addresses() == {}
 
 
-async def test_the_networks_of_a_region_are_read_once_for_all_its_nodes(at: Place) -> None:
+async def test_concurrent_reads_of_networks_share_one_request(at: Place) -> None:
     async with anyio.create_task_group() as nodes:
         for _ in range(3):
             nodes.start_soon(_reads_networks, at)
