@@ -256,7 +256,7 @@ def _waits_for_a_person(node: NodeView) -> bool:
     return node.workflow is not None and node.workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION
 
 
-async def test_a_paused_node_is_shown_above_its_limit_and_counted_neither_late_nor_waiting_for_a_person(
+async def test_a_paused_node_is_shown_above_its_limit_but_not_counted_as_late_or_waiting(
     conn: Connection, queries: PostgresQueries
 ) -> None:
     await conn.execute(

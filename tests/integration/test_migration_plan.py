@@ -31,7 +31,7 @@ async def test_a_plan_for_an_empty_database_leaves_it_empty(conn: Connection) ->
     assert await conn.fetchval("SELECT to_regnamespace('farrier') IS NULL")
 
 
-async def test_an_owner_who_cannot_create_a_missing_role_is_refused_by_plan_and_migration_which_leave_nothing(
+async def test_plan_and_migration_refuse_an_owner_who_cannot_create_a_missing_role(
     conn: Connection,
 ) -> None:
     await migrate.create_roles(conn)
@@ -234,7 +234,7 @@ async def test_foreign_objects_do_not_block_a_function_with_its_recorded_paramet
     assert (await planned_and_done(conn, USED)).would
 
 
-async def test_an_edited_body_of_now_is_restored_in_place(db: pg.Database) -> None:
+async def test_an_edited_body_of_the_function_now_is_restored_in_place(db: pg.Database) -> None:
     """Defaults of columns depend on the function, so it has to be replaced in place."""
     async with db.connect() as conn:
         await conn.execute(

@@ -125,7 +125,7 @@ async def test_a_session_has_farrier_first_in_its_search_path_and_utc(db: pg.Dat
     assert tuple(settings or ()) == ("farrier,pg_temp", "UTC", "farrier")
 
 
-async def test_a_session_is_read_committed_whatever_the_default_of_its_database(db: pg.Database) -> None:
+async def test_a_session_is_read_committed_regardless_of_the_default_of_its_database(db: pg.Database) -> None:
     async with db.connect() as conn:
         name = await conn.fetchval("SELECT quote_ident(current_database())")
         await conn.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
@@ -134,7 +134,7 @@ async def test_a_session_is_read_committed_whatever_the_default_of_its_database(
         assert await connections.fetchval("SHOW transaction_isolation") == "read committed"
 
 
-async def test_a_connection_given_back_in_a_transaction_comes_out_without_it(db: pg.Database) -> None:
+async def test_a_connection_returned_in_a_transaction_is_reused_without_the_transaction(db: pg.Database) -> None:
     complaints: list[object] = []
     loop = asyncio.get_running_loop()
     before = loop.get_exception_handler()
@@ -200,7 +200,7 @@ async def test_through_pgbouncer_statements_need_no_session(bouncer: str) -> Non
     await opened.close()
 
 
-async def test_through_pgbouncer_a_session_has_utc_whatever_the_default_of_its_database(db: pg.Database) -> None:
+async def test_through_pgbouncer_a_session_has_utc_regardless_of_the_default_of_its_database(db: pg.Database) -> None:
     async with db.connect() as conn:
         name = await conn.fetchval("SELECT quote_ident(current_database())")
         await conn.execute(f"ALTER DATABASE {name} SET timezone = 'Asia/Tokyo'")

@@ -220,7 +220,7 @@ async def test_a_name_selects_its_live_node_or_else_the_last_deleted_one(
 
 
 @pytest.mark.parametrize("name", ["gpu-9", "99", "9" * 30, "", "\x00"])
-async def test_a_node_that_never_was_is_refused(queries: PostgresQueries, name: str) -> None:
+async def test_a_node_that_never_existed_is_refused(queries: PostgresQueries, name: str) -> None:
     with pytest.raises(RefusedByModel):
         await queries.node(name)
 
@@ -278,7 +278,7 @@ async def test_the_detail_has_the_controller_of_the_node_its_last_sweep_and_the_
     assert timedelta(seconds=3) <= page.now - owned.swept_at < timedelta(seconds=60)
 
 
-async def test_controllers_are_listed_with_their_shards_those_that_expired_and_shards_that_none_has(
+async def test_live_and_expired_controllers_are_listed_with_their_shards_and_the_unowned_shards(
     queries: PostgresQueries, pool: Pool, conn: Connection
 ) -> None:
     await conn.execute("SET session_replication_role = origin")

@@ -77,7 +77,9 @@ async def edited(conn: Connection) -> tuple[str, ...]:
         ),
     ],
 )
-async def test_an_edit_is_named_and_set_right(conn: Connection, by_hand: str, named: list[str]) -> None:
+async def test_an_edit_is_reported_and_reverted_by_the_next_migration(
+    conn: Connection, by_hand: str, named: list[str]
+) -> None:
     before = await catalogs(conn)
     assert not await edited(conn)
     await conn.execute(by_hand)

@@ -91,7 +91,7 @@ def test_every_rule_on_the_fleet_requires_a_fresh_count_and_a_longer_duration() 
     assert not [alert for alert in of_figures if alert.hold <= STALE_AFTER]
 
 
-def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
+def test_every_alert_has_a_case_that_fires_and_a_case_that_does_not() -> None:
     names = {alert.name for alert in ALERTS}
     figures = {figure.alert for figure in FIGURES}
     assert {case.alert for case in CASES if case.fires} | figures == names

@@ -257,7 +257,7 @@ def test_a_replica_without_the_database_does_not_outvote_the_others(figure: Figu
 @pytest.mark.parametrize(
     "labels", [{"kind": "maas_region", "state": "failing"}, {"kind": "onboarding", "state": "end_to_end"}]
 )
-def test_a_state_with_an_alert_of_its_own_does_not_fire_farrierstuck(labels: dict[str, str], tmp_path: Path) -> None:
+def test_a_state_with_a_separate_alert_does_not_fire_farrierstuck(labels: dict[str, str], tmp_path: Path) -> None:
     series = promtool.labelled("farrier_resources_above_sla", **labels, substate="")
     expected = [never(alert, 60) for alert in ("FarrierStuck", "FarrierManyStuck")]
     promtool.check(tmp_path, [Replica("a", {series: "5x200"})], *expected)

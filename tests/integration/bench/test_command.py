@@ -70,7 +70,7 @@ async def test_the_table_has_the_speed_of_the_machine_and_no_schema_is_left(empt
         assert await conn.fetchval("SELECT to_regnamespace('yardstick')") is None
 
 
-async def test_a_database_that_is_in_use_is_left_alone(db: pg.Database) -> None:
+async def test_a_database_that_is_in_use_is_not_changed(db: pg.Database) -> None:
     done = await bench("--dsn", db.dsn, "--only", "life", "--nodes", "1", "--runs", "1")
     assert done.returncode == ExitCode.USAGE
     assert b"already has a schema farrier" in done.stderr

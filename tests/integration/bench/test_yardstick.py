@@ -69,7 +69,7 @@ async def test_a_cancelled_measurement_leaves_no_schema_behind(empty: pg.Databas
     assert not await has_schema(empty)
 
 
-async def test_a_schema_that_is_there_is_refused_and_left_alone(empty: pg.Database) -> None:
+async def test_an_existing_schema_is_refused_and_not_changed(empty: pg.Database) -> None:
     async with empty.connect() as conn:
         await conn.execute("CREATE SCHEMA yardstick")
     with pytest.raises(ConfigError, match="already has a schema yardstick"):

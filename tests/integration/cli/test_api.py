@@ -206,7 +206,7 @@ async def test_a_node_is_registered_with_a_token_that_the_server_issues(remote: 
     assert "bootstrap" not in (await remote("node", "add", "gpu-3")).out
 
 
-async def test_a_command_for_the_database_itself_says_that_it_needs_it(remote: Prompt) -> None:
+async def test_a_command_that_needs_the_database_is_refused_with_the_option_dsn(remote: Prompt) -> None:
     refused = await remote("history", "prune", "--older-than", "365d", ends=ExitCode.USAGE)
     assert refused.err == "farrier: this command needs a connection to the database; use --dsn instead of --api\n"
 

@@ -97,7 +97,7 @@ async def test_a_command_on_a_database_without_a_schema_says_what_to_run(empty: 
     assert "farrier db migrate" in (await empty("node", "list", ends=ExitCode.FAILED)).err
 
 
-async def test_a_newer_schema_is_refused_with_an_exit_code_of_its_own(farrier: Prompt, db: pg.Database) -> None:
+async def test_a_newer_schema_is_refused_with_a_separate_exit_code(farrier: Prompt, db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("INSERT INTO farrier.schema_steps (version, name, checksum) VALUES (9999, 'new', '')")
     for command in (
@@ -238,7 +238,7 @@ async def test_the_intents_role_may_register_nodes_and_insert_intents(farrier: P
     assert "not answered" in late.err
 
 
-async def test_a_server_that_is_not_there_is_named_without_its_password(nowhere: Prompt) -> None:
+async def test_an_unreachable_server_is_named_without_its_password(nowhere: Prompt) -> None:
     gone = "postgresql://me:hunter2@127.0.0.1:1/farrier"
     for command in (["node", "list"], ["db", "migrate"], ["db", "check"], ["intent", "submit", "gpu-1", "drain"]):
         failed = await nowhere(*command, "--dsn", gone, ends=ExitCode.DATABASE_UNREACHABLE)

@@ -76,7 +76,7 @@ async def test_an_export_that_finds_nothing_repeats_the_key_it_was_given(
     assert key in said.err
 
 
-async def test_an_export_leaves_out_what_an_older_change_may_still_precede(
+async def test_an_export_leaves_out_changes_that_an_older_change_may_still_precede(
     farrier: Prompt, conn: Connection, db: pg.Database
 ) -> None:
     async with conn.transaction():
@@ -90,7 +90,7 @@ async def test_an_export_leaves_out_what_an_older_change_may_still_precede(
     assert len((await farrier("history", "export")).lines) == 6
 
 
-async def test_an_export_is_narrowed_as_a_list_is(farrier: Prompt, everything: list[HistoryEntry]) -> None:
+async def test_an_export_accepts_the_filters_of_a_list(farrier: Prompt, everything: list[HistoryEntry]) -> None:
     narrow = ("--resource", "node/gpu-2", "--layer", "status", "--cause", "timer")
     of_one = [past for past in everything if past.name == "gpu-2" and past.layer == "status"]
     expected = [past for past in of_one if past.cause.startswith("timer")]
@@ -114,7 +114,7 @@ async def test_a_list_begins_with_the_newest_and_prints_the_key_of_the_next_page
 
 
 @pytest.mark.parametrize("words", [("history", "list", "--kind", "ib_partition"), ("node", "history", "--all")])
-async def test_history_that_is_empty_says_so_and_in_json_is_an_empty_array(
+async def test_an_empty_history_is_reported_and_is_an_empty_array_in_json(
     farrier: Prompt, words: tuple[str, ...]
 ) -> None:
     said = await farrier(*words)

@@ -34,7 +34,7 @@ async def past(farrier: Prompt, db: pg.Database) -> Prompt:
     return farrier
 
 
-async def test_all_of_every_node_is_one_array_with_each_change_once_and_by_time(past: Prompt) -> None:
+async def test_the_history_of_all_nodes_is_one_array_with_each_change_once_in_order_of_time(past: Prompt) -> None:
     told = (await past("node", "history", "--all", "--json")).json
     keys = [(change["at"], change["id"], change["version"], change["layer"]) for change in told]
     assert len(keys) == len(set(keys)) == 2 * (MANY + 3)  # a registration adds three entries, one for each layer
@@ -43,19 +43,19 @@ async def test_all_of_every_node_is_one_array_with_each_change_once_and_by_time(
     assert {"name", "at", "cause", "reason", "source", "controller"} < set(told[-1])
 
 
-async def test_one_node_s_newest_changes_are_told_oldest_first(past: Prompt) -> None:
+async def test_the_newest_changes_of_a_node_are_printed_oldest_first(past: Prompt) -> None:
     versions = [change["version"] for change in (await past("node", "history", "gpu-1", "--limit", 3, "--json")).json]
     assert versions == [MANY - 1, MANY, MANY + 1]
 
 
-async def test_all_of_one_node_is_all_of_it_and_of_no_other(past: Prompt) -> None:
+async def test_the_whole_history_of_one_node_contains_no_other_node(past: Prompt) -> None:
     told = (await past("node", "history", "gpu-1", "--all", "--json")).json
     assert len(told) == MANY + 3
     assert {change["name"] for change in told} == {"gpu-1"}
     assert [change["at"] for change in told] == sorted(change["at"] for change in told)
 
 
-async def test_layer_and_age_narrow_it(past: Prompt, db: pg.Database) -> None:
+async def test_history_is_filtered_by_layer_and_age(past: Prompt, db: pg.Database) -> None:
     layers = (await past("node", "history", "gpu-1", "--layer", "management", "--json")).json
     assert [change["to"] for change in layers] == ["unmanaged"]
     assert len((await past("node", "history", "--all", "--since", "90m", "--json")).json) == 2 * MANY

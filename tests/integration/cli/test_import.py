@@ -196,7 +196,7 @@ async def test_a_node_that_has_another_machine_keeps_it(
 
 
 @pytest.mark.usefixtures("machines")
-async def test_a_host_name_that_no_node_can_have_is_named_and_accepted_under_another(
+async def test_a_host_name_that_is_no_valid_node_name_is_refused_with_a_command_to_rename_it(
     at_region: Prompt, region: tuple[Region, str]
 ) -> None:
     kept(region[0], "m4ch3n", "123")  # as MAAS 3.7.3 accepts it
@@ -218,7 +218,7 @@ async def test_a_host_name_that_no_node_can_have_is_named_and_accepted_under_ano
         ("X" * 150, "X" * 100),
     ],
 )
-async def test_whatever_the_firmware_reports_as_the_model_a_node_can_have(
+async def test_any_model_that_the_firmware_reports_is_imported(
     at_region: Prompt, region: tuple[Region, str], reported: str, model: str | None
 ) -> None:
     kept(region[0], "m4ch1n", "gpu-1", system_product=reported)
@@ -254,7 +254,7 @@ async def test_an_import_that_is_refused_prints_one_line(
     assert not refused.out
 
 
-async def test_a_region_that_refuses_the_key_is_one_line(at_region: Prompt) -> None:
+async def test_a_region_that_refuses_the_key_is_reported_in_one_line(at_region: Prompt) -> None:
     at_region.environment["FARRIER_SECRET_NORTH"] = "aaa:bbb:ccc"
     refused = await at_region("import", "--maas", "north", ends=ExitCode.FAILED)
     assert "it refuses the API key" in refused.err and refused.err.count("\n") == 1

@@ -117,7 +117,7 @@ async def test_nodes_above_an_sla_come_first_and_the_worst_on_top(farrier: Promp
     assert "15m (status: offline)" in table[1]
 
 
-async def test_breaches_name_each_clock_and_how_far_it_is_above(farrier: Prompt, db: pg.Database) -> None:
+async def test_breaches_name_each_clock_and_its_time_above_the_limit(farrier: Prompt, db: pg.Database) -> None:
     await farrier("node", "add", "a")
     assert (await farrier("sla", "breaches", "--json")).json == []
     await force(db, OFFLINE, "a")
@@ -270,7 +270,7 @@ async def test_escape_sequences_in_stored_text_are_not_printed(farrier: Prompt, 
     assert "[31mred[bold]" in (await farrier("node", "show", "gpu-1")).out
 
 
-async def test_a_limit_of_one_site_holds_there_and_is_listed_last(
+async def test_a_limit_of_one_site_applies_to_this_site_and_is_listed_last(
     farrier: Prompt, db: pg.Database, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     for name, site in (("a", "north"), ("b", "south")):

@@ -177,7 +177,7 @@ async def test_with_max_in_flight_the_next_node_waits_until_another_has_arrived(
     ]
 
 
-async def test_with_max_in_flight_no_other_node_begins_after_one_that_is_late(rack: Prompt, db: pg.Database) -> None:
+async def test_with_max_in_flight_no_further_node_begins_after_a_late_node(rack: Prompt, db: pg.Database) -> None:
     async with controller(db):
         said = await rack(
             *("node", "drain", "r7-[123]", "--yes", "--max-in-flight", 1, "--until", "retired", "--timeout", "1s"),

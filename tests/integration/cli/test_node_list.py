@@ -81,7 +81,7 @@ async def test_failed_nodes_are_listed_alone_and_with_other_filters(farrier: Pro
     assert sorted(late) == failed and late != failed, "nodes above a limit come first here, too"
 
 
-async def test_names_globs_and_labels_select_what_is_listed(farrier: Prompt) -> None:
+async def test_names_globs_and_labels_select_the_listed_nodes(farrier: Prompt) -> None:
     for name, *options in (("gpu-1", "--label", "row=a"), ("gpu-10",), ("gpu-2", "--label", "row=b"), ("cpu-1",)):
         await farrier("node", "add", name, *options)
     assert await names(farrier, "gpu-1") == ["gpu-1"]
@@ -94,7 +94,7 @@ async def test_names_globs_and_labels_select_what_is_listed(farrier: Prompt) -> 
     assert (await farrier("node", "list", "*-3")).err == "no node matches\n"
 
 
-async def test_a_name_that_no_node_has_is_refused_after_those_that_exist(farrier: Prompt) -> None:
+async def test_an_unknown_name_is_refused_after_the_existing_nodes_are_listed(farrier: Prompt) -> None:
     await farrier("node", "add", "gpu-1")
     said = await farrier("node", "list", "gpu-1", "gpu-9", "rack-*", ends=ExitCode.REFUSED)
     assert [line.split()[0] for line in said.out.splitlines()] == ["NODE", "gpu-1"]

@@ -36,7 +36,7 @@ async def test_labels_are_merged_with_those_of_each_node(rack: Prompt, db: pg.Da
     assert await asked(db) == [(name, '{"rack": "r7", "labels": {"row": "b"}}') for name in ("r7-1", "r7-2", "r7-3")]
 
 
-async def test_a_node_that_has_the_values_is_left_alone(rack: Prompt, db: pg.Database) -> None:
+async def test_a_node_that_already_has_the_values_is_not_changed(rack: Prompt, db: pg.Database) -> None:
     said = await rack("node", "set", "*", "label=row=a", "site=ams1", "--no-wait")
     assert "2 nodes already had these values" in said.err
     assert await asked(db) == [("r7-3", '{"labels": {"row": "a"}}')]

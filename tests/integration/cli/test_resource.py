@@ -102,7 +102,7 @@ async def test_a_list_has_every_resource_that_has_not_ended(farrier: Prompt, yar
     assert "no crate matches" in (await farrier("resource", "list", "crate", "--site", "ams")).err
 
 
-async def test_names_globs_and_ids_select_what_is_listed(farrier: Prompt, yard: Yard) -> None:
+async def test_names_globs_and_ids_select_the_listed_resources(farrier: Prompt, yard: Yard) -> None:
     for name in ("c-1", "c-12", "c-2", "d"):
         await yard.create(name)
 
@@ -306,7 +306,7 @@ async def test_limits_of_a_kind_that_only_the_database_knows_are_listed(
     assert not [each for each in (await nowhere("sla", "list", "--json")).json if each["key"].startswith("crate")]
 
 
-async def test_a_limit_of_the_settings_is_listed_and_holds(farrier: Prompt, yard: Yard, tmp_path: Path) -> None:
+async def test_a_limit_of_the_settings_is_listed_and_applies(farrier: Prompt, yard: Yard, tmp_path: Path) -> None:
     file = tmp_path / "farrier.toml"
     limit = '[sla]\ncrate.packing = "2m"\n[sla.site.north]\ncrate.packing = "1h"\n'
     file.write_text(f'[controller]\nkinds = ["tests.support.crates:SPEC"]\n{limit}')

@@ -39,7 +39,7 @@ async def test_the_selected_resources_are_followed_to_the_state(farrier: Prompt,
     assert [each["name"] for each in (await farrier("resource", "list", "crate", "--json")).json] == ["d-1"]
 
 
-async def test_it_asks_and_shows_as_for_nodes(farrier: Prompt, yard: Yard) -> None:
+async def test_act_asks_and_reports_like_the_commands_for_nodes(farrier: Prompt, yard: Yard) -> None:
     await yard.pool.execute("UPDATE farrier_crates.crates SET state = 'packed' WHERE name = 'd-1'")
     refused = await farrier("resource", "act", "crate", "delete", "*", ends=ExitCode.USAGE)
     assert "delete 3 crates (2 packing, 1 packed; the model would reject 2 now)" in " ".join(refused.err.split())

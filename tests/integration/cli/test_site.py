@@ -47,7 +47,7 @@ def at_sites(farrier: Prompt, sites: Path) -> Prompt:
     return farrier
 
 
-async def test_sites_are_listed_with_how_their_regions_are(at_sites: Prompt, db: pg.Database, url: str) -> None:
+async def test_sites_are_listed_with_the_state_of_their_regions(at_sites: Prompt, db: pg.Database, url: str) -> None:
     async with db.connect() as conn:
         await conn.execute(
             "INSERT INTO farrier.maas_regions (name, url, last_error) VALUES ('north', $1, 'no key')", url

@@ -43,7 +43,7 @@ async def process(*words: str, into: int, errors: int = subprocess.PIPE) -> tupl
 
 @pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("words", ["--version", "--help", "model", "model --format json", "config --json"])
-async def test_a_full_disk_is_one_line_and_no_traceback(full: int, words: str) -> None:
+async def test_a_full_disk_is_reported_in_one_line_without_a_traceback(full: int, words: str) -> None:
     code, said = await process(*words.split(), into=full)
     assert code == 1
     assert said.splitlines() == [
@@ -52,7 +52,7 @@ async def test_a_full_disk_is_one_line_and_no_traceback(full: int, words: str) -
 
 
 @pytest.mark.full
-async def test_a_full_disk_is_not_taken_for_a_database_that_is_gone(full: int, db: pg.Database) -> None:
+async def test_a_full_disk_is_not_reported_as_an_unreachable_database(full: int, db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
     for command in ("node list", "node list --json", "history list", "node show gpu-1"):

@@ -85,7 +85,7 @@ def _read(terminal: int) -> str:
     return found.decode()
 
 
-def test_every_command_that_lists_is_tried_here() -> None:
+def test_the_table_has_every_command_that_prints_a_list() -> None:
     tried = {" ".join(words.split()[:2]) for words in LISTS}
     for name in COMMANDS:
         command = load(name)

@@ -135,7 +135,7 @@ async def test_a_late_give_back_does_not_release_a_shard_that_its_owner_took_aga
     assert [record["shard"] for record in owned] == [2]
 
 
-async def test_of_a_batch_only_the_poisoned_run_is_refused(shop: Shop) -> None:
+async def test_only_the_invalid_run_of_a_batch_is_refused(shop: Shop) -> None:
     held = await hold(shop, *range(1, 21))
     runs = [held.finish(id_, POISON if id_ == 13 else MADE) for id_ in range(1, 21)]
     verdicts = await held.commit(*runs)
@@ -158,7 +158,7 @@ async def test_of_a_batch_only_the_poisoned_run_is_refused(shop: Shop) -> None:
         pytest.param(DoNothing[Answer](writes=("no write",)), id="a write of no type"),  # type: ignore[arg-type] # the point
     ],
 )
-async def test_an_outcome_that_cannot_be_stored_is_an_error_of_its_own_run_only(shop: Shop, outcome: object) -> None:
+async def test_an_outcome_that_cannot_be_stored_is_an_error_only_of_its_run(shop: Shop, outcome: object) -> None:
     held = await hold(shop, 1, 2, 3)
     verdicts = await held.commit(held.finish(1, MADE), held.finish(2, outcome), held.finish(3, CONTENT))
     assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.REFUSED, 3: Verdict.COMMITTED}
@@ -284,7 +284,7 @@ async def test_settling_waits_for_a_commit_that_is_still_open(shop: Shop) -> Non
 
 
 @pytest.mark.parametrize("happened", [False, True])
-async def test_settling_a_commit_twice_finds_the_same(shop: Shop, *, happened: bool) -> None:
+async def test_settling_a_commit_twice_has_the_same_result(shop: Shop, *, happened: bool) -> None:
     """Settling has to be idempotent, because the first reply may be lost."""
     held = await hold(shop, 1)
     run = held.finish(1, MADE)

@@ -1,4 +1,4 @@
-"""Marks of steps: whatever fails, is late or comes between, they name exactly the steps whose ends are not recorded."""
+"""Marks name exactly the steps whose ends are not recorded, regardless of failures, delays and interruptions."""
 
 from __future__ import annotations
 

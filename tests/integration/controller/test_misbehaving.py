@@ -92,7 +92,7 @@ async def fail_with_a_text_of_the_file_system(_services: object) -> Any:
 
 
 class Unreadable(FarrierError):
-    """An error of somebody's service, whose text cannot be read."""
+    """An error of a service of another package, whose text cannot be read."""
 
     @override
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ MISBEHAVIOUR = [
 
 @pytest.mark.matrix(keep=5)
 @pytest.mark.parametrize(("script", "label"), MISBEHAVIOUR)
-async def test_misbehaviour_costs_its_own_run_only(
+async def test_misbehaviour_affects_only_its_run(
     shop: Shop, script: Callable[[Widget, datetime], Any], label: str
 ) -> None:
     await shop.register(1, 2, 3)
@@ -173,7 +173,7 @@ async def test_misbehaviour_costs_its_own_run_only(
     assert (await shop.wakes(2), await shop.marked(2)) == (0, None)
 
 
-async def test_the_reason_of_an_unforeseen_exception_stays_in_the_log(shop: Shop) -> None:
+async def test_the_text_of_an_unexpected_exception_is_only_in_the_log(shop: Shop) -> None:
     await shop.register(1)
     async with shop.running(Scripted({1: raise_one})) as (_, ledger):
         await ledger.until(lambda: ledger.outcomes.total() == 1)
@@ -182,7 +182,7 @@ async def test_the_reason_of_an_unforeseen_exception_stays_in_the_log(shop: Shop
     assert stored["reason"] == "see the log"
 
 
-async def test_a_step_is_ended_at_the_loops_limit_whatever_timeout_it_asks_for(shop: Shop) -> None:
+async def test_a_step_is_ended_at_the_limit_of_the_loop_regardless_of_its_own_timeout(shop: Shop) -> None:
     await shop.register(1)
     brief = msgspec.structs.replace(QUIET, max_handling_time=timedelta(milliseconds=50))
 

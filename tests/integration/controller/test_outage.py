@@ -101,7 +101,7 @@ async def test_after_a_restart_of_the_server_the_loop_goes_on(
     assert await shop.answers() == [1]
 
 
-async def test_a_controller_without_a_database_goes_on_with_its_rounds(shop: Shop) -> None:
+async def test_a_controller_without_a_database_continues_its_rounds(shop: Shop) -> None:
     """Its watchdog must not end the process, because another process could not reach the database either."""
     replica = Replica(shop)
     async with at_work(replica):

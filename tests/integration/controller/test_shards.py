@@ -291,7 +291,7 @@ async def test_a_step_that_goes_on_six_seconds_after_the_last_renewal_sends_noth
     assert await shop.marked(1) is None
 
 
-async def test_a_step_of_a_controller_that_renews_sends_what_it_decided(shop: Shop) -> None:
+async def test_a_step_of_a_controller_that_renews_its_lease_sends_its_request(shop: Shop) -> None:
     await shop.register(1)
     bench = Acting(MADE)
     replica = Replica(shop, Scripted({1: bench.script}))
@@ -321,7 +321,7 @@ async def test_a_controller_whose_renewals_fail_for_thirty_seconds_gives_its_sha
         assert replica.shards == ALL and replica.id != former
 
 
-async def test_a_controller_that_may_not_read_a_kind_s_table_takes_none_of_its_shards_and_says_so(
+async def test_a_controller_that_may_not_read_the_table_of_a_kind_takes_none_of_its_shards(
     shop: Shop,
 ) -> None:
     async with shop.db.connect() as owner:

@@ -120,7 +120,7 @@ async def test_a_decision_over_memory_is_replaced_by_one_over_a_fresh_snapshot(s
     assert await shop.history(1) == [("made", "sold")]
 
 
-async def test_an_invalid_outcome_over_memory_costs_its_own_run_only(shop: Shop) -> None:
+async def test_an_invalid_outcome_over_memory_affects_only_its_run(shop: Shop) -> None:
     """Both outcomes come from the same line and differ only in the delay, which is invalid the second time."""
     await shop.register(1)
     delay: list[Any] = [None]

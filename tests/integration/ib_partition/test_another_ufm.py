@@ -1,4 +1,4 @@
-"""A site whose UFM is replaced by a reload: in the new UFM only partitions that are certainly ours are changed."""
+"""A site whose UFM is replaced by a reload: in the new UFM only partitions that farrier certainly made are changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def move(fabric: Fabric, other: Manager) -> None:
     await fabric.fabrics.use({SITE: msgspec.structs.replace(fabric.settings[SITE], url=URL)})
 
 
-async def test_a_foreign_partition_with_the_same_key_is_left_alone_and_reported(fabric: Fabric) -> None:
+async def test_a_foreign_partition_with_the_same_key_is_reported_and_not_changed(fabric: Fabric) -> None:
     made = await fabric.ready("ib", GUIDS[0])
     other = Manager()
     theirs = Partition("storage", mtu_limit=4, rate_limit=200.0, ports={GUIDS[30]: Port(), GUIDS[31]: Port()})
@@ -56,7 +56,7 @@ async def test_in_a_ufm_where_the_key_is_free_the_partition_is_made_again(fabric
     assert (await fabric.row(made))["claimed_in"] == URL
 
 
-async def test_the_same_ufm_at_another_address_goes_on_as_before(fabric: Fabric) -> None:
+async def test_a_new_address_of_the_same_ufm_changes_nothing_for_its_partitions(fabric: Fabric) -> None:
     made = await fabric.ready("ib", *GUIDS[:2])
     before = len(fabric.manager.changes)
     await move(fabric, fabric.manager)

@@ -116,7 +116,7 @@ async def test_a_change_of_another_port_does_not_remove_a_port_without_a_member(
     assert fabric.ports == {GUIDS[0]: "full", GUIDS[9]: "full"}
 
 
-async def test_ufm_keeps_its_own_name_unless_the_site_sets_ours(fabric: Fabric) -> None:
+async def test_a_partition_keeps_the_name_that_ufm_gave_unless_the_site_sets_names(fabric: Fabric) -> None:
     made = await fabric.ready("tenant-a", GUIDS[0])
     assert fabric.manager.partitions[KEY].name == "api_pkey_0x10"
     await fabric.named()

@@ -78,7 +78,7 @@ async def test_an_error_is_entered_once_however_long_it_lasts(fabric: Fabric) ->
     assert (await fabric.row(made))["state_entered_at"] == entered
 
 
-async def test_ready_to_deleting_to_gone_and_ufm_has_it_no_more(fabric: Fabric) -> None:
+async def test_ready_to_deleting_to_gone_deletes_the_partition_in_ufm(fabric: Fabric) -> None:
     made = await fabric.ready()
     assert await fabric.asked("delete") == ("accepted", "")
     assert await fabric.history(made) == ["ready", "deleting", "gone"]
@@ -163,7 +163,7 @@ async def test_a_key_that_appears_between_two_reads_restarts_the_proof_of_absenc
     assert await fabric.state(made) == "gone"
 
 
-async def test_a_key_that_ufm_has_already_is_not_taken_over(fabric: Fabric) -> None:
+async def test_a_key_that_ufm_already_has_is_not_claimed(fabric: Fabric) -> None:
     theirs = Partition("somebody's", ports={GUIDS[0]: Port()})
     fabric.manager.partitions[KEY] = theirs
     made = await fabric.create()
@@ -186,7 +186,7 @@ async def test_a_key_that_is_freed_in_ufm_is_then_claimed(fabric: Fabric) -> Non
     assert await fabric.state(made) == "ready"
 
 
-async def test_changes_that_ufm_makes_later_are_waited_for(fabric: Fabric) -> None:
+async def test_the_partition_waits_for_changes_that_ufm_makes_later(fabric: Fabric) -> None:
     fabric.manager.asynchronous = True
     made = await fabric.create()
     await fabric.settle()

@@ -11,7 +11,7 @@ from tests.support import pg
 from tests.support.partitions import GUIDS, KEY, SITE, Fabric
 
 
-async def test_a_port_that_joins_is_added_in_ufm_and_one_that_leaves_is_removed(fabric: Fabric) -> None:
+async def test_joining_ports_are_added_in_ufm_and_leaving_ports_are_removed(fabric: Fabric) -> None:
     await fabric.ready()
     assert await fabric.join(GUIDS[0]) == "pending"
     assert await fabric.join(GUIDS[1], "node-2", membership="limited") == "pending"

@@ -189,9 +189,7 @@ async def test_a_run_moves_a_layer_and_each_layer_is_counted_by_its_label(
     ]
 
 
-async def test_each_layer_has_limits_of_its_own_which_a_site_may_change(
-    every_db: pg.Database, conn: Connection
-) -> None:
+async def test_each_layer_has_separate_limits_that_a_site_may_change(every_db: pg.Database, conn: Connection) -> None:
     assert keys_of([SPEC]) == {"rack.empty", "rack.filled", "rack_power.off", "rack_power.on"}
     assert {place.kind for place in places_of([SPEC])} == {"rack", "rack_power"}
     await conn.execute("INSERT INTO racks.racks (name, site) VALUES ('r-2', 'north')")
@@ -253,7 +251,7 @@ async def test_a_layer_that_another_release_adds_is_guarded_from_then_on(conn: C
 
 @pytest.mark.parametrize("ended", [False, True])
 @pytest.mark.parametrize("clock", ["timestamptz", "timestamptz DEFAULT farrier.now()"])
-async def test_a_new_layer_without_values_in_existing_rows_is_refused_with_the_statement_that_writes_them(
+async def test_a_new_layer_without_values_in_existing_rows_is_refused_with_a_statement_to_run(
     conn: Connection, clock: str, ended: bool
 ) -> None:
     if ended:
@@ -267,7 +265,7 @@ async def test_a_new_layer_without_values_in_existing_rows_is_refused_with_the_s
     assert await conn.fetchval("SELECT door = 'shut' AND door_entered_at IS NOT NULL FROM racks.racks")
 
 
-async def test_a_new_layer_with_states_that_it_does_not_have_is_refused_with_those_that_it_has(
+async def test_a_new_layer_whose_rows_have_unknown_states_is_refused_with_the_known_states(
     conn: Connection,
 ) -> None:
     await conn.execute("""

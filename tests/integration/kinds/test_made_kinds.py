@@ -73,7 +73,7 @@ async def test_roles_that_are_made_later_get_the_same_rights(yard: Yard) -> None
         await conn.execute("SELECT farrier.free_numbers('crate', 1)")
 
 
-async def test_a_table_that_is_not_like_the_template_is_no_kind(yard: Yard) -> None:
+async def test_a_table_that_differs_from_the_template_is_refused_as_a_kind(yard: Yard) -> None:
     await yard.pool.execute("CREATE TABLE farrier_crates.barrels (id bigint, name text, state integer)")
     with pytest.raises(pg.PostgresError, match="lacks columns: site, version, state") as refused:
         await yard.pool.execute("SELECT farrier.make_kind('barrel', 'farrier_crates.barrels')")
@@ -88,7 +88,7 @@ async def test_a_kind_without_states_refuses_an_insert(yard: Yard) -> None:
     assert refused.value.sqlstate == "FR409"
 
 
-async def test_the_template_holds_no_rows(yard: Yard) -> None:
+async def test_the_template_has_no_rows(yard: Yard) -> None:
     with pytest.raises(pg.PostgresError, match="has no rows"):
         await yard.pool.execute("INSERT INTO farrier.resources (name, state) VALUES ('x', 'y')")
 

@@ -197,7 +197,7 @@ async def test_a_used_key_with_other_content_is_refused(yard: Yard, action: str,
 
 
 @pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
-async def test_a_taken_name_is_the_answer_whatever_the_isolation(yard: Yard, isolation: Any) -> None:
+async def test_a_taken_name_is_refused_at_every_isolation_level(yard: Yard, isolation: Any) -> None:
     await yard.pool.fetchval(CALL, "c-1", "create", PACK, "k-1")
     async with yard.pool.acquire() as conn, conn.transaction(isolation=isolation):
         with pytest.raises(pg.PostgresError, match="crate 'c-1' already exists") as refused:

@@ -1,4 +1,4 @@
-"""What every kind gets without code of its own: guards, wakes, snapshots, commits, listings and removal."""
+"""The functions that every kind has without more code: guards, wakes, snapshots, commits, listings and removal."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ async def site(db: pg.Database, wire: Wire) -> AsyncIterator[Site]:
         yield opened
 
 
-async def told(site: Site, *, url: str | None = None) -> None:
+async def reload_sites(site: Site, *, url: str | None = None) -> None:
     """Reload the sites, with another URL if one is given."""
     assert UNSYNCED.maas is not None
     maas = msgspec.structs.replace(UNSYNCED.maas, url=url or UNSYNCED.maas.url)
@@ -76,7 +76,7 @@ async def test_a_url_that_is_edited_while_the_region_is_away_freezes_no_node(
 
     with monkeypatch.context() as patched:
         patched.setattr(Wire, "handle_async_request", away)
-        await told(site, url="https://maas.test/MAAS")
+        await reload_sites(site, url="https://maas.test/MAAS")
         for _ in range(10):
             await site.wait(MINUTE)
             assert await node.state() == before
@@ -85,13 +85,13 @@ async def test_a_url_that_is_edited_while_the_region_is_away_freezes_no_node(
     assert (await node.state())[0] == "active"
 
 
-async def test_a_region_without_any_of_our_machines_takes_no_node_out_of_service(site: Site, wire: Wire) -> None:
+async def test_a_region_without_any_of_farriers_machines_takes_no_node_out_of_service(site: Site, wire: Wire) -> None:
     """The settings name another region's URL, or the region was restored without our machines."""
     await with_others(site)
     node = await active(site)
     await site.wait(MINUTE)
     ours, wire.misread = wire.misread, another
-    await told(site, url="http://other.test/MAAS")
+    await reload_sites(site, url="http://other.test/MAAS")
     for _ in range(30):
         await site.wait(10 * SECOND)
         await node.beat()
@@ -100,14 +100,14 @@ async def test_a_region_without_any_of_our_machines_takes_no_node_out_of_service
     assert await region_is(site, "failing")
     assert "too many machines" in await site.conn.fetchval("SELECT last_error FROM farrier.maas_regions")
     wire.misread = ours
-    await told(site)
+    await reload_sites(site)
     await site.wait(MINUTE)
     await node.beat()
     assert await region_is(site, "observing")
     assert (await node.state())[0] == "active"
 
 
-async def test_an_onboarding_waits_while_its_region_is_another_one(site: Site, wire: Wire) -> None:
+async def test_an_onboarding_waits_while_its_url_leads_to_another_region(site: Site, wire: Wire) -> None:
     await with_others(site)
     node = await begun(await manageable(site))
     await until(node, "wait_for_ready", every=5 * SECOND)
@@ -115,13 +115,13 @@ async def test_an_onboarding_waits_while_its_region_is_another_one(site: Site, w
     before = await node.state()
     ours, wire.misread = wire.misread, another
     sent = len(wire.sent)
-    await told(site, url="http://other.test/MAAS")
+    await reload_sites(site, url="http://other.test/MAAS")
     for _ in range(10):
         await site.wait(30 * SECOND)
         assert await node.state() == before
     assert len(wire.sent) == sent, "no change is sent to the other region"
     wire.misread = ours
-    await told(site)
+    await reload_sites(site)
     await deployed(node)
 
 
@@ -136,7 +136,7 @@ async def test_a_key_of_another_user_freezes_no_node(site: Site, wire: Wire) -> 
         await site.conn.execute("UPDATE farrier.maas_regions SET username = 'former', version = version + 1")
         await site.conn.execute("""UPDATE farrier.node_observations SET detail = detail || '{"owner": "former"}'""")
     await site.wait(MINUTE)
-    await told(site)
+    await reload_sites(site)
     for _ in range(10):
         await site.wait(MINUTE)
         assert await node.state() == before, await site.conn.fetchval(
@@ -162,7 +162,7 @@ async def test_a_doubt_about_a_region_remains_while_the_region_is_unconfigured(s
     waiting = await manageable(site)
     await site.wait(40 * SECOND)
     wire.misread = another
-    await told(site, url="http://other.test/MAAS")
+    await reload_sites(site, url="http://other.test/MAAS")
     await site.wait(MINUTE)
     node = await begun(waiting)
     await site.wait(MINUTE)

@@ -1,4 +1,4 @@
-"""Machines that another user made, took, locked or marked are not touched; the loss of one of ours is noticed."""
+"""Machines that another user made, holds, locked or marked are not changed; the loss of a machine is detected."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ async def test_a_new_database_does_not_take_machines_of_an_earlier_database_for_
         assert (machine.status, machine.owner) == (Status.DEPLOYED, ADMIN.username)
 
 
-async def test_a_deployment_that_an_administrator_made_with_our_key_survives_a_cancel(site: Site, wire: Wire) -> None:
+async def test_a_deployment_that_an_administrator_made_with_farriers_key_survives_a_cancel(
+    site: Site, wire: Wire
+) -> None:
     node = await deployed(await begun(await manageable(site)))
     machine, region = await record(node), site.maas.region
     human = Caller(region)
@@ -60,7 +62,7 @@ async def test_a_deployment_that_an_administrator_made_with_our_key_survives_a_c
     assert machine.status is Status.DEPLOYED and "release" not in wire.ops[before:]
 
 
-async def test_a_node_whose_machine_another_user_installed_leaves_service_until_it_is_ours_again(site: Site) -> None:
+async def test_a_node_whose_machine_another_user_installed_is_quarantined_until_farrier_holds_it(site: Site) -> None:
     """Release and deployment happen between two readings, so that every reading shows the machine as deployed."""
     node = await active(site)
     machine = await record(node)
@@ -68,7 +70,7 @@ async def test_a_node_whose_machine_another_user_installed_leaves_service_until_
     await lives(node, 2 * MINUTE)
     assert (await node.state())[0] == "quarantined" and await node.quarantine() == "state_disagreement"
     await lives(node, 5 * MINUTE)
-    assert (await node.state())[0] == "quarantined", "the machine has to be ours as well"
+    assert (await node.state())[0] == "quarantined", "farrier's user also has to hold the machine"
     installs(site, machine, ADMIN.username)
     await lives(node, 2 * MINUTE)
     assert (await node.state())[0] == "active"

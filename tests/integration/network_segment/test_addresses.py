@@ -222,7 +222,7 @@ def octets(address: str) -> list[int]:
     return [int(part) for part in address.split(".")]
 
 
-async def test_one_owner_that_asks_sixteen_times_at_once_gets_one_address(lan: Lan) -> None:
+async def test_an_owner_with_sixteen_concurrent_requests_gets_one_address(lan: Lan) -> None:
     await lan.ready()
     async with lan.db.pool(16) as pool:
         got = await asyncio.gather(*(segments.take(pool, "me") for _ in range(16)))
@@ -260,7 +260,7 @@ async def test_a_commit_that_adds_prefixes_does_not_wait_for_an_open_allocation(
     assert await lan.free(made) == [("10.0.0.2", "10.0.0.254"), ("10.5.0.1", "10.5.0.254")]
 
 
-async def test_an_allocation_that_waited_for_a_deletion_is_refused_whatever_its_isolation(lan: Lan) -> None:
+async def test_an_allocation_that_waited_for_a_deletion_is_refused_at_every_isolation_level(lan: Lan) -> None:
     made = await lan.ready()
     for isolation in ("read_committed", "repeatable_read"):
         async with lan.db.connect() as loop_, lan.db.connect() as client:

@@ -178,7 +178,7 @@ async def test_prefixes_of_other_sites_and_of_ended_segments_do_not_conflict(lan
     await lan.create("next", "10.0.0.0/16")
 
 
-async def test_of_two_concurrent_creations_that_overlap_the_second_waits_and_is_refused_with_the_firsts_name(
+async def test_the_second_of_two_overlapping_creations_waits_and_is_refused_with_the_first_name(
     lan: Lan,
 ) -> None:
     async with lan.db.connect() as first, lan.db.connect() as second:
@@ -200,7 +200,7 @@ async def test_of_two_concurrent_creations_that_overlap_the_second_waits_and_is_
     assert await lan.conn.fetchval("SELECT array_agg(name) FROM farrier.network_segments") == ["one"]
 
 
-async def test_a_rolled_back_creation_leaves_its_prefix_to_the_one_that_waited(lan: Lan) -> None:
+async def test_a_rolled_back_creation_leaves_its_prefix_to_the_creation_that_waited(lan: Lan) -> None:
     async with lan.db.connect() as first, lan.db.connect() as second:
         transaction = first.transaction()
         await transaction.start()
@@ -286,7 +286,7 @@ async def test_numbers_come_from_the_pools_and_an_older_number_is_not_given_twic
     ("site", "number", "told"),
     [("ams", {"vlan": 7}, "VLAN 7 is taken by segment one"), ("fra", {"vni": 7}, "VNI 7 is taken by segment one")],
 )
-async def test_of_two_concurrent_creations_with_one_number_the_second_waits_and_is_refused_with_the_firsts_name(
+async def test_the_second_of_two_creations_with_one_number_waits_and_is_refused_with_the_first_name(
     lan: Lan, site: str, number: dict[str, int], told: str
 ) -> None:
     async with lan.db.connect() as first, lan.db.connect() as second:

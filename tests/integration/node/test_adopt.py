@@ -167,7 +167,7 @@ async def test_an_adoption_reads_the_mac_addresses_even_if_a_serial_number_is_re
     assert site.bmc.asked_for_macs[-1]
 
 
-async def test_a_machine_that_reports_nothing_recorded_is_not_adopted_and_not_called_another(site: Site) -> None:
+async def test_a_machine_without_a_recorded_fact_is_not_adopted_and_not_reported_as_another(site: Site) -> None:
     machine = await site.with_bmc(agentless=True)
     reads(site, serial=None, uuid=None)
     await machine.asked("adopt")
@@ -178,7 +178,7 @@ async def test_a_machine_that_reports_nothing_recorded_is_not_adopted_and_not_ca
 # --- intents that interrupt it
 
 
-async def test_a_delete_is_answered_once_the_adoption_was_interrupted(site: Site) -> None:
+async def test_a_delete_is_answered_after_the_adoption_was_interrupted(site: Site) -> None:
     machine = await site.adopting(await site.with_bmc(agentless=True))
     dialled = len(site.bmc.calls)
     await machine.tell("delete")
@@ -253,7 +253,7 @@ async def test_onboard_in_mode_adopt_needs_bmc_details(site: Site, details: dict
     assert not site.bmc.calls
 
 
-async def test_onboard_in_mode_adopt_asks_for_manage_itself(site: Site) -> None:
+async def test_onboard_in_mode_adopt_requests_manage_itself(site: Site) -> None:
     machine = await site.with_bmc(agentless=True, auto_manage=False)
     assert not site.bmc.calls
     await machine.asked("onboard", mode="adopt")
@@ -283,7 +283,7 @@ async def test_observed_state_does_not_replace_the_read_that_proves_the_machine(
     assert (await machine.state())[0] == "quarantined"
 
 
-async def test_the_login_cap_beats_an_adoption_which_then_begins_by_itself(site: Site) -> None:
+async def test_an_adoption_at_the_login_cap_waits_and_then_begins_by_itself(site: Site) -> None:
     machine = await site.with_bmc(agentless=True)
     site.bmc.fail(BmcError(BmcFailure.AUTH, "401"))
     for _ in range(3):

@@ -101,7 +101,7 @@ async def test_an_invalid_address_that_is_stored_already_breaks_no_commit(every_
 # --- a system and its BMC
 
 
-async def test_systems_behind_one_bmc_are_told_apart_by_their_paths(site: Site) -> None:
+async def test_systems_behind_one_bmc_are_distinguished_by_their_paths(site: Site) -> None:
     bmc = "https://twin.example/redfish/v1/Systems"
     first = await site.register("gpu-1", bmc_address=f"{bmc}/1", bmc_credential="env:BMC")
     second = await site.register("gpu-2", bmc_address=f"{bmc}/2", bmc_credential="env:BMC")

@@ -106,7 +106,7 @@ async def test_a_reimage_is_followed_by_an_onboarding_of_the_same_node(site: Sit
     assert await machine.path("decommission") == ["pending", "running", "completed"]
 
 
-async def test_a_machine_that_an_administrator_released_meanwhile_is_adopted_and_the_node_cleaned_all_the_same(
+async def test_a_machine_that_an_administrator_released_is_adopted_and_the_node_is_still_cleaned(
     site: Site,
 ) -> None:
     machine, simulated = await in_service(site)
@@ -121,7 +121,7 @@ async def test_a_machine_that_an_administrator_released_meanwhile_is_adopted_and
     assert await machine.path("decommission") == ["pending", "running", "reconciled"]
 
 
-async def test_a_repaired_bmc_lets_the_release_be_made(site: Site) -> None:
+async def test_the_release_succeeds_after_the_bmc_was_repaired(site: Site) -> None:
     machine, simulated = await in_service(site)
     site.maas.region.natures[simulated.system_id] = Nature(bmc_error="no route")
     await cleaned(machine, "full_decommission")

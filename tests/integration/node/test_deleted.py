@@ -114,13 +114,13 @@ async def test_no_table_or_view_keeps_data_that_identify_the_machine_or_give_acc
     assert await traces(site) == []
 
 
-async def test_a_node_in_service_leaves_traces_where_they_are_sought(site: Site) -> None:
+async def test_the_search_for_traces_finds_those_of_a_node_in_service(site: Site) -> None:
     await with_everything(site)
     seen = {text.partition(":")[0] for text in await traces(site)}
     assert seen >= {"nodes", "node_macs", "node_ib_ports", "intents", "node_lifecycle"}
 
 
-async def test_a_task_leaves_traces_where_they_are_sought(site: Site) -> None:
+async def test_the_search_for_traces_finds_those_of_a_task(site: Site) -> None:
     machine = await with_everything(site)
     await machine.asked("drain")
     await report(machine, TaskType.DRAIN)

@@ -60,7 +60,7 @@ async def owned(site: Site) -> dict[str, str | None]:
     return {row["name"]: row["maas_id"] for row in await site.conn.fetch("SELECT name, maas_id FROM farrier.nodes")}
 
 
-async def test_a_node_gets_a_machine_of_its_own_and_has_it_commissioned(site: Site) -> None:
+async def test_a_machine_is_created_for_a_node_and_commissioned(site: Site) -> None:
     machine = await (await site.with_bmc(macs=[MAC])).asked("onboard", mode="deploy")
     (made,) = site.maas.region.machines.values()
     assert (await owned(site))[machine.name] == made.system_id
@@ -80,7 +80,7 @@ async def test_a_node_gets_a_machine_of_its_own_and_has_it_commissioned(site: Si
     assert site.maas.observed.operations.count("create") == commissionings(site) == 1
 
 
-async def test_a_machine_that_two_nodes_find_is_taken_by_one_of_them_only(site: Site) -> None:
+async def test_a_machine_that_two_nodes_find_is_assigned_to_only_one_of_them(site: Site) -> None:
     """The BMC is given by a name and cannot be compared, so only the database can refuse the second node."""
     found = has_ready(site.maas.region, "gpu-7", power_address="bmc-7.example", power_user="admin", power_pass="secret")
     # MAAS has no manufacturer, so it does not distinguish equal serial numbers of two manufacturers.

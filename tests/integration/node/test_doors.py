@@ -60,7 +60,7 @@ async def refused(act: Any) -> str:
 
 
 @pytest.mark.parametrize("door", [facts, health, result])
-async def test_json_of_64_kib_is_accepted_and_larger_or_deeper_json_or_a_number_that_is_no_float_refused(
+async def test_json_of_64_kib_is_accepted_and_larger_deeper_or_unrepresentable_json_is_refused(
     site: Site, door: Callable[[Site], Awaitable[Send]]
 ) -> None:
     send = await door(site)
@@ -134,7 +134,7 @@ async def test_key_and_client_of_an_intent_have_1_to_255_characters(site: Site, 
         assert await refused(site.conn.execute(ask, machine.name, wrong)) == expected
 
 
-async def test_the_door_of_all_kinds_inserts_and_refuses_intents_of_nodes_as_that_of_nodes_does(site: Site) -> None:
+async def test_resource_intent_inserts_and_refuses_intents_of_nodes_as_intent_does(site: Site) -> None:
     """The same key returns the same intent through both, and both refuse the same calls with the same errors."""
     machine = await site.register()
     reason = '{"reason": "x"}'
@@ -251,7 +251,7 @@ async def test_a_secret_is_neither_stored_nor_repeated(site: Site, given: str) -
 # --- a node's other details
 
 
-async def test_the_longest_details_are_taken(site: Site) -> None:
+async def test_the_longest_details_are_accepted(site: Site) -> None:
     await site.conn.execute(
         "SELECT farrier.register_node('gpu-1', site => repeat('a', 63), model => repeat('ä', 100), macs => NULL)"
     )

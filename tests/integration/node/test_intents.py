@@ -172,7 +172,7 @@ async def test_a_client_newer_than_the_database_is_refused_with_the_supported_ve
         await conn.execute("SELECT farrier.register_node('without')")
 
 
-async def test_a_version_inside_the_range_is_taken(db: pg.Database) -> None:
+async def test_a_version_inside_the_range_is_accepted(db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
         for version in (None, *range(actions.API_MIN, actions.API_MAX + 1)):
@@ -222,7 +222,7 @@ async def test_a_known_key_is_a_unique_violation_that_names_the_first_intent(eve
         assert await conn.fetchval(KEYED, "job-8") != first
 
 
-async def test_the_function_answers_a_known_key_with_the_first_intent(every_db: pg.Database) -> None:
+async def test_the_function_returns_the_first_intent_for_a_known_key(every_db: pg.Database) -> None:
     async with every_db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
         first = await conn.fetchval(INTENT, "job-7", "{}")
@@ -249,7 +249,7 @@ async def test_a_repeated_delete_returns_the_first_intent_and_spares_the_next_no
 
 
 @pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
-async def test_a_snapshot_that_may_be_older_than_the_first_intent_is_a_reason_to_repeat_the_transaction(
+async def test_a_transaction_whose_snapshot_may_lack_the_first_intent_has_to_be_repeated(
     db: pg.Database, isolation: Any
 ) -> None:
     async with db.connect() as conn, db.connect() as other:

@@ -100,7 +100,7 @@ async def test_a_token_that_ended_unused_is_good_once_it_is_issued_again(site: S
     assert await site.conn.fetchval(_ENROLL, named("token"))
 
 
-async def test_a_used_token_stays_used_whatever_is_written(site: Site) -> None:
+async def test_a_used_token_stays_used_regardless_of_later_writes(site: Site) -> None:
     machine = await site.register()
     await issued(site, machine, "token")
     await site.conn.fetchval(_ENROLL, named("token"))

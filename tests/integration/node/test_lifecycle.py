@@ -201,7 +201,7 @@ async def test_a_removed_node_has_no_agent_and_no_wake(site: Site) -> None:
     assert (await machine.state())[0] == "deleted"
 
 
-async def test_a_node_without_its_agent_is_not_reactivated_but_installed_anew(site: Site) -> None:
+async def test_a_node_without_its_agent_is_not_reactivated_but_installed_again(site: Site) -> None:
     machine = await site.retired()
     await site.conn.execute("DELETE FROM farrier.node_agents")
     assert "agent of this node was removed" in await told(machine, "reactivate")
@@ -247,7 +247,7 @@ async def test_a_verification_that_a_crash_cut_off_is_counted_and_begun_again(db
         "quarantine = '{\"cause\": 1}'",
     ],
 )
-async def test_an_inconsistent_row_is_an_error_of_its_own_node_only(db: pg.Database, damage: str) -> None:
+async def test_an_inconsistent_row_is_an_error_only_of_its_node(db: pg.Database, damage: str) -> None:
     async with sites.opened(db, unreadable=True) as site:
         sick, well = await site.active(), await site.active()
         await site.conn.execute(

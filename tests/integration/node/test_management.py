@@ -165,7 +165,7 @@ async def test_a_bug_of_the_client_is_a_failure_in_adoption_read_and_power_chang
     assert (await read.bmc())["sync_failure"] == "internal"
 
 
-async def test_failures_in_a_row_are_counted_whatever_they_are_and_each_class_backs_off_by_itself(site: Site) -> None:
+async def test_consecutive_failures_are_counted_together_and_each_class_has_a_separate_backoff(site: Site) -> None:
     machine = await site.register(auto_manage=True)
     site.bmc.fail(BmcError(BmcFailure.UNREACHABLE, "no route"))
     await machine.asked("set_bmc", address="https://10.0.0.1", credential="env:BMC")
@@ -294,7 +294,7 @@ async def test_an_intent_for_another_node_s_bmc_does_not_interrupt_a_verificatio
     assert "tries" not in await machine.bmc()
 
 
-async def test_an_intent_that_can_be_met_interrupts_a_verification(site: Site) -> None:
+async def test_an_intent_that_can_be_carried_out_interrupts_a_verification(site: Site) -> None:
     machine = await site.verifying(await site.with_bmc())
     given = await machine.tell("set_bmc", address="https://free.example")
     await site.cut_short()

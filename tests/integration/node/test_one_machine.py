@@ -1,4 +1,4 @@
-"""A machine belongs to one node, whatever names and addresses lead to it, and for every writer."""
+"""A machine belongs to one node, under all its names and addresses, and for every writer."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ SERIALS = (None, "", "SN-1", " sn-1", "N/A", "0123456789", "1111", "Sn-2")
 UUIDS = (None, "nonsense", UUID, SWAPPED, f"{{{UUID.upper()}}}", FILLED_UUID, "f" * 32, UUID[:-1] + "3")
 
 
-async def test_the_database_tells_machines_apart_as_the_model_does(db: pg.Database) -> None:
+async def test_the_database_distinguishes_machines_like_the_model(db: pg.Database) -> None:
     async with db.connect() as conn:
         for recorded in (Identity(serial="SN-1"), Identity(uuid=UUID)):
             ours = await keys(conn, recorded)

@@ -55,7 +55,7 @@ async def test_a_regular_read_does_not_renew_the_time_of_the_outcome(site: Site)
     assert await site.conn.fetchval(told, machine.id) == before
 
 
-async def test_an_agentless_node_stays_in_service_as_long_as_its_bmc_says_on(site: Site) -> None:
+async def test_an_agentless_node_stays_in_service_while_its_bmc_reports_power_on(site: Site) -> None:
     machine = await site.with_bmc(agentless=True)
     await machine.asked("onboard", mode="manual")
     for _ in range(10):
@@ -164,7 +164,7 @@ async def test_after_the_clock_is_set_back_reads_go_on_and_confirmed_power_stays
 # --- reads that fail
 
 
-async def test_a_read_that_fails_is_seen_and_moves_nothing(site: Site) -> None:
+async def test_a_read_that_fails_is_recorded_and_moves_no_node(site: Site) -> None:
     machine = await (await site.with_bmc()).asked("onboard", mode="manual")
     await (await machine.enroll()).beat()
     known = await machine.bmc()
@@ -182,7 +182,7 @@ async def test_a_read_that_fails_is_seen_and_moves_nothing(site: Site) -> None:
     assert (await outcome(machine))["outcome"] == "do_nothing"
 
 
-async def test_a_read_that_keeps_failing_the_same_way_is_waited_for_since_it_began(site: Site) -> None:
+async def test_the_outcome_of_a_read_that_repeatedly_fails_keeps_its_first_time(site: Site) -> None:
     machine = await site.with_bmc()
     told = "SELECT at FROM farrier.outcomes WHERE kind = 'node' AND id = $1"
     site.bmc.fail(UNREACHABLE)

@@ -29,7 +29,7 @@ async def details(machine: Machine) -> dict[str, Any]:
     return found
 
 
-async def told(machine: Machine) -> list[tuple[Any, ...]]:
+async def recorded_changes(machine: Machine) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in await machine.site.conn.fetch(TOLD, machine.id)]
 
 
@@ -44,7 +44,7 @@ async def test_history_names_the_client_the_detail_and_both_values(site: Site) -
     machine = await (await site.register()).asked("set", site="dc-1", macs=["02:00:00:00:00:01"])
     await machine.asked("set", site="dc-2", labels={"rack": "7"}, macs=["02-00-00-00-00-01"])
     said = "set site, macs by an operator", "set site, labels, macs by an operator"
-    assert await told(machine) == [
+    assert await recorded_changes(machine) == [
         ("details.macs", "[]", '["02:00:00:00:00:01"]', "intent 1", said[0]),
         ("details.site", None, "dc-1", "intent 1", said[0]),
         ("details.labels", "{}", '{"rack": "7"}', "intent 2", said[1]),
@@ -52,7 +52,7 @@ async def test_history_names_the_client_the_detail_and_both_values(site: Site) -
     ]
 
 
-async def test_the_history_of_a_node_shows_it_among_its_moves(site: Site) -> None:
+async def test_the_history_of_a_node_shows_changed_details_among_its_transitions(site: Site) -> None:
     machine = await (await site.register()).asked("set", site="dc-1")
     page = await PostgresQueries(site.pool).history(HistoryFilter(resource=("node", machine.name)))
     (row,) = [past for past in page.changes if past.layer == "details.site"]
@@ -65,7 +65,7 @@ async def test_a_value_is_removed_by_name(site: Site) -> None:
     await machine.asked("set", unset=["model", "maas_id"])
     found = await details(machine)
     assert (found["site"], found["model"], found["maas_id"]) == ("dc-1", None, None)
-    assert (await told(machine))[-1][:3] == ("details.model", "h200", "(none)")
+    assert (await recorded_changes(machine))[-1][:3] == ("details.model", "h200", "(none)")
     both = await machine.ask("set", site="dc-2", unset=["site"])
     assert both.status == "rejected" and "both set and unset" in str(both.reason)
 
@@ -97,9 +97,9 @@ async def test_a_detail_of_another_node_is_refused_with_its_name(site: Site) -> 
 
 async def test_the_same_values_again_change_nothing(site: Site) -> None:
     machine = await (await site.register()).asked("set", site="dc-1", macs=["02:00:00:00:00:01"])
-    before = await told(machine)
+    before = await recorded_changes(machine)
     await machine.asked("set", site="dc-1", macs=["02:00:00:00:00:01"])
-    assert await told(machine) == before
+    assert await recorded_changes(machine) == before
 
 
 async def test_a_value_that_a_live_workflow_uses_is_refused_with_the_workflow(site: Site) -> None:
@@ -146,7 +146,7 @@ async def reading(machine: Machine) -> tuple[str, str | None]:
     return row["system_id"], row["state"]
 
 
-async def test_another_maas_id_has_its_own_machine_read_and_judged(observed: Site) -> None:
+async def test_the_machine_of_a_new_maas_id_is_read_and_compared(observed: Site) -> None:
     first, second = deployed(observed, "gpu-1"), deployed(observed, "gpu-2")
     machine = await observed.register(maas_id=first.system_id, bootstrap_token="token")
     await (await machine.enroll("token")).beat()

@@ -143,7 +143,7 @@ async def test_an_alert_is_shown_as_the_agent_reported_it(site: Site) -> None:
     assert explain(page.rows[0], page.now, Limits()).alerts == page.rows[0].alerts
 
 
-async def test_an_alert_without_a_message_is_shown_all_the_same(site: Site) -> None:
+async def test_an_alert_without_a_message_is_shown_too(site: Site) -> None:
     machine = await site.active()
     await machine.report({"ok": False, "alerts": [{"id": "ecc"}]})
     page = await PostgresQueries(site.pool).node(machine.name)

@@ -108,7 +108,7 @@ async def test_a_stage_that_waits_for_an_agent_has_the_rest_of_its_time_after_an
     assert (await machine.state())[1] == "failed_retryable"
 
 
-async def test_a_read_of_a_bmc_that_nobody_ended_has_the_rest_of_its_time_after_an_outage(site: Site) -> None:
+async def test_an_unfinished_read_of_a_bmc_has_the_rest_of_its_time_after_an_outage(site: Site) -> None:
     machine = await site.active()
     await machine.asked("set_bmc", address="https://10.0.0.1", credential="env:BMC")
     async with site.conn.transaction():

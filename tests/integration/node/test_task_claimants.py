@@ -51,7 +51,7 @@ async def logged_in(site: Site, name: str = "scrubber") -> AsyncIterator[tuple[C
 # --- agents
 
 
-async def test_an_agent_claims_tasks_of_its_own_node_only(site: Site) -> None:
+async def test_an_agent_claims_only_tasks_of_its_node(site: Site) -> None:
     first, second = await site.draining(), await site.draining()
     assert await refusal(site.conn, CLAIM, first.name, second.key) == "FR403 wrong agent key for node gpu-1"
     (row,) = await site.conn.fetch(CLAIM, second.name, second.key)
@@ -71,7 +71,7 @@ async def test_another_nodes_key_can_neither_renew_nor_finish_a_task(site: Site)
 
 
 @pytest.mark.parametrize("key", ["not the key", "", None])
-async def test_an_agent_without_its_key_learns_nothing_of_tasks(site: Site, key: str | None) -> None:
+async def test_a_call_without_the_agents_key_returns_nothing_about_tasks(site: Site, key: str | None) -> None:
     """The refusal is the same for nodes with and without a task, and for existing and missing tasks."""
     busy, idle = await site.draining(), await site.active()
     lease = await claimed(busy)
@@ -180,7 +180,7 @@ async def test_a_worker_can_neither_renew_nor_finish_another_workers_task(site: 
     assert {(await node.state())[0] for node in (machine, other)} == {"draining"}
 
 
-async def test_a_grant_that_is_taken_away_ends_at_once_and_the_task_is_issued_again(site: Site) -> None:
+async def test_a_revoked_grant_ends_at_once_and_the_task_is_issued_again(site: Site) -> None:
     machine = await site.draining()
     async with logged_in(site) as (worker, login):
         await site.conn.execute(GRANT, login, ["node.drain"], None)
