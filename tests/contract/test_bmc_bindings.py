@@ -130,7 +130,7 @@ async def test_without_a_binding_no_name_is_resolved_no_bmc_called_and_no_secret
     assert not named_bmc.connected.is_set()
 
 
-async def test_a_name_that_leads_out_of_the_networks_is_not_dialled_and_nothing_is_read(named_bmc: FakeBmc) -> None:
+async def test_a_name_outside_of_the_networks_gets_no_connection_and_no_secret_is_read(named_bmc: FakeBmc) -> None:
     events: list[str] = []
     bindings = bound(hosts=("*.bmc.example",), networks=("10.8.0.0/16",))
     for addresses in (["127.0.0.1"], ["10.8.0.17", "127.0.0.1"]):
@@ -201,7 +201,7 @@ async def test_a_redirect_is_not_followed_to_another_host(bmc: FakeBmc, tmp_path
         assert other.requests == [] and not other.connected.is_set()
 
 
-async def test_bindings_of_a_site_hold_for_its_own_nodes_after_each_reload(named_bmc: FakeBmc) -> None:
+async def test_bindings_of_a_site_apply_only_to_its_nodes_after_each_reload(named_bmc: FakeBmc) -> None:
     bindings = Bindings()
     own = CredentialBinding(references=(REFERENCE,), networks=("127.0.0.0/8",))
     sites = {"ams1": Site(name="ams1", credentials=CredentialsSite(bindings=(own,))), "fra1": Site(name="fra1")}

@@ -220,7 +220,7 @@ async def test_a_closed_port_is_unreachable(double: Double) -> None:
     assert "connection refused" in error.detail
 
 
-async def test_a_pinned_certificate_is_trusted_whatever_it_says_and_no_other(
+async def test_only_the_pinned_certificate_is_trusted_regardless_of_its_content(
     authority: Authority, tmp_path: Path
 ) -> None:
     certificate = authority.issue(tmp_path, hosts=("bmc.elsewhere",), lifetime=-HOUR)
@@ -242,7 +242,7 @@ async def on_loopback(_host: str) -> tuple[str, ...]:
     return ("127.0.0.1",)
 
 
-async def test_one_host_may_have_a_policy_of_its_own_and_an_insecure_one_is_logged(
+async def test_one_host_may_have_a_separate_policy_and_an_insecure_policy_is_logged(
     authority: Authority, tmp_path: Path
 ) -> None:
     certificate = authority.issue(tmp_path, hosts=("bmc.elsewhere",))

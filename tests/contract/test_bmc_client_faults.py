@@ -299,7 +299,7 @@ async def test_a_system_without_a_named_manager_takes_the_only_one_in_three_requ
     assert "lists 2" in error.detail
 
 
-async def test_an_address_outside_the_networks_is_refused_before_it_is_dialled(bmc: FakeBmc) -> None:
+async def test_an_address_outside_the_networks_is_refused_without_a_connection(bmc: FakeBmc) -> None:
     port = bmc.url.rpartition(":")[2]
     async with connect(bmc.ca_file, allowed_networks=("10.0.0.0/8",)) as client:
         for host, says in {

@@ -66,7 +66,7 @@ async def test_a_password_with_a_stray_character_costs_no_login(bmc: FakeBmc) ->
 
 
 @pytest.mark.parametrize("auth", ["basic", "session"])
-async def test_the_fourth_login_is_not_sent_whatever_it_is_for(bmc: FakeBmc, auth: str) -> None:
+async def test_the_fourth_login_is_not_sent_regardless_of_its_purpose(bmc: FakeBmc, auth: str) -> None:
     async with connect(bmc.ca_file, credential=WRONG, clock=MovedClock(), auth=auth) as client:
         for call in (read, switch, verify):
             assert (await failure(client, at(bmc), call)).dialled
@@ -126,7 +126,7 @@ async def test_concurrent_calls_share_the_limit_of_a_bmc(bmc: FakeBmc) -> None:
     assert bmc.failed_logins == 3
 
 
-async def test_another_bmc_has_a_limit_of_its_own(bmc: FakeBmc, authority: Authority, tmp_path: Path) -> None:
+async def test_another_bmc_has_a_separate_limit(bmc: FakeBmc, authority: Authority, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     async with fake_bmc(tmp_path / "other", authority) as other:
         bmc.password = "changed"
@@ -160,7 +160,7 @@ async def test_a_credential_that_was_good_and_is_refused_counts(bmc: FakeBmc) ->
     assert bmc.failed_logins == 3
 
 
-async def test_a_locked_account_is_left_alone(bmc: FakeBmc) -> None:
+async def test_a_locked_account_gets_no_more_than_three_logins(bmc: FakeBmc) -> None:
     """A locked account refuses even the right password, with the same response as for a wrong one."""
     bmc.locks_after = 0
     clock = MovedClock()
@@ -216,7 +216,7 @@ async def test_failures_without_a_login_do_not_count(bmc: FakeBmc) -> None:
                 assert (await failure(client, at(bmc))).dialled
 
 
-async def test_an_address_that_cannot_be_used_is_not_dialled(bmc: FakeBmc) -> None:
+async def test_the_client_does_not_connect_to_an_unusable_address(bmc: FakeBmc) -> None:
     async with connect(bmc.ca_file) as client:
         for target in (
             BmcTarget(address="http://10.0.0.1", credential=CREDENTIAL),

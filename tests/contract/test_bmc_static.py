@@ -118,7 +118,9 @@ async def test_a_system_that_cannot_be_read_is_a_matter_of_protocol(site: Site, 
         pytest.param({ROOT: {}}, "lists no systems", id="bare-root"),
     ],
 )
-async def test_a_bmc_without_what_we_need_is_unsupported(site: Site, pages: dict[str, Any], says: str) -> None:
+async def test_a_bmc_without_the_required_resources_is_unsupported(
+    site: Site, pages: dict[str, Any], says: str
+) -> None:
     site.pages |= pages
     error = await site.fails(None)
     assert error.failure is BmcFailure.UNSUPPORTED

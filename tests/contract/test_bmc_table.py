@@ -21,7 +21,7 @@ ON_SUSHY = {
     "never answers": "test_bmc_client::test_a_bmc_that_never_answers_fails_as_timeout_and_recovers",
     "404 system": "test_bmc_client::test_a_missing_system_is_unsupported_and_named",
     "redirect": "test_bmc_client::test_a_redirect_is_not_followed",
-    "several systems": "test_bmc_static::test_a_bmc_without_what_we_need_is_unsupported::two-hosts",
+    "several systems": "test_bmc_static::test_a_bmc_without_the_required_resources_is_unsupported::two-hosts",
     "malformed JSON": "test_bmc_static::test_a_system_that_cannot_be_read_is_a_matter_of_protocol::malformed",
     "huge body": "test_bmc_static::test_a_system_that_cannot_be_read_is_a_matter_of_protocol::huge",
     "power null": "test_bmc_static::test_a_system_that_cannot_be_read_is_a_matter_of_protocol::power-null",
@@ -30,7 +30,7 @@ ON_SUSHY = {
 # behaviour: (test, why neither of sushy's servers can show it)
 ON_THE_DOUBLE_ALONE = {
     "user locked": (
-        "test_bmc_logins::test_a_locked_account_is_left_alone",
+        "test_bmc_logins::test_a_locked_account_gets_no_more_than_three_logins",
         "the emulator cannot lock an account of its password file; sushy-static takes any credential",
     ),
     "black-holed": (
@@ -79,4 +79,4 @@ def test_behaviour_that_sushy_tools_lacks_is_tested_on_the_fake_with_a_reason(be
 
 def test_a_row_that_names_no_existing_test_is_detected() -> None:
     assert not is_there("test_bmc_static::test_nothing")
-    assert not is_there("test_bmc_static::test_a_bmc_without_what_we_need_is_unsupported::no-such-case")
+    assert not is_there("test_bmc_static::test_a_bmc_without_the_required_resources_is_unsupported::no-such-case")

@@ -86,7 +86,7 @@ async def test_a_static_address_in_use_has_its_own_failure_class(world: World, r
     assert (await refusal(world, machine.system_id, link)).failure is MaasFailure.ADDRESS_TAKEN
 
 
-async def test_an_exhausted_subnet_is_a_lack_of_capacity_and_the_machine_stays_ours(
+async def test_an_exhausted_subnet_is_a_lack_of_capacity_and_farriers_user_keeps_the_machine(
     world: World, region: Region
 ) -> None:
     machine = await commissioned(world, region)

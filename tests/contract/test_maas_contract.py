@@ -39,7 +39,7 @@ async def linked(site: Site, machine: Machine, address: str | None = None) -> ch
 # --- reads
 
 
-async def test_the_region_returns_its_version_and_our_user(site: Site) -> None:
+async def test_the_region_returns_its_version_and_farriers_user(site: Site) -> None:
     assert re.match(r"3\.\d+\.\d+", await site.client.version())
     assert (await site.client.whoami()).is_superuser
 

@@ -125,7 +125,7 @@ async def test_a_change_with_an_unreadable_response_may_have_been_made(
 @pytest.mark.matrix(strength=1)
 @each_change
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"id": 17}', b"done"], ids=["nothing", "{}", "a job", "text"])
-async def test_a_change_counts_as_accepted_whatever_else_its_body_has(
+async def test_a_change_counts_as_accepted_regardless_of_other_fields_of_its_body(
     operation: str, change: PartitionChange, body: bytes
 ) -> None:
     async with world_of(Scripted(httpx.Response(202, content=body))) as world:
@@ -168,7 +168,7 @@ async def test_every_status_has_a_class(answer: httpx.Response, failure: UfmFail
 @pytest.mark.matrix(strength=1)
 @each_change
 @pytest.mark.parametrize("status", [500, 502, 503])
-async def test_a_change_is_sent_once_whatever_its_response(
+async def test_a_change_is_sent_once_regardless_of_its_response(
     operation: str, change: PartitionChange, status: int
 ) -> None:
     async with world_of(Scripted(text(status))) as world:

@@ -12,7 +12,7 @@ from tests.support.process import farrier, replica
 NOWHERE = "postgresql://postgres:s3kr1t@127.0.0.1:1/farrier"
 
 
-async def test_an_unknown_setting_is_named_with_the_one_that_was_meant(tmp_path: Path) -> None:
+async def test_an_unknown_setting_is_named_with_the_nearest_known_setting(tmp_path: Path) -> None:
     file = tmp_path / "farrier.toml"
     file.write_text("[controller]\nperoid = 30\n")
     async with farrier("run", "--config", str(file)) as daemon:
@@ -46,7 +46,7 @@ async def test_a_start_that_waits_for_the_database_ends_with_the_first_signal() 
         assert await daemon.ended() == 0
 
 
-async def test_a_schema_newer_than_the_program_is_left_alone(db: pg.Database) -> None:
+async def test_a_schema_newer_than_the_program_is_not_changed(db: pg.Database) -> None:
     async with db.connect() as conn:
         await conn.execute("INSERT INTO farrier.schema_steps (version, name, checksum) VALUES (999, 'future', 'x')")
     async with replica(db.dsn) as daemon:

@@ -71,7 +71,7 @@ async def after(region: Region, daemon: Farrier) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kill", [before, after])
-async def test_a_daemon_that_is_killed_while_it_deploys_is_followed_by_one_that_deploys_once(
+async def test_the_successor_of_a_daemon_that_is_killed_during_a_deployment_deploys_once(
     db: pg.Database, tmp_path: Path, server: bmc.FakeBmc, kill: Kill
 ) -> None:
     region = Region(durations=QUICK)
