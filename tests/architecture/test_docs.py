@@ -72,7 +72,7 @@ def test_a_generated_file_that_is_out_of_date_is_found(tmp_path: Path) -> None:
     assert commands.read_text() == written
 
 
-def test_a_marker_that_nothing_stands_for_is_refused() -> None:
+def test_a_marker_without_a_generated_block_is_refused() -> None:
     with pytest.raises(ValueError, match="no block is called 'rumours'"):
         generate_docs.fill("<!-- generated: rumours -->\n<!-- end generated -->", {"packages": ""})
 
@@ -90,7 +90,7 @@ def test_markers_come_in_pairs() -> None:
     assert not on_every_page(unpaired)
 
 
-def test_a_link_within_the_project_leads_somewhere() -> None:
+def test_a_link_within_the_project_leads_to_an_existing_file_and_heading() -> None:
     def broken(page: Path) -> Iterator[str]:
         for target, anchor in LINK.findall(TEXTS[page]):
             place = (page.parent / target).resolve() if target else page
@@ -111,7 +111,7 @@ def test_every_error_code_of_the_database_is_explained_and_no_other() -> None:
     assert set(SQLSTATE.findall(TEXTS[TROUBLESHOOTING])) == raised
 
 
-def test_names_that_a_page_tells_to_look_for_are_in_the_program() -> None:
+def test_metrics_roles_and_log_events_on_pages_exist_in_the_program() -> None:
     """Metrics, roles and channels; events of the log."""
 
     def unknown(page: Path) -> set[str]:
@@ -128,7 +128,7 @@ def test_the_architecture_names_every_table() -> None:
     assert not [table for table in tables if not re.search(rf"\b{table}\b", page)]
 
 
-def test_a_command_that_a_page_shows_is_one() -> None:
+def test_a_command_that_a_page_shows_exists() -> None:
     known = generate_docs.commands()
     groups = {command.split()[1] for command in known if command.count(" ") == 2}
 
@@ -141,7 +141,7 @@ def test_a_command_that_a_page_shows_is_one() -> None:
     assert not on_every_page(unknown)
 
 
-def test_a_command_that_a_block_shows_is_understood_with_its_options() -> None:
+def test_the_command_line_accepts_each_command_in_a_block_with_its_options() -> None:
     def not_understood(page: Path) -> Iterator[str]:
         for block in pages.blocks(page):
             for command in SHOWN.findall(block.text.replace("\\\n", " ")) if block.is_typed else ():
@@ -165,13 +165,13 @@ def refused(words: list[str]) -> str | None:
     return None
 
 
-def test_a_command_that_is_not_understood_is_found() -> None:
+def test_a_command_that_the_command_line_refuses_is_found() -> None:
     assert refused(["node", "list", "--json"]) is None
     assert "--jsn" in (refused(["node", "list", "--jsn"]) or "")
     assert refused(["node", "why"]) is not None
 
 
-def test_a_psql_that_a_page_shows_is_told_which_database() -> None:
+def test_each_psql_command_on_a_page_names_its_database() -> None:
     def without_one(page: Path) -> list[str]:
         shown = [line.strip() for block in blocks_on(page) for line in PSQL.findall(block)]
         return [line for line in shown if not NAMES_ITS_DATABASE.search(line)]
@@ -196,7 +196,7 @@ def test_a_setting_that_is_listed_is_read_by_the_program() -> None:
     assert not [name for name in names if not re.search(rf"\.{name}\b", code)]
 
 
-def test_every_page_has_its_place_on_the_site() -> None:
+def test_every_page_is_on_the_site_exactly_once() -> None:
     """`mkdocs.yml` has each page of docs/, and each page that `tools/site.py` adds, exactly once."""
     docs = sources.ROOT / "docs"
     settings = (sources.ROOT / "mkdocs.yml").read_text(encoding="utf-8")

@@ -53,13 +53,13 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     TopologicalSorter({module: GRAPH.find_modules_directly_imported_by(module) for module in GRAPH.modules}).prepare()
 
 
-def test_the_package_stands_on_few_floors() -> None:
+def test_the_longest_chain_of_imports_in_the_package_is_bounded() -> None:
     chain = longest_chain()
     assert len(chain) <= FLOORS, " → ".join(module.removeprefix(f"{NODE}.") for module in chain)
 
 
 @pytest.mark.parametrize("kind", ALIKE)
-def test_none_imports_another_of_its_kind(kind: str) -> None:
+def test_no_rule_response_or_stage_imports_another_of_its_sort(kind: str) -> None:
     """This includes indirect imports: what two of them share is in a module below both."""
     assert len(ALIKE[kind]) > 1
     assert ALIKE[kind] <= MODULES

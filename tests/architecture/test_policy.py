@@ -115,7 +115,7 @@ def _spelled(lasts: timedelta) -> str:
     return f"make_interval(secs => {lasts.total_seconds():.0f})"
 
 
-def test_no_sql_repeats_what_the_model_says() -> None:
+def test_no_sql_repeats_a_decision_of_the_model() -> None:
     texts = {"/".join(path.parts[-2:]): sources.uncommented_sql(path) for path in sources.sql_files()}
     assert {(place, name) for place, text in texts.items() for name in copied(text)} == EXCEPT.keys()
 
@@ -133,7 +133,7 @@ def test_no_sql_repeats_what_the_model_says() -> None:
         "IN ($$active$$, $$offline$$)",
     ],
 )
-def test_a_set_is_found_however_it_is_spelled(spelled: str) -> None:
+def test_a_set_is_found_in_every_notation(spelled: str) -> None:
     assert "expected.DRIFTING" in copied(f"SELECT n.id FROM farrier.nodes n WHERE n.status {spelled}")
 
 
@@ -159,7 +159,7 @@ def test_a_set_is_found_however_it_is_spelled(spelled: str) -> None:
         "'300'::numeric",
     ],
 )
-def test_a_length_of_time_is_found_however_it_is_spelled(spelled: str) -> None:
+def test_a_duration_is_found_in_every_notation(spelled: str) -> None:
     assert timedelta(minutes=5) == bmc.LOGIN_WINDOW, "the cases above spell five minutes"
     assert "bmc.LOGIN_WINDOW" in copied(f"SELECT l.at FROM farrier.bmc_logins l WHERE l.at > now() - {spelled}")
 
@@ -176,7 +176,7 @@ def test_a_length_of_time_is_found_however_it_is_spelled(spelled: str) -> None:
         ("bmc.LOGIN_CAP", f"SELECT count(*) > {bmc.LOGIN_CAP} FROM farrier.bmc_logins"),
     ],
 )
-def test_what_is_planted_is_found(name: str, planted: str) -> None:
+def test_a_planted_copy_of_a_decision_is_found(name: str, planted: str) -> None:
     assert name in copied(planted)
 
 

@@ -56,7 +56,7 @@ def function_length(function: sources.Function) -> int:
     return (function.end_lineno or 0) - function.lineno + 1 - doc_lines
 
 
-def test_a_file_begins_by_saying_what_it_is_and_ends_before_it_is_too_long() -> None:
+def test_a_file_has_a_docstring_and_files_and_functions_have_a_bounded_length() -> None:
     assert not [module.name for module in OURS if not ast.get_docstring(module.tree)]
     assert not [module.name for module in OURS if len(module.text.splitlines()) > LONGEST_FILE]
     too_long = [
@@ -118,7 +118,7 @@ def test_no_test_mocks() -> None:
     assert not mocks
 
 
-def test_only_a_few_places_catch_what_nobody_foresaw() -> None:
+def test_only_listed_files_catch_every_exception() -> None:
     broad = [
         (module, node)
         for module in PACKAGE
@@ -224,7 +224,7 @@ def ends_in_assert_never(match: ast.Match) -> bool:
     return irrefutable and any(sources.dotted(call.func).endswith("assert_never") for call in calls)
 
 
-def test_nothing_foreign_is_awaited_while_a_connection_is_held() -> None:
+def test_only_the_connection_is_awaited_while_it_is_held() -> None:
     """A connection that is held during an external call is not available for a thousand other nodes."""
     foreign = [
         module.at(node)
@@ -253,7 +253,7 @@ def awaits_without(block: ast.AsyncWith, names: set[str]) -> Iterator[ast.Await]
                 yield node
 
 
-def test_only_io_speaks_to_postgresql() -> None:
+def test_only_the_package_io_imports_the_postgresql_driver() -> None:
     others = [
         module.at(node)
         for module in PACKAGE

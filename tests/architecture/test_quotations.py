@@ -107,7 +107,7 @@ def quotations(page: str) -> Iterator[str]:
                 yield span
 
 
-def test_what_a_page_quotes_is_what_farrier_prints() -> None:
+def test_every_quotation_on_a_page_is_a_text_that_farrier_prints() -> None:
     pages = [*generate_docs.pages(), sources.ROOT / "AGENTS.md"]
     quoted = [(page.name, text) for page in pages for text in quotations(page.read_text(encoding="utf-8"))]
     assert len(quoted) > 50

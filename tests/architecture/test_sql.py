@@ -30,7 +30,7 @@ CALLED_BY_FORM = re.compile(r"\w+_(detail|unseen)")  # farrier computes these na
 SPEAK_FOR_THEMSELVES = sources.SCHEMA / "triggers"
 
 
-def test_a_file_begins_with_a_line_that_says_what_it_is_for() -> None:
+def test_a_file_begins_with_a_comment_about_its_purpose() -> None:
     silent = [
         path.relative_to(sources.ROOT)
         for path in sources.sql_files()
@@ -54,7 +54,7 @@ def test_the_time_is_read_through_farrier_now_and_nowhere_else() -> None:
     assert not others
 
 
-def test_no_lock_is_one_that_any_login_may_hold() -> None:
+def test_no_sql_uses_an_advisory_lock() -> None:
     """Every login may take an advisory lock, and would block the program that needs it."""
     assert not [path.name for path in sources.sql_files() if "advisory" in sources.bare_sql(path)]
 
@@ -70,7 +70,7 @@ def test_only_writers_increment_a_version_by_one() -> None:
     assert not others
 
 
-def test_every_statement_is_used_by_somebody() -> None:
+def test_every_statement_is_loaded_by_python() -> None:
     loads = [
         call.args[0]
         for module in sources.modules(sources.FARRIER)
@@ -129,7 +129,7 @@ async def test_every_statement_fits_the_schema(every_db: pg.Database) -> None:
     assert not misfits
 
 
-async def test_for_a_statement_of_a_reading_command_the_driver_asks_for_no_type(db: pg.Database) -> None:
+async def test_statements_of_reading_commands_use_no_array_type_but_text(db: pg.Database) -> None:
     """asyncpg asks the server once in a session about each array type but `text[]`. Each command has a new session."""
     asked = []
     async with db.connect() as conn:

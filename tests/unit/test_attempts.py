@@ -32,7 +32,7 @@ def test_an_address_waits_for_its_own_failures_only() -> None:
     assert tried.wait("192.0.2.2") == 0
 
 
-def test_a_client_cannot_escape_within_its_network_of_ipv6() -> None:
+def test_all_addresses_of_an_ipv6_network_share_one_limit() -> None:
     tried = failed(AT_ONCE, HandClock(), "2001:db8::1")
     assert tried.wait("2001:db8::2:3") > 0
     assert tried.wait("2001:db8:0:1::1") == 0

@@ -26,11 +26,11 @@ def refusal(file: Path | None = None, **sources: object) -> str:
     return str(caught.value)
 
 
-def test_nothing_given_means_the_defaults() -> None:
+def test_the_defaults_apply_without_any_source() -> None:
     assert config.load(environment={}) == config.Config()
 
 
-def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default(file: Path) -> None:
+def test_flags_override_the_environment_which_overrides_the_file(file: Path) -> None:
     file.write_text("[controller]\nresync = 20\nperiod = 40\nbatch = 10\n")
     environment = {"FARRIER_CONTROLLER_PERIOD": "50s", "FARRIER_CONTROLLER_BATCH": "20"}
     flags = {"controller.batch": 30, "controller.passes": None}
@@ -67,7 +67,7 @@ def test_durations_are_seconds_or_carry_their_unit(file: Path, written: str, mea
 
 
 @pytest.mark.parametrize("written", ['"soon"', "0", "-1", "true", "[1]", '"nan"', "inf"])
-def test_what_is_no_duration_is_refused_with_its_place(file: Path, written: str) -> None:
+def test_an_invalid_duration_is_refused_with_its_place(file: Path, written: str) -> None:
     file.write_text(f"[node]\noffline_after = {written}\n")
     assert f"'offline_after' in [node] of {file}" in refusal(file)
 
@@ -95,12 +95,12 @@ def test_all_mistakes_are_reported_together(file: Path) -> None:
     ]
 
 
-def test_a_key_like_no_other_lists_what_there_is(file: Path) -> None:
+def test_a_key_without_a_similar_key_is_refused_with_all_keys(file: Path) -> None:
     file.write_text("[http]\nxyzzy = 1\n")
     assert "expected one of: host, port, names, bearer_token" in refusal(file)
 
 
-def test_a_misspelt_variable_of_a_section_is_refused_and_others_are_left_alone() -> None:
+def test_a_misspelt_variable_of_a_section_is_refused_and_other_variables_are_ignored() -> None:
     message = refusal(FARRIER_HTTP_PROT="80")
     assert message == "unknown key 'prot' in [http] of the environment; did you mean 'port'?"
     other = {"FARRIER_SECRET_BMC": "x", "FARRIER_TEST_PG15_BIN": "/x", "FARRIER_TOKEN": "x", "PATH": "/bin"}
@@ -124,7 +124,7 @@ def test_a_variable_of_no_section_is_refused_with_the_nearest(name: str, advice:
     assert "hunter2" not in message
 
 
-def test_a_name_that_only_shares_letters_is_no_suggestion() -> None:
+def test_a_name_that_only_shares_letters_is_not_suggested() -> None:
     assert nearest("nope", ["name", "gone"]) == "expected one of: name, gone"
     assert nearest("nmae", ["name", "gone"]) == "did you mean 'name'?"
 
@@ -209,19 +209,19 @@ def test_the_environment_spells_numbers_switches_lists_and_labels() -> None:
         pytest.param('[bmc]\nauth = "digest"\n', "'auth' in [bmc]", id="unknown auth"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_with_its_place_and_reason(file: Path, text: str, complaint: str) -> None:
+def test_an_invalid_value_is_refused_with_its_place_and_the_reason(file: Path, text: str, complaint: str) -> None:
     file.write_text(text)
     message = refusal(file)
     assert complaint in message
     assert str(file) in message
 
 
-def test_hosts_of_bmcs_have_tables_of_their_own(file: Path) -> None:
+def test_each_bmc_host_may_have_a_separate_table(file: Path) -> None:
     file.write_text(config.as_toml() + '\n[bmc.hosts."10.0.0.2"]\ninsecure = true\n')
     assert config.load(file, environment={}).bmc.hosts == {"10.0.0.2": config.BmcTrustConfig(insecure=True)}
 
 
-def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     assert "No such file" in refusal(tmp_path / "absent.toml")
 
 
@@ -232,7 +232,7 @@ def test_sla_limits_are_keyed_by_layer_and_state_quoted_or_not(file: Path) -> No
     )
 
 
-def test_sla_limits_of_a_site_and_of_a_model_stand_in_tables_of_their_own(file: Path) -> None:
+def test_sla_limits_of_a_site_and_of_a_model_are_read_from_separate_tables(file: Path) -> None:
     file.write_text(
         "[sla]\nmaas_region.failing = 60\n"
         '[sla.site.north]\nstatus.offline = "2h"\nmaas_region.failing = "10m"\n'
@@ -258,7 +258,7 @@ def test_sla_limits_of_a_site_and_of_a_model_stand_in_tables_of_their_own(file: 
         ("[sla]\nstatus.offline = 0\n", "expected a duration longer than 0"),
     ],
 )
-def test_a_limit_that_cannot_be_is_refused_with_its_place(file: Path, text: str, complaint: str) -> None:
+def test_an_invalid_limit_is_refused_with_its_place(file: Path, text: str, complaint: str) -> None:
     file.write_text(text)
     assert complaint in refusal(file).replace(str(file), "FILE")
 

@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("reads", [settings, sites])
-def test_a_byte_order_mark_says_nothing(file: Path, reads: Load) -> None:
+def test_a_byte_order_mark_is_ignored(file: Path, reads: Load) -> None:
     text = "[http]\nport = 8080\n" if reads is settings else "[deploy]\nhardware_sync = false\n"
     file.write_text(text, encoding="utf-8")
     plain = reads(file)
@@ -54,7 +54,9 @@ def test_a_byte_order_mark_says_nothing(file: Path, reads: Load) -> None:
         pytest.param("[http]\nport = " + "1" * 5000, "a number with thousands of digits", id="digits"),
     ],
 )
-def test_a_file_that_is_too_much_is_refused_like_any_other(file: Path, load: Load, text: str, complaint: str) -> None:
+def test_a_file_with_too_deep_nesting_or_too_long_numbers_is_refused(
+    file: Path, load: Load, text: str, complaint: str
+) -> None:
     file.write_text(text)
     with pytest.raises(ConfigError, match="is not valid TOML") as refused:
         load(file)
@@ -71,7 +73,7 @@ def test_a_file_that_is_too_much_is_refused_like_any_other(file: Path, load: Loa
         ("[observe]", "events_every", sites),
     ],
 )
-def test_a_duration_is_a_number_that_time_can_have(
+def test_a_duration_that_is_not_finite_or_too_large_is_refused(
     file: Path, heading: str, key: str, reads: Load, number: str
 ) -> None:
     file.write_text(f"{heading}\n{key} = {number}\n")
@@ -81,21 +83,21 @@ def test_a_duration_is_a_number_that_time_can_have(
     assert key in str(refused.value)
 
 
-def test_a_duration_that_is_less_than_nothing_is_refused_with_its_name(file: Path) -> None:
+def test_a_negative_duration_is_refused_with_its_name(file: Path) -> None:
     file.write_text("[controller]\nperiod = -1\n")
     with pytest.raises(ConfigError, match=r"'period' in \[controller\] of .*: expected a duration longer than 0"):
         settings(file)
 
 
 @pytest.mark.parametrize("environment", [{"FARRIER_HTTP_HOST": ""}, {}])
-def test_an_address_to_listen_on_is_never_left_to_mean_all_of_them(file: Path, environment: dict[str, str]) -> None:
+def test_an_empty_address_to_listen_on_is_refused(file: Path, environment: dict[str, str]) -> None:
     file.write_text("" if environment else '[http]\nhost = ""\n')
     with pytest.raises(ConfigError, match=r"'host' in \[http\] of .*length >= 1"):
         config.load(file, environment=environment)
 
 
 @pytest.mark.parametrize("host", ["a\\u0000b", "b\u00fccher.example"])
-def test_an_address_that_the_system_cannot_be_asked_for_is_refused(file: Path, host: str) -> None:
+def test_an_address_to_listen_on_that_is_not_ascii_is_refused(file: Path, host: str) -> None:
     file.write_text(f'[http]\nhost = "{host}"\n', encoding="utf-8")
     with pytest.raises(ConfigError, match="a name or an address in ASCII"):
         settings(file)

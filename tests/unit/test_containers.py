@@ -19,7 +19,7 @@ from tests.support.containers import COMPOSE, DEPLOY, OWN, ROOT, SERVICES
 own_services = pytest.mark.parametrize("name", OWN)
 
 
-def test_what_the_image_copies_is_in_the_checkout_and_in_the_context() -> None:
+def test_files_that_the_image_copies_are_in_the_checkout_and_in_the_context() -> None:
     names = containers.copied()
     assert {name for name in names if not (ROOT / name).exists()} == set()
     context = (ROOT / ".dockerignore").read_text().split("\n")
@@ -61,13 +61,13 @@ def test_a_service_of_farrier_runs_a_command_and_sets_settings(name: str) -> Non
     config.load(environment=OWN[name].get("environment", {}))  # refuses unknown settings
 
 
-def test_only_this_machine_reaches_the_ports() -> None:
+def test_ports_are_published_only_on_loopback() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert len(published) == 3
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
-def test_files_volumes_secrets_and_services_that_are_named_are_there() -> None:
+def test_files_volumes_secrets_and_services_that_the_compose_file_names_exist() -> None:
     for name, service in SERVICES.items():
         assert set(service.get("secrets", [])) <= set(COMPOSE["secrets"]), name
         assert set(service.get("depends_on", {})) <= set(SERVICES), name

@@ -23,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True), TEXTS, min_size=1))
-def test_what_is_saved_is_what_is_loaded(named: dict[str, str]) -> None:
+def test_saved_contexts_are_loaded_unchanged(named: dict[str, str]) -> None:
     made = Contexts()
     for name, text in named.items():
         made = made.with_context(name, Context(dsn=f"postgresql://{text}", config=text))

@@ -61,7 +61,7 @@ def test_bindings_are_read_from_the_environment_as_json() -> None:
         ('references = ["file:/a"]\nhosts = ["10.8.*.*"]', "cannot stand for part of an address"),
     ],
 )
-def test_a_wrong_binding_stops_the_start_and_says_why(tmp_path: Path, table: str, says: str) -> None:
+def test_a_wrong_binding_is_refused_with_the_reason(tmp_path: Path, table: str, says: str) -> None:
     (tmp_path / "ams1.toml").write_text(f"[[credentials.bindings]]\n{table}\n")
     with pytest.raises(ConfigError, match=says):
         config.load(tmp_path / "ams1.toml", environment={})
@@ -83,7 +83,7 @@ def binds(host: str, *hosts: str, networks: tuple[str, ...] = ("10.0.0.0/8", "fd
 @pytest.mark.parametrize(
     "host", ["10.8.0.1", "fd00::1", "::ffff:10.8.0.1", "167772161", "10.1", "0x0a000001", "10.8.0.0x1"]
 )
-def test_a_star_stands_for_no_part_of_an_address(pattern: str, host: str) -> None:
+def test_a_star_matches_no_part_of_an_address(pattern: str, host: str) -> None:
     if pattern != "*.1":
         assert not binds(host, pattern)
     else:
@@ -91,7 +91,7 @@ def test_a_star_stands_for_no_part_of_an_address(pattern: str, host: str) -> Non
             binds(host, pattern)
 
 
-def test_a_star_stands_for_a_part_of_a_name() -> None:
+def test_a_star_matches_a_part_of_a_name() -> None:
     assert binds("gpu-1.bmc.example", "gpu-*.bmc.example")
     assert binds("gpu-1", "*")
     assert binds("2.bmc.example", "*.bmc.example")
@@ -99,7 +99,7 @@ def test_a_star_stands_for_a_part_of_a_name() -> None:
 
 
 @pytest.mark.parametrize("written", ["fd00::1", "fd00:0::1", "fd00:0:0:0:0:0:0:0001"])
-def test_an_address_binds_however_it_is_written(written: str) -> None:
+def test_an_address_binds_in_every_notation(written: str) -> None:
     assert binds("fd00::1", written, networks=())
     assert not binds("fd00::2", written, networks=())
     assert not binds("gpu-1", written, networks=())

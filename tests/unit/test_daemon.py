@@ -27,7 +27,7 @@ async def broken() -> None:
     raise ZeroDivisionError
 
 
-async def test_a_task_that_ends_by_itself_brings_the_others_down_by_its_name() -> None:
+async def test_a_task_that_ends_by_itself_stops_the_others_with_an_error_that_names_it() -> None:
     async def all_tasks() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(anyio.sleep_forever)
@@ -38,19 +38,19 @@ async def test_a_task_that_ends_by_itself_brings_the_others_down_by_its_name() -
     assert caught.group_contains(InternalError, match="task listener ended unexpectedly")
 
 
-async def test_a_task_may_end_once_the_stop_has_come() -> None:
+async def test_a_task_may_end_after_a_stop() -> None:
     stop = anyio.Event()
     stop.set()
     await until_stopped("listener", at_once, stop)
 
 
-async def test_a_task_that_breaks_is_logged_by_its_name_and_brings_its_error() -> None:
+async def test_a_task_that_fails_is_logged_with_its_name_and_raises_its_error() -> None:
     with capture_logs() as logged, pytest.raises(ZeroDivisionError):
         await until_stopped("watchdog", broken, anyio.Event())
     assert [(line["event"], line["task"]) for line in logged] == [("task.failed", "watchdog")]
 
 
-def test_the_error_that_we_know_is_found_in_whatever_groups_it_comes_in() -> None:
+def test_an_expected_error_is_found_in_nested_exception_groups() -> None:
     known = ConfigError("a port is taken")
     assert foreseen(known) is known
     assert foreseen(ExceptionGroup("outer", [ValueError(), ExceptionGroup("inner", [known])])) is known
@@ -81,7 +81,7 @@ class Reloads:
         self._ends.release()
 
 
-async def test_a_reload_that_waits_makes_nobody_deaf_to_a_stop() -> None:
+async def test_a_stop_is_handled_during_a_reload_that_waits() -> None:
     reloads, life, stop = Reloads(), anyio.CancelScope(), anyio.Event()
     send, received = anyio.create_memory_object_stream[signal.Signals](10)
     with anyio.fail_after(5):
@@ -95,7 +95,7 @@ async def test_a_reload_that_waits_makes_nobody_deaf_to_a_stop() -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_signals_during_a_reload_make_one_more_after_it() -> None:
+async def test_signals_during_a_reload_cause_one_more_reload() -> None:
     reloads, stop = Reloads(), anyio.Event()
     send, received = anyio.create_memory_object_stream[signal.Signals](10)
     with anyio.fail_after(5):

@@ -24,7 +24,7 @@ def nested(levels: int, inside: str = "") -> str:
 
 
 @hypothesis.given(WHOLE)
-def test_what_can_be_read_is_not_changed(value: Any) -> None:
+def test_json_that_can_be_decoded_is_not_changed(value: Any) -> None:
     text = msgspec.json.encode(value).decode()
     assert decoding.legible(text) == text
 
@@ -39,13 +39,13 @@ def test_only_the_part_that_is_nested_too_deeply_becomes_a_text(levels: int) -> 
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "9" * 5000 + ".5", "1e" + "9" * 400])
 def test_only_a_number_that_is_too_long_becomes_a_text(number: str) -> None:
     value = read(f'{{"a": {number}, "b": "{number}", "c": [{number}, 7]}}')
-    told = "(a number too long to be read)"
-    assert value == {"a": told, "b": number, "c": [told, 7]}
+    marker = "(a number too long to be read)"
+    assert value == {"a": marker, "b": number, "c": [marker, 7]}
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[1]", "nothing", nested(3000), '{"a": ' + "9" * 5000, b"\xff\xfe", "9" * 5000]
 )
-def test_what_cannot_be_read_at_all_is_told_of_what_it_was(text: str | bytes) -> None:
+def test_undecodable_json_raises_an_error_that_names_its_source(text: str | bytes) -> None:
     with pytest.raises(UndecodableState, match="a thing"):
         read(text)

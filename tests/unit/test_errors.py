@@ -46,14 +46,14 @@ def family(root: type[errors.FarrierError]) -> Iterator[type[errors.FarrierError
 TREE = [error for error in family(errors.FarrierError) if error.__module__ == errors.__name__]
 
 
-def test_labels_are_unique_and_those_that_dashboards_know() -> None:
+def test_labels_are_unique_and_equal_those_that_dashboards_use() -> None:
     labels = [error.label for error in TREE]
     assert len(labels) == len(set(labels))
     assert set(labels) == LABELS
 
 
 @pytest.mark.parametrize("error", TREE, ids=lambda error: error.__name__)
-def test_each_class_names_its_own_label_is_described_and_drawn_in_the_header(
+def test_each_class_has_its_label_and_a_docstring_and_is_in_the_header(
     error: type[errors.FarrierError],
 ) -> None:
     assert "label" in vars(error)

@@ -13,13 +13,13 @@ def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def test_it_is_a_moment_behind_where_no_transaction_writes() -> None:
+def test_the_horizon_is_three_seconds_behind_if_no_transaction_writes() -> None:
     horizon = Horizon()
     assert horizon.advance(at(0), ()) == at(-3)
     assert horizon.advance(at(1), ()) == at(-2)
 
 
-def test_it_stays_before_a_transaction_that_still_writes() -> None:
+def test_the_horizon_stays_before_a_transaction_that_still_writes() -> None:
     horizon = Horizon()
     horizon.advance(at(0), ())
     for second in (1, 50, 500):
@@ -28,7 +28,7 @@ def test_it_stays_before_a_transaction_that_still_writes() -> None:
     assert horizon.advance(at(502), ()) == at(499)
 
 
-def test_a_transaction_that_was_there_first_may_be_a_minute_old() -> None:
+def test_the_horizon_treats_a_transaction_found_at_the_start_as_a_minute_old() -> None:
     horizon = Horizon()
     assert horizon.advance(at(0), ["1/7"]) == at(-63)
     assert horizon.advance(at(5), ["1/7", "1/8"]) == at(-63)

@@ -37,7 +37,7 @@ def test_the_exported_names_are_exactly_these() -> None:
     assert all(hasattr(library, name) for name in NAMES)
 
 
-def test_nothing_else_is_to_be_had_but_what_the_module_itself_needs() -> None:
+def test_the_module_has_no_other_public_names_except_its_imports() -> None:
     others = {name for name in vars(library) if not name.startswith("_")} - set(NAMES)
     assert others == {"annotations", "AsyncIterator", "asynccontextmanager", "timedelta", "open_pool"}
 
@@ -48,7 +48,7 @@ def test_the_page_lists_each_name_once_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - ALIASES))
-def test_every_name_says_what_it_is(name: str) -> None:
+def test_every_exported_name_has_a_docstring(name: str) -> None:
     documented: Any = getattr(library, name)
     text = vars(documented).get("__doc__") if inspect.isclass(documented) else documented.__doc__
     assert text
@@ -78,7 +78,7 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_what_is_given_goes_by_the_same_names(name: str) -> None:
+def test_parameters_of_the_exported_names_are_exactly_these(name: str) -> None:
     assert " ".join(sorted(inspect.signature(getattr(library, name)).parameters)) == PARAMETERS[name]
 
 
@@ -100,7 +100,7 @@ async def test_the_error_of_a_service_is_raised_as_the_tutorial_shows() -> None:
         await names["put"](Down(), SimpleNamespace(name="scratch-1"))
 
 
-def test_the_types_are_shipped() -> None:
+def test_the_wheel_contains_the_marker_of_types() -> None:
     """The wheel contains every file of the package that git does not ignore."""
     marker = ROOT / "farrier" / "py.typed"
     assert marker.is_file()

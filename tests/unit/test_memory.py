@@ -27,7 +27,7 @@ class Ring:
 
 
 @pytest.mark.usefixtures("collector")
-def test_what_is_alive_is_left_out_of_later_collections_and_new_garbage_is_not() -> None:
+def test_live_objects_are_excluded_from_later_collections_and_new_garbage_is_collected() -> None:
     gone = weakref.ref(Ring())
     before = gc.get_freeze_count()
     memory.settle()

@@ -33,7 +33,7 @@ def test_every_reference_leads_to_a_schema_and_every_schema_is_referred_to() -> 
     assert references == set(DOCUMENT["components"]["schemas"])
 
 
-def test_an_operation_has_an_id_of_its_own_a_summary_and_its_errors() -> None:
+def test_an_operation_has_a_unique_id_a_summary_and_its_errors() -> None:
     ids = [operation["operationId"] for *_, operation in OPERATIONS]
     assert len(set(ids)) == len(ids)
     for path, _, operation in OPERATIONS:
@@ -43,7 +43,7 @@ def test_an_operation_has_an_id_of_its_own_a_summary_and_its_errors() -> None:
         assert all(each.get("description") for each in operation["parameters"] if each["in"] != "path")
 
 
-def test_a_filter_is_there_for_each_detail_that_lists_show() -> None:
+def test_each_detail_that_lists_show_has_a_filter() -> None:
     parameters = {each["name"] for each in DOCUMENT["paths"]["/nodes"]["get"]["parameters"]}
     assert parameters >= {"status", "management", "after", "limit", *LISTED}
 
@@ -56,5 +56,5 @@ def test_each_action_is_described_with_its_parameters() -> None:
 
 
 @pytest.mark.parametrize("escape", [r"\\A", r"\\Z"])
-def test_no_pattern_is_one_that_only_python_reads(escape: str) -> None:
+def test_no_pattern_uses_an_escape_that_only_python_has(escape: str) -> None:
     assert escape not in api.document().decode()

@@ -10,7 +10,7 @@ from tests.support.clock import HandClock
 DIGEST, OTHER = "a" * 64, "b" * 64
 
 
-def test_a_session_holds_for_its_lifetime_and_names_its_token() -> None:
+def test_a_session_is_valid_for_its_lifetime_and_names_its_token() -> None:
     clock = HandClock()
     sessions = Sessions(clock)
     session = sessions.begin("ann", DIGEST)
@@ -21,7 +21,7 @@ def test_a_session_holds_for_its_lifetime_and_names_its_token() -> None:
     assert not sessions.holds(session, DIGEST)
 
 
-def test_a_session_that_was_altered_or_is_of_another_token_or_process_does_not_hold() -> None:
+def test_an_altered_session_or_one_of_another_token_or_process_is_invalid() -> None:
     sessions = Sessions(HandClock())
     session = sessions.begin("ann", DIGEST)
     name, until, signature = session.split(":")

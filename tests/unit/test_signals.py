@@ -32,7 +32,7 @@ async def test_another_stop_signal_counts_at_once() -> None:
     assert [number async for number in distinct(received(), HandClock())] == [signal.SIGTERM, signal.SIGINT]
 
 
-async def test_no_reload_is_left_out() -> None:
+async def test_every_reload_signal_counts() -> None:
     async def received() -> AsyncIterator[signal.Signals]:
         yield signal.SIGHUP
         yield signal.SIGHUP

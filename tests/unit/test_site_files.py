@@ -50,7 +50,7 @@ def test_no_directory_means_no_sites() -> None:
     assert site_files.load("") == {}
 
 
-def test_the_example_in_the_documentation_is_a_site_whose_user_data_can_be_made() -> None:
+def test_the_site_in_the_documentation_is_valid_and_its_user_data_can_be_rendered() -> None:
     found = site_files.load(str(EXAMPLE))
     (name,) = found
     example = found[name]
@@ -64,7 +64,7 @@ def test_a_site_has_the_name_of_its_file_and_defaults_for_the_rest(sites: Path) 
     assert site(sites, "") == Site(name="north")
 
 
-def test_what_a_file_says_is_what_the_site_has(sites: Path) -> None:
+def test_a_site_has_the_settings_of_its_file(sites: Path) -> None:
     found = site(
         sites,
         MAAS
@@ -78,7 +78,7 @@ def test_what_a_file_says_is_what_the_site_has(sites: Path) -> None:
     assert found.storage.root_size_gb == 100
 
 
-def test_every_key_is_described_and_its_default_is_spelled_as_a_file_has_it(sites: Path) -> None:
+def test_every_key_has_a_description_and_a_default_in_the_syntax_of_a_file(sites: Path) -> None:
     described = site_settings()
     assert all(each.description for each in described)
     tables: dict[str, list[str]] = {}
@@ -89,18 +89,18 @@ def test_every_key_is_described_and_its_default_is_spelled_as_a_file_has_it(site
     assert site(sites, text) == Site(name="north")
 
 
-def test_files_that_editors_and_mounts_leave_are_no_sites(sites: Path) -> None:
+def test_files_that_editors_and_mounts_leave_are_ignored(sites: Path) -> None:
     for name in (".north.toml", "north.toml~", "notes.txt", "template.j2"):
         (sites / name).write_text("no TOML")
     assert site_files.load(str(sites)) == {}
 
 
-def test_a_directory_that_is_not_there_is_an_error(sites: Path) -> None:
+def test_a_missing_directory_is_an_error(sites: Path) -> None:
     with pytest.raises(ConfigError, match=r"sites\.directory.*No such file"):
         site_files.load(str(sites / "gone"))
 
 
-def test_everything_that_is_wrong_is_told_at_once_and_no_site_is_used(sites: Path) -> None:
+def test_all_errors_are_reported_together_and_no_site_is_loaded(sites: Path) -> None:
     (sites / "good.toml").write_text(MAAS)
     (sites / "south.toml").write_text("[storage]\nlayuot = 'flat'\n")
     assert refusal(sites, "[release]\nerase = 'wipe'\n[deploy]\nhardware_sync = 'yes'\n") == [
@@ -183,7 +183,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_no_site_is_used(sites: Pat
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(sites: Path, text: str, told: str) -> None:
+def test_an_error_is_reported_with_its_place(sites: Path, text: str, told: str) -> None:
     (line,) = refusal(sites, text)
     assert line.startswith("north.toml: ") and told in line
     assert "secret" not in line
@@ -207,7 +207,7 @@ def test_what_is_wrong_is_told_with_its_place(sites: Path, text: str, told: str)
         ),
     ],
 )
-def test_a_link_is_looked_at_as_a_whole(sites: Path, link: str, told: str) -> None:
+def test_inconsistent_settings_of_a_link_are_refused(sites: Path, link: str, told: str) -> None:
     (line,) = refusal(sites, f'[[network.ports]]\nmatch = "a"\nvlans = [{{ vid = 7, link = {link} }}]\n')
     assert told in line
 
@@ -222,12 +222,12 @@ def test_a_region_belongs_to_one_site_and_names_differ_in_more_than_case(sites: 
 
 
 @pytest.mark.parametrize("name", ["a b", "-a", "ü", "x" * 64])
-def test_a_name_that_would_be_no_label_is_refused(sites: Path, name: str) -> None:
+def test_a_name_that_is_not_a_valid_label_is_refused(sites: Path, name: str) -> None:
     (sites / f"{name}.toml").write_text("")
     assert "a site's name consists of letters, digits" in refusal(sites)[0]
 
 
-def test_what_is_no_regular_file_or_larger_than_any_site_is_refused(sites: Path) -> None:
+def test_a_file_that_is_not_regular_or_too_large_or_not_utf_8_is_refused(sites: Path) -> None:
     (sites / "a.toml").mkdir()
     (sites / "b.toml").write_bytes(b"#" * (1024 * 1024 + 1))
     (sites / "c.toml").write_bytes(b"\xff")
@@ -268,7 +268,7 @@ def test_a_directory_that_is_mounted_by_symlinks_is_read(sites: Path) -> None:
         "{% for one in [1] %}" * 40 + "{% endfor %}" * 40,
     ],
 )
-def test_a_template_that_is_nested_too_deeply_is_refused_like_any_other(sites: Path, template: str) -> None:
+def test_a_template_that_is_nested_too_deeply_is_refused(sites: Path, template: str) -> None:
     (line,) = refusal(sites, TEMPLATE, template)
     assert "nested too deeply" in line
 
@@ -297,7 +297,7 @@ def test_a_template_outside_the_directory_is_not_read(sites: Path, way: str) -> 
         ("{% include node.name %}", "it includes, imports or extends another template"),
     ],
 )
-def test_a_template_is_looked_at_when_it_is_read(sites: Path, template: str | None, told: str) -> None:
+def test_a_faulty_template_is_refused_when_it_is_read(sites: Path, template: str | None, told: str) -> None:
     (line,) = refusal(sites, TEMPLATE, template)
     assert told in line
 
@@ -311,7 +311,7 @@ def test_a_template_is_looked_at_when_it_is_read(sites: Path, template: str | No
         "{{ node[proxy] }}",
     ],
 )
-def test_what_only_a_node_can_tell_is_left_to_it(sites: Path, template: str) -> None:
+def test_names_that_depend_on_the_node_are_not_checked_when_a_template_is_read(sites: Path, template: str) -> None:
     assert site(sites, TEMPLATE + 'variables = { proxy = "x" }\n', template).cloud_init.template == template
 
 
@@ -323,7 +323,7 @@ def test_what_only_a_node_can_tell_is_left_to_it(sites: Path, template: str) -> 
         ("bootstrap_token", "is"),
     ],
 )
-def test_a_variable_has_a_name_of_its_own(sites: Path, name: str, told: str) -> None:
+def test_a_variable_with_a_reserved_or_invalid_name_is_refused(sites: Path, name: str, told: str) -> None:
     (line,) = refusal(sites, f"[cloud_init.variables]\n{name} = 1\n")
     assert told in line
 
@@ -344,14 +344,14 @@ def test_a_token_that_may_expire_before_the_machine_is_installed_is_refused(
     assert site(sites, text.replace(f'"{ttl}"', f'"{least}"'), WITH_A_TOKEN).deploy.bootstrap_ttl > timedelta(0)
 
 
-def test_where_no_token_is_sent_its_time_does_not_matter(sites: Path) -> None:
+def test_without_a_token_in_the_template_its_lifetime_is_not_checked(sites: Path) -> None:
     assert site(sites, MAAS + TTL.format(ttl="1m"), "#cloud-config\n").deploy.bootstrap_ttl == timedelta(minutes=1)
 
 
 UFM = '[ufm]\nurl = "https://ufm.north"\n'
 
 
-def test_a_fabric_manager_is_spoken_to_as_a_user_or_with_a_token(sites: Path) -> None:
+def test_a_fabric_manager_is_configured_with_a_user_or_with_a_token(sites: Path) -> None:
     with_user = site(sites, UFM + 'credential = "env:UFM"\nread_timeout = "5s"\n').ufm
     assert with_user is not None and (with_user.credential, with_user.token) == ("env:UFM", "")
     assert with_user.read_timeout == timedelta(seconds=5)
@@ -373,7 +373,7 @@ def test_a_fabric_manager_is_spoken_to_as_a_user_or_with_a_token(sites: Path) ->
         ('[ufm]\nurl = "https://me:hunter2@ufm.north"\ntoken = "env:A"\n', "[ufm] url: expected http[s]://host"),
     ],
 )
-def test_a_fabric_manager_that_cannot_be_meant_is_refused_and_no_secret_repeated(
+def test_invalid_settings_of_a_fabric_manager_are_refused_without_repeating_a_secret(
     sites: Path, text: str, words: str
 ) -> None:
     (line,) = refusal(sites, text)

@@ -54,7 +54,9 @@ def refusal(sites: Path, text: str, template: str = "#cloud-config\n") -> list[s
     ],
     ids=["twice", "a number", "a blank", "a partition twice", "no UFM", "too many"],
 )
-def test_what_nodes_are_to_use_is_named_once_by_good_names(sites: Path, was: str, becomes: str, told: str) -> None:
+def test_invalid_or_repeated_names_of_segments_and_partitions_are_refused(
+    sites: Path, was: str, becomes: str, told: str
+) -> None:
     assert was in USES
     (line,) = refusal(sites, USES.replace(was, becomes))
     assert told in line
@@ -71,7 +73,7 @@ def test_what_nodes_are_to_use_is_named_once_by_good_names(sites: Path, was: str
         ("{{ segments['tenant-a'].adress }}", "line 2: a segment has no 'adress'; did you mean 'address'?"),
     ],
 )
-def test_segments_and_what_is_asked_of_them_are_looked_at(sites: Path, template: str, told: str) -> None:
+def test_unknown_segments_and_fields_in_a_template_are_refused(sites: Path, template: str, told: str) -> None:
     (line,) = refusal(sites, USES + TEMPLATE, f"#cloud-config\n{template}\n")
     assert told in line
 
@@ -85,6 +87,6 @@ def test_segments_and_what_is_asked_of_them_are_looked_at(sites: Path, template:
         "{% set segments = {} %}{{ segments.anything }}",
     ],
 )
-def test_segments_that_the_site_names_may_be_asked_for(sites: Path, template: str) -> None:
+def test_a_template_may_use_the_segments_that_the_site_names(sites: Path, template: str) -> None:
     text = USES + TEMPLATE + 'variables = { other = "tenant-a" }\n'
     assert site(sites, text, f"#cloud-config\n{template}\n").infiniband.partitions == ("ib-a",)

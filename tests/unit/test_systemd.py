@@ -23,7 +23,7 @@ def supervisor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple
         yield name, listener
 
 
-def test_each_message_is_one_datagram_in_the_words_of_sd_notify(
+def test_each_message_is_one_datagram_in_the_format_of_sd_notify(
     supervisor: tuple[str, socket.socket],
 ) -> None:
     address, listener = supervisor
@@ -40,7 +40,7 @@ def test_each_message_is_one_datagram_in_the_words_of_sd_notify(
     ]
 
 
-def test_a_reload_carries_the_time_that_systemd_asks_for(supervisor: tuple[str, socket.socket]) -> None:
+def test_a_reload_message_contains_the_time_that_systemd_requires(supervisor: tuple[str, socket.socket]) -> None:
     address, listener = supervisor
     Notifier({"NOTIFY_SOCKET": address}).reloading()
     first, second = listener.recv(200).decode().splitlines()
@@ -48,7 +48,7 @@ def test_a_reload_carries_the_time_that_systemd_asks_for(supervisor: tuple[str, 
     assert int(second.removeprefix("MONOTONIC_USEC=")) > 0
 
 
-def test_without_systemd_or_with_a_deaf_one_nothing_happens(tmp_path: Path) -> None:
+def test_without_a_reachable_systemd_notifications_do_nothing(tmp_path: Path) -> None:
     Notifier({}).ready()
     Notifier({"NOTIFY_SOCKET": str(tmp_path / "nobody")}).ready()
     Notifier({"NOTIFY_SOCKET": "relative"}).ready()
@@ -57,7 +57,7 @@ def test_without_systemd_or_with_a_deaf_one_nothing_happens(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        pytest.param({"WATCHDOG_USEC": "30000000"}, timedelta(seconds=30), id="ours"),
+        pytest.param({"WATCHDOG_USEC": "30000000"}, timedelta(seconds=30), id="any process"),
         pytest.param({"WATCHDOG_USEC": "1000", "WATCHDOG_PID": str(os.getpid())}, timedelta(milliseconds=1), id="pid"),
         pytest.param({"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}, None, id="another process's"),
         pytest.param({}, None, id="none"),

@@ -27,7 +27,7 @@ def test_without_a_file_there_are_no_tokens() -> None:
     assert token_file.load("") == ()
 
 
-def test_an_entry_that_is_written_is_the_entry_that_is_read(tmp_path: Path) -> None:
+def test_a_written_entry_is_read_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
     file.write_text(f"{GOOD}expires = 2027-01-01T00:00:00Z\n")
     (read,) = token_file.load(str(file))
@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path) -
             token_file.load(str(path))
 
 
-def test_a_token_is_added_to_a_file_and_one_that_would_spoil_the_file_is_not(tmp_path: Path) -> None:
+def test_a_token_is_added_to_a_file_unless_it_would_make_the_file_invalid(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
     ci, cd = (ApiToken(name=name, sha256=api_token.digest(name), scopes=("read",)) for name in ("ci", "cd"))
     token_file.add(file, ci)

@@ -32,17 +32,17 @@ TROUBLES = [
 
 
 @pytest.mark.parametrize(("refusal", "trouble"), TROUBLES)
-def test_an_error_is_of_the_data_of_the_moment_or_of_the_server(
+def test_an_sqlstate_is_classified_as_fault_of_the_data_transient_or_fault_of_the_server(
     refusal: type[asyncpg.PostgresError], trouble: Trouble
 ) -> None:
     assert classify(refusal("…")) is trouble
 
 
-def test_what_the_driver_cannot_send_is_of_the_data() -> None:
+def test_an_argument_that_the_driver_cannot_send_is_a_fault_of_the_data() -> None:
     assert classify(Unsendable("…")) is Trouble.DATA
 
 
-def test_an_administrator_reads_what_a_server_that_can_be_reached_says() -> None:
+def test_an_error_of_a_reachable_server_is_reported_with_its_text() -> None:
     cancelled = asyncpg.QueryCanceledError("canceling statement due to statement timeout")
     for refusal in (cancelled, asyncpg.DiskFullError("No space left on device")):
         with pytest.raises(errors.RefusedByModel, match=str(refusal)), refusals.translated():

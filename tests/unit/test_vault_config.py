@@ -58,12 +58,12 @@ def test_every_setting_is_read() -> None:
         "https://vault.example:99999",
     ],
 )
-def test_an_address_is_https_and_nothing_but_a_host(address: str) -> None:
+def test_an_address_other_than_https_and_a_host_is_refused(address: str) -> None:
     assert "vault" in refusal(FARRIER_VAULT_ADDRESS=address)
 
 
 @pytest.mark.parametrize("token", ["hvs.s3kr1t", "vault:farrier/s3kr1t", ":s3kr1t", ""])
-def test_a_token_is_a_reference_to_this_machine(token: str) -> None:
+def test_a_token_that_is_no_local_reference_is_refused(token: str) -> None:
     """`FARRIER_VAULT_TOKEN=hvs…` is an easy mistake, and the error must not repeat the token."""
     assert "token must be a reference" in refusal(FARRIER_VAULT_TOKEN=token)
 
@@ -71,7 +71,7 @@ def test_a_token_is_a_reference_to_this_machine(token: str) -> None:
 @pytest.mark.matrix(strength=1)
 @pytest.mark.parametrize("name", ["mount", "path_prefix", "namespace"])
 @pytest.mark.parametrize("path", ["/secret", "secret/", "a//b", "..", "a/../b", ".", "a%2fb", "a b", "a?b"])
-def test_a_path_has_no_tricks(name: str, path: str) -> None:
+def test_a_path_that_is_not_plain_names_is_refused(name: str, path: str) -> None:
     assert f"{name} must be names" in refusal(**{f"FARRIER_VAULT_{name.upper()}": path})
 
 
@@ -85,7 +85,7 @@ def test_the_mount_has_a_name_and_the_others_may_be_empty() -> None:
     ("path", "plain"),
     [("a", True), ("a/b.c/..d/e..", True), ("...", True), ("", False), ("a/", False), ("a\n", False), ("ä", False)],
 )
-def test_what_a_plain_path_is(path: str, plain: bool) -> None:
+def test_a_plain_path_consists_of_names_separated_by_slashes(path: str, plain: bool) -> None:
     assert is_plain_path(path) is plain
 
 

@@ -92,7 +92,7 @@ def seen_by_a_client(certificate: Certificate) -> bytes | None:
     return client.getpeercert(binary_form=True)
 
 
-def test_a_renewed_certificate_is_served_whatever_the_types_of_both_keys(tmp_path: Path) -> None:
+def test_a_renewed_certificate_is_served_even_if_its_key_has_another_type(tmp_path: Path) -> None:
     self_signed(tmp_path, ec.generate_private_key(ec.SECP256R1()))
     served = Certificate(str(tmp_path / "cert.pem"), str(tmp_path / "key.pem"))
     renewed = self_signed(tmp_path, rsa.generate_private_key(65537, 2048))

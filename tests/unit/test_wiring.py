@@ -15,7 +15,9 @@ from farrier.metrics.sink import PrometheusSink
 
 
 @pytest.mark.parametrize("kind", [NODE_KIND, REGION_KIND])
-def test_every_state_that_a_resource_may_enter_is_a_label_from_the_start(kind: NodeKind | ResourceKind[Any]) -> None:
+def test_every_state_that_a_resource_may_enter_or_leave_is_in_the_vocabulary(
+    kind: NodeKind | ResourceKind[Any],
+) -> None:
     layers = {layer.name: layer for layer in wiring.vocabulary().kinds[kind.name].spec.every_layer}
     for name, edges in kind.edges.items():
         assert {target for _, target in edges} <= set(layers[name].entered)

@@ -27,7 +27,7 @@ def region() -> Region:
     return region
 
 
-async def test_ids_are_written_as_what_they_are_of(region: Region) -> None:
+async def test_ids_are_replaced_by_the_names_of_their_objects(region: Region) -> None:
     calls = Calls(region)
     async with httpx.AsyncClient(transport=RegionTransport(region), base_url="http://maas.test/MAAS/api/2.0/") as http:
         await http.post("nodes/70001/blockdevices/70001/?op=set_boot_disk")
@@ -39,13 +39,15 @@ async def test_ids_are_written_as_what_they_are_of(region: Region) -> None:
 
 
 def test_a_call_is_made_with_the_ids_of_another_region() -> None:
-    told = msgspec.json.decode(b'{"system_id": "abc", "blockdevice_set": [{"id": 7}], "interface_set": []}', type=Told)
+    response = msgspec.json.decode(
+        b'{"system_id": "abc", "blockdevice_set": [{"id": 7}], "interface_set": []}', type=Told
+    )
     call = made("/nodes/<gpu-1>/blockdevices/<gpu-1/disk/0>/", "gpu-1")
-    assert call.to(told.ids("gpu-1")) == "/nodes/abc/blockdevices/7/?id=abc"
+    assert call.to(response.ids("gpu-1")) == "/nodes/abc/blockdevices/7/?id=abc"
     assert needed(call) == {"gpu-1"}
 
 
-def test_machines_come_one_after_the_other_and_lists_once_what_they_ask_for_has_begun() -> None:
+def test_calls_of_a_machine_are_grouped_and_a_list_follows_the_machines_that_it_names() -> None:
     one, two = made("/machines/<a>/", machine="a"), made("/machines/<b>/", machine="b")
     both, none = made("/machines/", "a", "b"), made("/users/")
     assert list(in_line([none, one, two, both, one])) == [[one, one], [none], [two], [both]]

@@ -29,7 +29,7 @@ def test_a_figure_is_met_on_its_side_of_the_target_and_at_it(bound: Bound, value
     assert figure.met is met
 
 
-def test_a_figure_without_a_target_is_reported_and_fails_nothing() -> None:
+def test_a_figure_without_a_target_is_reported_without_a_result() -> None:
     (figure,) = judge(benchmark_with(Goal("figure", "s")), 1, [{"figure": Reading(1e9)}])
     assert (figure.value, figure.target, figure.met) == (1e9, None, True)
 
@@ -48,7 +48,7 @@ def test_a_figure_without_a_floor_has_no_share_of_it() -> None:
     assert figure.of_floor is None
 
 
-def test_every_benchmark_and_every_figure_of_one_has_a_name_of_its_own() -> None:
+def test_every_benchmark_and_every_figure_of_a_benchmark_has_a_unique_name() -> None:
     names = [benchmark.name for benchmark in BENCHMARKS]
     assert len(set(names)) == len(names)
     for benchmark in BENCHMARKS:

@@ -18,7 +18,7 @@ def test_pairs_are_split_at_the_first_equals_sign() -> None:
     ("given", "text"),
     [(["reason"], "'reason'"), (["=x"], "'=x'"), (["force=true", "force=false"], "force is given twice")],
 )
-def test_what_is_no_pair_or_comes_twice_is_refused(given: list[str], text: str) -> None:
+def test_a_text_that_is_no_pair_and_a_repeated_name_are_refused(given: list[str], text: str) -> None:
     with pytest.raises(typer.BadParameter, match=text):
         arguments.pairs(given)
 
@@ -32,18 +32,18 @@ def test_what_is_no_pair_or_comes_twice_is_refused(given: list[str], text: str) 
         ("2026-01-31T12:00:00", datetime(2026, 1, 31, 12, tzinfo=UTC)),
     ],
 )
-def test_an_age_or_a_moment(text: str, meant: timedelta | datetime) -> None:
+def test_an_age_or_a_moment_is_parsed(text: str, meant: timedelta | datetime) -> None:
     assert arguments.age_or_moment("--since", text) == meant
 
 
 @pytest.mark.parametrize("text", ["yesterday", "-5m", "", "2026-13-01T00:00:00Z", "99999999d"])
-def test_neither_an_age_nor_a_moment(text: str) -> None:
+def test_a_text_that_is_neither_an_age_nor_a_moment_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="expected an age") as refused:
         arguments.age_or_moment("--since", text)
     assert refused.value.param_hint == "--since"
 
 
-def test_a_patience_without_a_unit_is_refused_with_the_right_form() -> None:
+def test_a_timeout_without_a_unit_is_refused_with_the_expected_form() -> None:
     assert arguments.patience("--timeout", "1h 30m") == timedelta(minutes=90)
     with pytest.raises(typer.BadParameter, match="30s, 5m or 1h 30m") as refused:
         arguments.patience("--timeout", "60")

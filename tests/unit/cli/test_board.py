@@ -56,7 +56,7 @@ def plain(drawn: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
 
 
-def test_lines_come_where_nobody_watches_and_only_when_a_count_has_changed() -> None:
+def test_without_a_terminal_a_line_is_printed_only_when_a_count_has_changed() -> None:
     lines = shown(terminal=False).splitlines()
     assert lines == [
         "nodes: http://127.0.0.1:1/",
@@ -65,7 +65,7 @@ def test_lines_come_where_nobody_watches_and_only_when_a_count_has_changed() -> 
     ]
 
 
-def test_a_terminal_gets_the_states_that_nodes_are_in_the_newest_moves_and_where_to_look() -> None:
+def test_a_terminal_shows_the_states_of_nodes_the_newest_transitions_and_the_addresses() -> None:
     text = shown(terminal=True)
     there = (*(node.status for node in NODES), *(node.management for node in NODES))
     for said in ("http://127.0.0.1:1/", *there, "03:04:05", "· → active", "[healthy]", "█"):
@@ -74,7 +74,7 @@ def test_a_terminal_gets_the_states_that_nodes_are_in_the_newest_moves_and_where
         assert (f" {state} " in text) == (state in there)
 
 
-def test_a_small_terminal_shows_workflows_and_the_newest_moves_of_a_busy_fleet() -> None:
+def test_a_small_terminal_shows_workflows_and_the_newest_transitions_of_a_busy_fleet() -> None:
     """In 80 columns and 24 lines, with nodes in each state and more of them at each stage than fit."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80, height=24)

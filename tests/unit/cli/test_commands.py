@@ -47,13 +47,13 @@ def test_a_command_is_listed_with_the_first_line_of_its_own_help(name: str) -> N
         "db migrate",
     ],
 )
-def test_every_command_that_needs_a_database_takes_all_three_ways_to_name_it(words: str) -> None:
+def test_every_command_that_needs_a_database_has_the_options_dsn_embedded_and_config(words: str) -> None:
     said = run(*words.split(), "--help").output
     for option in ("--dsn", "--embedded", "--config"):
         assert option in said
 
 
-def test_an_argument_may_be_the_name_of_its_own_command() -> None:
+def test_an_argument_may_equal_the_name_of_the_command() -> None:
     refused = run("enqueue", "enqueue")
     assert refused.exit_code == 2
     assert "Missing argument 'ID'" in refused.stderr
@@ -86,7 +86,7 @@ def test_another_kind_s_model_is_printed_in_every_format(spec: KindSpec) -> None
     }
 
 
-def test_the_model_of_a_kind_of_another_package_is_printed_by_where_it_is() -> None:
+def test_the_model_of_a_kind_of_another_package_is_printed_by_its_import_path() -> None:
     place = ("--kind", "tests.support.crates:SPEC")
     assert run("model", *place, "--format", "md").stdout == kind_diagram.markdown(crates.SPEC)
     refused = run("model", "--kind", "crate")
@@ -95,7 +95,7 @@ def test_the_model_of_a_kind_of_another_package_is_printed_by_where_it_is() -> N
     assert run("model", "--kind", "nowhere:SPEC").exit_code == 2
 
 
-def test_one_layer_s_tables_are_not_to_be_had() -> None:
+def test_the_option_layer_is_refused_without_the_format_mermaid() -> None:
     refused = run("model", "--layer", "status")
     assert refused.exit_code == 2
     assert "--format mermaid" in refused.stderr
@@ -107,7 +107,7 @@ def test_the_configuration_is_a_file_with_every_default() -> None:
     assert [(each["section"], each["key"]) for each in listed] == [(s.section, s.key) for s in config.settings()]
 
 
-def test_limits_are_listed_by_the_key_that_would_change_them() -> None:
+def test_limits_are_listed_by_their_configuration_key() -> None:
     listed = msgspec.json.decode(run("sla", "list", "--json").stdout)
     keys = limits.KEYS | limits.keys_of(BUILT_IN)
     assert {limit["key"] for limit in listed} == keys

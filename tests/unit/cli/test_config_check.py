@@ -58,7 +58,7 @@ def test_valid_settings_are_shown_where_they_differ_from_the_defaults(tmp_path: 
         ("[http]\ntls_cert = '/nonexistent'\ntls_key = '/nonexistent'\n", "http.tls_cert: '/nonexistent'"),
     ],
 )
-def test_what_the_daemon_would_refuse_is_refused_in_one_line(tmp_path: Path, text: str, reason: str) -> None:
+def test_settings_that_the_daemon_would_refuse_are_refused_in_one_line(tmp_path: Path, text: str, reason: str) -> None:
     code, out, err = check(tmp_path, text)
     (line,) = err.splitlines()
     assert (code, out) == (2, "")

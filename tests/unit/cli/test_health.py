@@ -46,7 +46,7 @@ async def check(settings: dict[str, str | None], *words: str) -> Result:
     return await anyio.to_thread.run_sync(partial(CliRunner().invoke, cli.app, [*command, *words], env=settings))
 
 
-async def test_a_daemon_that_is_alive_is_healthy_and_one_that_is_not_ready_says_why() -> None:
+async def test_a_live_daemon_is_healthy_and_an_unready_daemon_reports_the_reason() -> None:
     async with daemon() as settings:
         alive, ready = await check(settings), await check(settings, "--ready")
     assert (alive.exit_code, alive.stdout) == (0, "ok\n")
@@ -64,7 +64,7 @@ async def test_a_daemon_with_a_certificate_for_its_public_name_is_healthy(tmp_pa
     assert (alive.exit_code, alive.stdout) == (0, "ok\n")
 
 
-async def test_where_nothing_listens_the_check_fails_on_one_line() -> None:
+async def test_the_check_of_a_closed_port_fails_with_one_line() -> None:
     with free_port() as port:
         dead = await check(SETTINGS | {"FARRIER_HTTP_PORT": str(port)})
     assert dead.exit_code == 1
@@ -82,11 +82,11 @@ async def test_where_nothing_listens_the_check_fails_on_one_line() -> None:
         (HttpConfig(host="node-1.example", port=80), "http://node-1.example:80"),
     ],
 )
-def test_the_address_is_that_of_the_settings(http: HttpConfig, url: str) -> None:
+def test_the_address_of_the_check_comes_from_the_settings(http: HttpConfig, url: str) -> None:
     assert health.url_of(http) == url
 
 
-async def test_a_port_that_the_settings_do_not_name_is_a_usage_error() -> None:
+async def test_the_port_0_in_the_settings_is_a_usage_error() -> None:
     refused = await check(SETTINGS | {"FARRIER_HTTP_PORT": "0"})
     assert refused.exit_code == 2
     assert "set http.port" in refused.stderr

@@ -28,7 +28,7 @@ def written(directory: Path, name: str, text: str | bytes) -> Path:
 
 
 @pytest.mark.parametrize(("name", "text"), [("n.csv", CSV), ("n.json", JSON), ("bom.csv", "\ufeff" + CSV)])
-def test_csv_and_json_say_the_same(tmp_path: Path, name: str, text: str) -> None:
+def test_csv_and_json_files_give_the_same_nodes(tmp_path: Path, name: str, text: str) -> None:
     (first, second), faults = import_file.read(written(tmp_path, name, text))
     assert not faults
     assert (first.name, first.bmc) == ("gpu-1", {"bmc_address": "https://10.0.0.1"})
@@ -97,7 +97,9 @@ def test_a_file_that_is_no_list_of_nodes_is_refused(tmp_path: Path, name: str, t
         ),
     ],
 )
-def test_a_mistake_is_one_line_with_place_field_value_and_way_out(tmp_path: Path, text: str, error: str) -> None:
+def test_a_mistake_is_one_line_with_the_place_the_field_the_value_and_the_rule(
+    tmp_path: Path, text: str, error: str
+) -> None:
     _, faults = import_file.read(written(tmp_path, "n.csv", text))
     (said,) = map(str, faults)
     assert error in said
@@ -122,6 +124,6 @@ def test_a_mistake_in_json_names_the_element(tmp_path: Path, element: str, error
     assert said.startswith(error)
 
 
-def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Wrong, match="cannot read the file: No such file"):
         import_file.read(tmp_path / "n.csv")

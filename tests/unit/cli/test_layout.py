@@ -68,7 +68,7 @@ def test_a_column_with_few_values_is_put_below_the_rows_that_have_one() -> None:
     ]
 
 
-def test_a_table_that_fits_and_one_in_a_pipe_are_columns() -> None:
+def test_a_table_is_printed_in_columns_if_it_fits_or_goes_into_a_pipe() -> None:
     expected = [
         "NAME   STATE        FOR      NOTE",
         "gpu-1  active       3m",
@@ -84,7 +84,7 @@ def test_the_columns_that_a_caller_names_are_put_below_first(width: int, beside:
     assert lines[0] == beside
 
 
-def test_later_rows_stand_under_the_headings_of_earlier_ones() -> None:
+def test_later_rows_are_aligned_with_the_headings_of_earlier_rows() -> None:
     table = layout.Table(HEADINGS)
     wide = plain(table.lines(ROWS, 80))
     assert plain(table.lines(ROWS[:1], 80)) == wide[1:2]

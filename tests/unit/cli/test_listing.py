@@ -72,7 +72,7 @@ ROWS = (Row(1, "gpu-10", "offline", labels={"row": 2}), Row(2, "gpu-9", labels={
         (form(Output.JSONPATH, path="$[9]"), []),
     ],
 )
-async def test_a_list_is_printed_in_the_form_that_was_asked_for(
+async def test_a_list_is_printed_in_the_requested_form(
     chosen: Form, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     await listing.show(listed(ROWS[:1], ROWS[1:]), chosen)
@@ -85,7 +85,7 @@ async def test_the_json_is_one_array_also_when_it_is_sorted(capsys: pytest.Captu
         assert [row["name"] for row in msgspec.json.decode(capsys.readouterr().out)] == names
 
 
-async def test_an_empty_list_says_so_beside_the_data(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_empty_list_is_reported_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     for output in (Output.TABLE, Output.NAME, Output.JSONPATH):
         await listing.show(listed(()), form(output, path="$[*]" if output is Output.JSONPATH else ""))
         assert capsys.readouterr() == ("", "no row matches\n")
@@ -98,7 +98,7 @@ async def test_a_field_that_the_json_does_not_have_is_refused_with_the_nearest()
         await listing.show(listed(ROWS), form(sort_by="-sate.x"))
 
 
-async def test_a_watch_yields_what_is_new_changed_or_gone_and_not_what_only_grew_older() -> None:
+async def test_a_watch_yields_new_changed_and_removed_rows_but_not_rows_that_only_aged() -> None:
     first = [Row(1, "a"), Row(2, "b"), Row(3, "c", age=0)]
     readings = [
         first,
@@ -114,14 +114,14 @@ async def test_a_watch_yields_what_is_new_changed_or_gone_and_not_what_only_grew
     assert not readings
 
 
-async def test_a_row_that_newer_ones_displace_from_a_list_of_the_newest_is_not_gone() -> None:
+async def test_a_row_displaced_by_newer_rows_from_a_limited_list_is_not_reported_as_gone() -> None:
     readings = [[Row(5, "e"), Row(4, "d")], [Row(6, "f"), Row(5, "e")], [Row(7, "g"), Row(5, "e")], [Row(7, "g")]]
     watched = msgspec.structs.replace(listed(), pages=lambda: pages(readings.pop(0)), newest=2)
     found = listing.changes(watched, timedelta(0))
     assert [(await anext(found)).gone for _ in range(4)] == [{}, {}, {6: "f"}, {5: "e"}]
 
 
-def test_what_changes_is_printed_as_rows_or_as_a_json_object_on_each_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_are_printed_as_rows_or_as_one_json_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     for output, expected in (
         (Output.NAME, ["a"]),
         (

@@ -44,14 +44,14 @@ async def test_an_array_that_is_printed_page_by_page_is_one_array(
     assert msgspec.json.decode(capsys.readouterr().out) == expected
 
 
-def test_columns_of_a_pipe_are_aligned_by_what_is_seen_and_end_without_blanks(
+def test_columns_in_a_pipe_are_aligned_by_display_width_without_trailing_blanks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     output.table(("A", "B"), [("\u5bbf\u820e", "1"), ("x", "")])  # two characters that take four columns
     assert capsys.readouterr().out == "A     B\n\u5bbf\u820e  1\nx\n"
 
 
-def test_control_characters_and_markup_of_others_are_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_and_markup_in_texts_have_no_effect(capsys: pytest.CaptureFixture[str]) -> None:
     output.table(("NAME",), [("\x1b[2J[red]x\r\n\u202e",)])
     printed = capsys.readouterr().out
     assert "[2J[red]x" in printed
@@ -64,6 +64,6 @@ def test_a_table_without_rows_prints_nothing(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == ""
 
 
-def test_facts_that_are_not_known_take_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_facts_without_a_value_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     output.facts([("a", "1"), ("b", None), ("c", "")])
     assert capsys.readouterr().out.split() == ["a", "1"]

@@ -37,7 +37,7 @@ def test_the_units_run_the_program_of_this_environment(tmp_path: Path) -> None:
         assert "LoadCredential=dsn:" in (tmp_path / "etc/systemd/system" / f"{name}.d/credentials.conf").read_text()
 
 
-def test_an_upgrade_replaces_the_units_and_keeps_what_an_operator_edits(tmp_path: Path) -> None:
+def test_an_upgrade_replaces_the_units_and_keeps_files_that_an_operator_edits(tmp_path: Path) -> None:
     install(tmp_path, "--user", "fleet")
     unit, credentials, account = (
         tmp_path / "etc/systemd/system" / name
@@ -56,14 +56,14 @@ def test_an_upgrade_replaces_the_units_and_keeps_what_an_operator_edits(tmp_path
     assert "User=fleet" in account.read_text()
 
 
-def test_an_account_that_stays_is_one_of_sysusers_and_of_both_units(tmp_path: Path) -> None:
+def test_a_permanent_account_is_declared_in_sysusers_and_in_both_units(tmp_path: Path) -> None:
     assert "etc/sysusers.d/farrier.conf" in changes(tmp_path, "--user", "fleet")
     for name in SERVICES:
         found = units.settings(tmp_path / "etc/systemd/system" / f"{name}.d/account.conf")
         assert found == {"DynamicUser": ["no"], "User": ["fleet"]}
 
 
-def test_the_last_line_says_what_to_type_next(tmp_path: Path) -> None:
+def test_the_last_line_of_the_output_is_the_next_command(tmp_path: Path) -> None:
     start = "systemctl daemon-reload && systemctl enable --now farrier"
     assert install(tmp_path).stdout.splitlines()[-1] == f"next: {start}"
     assert install(tmp_path, "--user", "fleet").stdout.splitlines()[-1] == f"next: systemd-sysusers && {start}"
@@ -77,7 +77,7 @@ def test_an_account_that_no_system_accepts_is_refused(user: str, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_directory_that_cannot_be_written_is_named_with_the_way_out(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported_with_the_option_to_change(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     refused = install(tmp_path / "file")
     assert refused.exit_code == ExitCode.USAGE

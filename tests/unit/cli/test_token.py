@@ -98,7 +98,7 @@ def test_the_clients_of_a_file_are_listed_with_their_scopes_and_expiry_and_no_to
     ]
 
 
-def test_without_a_file_of_tokens_there_is_nothing_to_list() -> None:
+def test_a_list_without_a_file_of_tokens_is_a_usage_error() -> None:
     said = listed()
     assert said.exit_code == 2
     assert "set http.tokens_file" in said.stderr and "--file FILE" in said.stderr

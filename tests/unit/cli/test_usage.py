@@ -44,7 +44,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("words", MISTAKES)
-def test_a_wrong_command_line_is_one_line_that_names_the_value_and_the_way_out(words: str) -> None:
+def test_a_wrong_command_line_is_reported_in_one_line_with_the_value_and_advice(words: str) -> None:
     ended = CliRunner().invoke(cli.app, words.split(), env=NOWHERE)
     assert ended.exit_code == 2
     assert ended.stdout == ""
@@ -74,7 +74,7 @@ def test_a_second_demo_in_a_directory_is_refused(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["farrier.log"]
 
 
-def test_a_directory_that_the_daemon_may_not_use_is_one_error_in_its_log() -> None:
+def test_a_directory_that_the_daemon_cannot_use_is_reported_without_a_traceback() -> None:
     command = [sys.executable, "-m", "farrier", "run", "--embedded", f"/tmp/{'x' * 300}", "--http-port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2

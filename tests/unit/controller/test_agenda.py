@@ -45,18 +45,18 @@ def due(agenda: Agenda[str], after: float) -> list[int]:
     return sorted(entry.id for entry in taken(agenda, after))
 
 
-def test_a_shard_that_was_taken_is_loaded_whole() -> None:
+def test_all_resources_of_a_taken_shard_are_loaded() -> None:
     assert [entry.id for entry in agenda_of(1, 2, 3).load(1000)] == [1, 2, 3]
 
 
-def test_a_resting_resource_is_run_over_memory_when_its_time_has_come_and_not_before() -> None:
+def test_a_resource_at_rest_is_run_over_memory_when_it_is_due_and_not_before() -> None:
     agenda = at_rest(1)
     assert due(agenda, PERIOD - 1) == []
     assert due(agenda, PERIOD + 1) == [1]
     assert agenda.load_at == math.inf
 
 
-def test_each_resource_is_run_once_a_period_whatever_woke_it_meanwhile() -> None:
+def test_each_resource_is_run_once_a_period_regardless_of_wakes() -> None:
     agenda = at_rest(1)
     for _ in range(3):
         agenda.woken([1])
@@ -72,7 +72,7 @@ def test_a_run_over_memory_that_decides_something_loads_the_resource_first() -> 
     assert [each.id for each in agenda.load(10)] == [1]
 
 
-def test_what_is_confirmed_in_memory_is_run_over_and_compared_with_the_outcome_that_is_stored() -> None:
+def test_a_confirmed_snapshot_is_used_by_the_next_run_with_the_stored_outcome() -> None:
     agenda = at_rest(1)
     agenda.woken([1])
     [entry] = loaded(agenda, wakes=(7,))
@@ -81,7 +81,7 @@ def test_what_is_confirmed_in_memory_is_run_over_and_compared_with_the_outcome_t
     assert (entry.snapshot, entry.confirmed, entry.outcome) == ("confirmed", "confirmed", "nothing to do")
 
 
-def test_what_is_confirmed_after_a_commit_is_loaded_before_its_next_run() -> None:
+def test_a_resource_confirmed_after_a_commit_is_loaded_before_its_next_run() -> None:
     """The commit may have stored another outcome."""
     agenda = at_rest(1)
     agenda.woken([1])
@@ -95,7 +95,7 @@ def test_what_is_confirmed_after_a_commit_is_loaded_before_its_next_run() -> Non
     assert entry.confirmed == "confirmed"
 
 
-def test_a_wake_that_comes_while_something_is_confirmed_loads_it_again() -> None:
+def test_a_wake_during_a_confirming_run_leads_to_another_load() -> None:
     agenda = at_rest(1)
     agenda.woken([1])
     [entry] = loaded(agenda)
@@ -105,7 +105,7 @@ def test_a_wake_that_comes_while_something_is_confirmed_loads_it_again() -> None
     assert [each.id for each in agenda.load(10)] == [1]
 
 
-def test_what_acts_was_decided_over_a_fresh_snapshot() -> None:
+def test_a_commit_over_an_old_snapshot_is_refused() -> None:
     agenda = at_rest(1)
     [entry] = taken(agenda, PERIOD + 1)
     with pytest.raises(AssertionError, match="fresh snapshot"):
@@ -126,7 +126,7 @@ def test_a_snapshot_is_loaded_again_after_a_while_and_not_all_at_once() -> None:
     assert max(reloads.values()) < 100
 
 
-def test_snapshots_that_are_merely_old_are_loaded_together_and_what_has_none_at_once() -> None:
+def test_old_snapshots_are_loaded_together_and_missing_snapshots_at_once() -> None:
     agenda = at_rest(1, 2)
     old = NOW + RELOAD + PERIOD
     for entry in agenda.wheel.take(old, 1000):
@@ -143,7 +143,7 @@ def test_snapshots_that_are_merely_old_are_loaded_together_and_what_has_none_at_
     assert agenda.load_at <= NOW
 
 
-def test_as_many_old_snapshots_as_make_a_load_wait_for_no_more() -> None:
+def test_old_snapshots_are_loaded_at_once_if_they_fill_a_load() -> None:
     agenda = at_rest(*range(1000))
     old = NOW + RELOAD + PERIOD
     for entry in agenda.wheel.take(old, 1000):
@@ -179,7 +179,7 @@ def test_the_wakes_to_delete_are_those_that_the_snapshot_saw() -> None:
     assert entry.wakes == ()
 
 
-def test_a_run_for_which_there_is_no_room_deletes_no_wake_and_is_loaded_again_later() -> None:
+def test_a_deferred_run_deletes_no_wake_and_is_loaded_again_later() -> None:
     agenda = agenda_of(1)
     [entry] = loaded(agenda, wakes=(4,))
     agenda.defer(entry, NOW + 1)
@@ -194,20 +194,20 @@ def test_a_wake_for_a_resource_that_was_made_since_makes_its_entry() -> None:
     assert [entry.id for entry in agenda.load(10)] == [2]
 
 
-def test_a_wake_of_a_shard_that_is_not_owned_is_passed_over() -> None:
+def test_a_wake_of_an_unowned_shard_is_ignored() -> None:
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=2)
     agenda.took([0], {2: False}, {})
     agenda.woken([3])
     assert len(agenda) == 1
 
 
-def test_what_no_wake_announced_is_found_by_the_list_of_ids() -> None:
+def test_resources_without_a_wake_are_found_by_the_list_of_ids() -> None:
     agenda = at_rest(1, 2)
     agenda.listed([0], [2, 3])
     assert sorted(entry.id for entry in agenda.load(10)) == [1, 3]
 
 
-def test_a_resource_that_is_not_there_is_forgotten_unless_it_was_woken_meanwhile() -> None:
+def test_a_missing_resource_is_forgotten_unless_it_was_enqueued_meanwhile() -> None:
     agenda = agenda_of(1, 2)
     first, second = agenda.load(2)
     agenda.woken([2])
@@ -217,7 +217,7 @@ def test_a_resource_that_is_not_there_is_forgotten_unless_it_was_woken_meanwhile
     assert len(agenda) == 1
 
 
-def test_an_ended_resource_that_was_woken_meanwhile_has_one_more_run() -> None:
+def test_an_ended_resource_that_was_enqueued_meanwhile_has_one_more_run() -> None:
     agenda = agenda_of(1, 2)
     for entry in loaded(agenda):
         agenda.commits(entry)
@@ -241,7 +241,7 @@ def test_an_entry_whose_commit_is_unknown_is_closed_until_it_is_settled() -> Non
     assert [each.id for each in agenda.load(1)] == [1]
 
 
-def test_a_shard_that_is_lost_takes_its_entries_with_it() -> None:
+def test_the_entries_of_a_lost_shard_are_removed() -> None:
     agenda = agenda_of(1, 2)
     acting, committing = loaded(agenda)
     agenda.acts(acting, "work")
@@ -253,7 +253,7 @@ def test_a_shard_that_is_lost_takes_its_entries_with_it() -> None:
     assert len(agenda) == 0
 
 
-def test_what_was_loaded_under_the_epoch_before_is_not_run_under_the_next() -> None:
+def test_a_snapshot_of_an_earlier_epoch_is_not_run() -> None:
     agenda = agenda_of(1)
     [entry] = agenda.load(1)
     agenda.took([0], {1: False}, {})
@@ -291,7 +291,7 @@ def test_a_step_that_has_nothing_to_write_leaves_its_resource_at_rest() -> None:
     assert [each.id for each in agenda.load(1)] == [1], "without a snapshot in memory it has to be loaded"
 
 
-def test_a_run_that_did_not_win_is_decided_anew_at_once_or_when_it_is_due() -> None:
+def test_a_run_whose_commit_failed_is_decided_again_at_once_or_when_it_is_due() -> None:
     agenda = agenda_of(1, 2)
     first, second = loaded(agenda)
     for entry in (first, second):
@@ -303,13 +303,13 @@ def test_a_run_that_did_not_win_is_decided_anew_at_once_or_when_it_is_due() -> N
     assert [entry.id for entry in agenda.load(10)] == [2]
 
 
-def test_what_was_woken_is_loaded_first_and_a_quarter_is_left_for_what_only_its_time_brought() -> None:
+def test_a_quarter_of_a_load_is_left_for_due_resources_behind_enqueued_ones() -> None:
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=1)
     agenda.took([0], {id_: id_ > 10 for id_ in range(1, 21)}, {})
     assert [entry.id for entry in agenda.load(8)] == [11, 12, 13, 14, 15, 16, 1, 2]
 
 
-def test_resources_that_are_woken_during_each_run_run_in_turn() -> None:
+def test_resources_that_are_enqueued_during_each_run_run_in_turn() -> None:
     agenda, order = at_rest(*range(10)), list[int]()
     agenda.woken(range(10))
     while len(order) < 100:
@@ -321,7 +321,7 @@ def test_resources_that_are_woken_during_each_run_run_in_turn() -> None:
     assert order == [*range(10)] * 10
 
 
-def test_a_wake_that_was_polled_for_and_is_seen_already_leads_to_no_load() -> None:
+def test_a_polled_wake_that_the_snapshot_has_already_seen_leads_to_no_load() -> None:
     agenda = agenda_of(1)
     [entry] = loaded(agenda, wakes=(4,))
     agenda.acts(entry, "work")
@@ -337,7 +337,7 @@ def test_a_mark_that_was_found_with_the_shard_makes_the_first_run_recover() -> N
     assert (first.step, second.step) == (None, "work")
 
 
-def test_a_step_that_did_not_come_to_its_end_makes_the_next_run_recover() -> None:
+def test_an_unfinished_step_makes_the_next_run_recover() -> None:
     agenda = agenda_of(1)
     [entry] = loaded(agenda)
     agenda.acts(entry, "work")
@@ -357,7 +357,7 @@ def test_a_queue_that_is_never_empty_is_late_only_while_the_same_entries_wait() 
     assert agenda.lag(NOW + 9) == 5
 
 
-def test_a_load_that_fails_again_and_again_makes_what_it_was_for_late() -> None:
+def test_a_load_that_repeatedly_fails_makes_its_entries_late() -> None:
     agenda = agenda_of(1)
     agenda.lag(NOW)
     for _ in range(3):

@@ -31,13 +31,13 @@ def finish(
     return validator.finish(Turn(id=1, epoch=7, outcome_key=outcome_key, reruns=reruns), RAW, outcome)
 
 
-def test_a_transition_names_its_move_and_since_when_it_was_where_it_left() -> None:
+def test_a_transition_has_its_move_and_the_entry_time_of_the_former_state() -> None:
     run = finish(Transition(to=Shape(State.MADE), reason="r", cause="c"))
     assert run.moves == (Move("state", "raw", "made", RAW.entered_at),)
     assert (run.due, run.version, run.epoch) == (Due.RERUN, 5, 7)
 
 
-def test_the_fifty_first_transition_in_a_row_takes_its_turn_in_the_sweep() -> None:
+def test_the_fifty_first_consecutive_transition_waits_for_the_sweep() -> None:
     transition = Transition[Shape, Answer](to=Shape(State.MADE), reason="r", cause="c")
     assert finish(transition, reruns=49).due is Due.RERUN
     assert finish(transition, reruns=50).due is Due.PERIODIC
@@ -48,7 +48,7 @@ def test_the_fifty_first_transition_in_a_row_takes_its_turn_in_the_sweep() -> No
 @pytest.mark.parametrize(
     "outcome", [Wait[Answer](reason="r", requeue_after=AT_ONCE), DoNothing[Answer](requeue_after=AT_ONCE)]
 )
-def test_whoever_wants_to_look_at_once_does_so_as_after_a_transition_and_as_often(
+def test_requeue_after_zero_reruns_at_once_up_to_the_limit_of_transitions(
     outcome: Wait[Answer] | DoNothing[Answer],
 ) -> None:
     assert finish(outcome, reruns=49).due is Due.RERUN
@@ -74,7 +74,7 @@ def test_a_wait_runs_again_within_the_jittered_period_or_sooner(requeue_after: t
 
 
 @pytest.mark.parametrize("outcome", [Wait[Answer](reason="r"), DoNothing[Answer]()])
-def test_an_outcome_that_is_stored_already_is_not_stored_again(outcome: Wait[Answer] | DoNothing[Answer]) -> None:
+def test_an_outcome_that_is_already_stored_is_not_stored_again(outcome: Wait[Answer] | DoNothing[Answer]) -> None:
     first = finish(outcome)
     assert first.record is not None
     again = finish(outcome, outcome_key=first.outcome_key)
@@ -99,7 +99,7 @@ def test_a_run_with_writes_never_rests() -> None:
     assert not finish(DoNothing(source="s", writes=(Answer(1),)), outcome_key=first.outcome_key).rests
 
 
-def test_a_failed_run_is_tried_again_next_period_and_tells_no_secret() -> None:
+def test_a_failed_run_is_retried_in_the_next_period_and_its_record_has_no_secret() -> None:
     turn = Turn(id=1, epoch=7)
     run = validator.fail(turn, 5, recorded(InternalError("password=hunter2")))
     assert run.record is not None

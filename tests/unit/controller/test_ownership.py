@@ -84,7 +84,7 @@ def test_a_closing_shard_is_kept_when_it_is_no_longer_too_many() -> None:
         assert len(ownership.closing) == count
 
 
-def test_a_controller_whose_renewals_stand_still_is_dead_after_ten_seconds_of_sight() -> None:
+def test_a_controller_without_new_renewals_for_ten_observed_seconds_is_declared_dead() -> None:
     ownership = joined()
     seconds = START
     while seconds - START < EXPIRED_AFTER:
@@ -96,7 +96,7 @@ def test_a_controller_whose_renewals_stand_still_is_dead_after_ten_seconds_of_si
     assert ("node", 0) in taken(ownership)
 
 
-def test_a_renewal_that_was_seen_begins_the_count_anew() -> None:
+def test_an_observed_renewal_restarts_the_count() -> None:
     ownership = joined()
     for second in range(60):
         renewed(ownership, live(ME, YOU, renewals=second // 8), rows({}), START + second)
@@ -140,17 +140,17 @@ def test_a_shard_of_a_living_controller_is_not_taken() -> None:
     assert taken(ownership) == ()
 
 
-def test_it_acts_for_six_seconds_after_a_renewal_was_sent_and_not_after_its_reply() -> None:
+def test_a_controller_acts_for_six_seconds_after_it_sent_a_renewal() -> None:
     ownership = joined()
     renewed(ownership, live(ME), rows({}), START + 10)
     assert ownership.acts_until == START + 10 + ACT_FOR
 
 
-def test_the_time_it_acts_ends_before_an_observer_may_declare_it_dead() -> None:
+def test_a_controller_stops_acting_before_an_observer_may_declare_it_dead() -> None:
     assert ACT_FOR < EXPIRED_AFTER
 
 
-def test_a_renewal_without_a_row_loses_everything() -> None:
+def test_a_renewal_without_a_row_loses_all_shards() -> None:
     ownership = joined()
     ownership.took({("node", 1): 4})
     assert renewed(ownership, live(YOU), rows({1: ME}, epoch=4), row=False) == (("node", 1),)
@@ -184,7 +184,7 @@ def test_a_take_whose_reply_was_lost_is_made_again() -> None:
     assert ("node", 1) in taken(ownership)
 
 
-def test_a_shard_whose_giving_back_failed_is_taken_again_though_the_share_is_full() -> None:
+def test_a_shard_whose_release_failed_is_taken_again_although_the_share_is_full() -> None:
     """The database still names this controller as owner, so no other controller may take the shard."""
     ownership = joined()
     ownership.took({("node", number): 1 for number in range(SHARDS)})
@@ -196,7 +196,7 @@ def test_a_shard_whose_giving_back_failed_is_taken_again_though_the_share_is_ful
     assert set(taken(ownership)) == surplus
 
 
-def test_replies_that_always_arrive_too_late_end_in_giving_up() -> None:
+def test_a_controller_whose_replies_always_arrive_too_late_gives_up() -> None:
     ownership = joined()
     assert not ownership.is_out_of_touch(START + GIVE_UP_AFTER)
     assert ownership.is_out_of_touch(START + GIVE_UP_AFTER + 1)

@@ -11,7 +11,7 @@ from farrier.controller import stalls
 from farrier.controller.stalls import watched
 
 
-async def test_the_result_and_the_error_of_the_work_are_its_own() -> None:
+async def test_the_result_or_the_error_of_the_work_is_passed_on() -> None:
     async def works() -> int:
         await anyio.lowlevel.checkpoint()
         return 7

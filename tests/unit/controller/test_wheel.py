@@ -17,7 +17,7 @@ def taken(wheel: Wheel[Timer], now: float, limit: int = MANY) -> list[Timer]:
     return wheel.take(now, limit)
 
 
-def test_what_is_due_is_taken_once_and_what_is_not_stays() -> None:
+def test_due_entries_are_taken_once_and_other_entries_stay() -> None:
     wheel: Wheel[Timer] = Wheel()
     soon, later = Timer(), Timer()
     wheel.put(later, 60.0)
@@ -27,7 +27,7 @@ def test_what_is_due_is_taken_once_and_what_is_not_stays() -> None:
     assert taken(wheel, 60.0 + 2 * TICK) == [later]
 
 
-def test_what_was_put_in_anew_is_due_at_its_new_moment_alone() -> None:
+def test_an_entry_that_is_put_again_is_due_only_at_its_new_time() -> None:
     wheel: Wheel[Timer] = Wheel()
     timer = Timer()
     wheel.put(timer, 1.0)
@@ -37,7 +37,7 @@ def test_what_was_put_in_anew_is_due_at_its_new_moment_alone() -> None:
     assert taken(wheel, 70.0) == []
 
 
-def test_beyond_the_limit_entries_wait_for_the_next_call_and_are_overdue() -> None:
+def test_entries_above_the_limit_wait_for_the_next_call_and_count_as_overdue() -> None:
     wheel: Wheel[Timer] = Wheel()
     timers = [Timer() for _ in range(5)]
     for timer in timers:
@@ -48,7 +48,7 @@ def test_beyond_the_limit_entries_wait_for_the_next_call_and_are_overdue() -> No
     assert wheel.overdue(11.0) == 0.0
 
 
-def test_after_a_sleep_of_years_what_is_due_is_taken_in_order_without_a_look_at_each_tick() -> None:
+def test_after_years_without_a_call_due_entries_are_taken_in_order() -> None:
     wheel: Wheel[Timer] = Wheel()
     timers = [Timer() for _ in range(100)]
     for second, timer in enumerate(timers):
@@ -60,7 +60,7 @@ def test_after_a_sleep_of_years_what_is_due_is_taken_in_order_without_a_look_at_
     assert taken(wheel, 2 * YEARS + 2 * TICK) == [never]
 
 
-def test_what_is_put_in_after_a_sleep_is_due_at_its_moment() -> None:
+def test_an_entry_that_is_put_after_years_without_a_call_is_due_at_its_time() -> None:
     wheel: Wheel[Timer] = Wheel()
     wheel.put(Timer(), 2 * YEARS)
     assert taken(wheel, YEARS) == []
