@@ -199,7 +199,7 @@ def test_a_match_on_a_union_ends_in_assert_never() -> None:
 
 
 def is_on_union(match: ast.Match) -> bool:
-    """Whether patterns name our classes or members of an enum; other patterns do not list a closed set."""
+    """Whether patterns name farrier's classes or members of an enum; other patterns do not list a closed set."""
     for node in (inner for case in match.cases for inner in ast.walk(case.pattern)):
         if isinstance(node, ast.MatchClass):
             name = sources.dotted(node.cls)

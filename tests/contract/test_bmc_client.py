@@ -1,4 +1,4 @@
-"""The BmcClient against two Redfish servers: sushy-emulator of the sushy-tools project, and our own fake.
+"""The BmcClient against two Redfish servers: sushy-emulator of the sushy-tools project, and farrier's fake.
 
 Behaviour that both servers have is tested on both, which keeps the fake realistic; behaviour that only the fake has is
 in `test_bmc_client_faults`.
@@ -35,7 +35,7 @@ HOUR = timedelta(hours=1)
 
 
 class Double(msgspec.Struct, frozen=True):
-    """A running Redfish server with one host behind it: the emulator or our fake."""
+    """A running Redfish server with one host behind it: the emulator or farrier's fake."""
 
     url: str
     ca_file: Path

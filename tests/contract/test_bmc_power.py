@@ -1,4 +1,4 @@
-"""A change of power takes at most one action, and is done when a read has shown it. Tested on our fake BMC;
+"""A change of power takes at most one action, and is done when a read has shown it. Tested on farrier's fake BMC;
 the last test uses the emulator, which cannot lose a reply, lack a type of reset, or get stuck.
 """
 

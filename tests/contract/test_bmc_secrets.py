@@ -53,11 +53,11 @@ def clean(text: str, *more: str) -> bool:
     return not any(spelling in text for spelling in (*SPELLINGS, *more))
 
 
-def told(error: BaseException) -> str:
-    """All that a program could print of an error, including the variables of our own frames."""
+def text_of(error: BaseException) -> str:
+    """All that a program could print of an error, including the variables of farrier's frames."""
     whole = traceback.TracebackException.from_exception(error, capture_locals=True)
     frames = [frame for frame in whole.stack if "/farrier/" in frame.filename]
-    assert frames, "no frame of ours raised it"
+    assert frames, "no frame of farrier raised the error"
     return "\n".join(
         [str(error), repr(error), repr(vars(error)), *whole.format_exception_only(), *map(repr_of, frames)]
     )
@@ -114,7 +114,7 @@ async def calls(client: RedfishBmc, target: BmcTarget) -> list[str]:
         try:
             heard.append(repr(await call))
         except BmcError as error:
-            heard.append(told(error))
+            heard.append(text_of(error))
     return heard
 
 
@@ -151,7 +151,7 @@ async def test_the_log_of_a_bug_contains_no_secret(bmc: FakeBmc, caplog: pytest.
     assert [entry["event"] for entry in logs] == ["bmc.client_bug"]
     assert "ZeroDivisionError: observed ***" in logs[0]["traceback"]
     assert clean(logs[0]["traceback"])
-    assert clean(told(raised.value) + caplog.text)
+    assert clean(text_of(raised.value) + caplog.text)
 
 
 async def test_the_log_of_a_bug_contains_no_session_token(bmc: FakeBmc) -> None:
@@ -175,4 +175,4 @@ async def test_a_password_is_scrubbed_from_links_that_a_bmc_made_of_it(bmc: Fake
     async with connect(bmc.ca_file, credential=f"{USERNAME}:{SECRET}") as client:
         with pytest.raises(BmcError) as raised:
             await client.verify(BmcTarget(address=bmc.url, credential=CREDENTIAL))
-    assert clean(told(raised.value))
+    assert clean(text_of(raised.value))

@@ -93,7 +93,7 @@ async def test_a_session_id_that_the_bmc_reused_is_not_closed(bmc: FakeBmc, tmp_
 async def test_an_ambiguous_session_is_left_open_and_basic_is_used_until_it_expires(
     bmc: FakeBmc, tmp_path: Path
 ) -> None:
-    """The id is a number, and the BMC reports no creation time: another replica of ours may have the id by now."""
+    """The id is a number, and the BMC reports no creation time: another replica may have got the same ID since."""
     bmc.tells_time, bmc.session_ids = False, ["5"]
     bmc.answer(SERVICE, {"SessionTimeout": 600})
     disk, clock = await killed(bmc, tmp_path), HandClock()

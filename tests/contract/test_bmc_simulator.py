@@ -35,7 +35,7 @@ anyio.run(main)
 
 
 async def ends(process: int) -> None:
-    """Wait until a process, which may be no child of ours, has ended."""
+    """Wait until a process, which may be no child of this process, has ended."""
     handle = os.pidfd_open(process)
     try:
         readable, _, _ = await anyio.to_thread.run_sync(select.select, [handle], [], [], 20)

@@ -1,4 +1,4 @@
-"""For each behaviour of a BMC, the test that proves it: on a server of sushy-tools, or on our fake with the reason.
+"""For each behaviour of a BMC, the test that proves it: on a server of sushy-tools, or on the fake with the reason.
 
 A row names the test, and its case if it has several; both have to exist. `test_bmc_client` runs on the emulator
 and on the fake, `test_bmc_static` on sushy-static.

@@ -145,7 +145,7 @@ async def test_a_token_s_fault_is_named_too(root: Path, content: str, says: str)
     assert "s3kr1t" not in f"{refused.value!r} {refused.value.__cause__!r}"
 
 
-async def test_a_file_outside_the_roots_is_refused_however_it_is_spelled(root: Path) -> None:
+async def test_a_file_outside_the_roots_is_refused_in_every_notation(root: Path) -> None:
     outside = root.parent / "outside"
     outside.write_text(f"admin\n{PASSWORD}\n")
     (root / "link").symlink_to(outside)

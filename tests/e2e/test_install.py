@@ -85,7 +85,7 @@ class Machine(msgspec.Struct, frozen=True):
                 shutil.copy(source, made / name)
         return made
 
-    def told(self) -> list[str]:
+    def systemctl_calls(self) -> list[str]:
         """The arguments of each call of systemctl."""
         return (self.directory / "systemctl").read_text().splitlines()
 
@@ -143,7 +143,7 @@ async def machine(tmp_path: Path, pg15_binaries: Path) -> AsyncIterator[Machine]
 @pytest.mark.full
 async def test_the_lines_of_the_page_install_a_service_that_becomes_ready(machine: Machine, tmp_path: Path) -> None:
     await machine.runs("install")
-    assert machine.told() == ["daemon-reload", "enable --now farrier"]
+    assert machine.systemctl_calls() == ["daemon-reload", "enable --now farrier"]
     secret = tmp_path / "etc/farrier/secrets/dsn"
     password = secret.read_text().split("@")[0].rpartition(":")[2]
     assert (secret.stat().st_mode & 0o777, len(password)) == (0o600, 48)
@@ -168,7 +168,7 @@ async def test_lines_that_are_repeated_keep_the_password_that_works(machine: Mac
 @pytest.mark.full
 async def test_the_other_lines_of_the_page_work_after_the_first_ten(machine: Machine) -> None:
     await machine.runs("install", "look", "upgrade", "account", "replica")
-    assert machine.told()[2:] == [
+    assert machine.systemctl_calls()[2:] == [
         "status farrier",
         "daemon-reload",
         "restart farrier",
@@ -207,7 +207,7 @@ async def test_after_the_removal_no_file_database_or_role_of_farrier_is_left(mac
         assert await conn.fetchval("SELECT count(*) FROM pg_roles WHERE rolname ~ '^(farrier|fleet)'") == 0
         assert await conn.fetchval("SELECT count(*) FROM pg_database WHERE datname = 'farrier'") == 0
     assert [path.name for room in ("etc", "opt") for path in (machine.directory / room).rglob("*farrier*")] == []
-    assert machine.told()[2:] == ["disable --now farrier", "daemon-reload"]
+    assert machine.systemctl_calls()[2:] == ["disable --now farrier", "daemon-reload"]
 
 
 @asynccontextmanager

@@ -111,7 +111,7 @@ async def test_a_crash_during_initdb_does_not_block_the_next_start(server: Embed
     assert await ask(server.start(), "SELECT 1") == 1
 
 
-def test_a_directory_with_other_files_is_left_alone(parent: Path) -> None:
+def test_a_directory_with_other_files_is_not_changed(parent: Path) -> None:
     (parent / "thesis.tex").write_text("years of work")
     (parent / "data").mkdir()
     owner = parent.stat().st_uid

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.test_wakes_of_loads import LOADS
 from tests.support import pg
 
-# Tables that releases, settings and operators fill: each has a handful of rows, whatever the size of the fleet.
+# Tables that releases, settings and operators fill: each has a handful of rows in a fleet of any size.
 _SMALL = {
     "actions",
     "contradictions",

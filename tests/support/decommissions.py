@@ -29,7 +29,7 @@ Run: TypeAlias = Callable[[Stand], Awaitable[Settled]]
 
 
 async def given_deployed(stand: Stand, stage: DecommissionStage, **fields: Any) -> Machine:
-    """Put the node at this stage, with its machine deployed by us, and forget the requests that were sent so far."""
+    """Put the node at this stage, with its machine deployed by farrier, and forget the requests sent so far."""
     machine = await deployed(stand.world, stand.region)
     stand.node = with_fields(stand.node, maas_id=machine.system_id)
     stand.decommissions(stage, **fields)

@@ -50,7 +50,7 @@ def shown(stand: Stand) -> list[dict[str, object]]:
 
 
 def is_held(machine: Machine) -> None:
-    """Allocate the machine to the user of our key."""
+    """Allocate the machine to the user of farrier's key."""
     machine.owner = ADMIN.username
 
 

@@ -103,8 +103,8 @@ _FATES: Mapping[Status, Nature] = {
 
 
 async def machine_in(stand: Stand, status: Status, hardware: Hardware | None = None) -> Machine:
-    """The node's machine in this status, allocated to us if the status implies an owner. If no call of the client leads
-    to the status, it is set directly in the machine's record."""
+    """The node's machine in this status, allocated to farrier's user if the status implies an owner. If no call of the
+    client leads to the status, the status is set directly in the machine's record."""
     machine = await created(stand)
     stand.region.natures[machine.system_id] = replace(_FATES.get(status, Nature()), hardware=hardware or Hardware())
     way = _WAYS.get(status)

@@ -109,7 +109,7 @@ class Fabric:
         await self.fabrics.use({site: settings})
 
     async def named(self) -> None:
-        """From now on send our names of partitions to UFM."""
+        """From now on send farrier's names of partitions to UFM."""
         (site, settings), *_ = self.settings.items()
         await self.fabrics.use({site: msgspec.structs.replace(settings, partition_names=True)})
 
@@ -160,7 +160,7 @@ class Fabric:
 
     @asynccontextmanager
     async def another_replica(self) -> AsyncIterator[Fabrics]:
-        """The clients of another process, which share no readings with ours."""
+        """The clients of another process, which share no readings with this process."""
         async with _fabrics(self) as fabrics:
             await fabrics.use(self.settings)
             yield fabrics

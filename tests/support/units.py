@@ -13,7 +13,7 @@ SERVICE, TEMPLATE = (UNITS / name for name in SERVICES)
 
 
 def settings(unit: Path) -> dict[str, list[str]]:
-    """Every setting with its values, in their order. None of our units has a setting's name in two sections."""
+    """Every setting with its values, in their order. No unit of farrier has a setting's name in two sections."""
     found: dict[str, list[str]] = {}
     for line in unit.read_text(encoding="utf-8").splitlines():
         name, equals, value = line.partition("=")

@@ -1,4 +1,4 @@
-"""A transport between our client and a simulated region, which sees each change that is sent, and may break it.
+"""A transport between farrier's client and a simulated region, which sees each change that is sent, and may break it.
 
 Used by the tests of whole nodes in MAAS. `sent` lists the changes, each with the status and owner that the machine had
 before it. `strike` is called once for each change and returns the fault to inject. Responses to reads pass through

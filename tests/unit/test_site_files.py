@@ -111,7 +111,7 @@ def test_all_errors_are_reported_together_and_no_site_is_loaded(sites: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("[maas", "is not valid TOML"),
         ("[mass]\n", "unknown key 'mass'; did you mean 'maas'?"),
@@ -183,14 +183,14 @@ def test_all_errors_are_reported_together_and_no_site_is_loaded(sites: Path) -> 
         ),
     ],
 )
-def test_an_error_is_reported_with_its_place(sites: Path, text: str, told: str) -> None:
+def test_an_error_is_reported_with_its_place(sites: Path, text: str, expected: str) -> None:
     (line,) = refusal(sites, text)
-    assert line.startswith("north.toml: ") and told in line
+    assert line.startswith("north.toml: ") and expected in line
     assert "secret" not in line
 
 
 @pytest.mark.parametrize(
-    ("link", "told"),
+    ("link", "expected"),
     [
         ('{ mode = "auto", addresses = { n = "10.0.0.5" } }', "addresses: is allowed only with mode static, but"),
         ('{ mode = "static", addresses = { n = "10.0.0.5" } }', "subnet: is missing"),
@@ -207,9 +207,9 @@ def test_an_error_is_reported_with_its_place(sites: Path, text: str, told: str) 
         ),
     ],
 )
-def test_inconsistent_settings_of_a_link_are_refused(sites: Path, link: str, told: str) -> None:
+def test_inconsistent_settings_of_a_link_are_refused(sites: Path, link: str, expected: str) -> None:
     (line,) = refusal(sites, f'[[network.ports]]\nmatch = "a"\nvlans = [{{ vid = 7, link = {link} }}]\n')
-    assert told in line
+    assert expected in line
 
 
 def test_a_region_belongs_to_one_site_and_names_differ_in_more_than_case(sites: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_template_outside_the_directory_is_not_read(sites: Path, way: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "expected"),
     [
         (None, "[cloud_init] template_file: cannot be found: No such file"),
         ("", "[cloud_init] template_file: is empty"),
@@ -297,9 +297,9 @@ def test_a_template_outside_the_directory_is_not_read(sites: Path, way: str) -> 
         ("{% include node.name %}", "it includes, imports or extends another template"),
     ],
 )
-def test_a_faulty_template_is_refused_when_it_is_read(sites: Path, template: str | None, told: str) -> None:
+def test_a_faulty_template_is_refused_when_it_is_read(sites: Path, template: str | None, expected: str) -> None:
     (line,) = refusal(sites, TEMPLATE, template)
-    assert told in line
+    assert expected in line
 
 
 @pytest.mark.parametrize(
@@ -316,16 +316,16 @@ def test_names_that_depend_on_the_node_are_not_checked_when_a_template_is_read(s
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("node", "is reserved: every template has it"),
         ("x-y", "has an invalid name"),
         ("bootstrap_token", "is"),
     ],
 )
-def test_a_variable_with_a_reserved_or_invalid_name_is_refused(sites: Path, name: str, told: str) -> None:
+def test_a_variable_with_a_reserved_or_invalid_name_is_refused(sites: Path, name: str, expected: str) -> None:
     (line,) = refusal(sites, f"[cloud_init.variables]\n{name} = 1\n")
-    assert told in line
+    assert expected in line
 
 
 WITH_A_TOKEN = "#cloud-config\ntoken: {{ bootstrap_token }}\n"
@@ -339,8 +339,8 @@ def test_a_token_that_may_expire_before_the_machine_is_installed_is_refused(
     sites: Path, node_timeout: str, ttl: str, least: str
 ) -> None:
     text = MAAS + f'node_timeout = "{node_timeout}"\n' + TTL.format(ttl=ttl)
-    (told,) = refusal(sites, text, WITH_A_TOKEN)
-    assert f"[deploy] bootstrap_ttl: expected at least {least}" in told
+    (line,) = refusal(sites, text, WITH_A_TOKEN)
+    assert f"[deploy] bootstrap_ttl: expected at least {least}" in line
     assert site(sites, text.replace(f'"{ttl}"', f'"{least}"'), WITH_A_TOKEN).deploy.bootstrap_ttl > timedelta(0)
 
 

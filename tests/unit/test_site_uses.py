@@ -43,7 +43,7 @@ def refusal(sites: Path, text: str, template: str = "#cloud-config\n") -> list[s
 
 
 @pytest.mark.parametrize(
-    ("was", "becomes", "told"),
+    ("was", "becomes", "expected"),
     [
         ('"10.lan"', '"tenant-a"', "[network] segments: segment 'tenant-a' is listed 2 times"),
         ('"10.lan"', '"10"', "[network] segments"),
@@ -55,15 +55,15 @@ def refusal(sites: Path, text: str, template: str = "#cloud-config\n") -> list[s
     ids=["twice", "a number", "a blank", "a partition twice", "no UFM", "too many"],
 )
 def test_invalid_or_repeated_names_of_segments_and_partitions_are_refused(
-    sites: Path, was: str, becomes: str, told: str
+    sites: Path, was: str, becomes: str, expected: str
 ) -> None:
     assert was in USES
     (line,) = refusal(sites, USES.replace(was, becomes))
-    assert told in line
+    assert expected in line
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "expected"),
     [
         (
             "{{ segments['tenant-b'].address }}",
@@ -73,9 +73,9 @@ def test_invalid_or_repeated_names_of_segments_and_partitions_are_refused(
         ("{{ segments['tenant-a'].adress }}", "line 2: a segment has no 'adress'; did you mean 'address'?"),
     ],
 )
-def test_unknown_segments_and_fields_in_a_template_are_refused(sites: Path, template: str, told: str) -> None:
+def test_unknown_segments_and_fields_in_a_template_are_refused(sites: Path, template: str, expected: str) -> None:
     (line,) = refusal(sites, USES + TEMPLATE, f"#cloud-config\n{template}\n")
-    assert told in line
+    assert expected in line
 
 
 @pytest.mark.parametrize(

@@ -98,13 +98,13 @@ async def test_over_loopback_reading_needs_no_token_and_every_change_does() -> N
             assert status == 401 or (path, status) == ("/login", 403), "no form of the server"
 
 
-async def test_a_client_behind_a_proxy_on_this_host_needs_a_token_although_the_server_listens_on_loopback() -> None:
+async def test_a_client_behind_a_proxy_on_this_host_needs_a_token_on_a_loopback_server() -> None:
     server = Server(loopback=True)
     assert (await server.get("/api/v1/nodes", address="192.0.2.1")).status_code == 401
     assert (await server.get("/api/v1/nodes", address="192.0.2.1", token=SECRETS["read"])).status_code == LET_THROUGH
 
 
-async def test_a_page_waits_for_the_database_if_the_browser_was_logged_in_with_the_token_of_the_settings() -> None:
+async def test_a_page_waits_for_the_database_after_a_log_in_with_the_token_of_the_settings() -> None:
     session = "http.bearer_token:99999999:abc"
     for loopback in (False, True):
         page = await Server(loopback=loopback).get("/", cookie=f"{COOKIE}={session}")

@@ -43,7 +43,7 @@ class Figure(msgspec.Struct, frozen=True):
     beside: Mapping[str, float] = {}
 
     @property
-    def told(self) -> dict[str, str]:
+    def alert_labels(self) -> dict[str, str]:
         """The labels of the alert."""
         return {"severity": self.severity, **self.labels}
 
@@ -173,8 +173,8 @@ def with_gap(figure: Figure, value: float, gap: str, counted: str, *, names: tup
 @pytest.mark.matrix(keep=4)
 @every_figure
 def test_an_alert_fires_once_after_its_duration_for_any_number_of_replicas(figure: Figure, tmp_path: Path) -> None:
-    late, early = firing(figure.alert, figure.hold, figure.told), never(figure.alert, figure.hold - 1)
-    pending = firing(figure.alert, figure.hold - 1, figure.told, state="pending")
+    late, early = firing(figure.alert, figure.hold, figure.alert_labels), never(figure.alert, figure.hold - 1)
+    pending = firing(figure.alert, figure.hold - 1, figure.alert_labels, state="pending")
     for names in (THREE, THREE[:1]):
         promtool.check(tmp_path, replicas(figure, f"{figure.loud}x200", names=names), early, pending, late)
 
@@ -190,7 +190,7 @@ def test_an_alert_is_silent_while_the_value_is_good_or_bad_for_a_moment(figure: 
 @every_figure
 def test_an_alert_ends_when_the_value_is_good_again(figure: Figure, tmp_path: Path) -> None:
     samples = f"{figure.loud}x{figure.hold + 2} {figure.quiet}x200"
-    fires, clear = firing(figure.alert, figure.hold + 2, figure.told), firing(figure.alert, figure.hold + 3)
+    fires, clear = firing(figure.alert, figure.hold + 2, figure.alert_labels), firing(figure.alert, figure.hold + 3)
     promtool.check(tmp_path, replicas(figure, samples), fires, clear)
 
 
@@ -199,7 +199,7 @@ def test_an_alert_ends_when_the_value_is_good_again(figure: Figure, tmp_path: Pa
 def test_an_alert_goes_on_when_one_replica_of_three_is_gone(figure: Figure, tmp_path: Path) -> None:
     a, b, c = replicas(figure, f"{figure.loud}x200")
     gone = msgspec.structs.replace(c, exposes={figure.series: f"{figure.loud}x1"}, up="1x1 0x200", counted="0+60x1")
-    always = [firing(figure.alert, minute, figure.told) for minute in (figure.hold, figure.hold + 20)]
+    always = [firing(figure.alert, minute, figure.alert_labels) for minute in (figure.hold, figure.hold + 20)]
     promtool.check(tmp_path, (a, b, gone), *always)
 
 
@@ -214,7 +214,7 @@ def test_a_short_gap_neither_ends_an_alert_nor_restarts_it(figure: Figure, tmp_p
         f"0+60x{last} stale _x1 {60 * (last + 3)}+60x200",
         f"0+60x{last} stale 0 {60 * (last + 3)}+60x200",
     ):
-        for value, told in ((figure.loud, (figure.told,)), (figure.quiet, ())):
+        for value, told in ((figure.loud, (figure.alert_labels,)), (figure.quiet, ())):
             minutes = range(figure.hold, last + 6)
             promtool.check(
                 tmp_path,
@@ -229,7 +229,7 @@ def test_a_short_gap_neither_ends_an_alert_nor_restarts_it(figure: Figure, tmp_p
 def test_after_a_long_gap_an_alert_fires_again_only_for_a_bad_value(figure: Figure, tmp_path: Path) -> None:
     last = figure.hold + 2
     gap, counted = f"{{0}}x{last} stale _x4 {{0}}x200", f"0+60x{last} stale _x4 {60 * (last + 6)}+60x200"
-    for value, told in ((figure.loud, (figure.told,)), (figure.quiet, ())):
+    for value, told in ((figure.loud, (figure.alert_labels,)), (figure.quiet, ())):
         promtool.check(
             tmp_path,
             with_gap(figure, value, gap, counted, names=THREE),
@@ -290,7 +290,9 @@ def test_every_state_of_every_other_kind_above_its_limit_fires_farrierstuck(tmp_
     places = [*places_of(others), Place("of_somebody_else", "waiting", "", "", None)]
     figures = [stuck(place.kind, place.state, place.substate) for place in places]
     late = Replica("a", {figure.series: "3x200" for figure in figures})
-    promtool.check(tmp_path, [late], firing("FarrierStuck", figures[0].hold, *(figure.told for figure in figures)))
+    promtool.check(
+        tmp_path, [late], firing("FarrierStuck", figures[0].hold, *(figure.alert_labels for figure in figures))
+    )
     in_time = Replica("a", {figure.series: "0x200" for figure in figures})
     promtool.check(tmp_path, [in_time], never("FarrierStuck", 30))
 
@@ -301,7 +303,7 @@ def test_each_class_has_its_own_alert_and_its_own_severity(alert: str, tmp_path:
     told = {series: f"{value}x200" for figure in classes for series, value in figure.beside.items()}
     all_of_them = Replica("a", told | {figure.series: "1x200" for figure in classes})
     minute = classes[0].hold
-    promtool.check(tmp_path, [all_of_them], firing(alert, minute, *(figure.told for figure in classes)))
+    promtool.check(tmp_path, [all_of_them], firing(alert, minute, *(figure.alert_labels for figure in classes)))
 
 
 def test_reads_that_fail_now_and_then_do_not_fire_an_alert(tmp_path: Path) -> None:
@@ -353,5 +355,5 @@ def test_a_few_machines_of_a_small_fleet_do_not_page(tmp_path: Path) -> None:
 def test_an_alert_ends_at_the_scrape_in_which_its_series_is_missing(alert: str, tmp_path: Path) -> None:
     figure = next(figure for figure in FIGURES if figure.alert == alert)
     last = figure.hold + 2
-    fires, clear = firing(alert, last, figure.told), firing(alert, last + 1)
+    fires, clear = firing(alert, last, figure.alert_labels), firing(alert, last + 1)
     promtool.check(tmp_path, replicas(figure, f"{figure.loud}x{last} stale"), fires, clear)

@@ -223,7 +223,7 @@ async def test_a_fault_of_the_server_is_no_refusal() -> None:
     assert fault.value.exit_code is ExitCode.FAILED
 
 
-async def test_a_response_of_another_server_is_an_error_that_says_so() -> None:
+async def test_a_response_of_another_server_is_reported_as_such() -> None:
     def page(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, html="<p>welcome</p>")
 

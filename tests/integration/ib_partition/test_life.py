@@ -67,7 +67,7 @@ async def test_ready_to_error_and_back_by_an_update(fabric: Fabric) -> None:
     assert fabric.manager.partitions[KEY].rate_limit == 100.0
 
 
-async def test_an_error_is_entered_once_however_long_it_lasts(fabric: Fabric) -> None:
+async def test_an_error_is_entered_once_while_it_lasts(fabric: Fabric) -> None:
     fabric.manager.refuses[KEY] = "no"
     made = await fabric.create()
     await fabric.settle()

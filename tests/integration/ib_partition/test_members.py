@@ -165,7 +165,7 @@ async def test_hundreds_of_ports_join_with_a_few_requests(fabric: Fabric) -> Non
     assert fabric.manager.changes[before:] == ["add"] * 3
 
 
-async def test_a_guid_is_the_same_however_it_is_spelled(fabric: Fabric) -> None:
+async def test_a_guid_is_the_same_in_every_notation(fabric: Fabric) -> None:
     await fabric.ready()
     await fabric.join(f"0x{GUIDS[0].upper()}")
     assert await fabric.join(GUIDS[0]) == "pending"

@@ -1,4 +1,4 @@
-"""No commit of the loop waits for a client's open transaction, whatever the client did in it and to which partition.
+"""No commit of the loop waits for a client's open transaction, for any call of the client and any partition.
 
 A client acts on one partition and keeps its transaction open, while other partitions of the same batch run. A commit
 that waited for the client would never end, because the client ends its transaction only after these runs.

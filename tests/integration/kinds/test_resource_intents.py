@@ -333,7 +333,7 @@ async def test_a_number_out_of_range_of_its_column_is_refused_with_a_message(yar
     assert refused.value.sqlstate == "FR400"
 
 
-async def test_an_answer_is_found_by_its_id_however_many_resource_intents_are_pending(every_db: pg.Database) -> None:
+async def test_an_answer_is_found_by_its_id_among_any_number_of_pending_resource_intents(every_db: pg.Database) -> None:
     """The statement was planned when the table was almost empty, and the table was not analyzed since."""
     answer = """SELECT farrier.write_resources(format(
         '{"kind": [{"kind": "network_segment"}], "runs": [], "answers": [{"run": 1, "request": %s, "accepted": true}]}',

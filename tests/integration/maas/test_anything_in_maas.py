@@ -391,12 +391,13 @@ def nothing_was_sent_that_must_not_be(it: Life) -> None:
         assert sent.owner in (None, "", ADMIN.username), f"{sent} was sent to a machine of another user"
         assert sent.op != "delete" or sent.status is not Status.DEPLOYED, f"{sent}: a system is deployed on the machine"
     twice = [comment for comment, times in installations(it).items() if times > 1]
-    assert not twice, f"installed twice by one request of ours: {twice}"
+    assert not twice, f"installed twice by one request of farrier: {twice}"
 
 
 def installations(it: Life) -> Counter[str]:
-    """How often each deployment of ours was begun, by its comment. A deployment that MAAS reverted because it could not
-    switch the machine on, or that a user aborted, does not count: it may be requested again with the same comment."""
+    """The number of times that each deployment of farrier began, by its comment. A deployment that MAAS reverted
+    because it could not switch the machine on, or that a user aborted, does not count: it may be requested again with
+    the same comment."""
     begun: Counter[str] = Counter()
     last = ""
     for event in it.region.events.of(None):

@@ -48,7 +48,7 @@ async def region_is(site: Site, state: str) -> bool:
 
 
 def another(request: httpx.Request, answer: httpx.Response, body: bytes) -> httpx.Response:
-    """Change the response to that of a region that has none of our machines."""
+    """Change the response to that of a region that has none of farrier's machines."""
     path = request.url.path
     if request.method != "GET" or "/machines/" not in path:
         return instead(answer, body)
@@ -86,7 +86,7 @@ async def test_a_url_that_is_edited_while_the_region_is_away_freezes_no_node(
 
 
 async def test_a_region_without_any_of_farriers_machines_takes_no_node_out_of_service(site: Site, wire: Wire) -> None:
-    """The settings name another region's URL, or the region was restored without our machines."""
+    """The settings name another region's URL, or the region was restored without farrier's machines."""
     await with_others(site)
     node = await active(site)
     await site.wait(MINUTE)

@@ -34,7 +34,7 @@ def rescues(site: Site, machine: Record) -> None:
 
 
 def deploys_again(site: Site, machine: Record) -> None:
-    """Deploy the machine for our user by hand again."""
+    """Deploy the machine again by hand for farrier's user."""
     machine.owner = ADMIN.username
     site.maas.region.move(machine, Status.DEPLOYED)
 

@@ -31,7 +31,7 @@ async def in_region(site: Site, number: int = 1, status: Status = Status.DEPLOYE
 
 
 def stand(region: Region, system_id: str, status: Status) -> None:
-    """Move a machine of ours to this status, with an event."""
+    """Move a machine of the site to this status, with an event."""
     region.machines[system_id].owner = ADMIN.username
     region.move(region.machines[system_id], status)
 
@@ -77,7 +77,7 @@ async def test_a_change_with_an_event_is_read_at_the_next_poll(site: Site) -> No
     assert after["since"] == after["read_at"] > before["read_at"]
 
 
-async def test_the_time_of_a_state_is_its_first_reading_however_often_it_is_read(site: Site) -> None:
+async def test_the_time_of_a_state_is_its_first_reading_and_later_readings_keep_it(site: Site) -> None:
     node = await in_region(site)
     await site.wait(POLL)
     first = await seen(node)

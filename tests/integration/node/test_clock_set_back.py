@@ -21,7 +21,7 @@ async def mend(site: Site) -> None:
             pass
 
 
-async def test_a_reset_that_is_being_sent_is_not_sent_again_and_its_answer_says_so(site: Site) -> None:
+async def test_a_reset_that_is_being_sent_is_not_sent_again_and_its_answer_reports_that(site: Site) -> None:
     machine = await site.with_bmc()
     site.bmc.hold(only_power=True)
     asked = await machine.tell("set_power", power="reset")

@@ -146,7 +146,9 @@ async def test_a_manageable_node_that_is_refused_is_verified_with_a_new_version_
     site.secrets.current = "v2"
     site.bmc.recover()
     await site.wait(MINUTE)
-    assert (site.bmc.logins, await management(machine)) == (dialled, "manageable"), "the cap beats a new secret"
+    assert (site.bmc.logins, await management(machine)) == (dialled, "manageable"), (
+        "a new secret does not override the login cap"
+    )
     await site.wait(5 * MINUTE)
     assert (await machine.bmc())["good_version"] == "v1"
     assert (await machine.path("management"))[-2:] == ["verifying", "manageable"]

@@ -31,7 +31,7 @@ async def site(db: pg.Database) -> AsyncIterator[Site]:
 
 
 async def in_service(site: Site) -> tuple[Machine, Simulated]:
-    """A node in service, its machine deployed by us and locked."""
+    """Return a node in service whose machine farrier deployed and a person locked."""
     region = site.maas.region
     simulated = Simulated(
         system_id=region.next_system_id(),

@@ -433,7 +433,7 @@ async def test_a_client_that_idles_delays_nothing_but_its_own_intent(site: Site)
     assert (await site.answer(id_)).status == "rejected"
 
 
-async def test_an_answer_is_found_by_its_id_however_many_intents_are_pending(every_db: pg.Database) -> None:
+async def test_an_answer_is_found_by_its_id_among_any_number_of_pending_intents(every_db: pg.Database) -> None:
     """The statement was planned when the table was almost empty, and the table was not analyzed since."""
     answer = """SELECT farrier.answer_intents(format('[{"intent": %s, "status": "accepted"}]', $1::bigint)::jsonb)"""
     read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'farrier.intents'::regclass"

@@ -147,7 +147,7 @@ async def test_a_bug_of_the_client_is_a_failure_like_any_other(site: Site) -> No
     assert bmc["last_error"] == "a bug"
     dialled = len(site.bmc.calls)
     await site.wait(25 * SECOND)
-    assert len(site.bmc.calls) == dialled, "the next try comes only after the back-off"
+    assert len(site.bmc.calls) == dialled, "the next attempt begins only after the back-off"
     await site.wait(6 * SECOND)
     assert (len(site.bmc.calls), (await machine.bmc())["failures"]) == (dialled + 1, 2)
     failed = await PostgresQueries(site.pool).inventory(Wanted(failed=True))
@@ -203,7 +203,7 @@ async def test_cancel_stops_a_verification_outside_of_a_workflow(site: Site) -> 
     assert (await machine.look())["management"] == "enroll"
     dialled = len(site.bmc.calls)
     await site.wait(4 * MINUTE)
-    assert len(site.bmc.calls) == dialled, "auto_manage leaves it alone for a while"
+    assert len(site.bmc.calls) == dialled, "auto_manage does not try it again for a while"
     await site.wait(MINUTE + SECOND)
     assert (await machine.look())["management"] == "manageable"
 

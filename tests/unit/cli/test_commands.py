@@ -78,10 +78,10 @@ def test_the_model_for_people_has_each_state_and_action_and_no_diagram() -> None
 def test_another_kind_s_model_is_printed_in_every_format(spec: KindSpec) -> None:
     assert run("model", "--kind", spec.name, "--format", "md").stdout == kind_diagram.markdown(spec)
     assert run("model", "--kind", spec.name, "--format", "mermaid").stdout == kind_diagram.mermaid(spec)
-    told = msgspec.json.decode(run("model", "--kind", spec.name, "--format", "json").stdout)
-    assert set(told["states"]) == set(spec.states)
-    assert {(edge["source"], edge["target"]) for edge in told["edges"]} == spec.pairs
-    assert {action: tuple(each["states"]) for action, each in told["actions"].items()} == {
+    printed = msgspec.json.decode(run("model", "--kind", spec.name, "--format", "json").stdout)
+    assert set(printed["states"]) == set(spec.states)
+    assert {(edge["source"], edge["target"]) for edge in printed["edges"]} == spec.pairs
+    assert {action: tuple(each["states"]) for action, each in printed["actions"].items()} == {
         action: spec.states_accepting(action) for action in spec.requests
     }
 

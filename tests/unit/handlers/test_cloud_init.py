@@ -105,7 +105,7 @@ def test_the_filter_yaml_takes_lists_mappings_and_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "message"),
     [
         pytest.param("a\n{{ node.labels.row }}", "line 3: 'dict object' has no attribute 'row'", id="a label"),
         pytest.param("{{ node.labels.row | yaml }}", "has no attribute 'row'", id="a label through a filter"),
@@ -119,9 +119,9 @@ def test_the_filter_yaml_takes_lists_mappings_and_nothing() -> None:
         pytest.param("{{ '\\ud800' }}", "UnicodeEncodeError", id="not encodable in UTF-8"),
     ],
 )
-def test_an_error_of_a_template_is_reported_without_the_token(template: str, told: str) -> None:
+def test_an_error_of_a_template_is_reported_without_the_token(template: str, message: str) -> None:
     text = refusal(HEAD + template)
-    assert told in text and "site north" in text and "gpu-1" in text
+    assert message in text and "site north" in text and "gpu-1" in text
     assert TOKEN.upper() not in text
 
 

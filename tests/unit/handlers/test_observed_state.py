@@ -56,8 +56,8 @@ def adopt(it: Handled) -> tuple[str, str]:
     if isinstance(decision, Transition | Update):
         at.node = with_fields(decision.to, intents=())
     it.written += getattr(decision, "writes", ())
-    (told,) = (w for w in getattr(decision, "writes", ()) if isinstance(w, AnswerIntent))
-    return told.status.value, told.reason
+    (answer,) = (w for w in getattr(decision, "writes", ()) if isinstance(w, AnswerIntent))
+    return answer.status.value, answer.reason
 
 
 # --- onboarding

@@ -184,8 +184,8 @@ def test_an_error_of_thousands_of_nodes_is_a_hundred_lines_and_a_count_of_the_ot
     hand.seconds += 301
     log.write_repeats()
     log.write_repeats()
-    told = lines(out)[101:]
-    assert [(line["event"], line["of"], line["lines"]) for line in told] == [
+    written = lines(out)[101:]
+    assert [(line["event"], line["of"], line["lines"]) for line in written] == [
         ("log.repeats_not_written", "run.failed", 4900)
     ]
 

@@ -94,8 +94,14 @@ def test_a_line_is_exactly_the_output_of_json_dumps(value: object, key: str) -> 
     log.configure(form=log.Format.JSON, stream=stream)
     structlog.stdlib.get_logger().info("state.moved", **{key: value}, stage=Stage.PROBE)
     (line,) = lines(stream)
-    told = {key: value, "stage": Stage.PROBE, "event": "state.moved", "level": "info", "timestamp": line["timestamp"]}
-    assert stream.getvalue() == json.dumps(log.redact(None, "info", told), default=str) + "\n"
+    expected = {
+        key: value,
+        "stage": Stage.PROBE,
+        "event": "state.moved",
+        "level": "info",
+        "timestamp": line["timestamp"],
+    }
+    assert stream.getvalue() == json.dumps(log.redact(None, "info", expected), default=str) + "\n"
 
 
 def test_each_line_of_an_event_is_searched_for_secrets_again(out: io.StringIO) -> None:
@@ -221,10 +227,10 @@ def test_a_stream_that_cannot_be_written_is_reported_and_raises_nothing_in_calle
     spoil()
     structlog.stdlib.get_logger().info("connecting", where="zürich", password="".join(["hunter", "2"]))
     logging.getLogger("other.library").warning("zürich")
-    told = capsys.readouterr().err
-    assert told.count("--- Logging error ---") == 2
-    assert "'event': 'connecting'" in told
-    assert "hunter2" not in told
+    reported = capsys.readouterr().err
+    assert reported.count("--- Logging error ---") == 2
+    assert "'event': 'connecting'" in reported
+    assert "hunter2" not in reported
     with suppress(OSError):  # closing tries to flush the rest again
         stream.close()
 

@@ -276,6 +276,6 @@ def test_an_undeclared_sample_adds_no_series_and_is_logged(sink: PrometheusSink,
         sink.sampled(kind, [sample, Sample("paint", {"colour": "blue"})])
     after = samples(sink)
     assert after.keys() == before.keys()
-    told = [(line["event"], line["kind"], line["metric"]) for line in logs]
-    assert ("metric.undeclared", kind, sample.metric) in told
+    logged = [(line["event"], line["kind"], line["metric"]) for line in logs]
+    assert ("metric.undeclared", kind, sample.metric) in logged
     assert after["farrier_kind_widget_paint_total{colour=blue}"] == (1 if kind == "widget" else 0)

@@ -96,12 +96,12 @@ def refusals(it: Node, text: str) -> Iterator[tuple[Action, str]]:
 
 
 def failed(kind: WorkflowKind, failure: FailureClass, status: W) -> Onboarding | Decommission:
-    told = {"failure_class": failure, "failure_detail": "the detail"}
+    fields = {"failure_class": failure, "failure_detail": "the detail"}
     if kind is WorkflowKind.ONBOARDING:
         mode = OnboardingMode.ADOPT if failure is FailureClass.ADOPT_FAILED else OnboardingMode.DEPLOY
         stage = O.RESOLVE_POWER_CREDENTIALS if mode is OnboardingMode.ADOPT else O.WAIT_FOR_READY
-        return onboarding(status, mode=mode, stage=stage, **told)
-    return decommission(D.RELEASE_MAAS_NODE, status, **told)
+        return onboarding(status, mode=mode, stage=stage, **fields)
+    return decommission(D.RELEASE_MAAS_NODE, status, **fields)
 
 
 def with_failure(

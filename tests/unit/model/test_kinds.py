@@ -32,7 +32,7 @@ class Worded(Params, frozen=True, kw_only=True):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"name": "Crate"}, "its name must match"),
         ({"what": " "}, "`what` is missing"),
@@ -80,22 +80,22 @@ class Worded(Params, frozen=True, kw_only=True):
         ),
     ],
 )
-def test_an_inconsistent_spec_is_refused_with_the_fault(change: dict[str, Any], told: str) -> None:
+def test_an_inconsistent_spec_is_refused_with_the_fault(change: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError, match="kind ") as refused:
         msgspec.structs.replace(SPEC, **change)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "expected"),
     [
         (KindState(), "state packed needs either limit or why_none"),
         (KindState(limit=timedelta(1), why_none="x"), "state packed needs either limit or why_none"),
         (KindState(limit=timedelta(0)), "the limit of state packed must be longer than 0; it is 0:00:00"),
     ],
 )
-def test_a_state_needs_either_a_limit_or_a_reason_for_none(state: KindState, told: str) -> None:
-    with pytest.raises(ConfigError, match=f"kind {SPEC.name}: {told}"):
+def test_a_state_needs_either_a_limit_or_a_reason_for_none(state: KindState, expected: str) -> None:
+    with pytest.raises(ConfigError, match=f"kind {SPEC.name}: {expected}"):
         msgspec.structs.replace(SPEC, states={**SPEC.states, "packed": state})
 
 

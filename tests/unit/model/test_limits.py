@@ -44,8 +44,8 @@ def test_every_state_that_is_not_terminal_has_a_key_in_the_configuration() -> No
 def test_there_is_a_rule_for_exactly_the_limits_that_apply() -> None:
     default = {(rule.kind, rule.state, rule.substate): rule.lasts for rule in limits.rules(Limits())}
     assert default == {(p.kind, p.state, p.substate): p.default for p in PLACES if p.default is not None}
-    told = {(rule.kind, rule.state, rule.substate, rule.scope, rule.name): rule.lasts for rule in limits.rules(SOME)}
-    assert told["node", "offline", "", "", ""] == HOUR
-    assert told["node", "offline", "", "model", "h100"] == 2 * HOUR
-    assert told["node", "offline", "", "site", "north"] == 3 * HOUR
-    assert len(told) == len(default) + 3
+    scoped = {(rule.kind, rule.state, rule.substate, rule.scope, rule.name): rule.lasts for rule in limits.rules(SOME)}
+    assert scoped["node", "offline", "", "", ""] == HOUR
+    assert scoped["node", "offline", "", "model", "h100"] == 2 * HOUR
+    assert scoped["node", "offline", "", "site", "north"] == 3 * HOUR
+    assert len(scoped) == len(default) + 3

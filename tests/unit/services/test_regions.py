@@ -149,10 +149,10 @@ async def test_a_failure_of_the_whole_region_is_tried_again_by_one_request(at: P
     with failing(error):
         await at.turn(error=error)
     for _ in range(100):
-        told = await at.refused()
-        assert (told.failure, told.detail, told.operation) == (error.failure, error.detail, "machine")
-        assert told.retry_after is not None
-        assert timedelta(0) < told.retry_after <= timedelta(seconds=10)
+        refusal = await at.refused()
+        assert (refusal.failure, refusal.detail, refusal.operation) == (error.failure, error.detail, "machine")
+        assert refusal.retry_after is not None
+        assert timedelta(0) < refusal.retry_after <= timedelta(seconds=10)
     at.clock.advance(timedelta(seconds=5))
     async with at.found.turn(SITE):
         await at.refused()  # the others wait for the result of the trial

@@ -98,16 +98,16 @@ def test_a_reimage_is_accepted_if_maas_can_install_the_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"maas_id": None}, "this node has no MAAS ID"),
         ({"site": None}, "site (none) has no MAAS configured"),
         ({"site": "nowhere"}, "site nowhere has no MAAS configured"),
     ],
 )
-def test_a_reimage_is_refused_if_maas_cannot_install_the_machine(fields: dict[str, Any], told: str) -> None:
+def test_a_reimage_is_refused_if_maas_cannot_install_the_machine(fields: dict[str, Any], expected: str) -> None:
     verdict, reason = asked(in_maas(N.ACTIVE, agent=agent(), **fields), Action.DECOMMISSION, mode="reimage")
-    assert verdict == "rejected" and told in reason
+    assert verdict == "rejected" and expected in reason
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_a_node_whose_machine_was_released_is_not_reactivated(
     state: MaasStatus, age: timedelta, verdict: str, because: str
 ) -> None:
     for retired in (in_maas(agent=agent()), in_maas(agentless=True)):
-        told = asked(replace(retired, maas=seen(state, age=age)), Action.REACTIVATE)
-        assert told[0] == verdict
-        assert because in told[1]
+        status, reason = asked(replace(retired, maas=seen(state, age=age)), Action.REACTIVATE)
+        assert status == verdict
+        assert because in reason
 
 
 @pytest.mark.parametrize(
-    ("fields", "verdict", "told"),
+    ("fields", "verdict", "expected"),
     [
         ({"maas": seen(MaasStatus.READY)}, "accepted", ""),
         ({}, "accepted", ""),
@@ -141,8 +141,8 @@ def test_a_node_whose_machine_was_released_is_not_reactivated(
     ],
 )
 def test_a_removal_that_could_not_delete_the_machine_is_refused(
-    fields: dict[str, Any], verdict: str, told: str
+    fields: dict[str, Any], verdict: str, expected: str
 ) -> None:
     answer = asked(in_maas(agent=agent(), **fields), Action.REMOVE, remove_maas=True)
-    assert answer[0] == verdict and told in answer[1]
+    assert answer[0] == verdict and expected in answer[1]
     assert asked(in_maas(agent=agent(), **fields), Action.REMOVE)[0] == "accepted", "the node keeps its machine"

@@ -279,8 +279,8 @@ async def test_an_erasure_without_a_bmc_reports_the_bmc_and_runs_after_the_bmc_i
     machine = await given_deployed(stand, STAGE)
     stand.use(release=ReleaseSite(erase=Erase.SECURE))
     stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
-    for told in ("409", "500"):
-        fails(await stand.settle(), F.POWER_FAILED, told, "through its BMC")
+    for expected in ("409", "500"):
+        fails(await stand.settle(), F.POWER_FAILED, expected, "through its BMC")
         is_not_released(stand)
         assert machine.status is S.FAILED_DISK_ERASING
         stand.observe()

@@ -84,7 +84,7 @@ async def test_urgent_machines_are_read_and_reported_before_the_others(looker: L
     assert {reading.node for reading in found.readings} == {first.node, *(one.node for one in others[:49])}
 
 
-async def test_a_machine_missing_in_a_list_is_absent_only_if_its_own_request_says_so(looker: Looker) -> None:
+async def test_a_machine_missing_in_a_list_is_absent_only_after_a_request_for_it(looker: Looker) -> None:
     kept, gone = await looker.machines(2)
     looker.region.forget(looker.region.machines[gone.system_id])
     found = await looker.look(kept, gone)

@@ -177,7 +177,7 @@ async def test_an_address_of_another_machine_is_reported_as_invalid_configuratio
 
 
 @pytest.mark.parametrize(
-    ("tables", "told"),
+    ("tables", "message"),
     [
         ({"ports": [{"match": "ens*"}]}, "network.ports 1: no port matches 'ens*'"),
         ({"bonds": [BOND | {"ports": ["enp2*"]}]}, "a bond needs at least two ports"),
@@ -186,11 +186,13 @@ async def test_an_address_of_another_machine_is_reported_as_invalid_configuratio
         (TABLES | {"ports": [{"match": "enp2s0", "mtu": 9000}, {"match": "nothing"}]}, "network.ports 2"),
     ],
 )
-async def test_tables_that_do_not_fit_the_machine_change_nothing(at: Stand, tables: dict[str, Any], told: str) -> None:
+async def test_tables_that_do_not_fit_the_machine_change_nothing(
+    at: Stand, tables: dict[str, Any], message: str
+) -> None:
     await ready(at, tables)
     settled = await failed(at)
     assert settled.failure is FailureClass.INVALID_CONFIG
-    assert told in settled.detail
+    assert message in settled.detail
     assert changes(at) == []
 
 

@@ -60,7 +60,7 @@ def failed(settled: Settled, failure: FailureClass) -> str:
 
 
 @pytest.mark.parametrize(
-    ("fate", "told"),
+    ("fate", "expected"),
     [
         (DeployFate.NEVER_NETBOOTS, "no_netboot"),
         (DeployFate.STORAGE_FAILS, "storage"),
@@ -68,9 +68,11 @@ def failed(settled: Settled, failure: FailureClass) -> str:
         (DeployFate.NEVER_REPORTS, "never_reported"),
     ],
 )
-async def test_a_cause_that_is_not_the_datasource_fails_with_its_name(at: Stand, fate: DeployFate, told: str) -> None:
+async def test_a_cause_that_is_not_the_datasource_fails_with_its_name(
+    at: Stand, fate: DeployFate, expected: str
+) -> None:
     await after(at, fate)
-    assert failed(await judged(at), FailureClass.DEPLOY_FAILED).startswith(f"{told}: ")
+    assert failed(await judged(at), FailureClass.DEPLOY_FAILED).startswith(f"{expected}: ")
 
 
 async def test_a_second_run_reports_the_same_cause(at: Stand) -> None:

@@ -191,7 +191,7 @@ async def test_the_site_may_name_another_disk(at: Stand) -> None:
 
 
 @pytest.mark.parametrize(
-    ("disks", "told"),
+    ("disks", "message"),
     [
         ((nvme(0), nvme(1)), "nvme1n1 (Dell Ent NVMe CM6 RI 3.84TB)"),
         ((nvme(0), msgspec.structs.replace(boss(), model="FakeBOSS", id_path="/dev/sda")), "sda (FakeBOSS)"),
@@ -200,12 +200,12 @@ async def test_the_site_may_name_another_disk(at: Stand) -> None:
     ids=["none", "alike", "two"],
 )
 async def test_no_matching_disk_or_two_need_an_operator_and_nothing_is_changed(
-    at: Stand, disks: tuple[DiskModel, ...], told: str
+    at: Stand, disks: tuple[DiskModel, ...], message: str
 ) -> None:
     await ready(at, *disks)
     settled = await failed(at)
     assert settled.failure is FailureClass.BOSS_DISK_NOT_FOUND
-    assert told in settled.detail
+    assert message in settled.detail
     assert changes(at) == []
 
 

@@ -41,7 +41,7 @@ def lose_answers(at: Stand) -> None:
 
 
 async def deploys(at: Stand, comment: str) -> None:
-    """Another client with our key requests a deployment."""
+    """Request a deployment as another client with farrier's key."""
     await at.world.client.do(await read(at), Deploy(user_data="", comment=comment))
     at.world.observed.requests.clear()
 

@@ -172,7 +172,7 @@ def _elsewhere(at: Stand, machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "expected"),
     [
         (_no_interface, "MAAS has no boot interface"),
         (_no_vlan, "eno1 is on no VLAN"),
@@ -183,12 +183,12 @@ def _elsewhere(at: Stand, machine: Machine) -> None:
         (_elsewhere, f"network.pxe_subnet {SECOND_CIDR} is on another VLAN"),
     ],
 )
-async def test_a_boot_interface_that_cannot_be_linked_needs_an_operator(at: Stand, spoil: Any, told: str) -> None:
+async def test_a_boot_interface_that_cannot_be_linked_needs_an_operator(at: Stand, spoil: Any, expected: str) -> None:
     machine = await ready(at)
     spoil(at, machine)
     settled = await failed(at)
     assert settled.failure is FailureClass.PXE_INTERFACE_UNFIXABLE
-    assert told in settled.detail
+    assert expected in settled.detail
     assert changes(at) == 0
 
 

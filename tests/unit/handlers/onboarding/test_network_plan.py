@@ -105,7 +105,7 @@ def test_a_glob_that_matches_nothing_is_reported_with_the_ports_of_the_machine()
 
 
 @pytest.mark.parametrize(
-    ("tables", "told"),
+    ("tables", "expected"),
     [
         (
             {"bonds": [{"name": "bond0", "ports": ["enp1s0f0*"]}]},
@@ -153,8 +153,8 @@ def test_a_glob_that_matches_nothing_is_reported_with_the_ports_of_the_machine()
         ),
     ],
 )
-def test_tables_that_cannot_be_applied_are_refused_with_the_reason(tables: dict[str, Any], told: str) -> None:
-    assert told in refusal(A, B, C, **tables)
+def test_tables_that_cannot_be_applied_are_refused_with_the_reason(tables: dict[str, Any], expected: str) -> None:
+    assert expected in refusal(A, B, C, **tables)
 
 
 def test_a_vid_on_several_fabrics_needs_the_name_of_the_fabric() -> None:
@@ -273,7 +273,7 @@ def test_an_existing_bond_gets_its_vlans_and_links() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bond", "told"),
+    ("bond", "expected"),
     [
         (nic(7, "bond0", type="bond", parents=(A.name, C.name), params={}), "has the ports enp1s0f0np0, enp2s0, but"),
         (msgspec.structs.replace(BOND, params={"bond_mode": "balance-rr"}), "bond_mode 'balance-rr'"),
@@ -282,9 +282,9 @@ def test_an_existing_bond_gets_its_vlans_and_links() -> None:
         (nic(7, "bond9", type="bond", parents=(A.name, B.name)), "enp1s0f0np0 is in bond bond9 in MAAS"),
     ],
 )
-def test_an_existing_bond_that_differs_is_not_changed(bond: Interface, told: str) -> None:
+def test_an_existing_bond_that_differs_is_not_changed(bond: Interface, expected: str) -> None:
     refused = refusal(A, B, C, bond, bonds=[TWO])
-    assert told in refused
+    assert expected in refused
     assert "commission the machine again" in refused
 
 

@@ -62,7 +62,7 @@ async def test_the_stage_completes_after_it_has_an_address_and_ufm_has_its_ports
 
 
 @pytest.mark.parametrize(
-    ("segment", "of", "told", "timed"),
+    ("segment", "of", "expected", "timed"),
     [
         pytest.param(SegmentUse(name="lan"), None, "segment lan does not exist", False, id="no segment"),
         pytest.param(
@@ -114,12 +114,12 @@ async def test_the_stage_completes_after_it_has_an_address_and_ufm_has_its_ports
     ],
 )
 async def test_the_stage_waits_for_a_missing_network_with_the_reason(
-    at: Stand, segment: SegmentUse, of: PartitionUse | None, told: str, timed: bool
+    at: Stand, segment: SegmentUse, of: PartitionUse | None, expected: str, timed: bool
 ) -> None:
     """Only faults of the node count against the stage's time limit."""
     settled = await with_(at, segment, of)
     assert isinstance(settled, Waiting), settled
-    assert told in settled.reason and settled.timed is timed
+    assert expected in settled.reason and settled.timed is timed
     assert not at.writes
 
 

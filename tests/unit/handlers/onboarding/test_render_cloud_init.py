@@ -116,7 +116,7 @@ async def test_a_site_without_a_template_is_skipped(at: Stand) -> None:
 
 @pytest.mark.parametrize("agentless", [False, True])
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("#cloud-config\n{{ node.labels.rack }}", "no attribute 'rack'"),
         ("hostname: {{ node.name }}", "cloud-init requires"),
@@ -124,13 +124,13 @@ async def test_a_site_without_a_template_is_skipped(at: Stand) -> None:
     ],
 )
 async def test_user_data_that_cannot_be_rendered_is_invalid_configuration(
-    at: Stand, text: str, told: str, agentless: bool
+    at: Stand, text: str, expected: str, agentless: bool
 ) -> None:
     at.node = with_fields(at.node, agentless=agentless)
     template(at, text, max_bytes=1024)
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.INVALID_CONFIG
-    assert told in settled.detail and at.writes == []
+    assert expected in settled.detail and at.writes == []
 
 
 async def test_a_key_that_does_not_resolve_fails_the_stage_unless_the_cause_is_temporary(at: Stand) -> None:
