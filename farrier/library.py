@@ -20,7 +20,7 @@ from farrier.errors import (
     RefusedByModel,
     ServiceError,
 )
-from farrier.handlers.resource import Decided, Extension, Handler, Surroundings, accept, params_of, reject
+from farrier.handlers.resource import Decided, Extension, Handler, ServiceContext, accept, params_of, reject
 from farrier.io.pool import open_pool
 from farrier.model.credential import Credential
 from farrier.model.kinds import KindAction, KindEdge, KindLayer, KindSpec, KindState
@@ -60,10 +60,10 @@ __all__ = [
     "RefusedByModel",
     "Resource",
     "Sample",
+    "ServiceContext",
     "ServiceError",
     "StateHandler",
     "Step",
-    "Surroundings",
     "Transition",
     "Update",
     "Wait",

@@ -20,7 +20,7 @@ def parameters(of: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
     return tuple(inspect.signature(of, eval_str=True).parameters.values())
 
 
-def instead(
+def with_options(
     command: Callable[Concatenate[S, T, P], R],
     options: Iterable[inspect.Parameter],
     read: Callable[..., T],
@@ -39,7 +39,7 @@ def instead(
     return asked
 
 
-def as_given(command: Callable[..., R], options: Iterable[inspect.Parameter], text: str) -> Callable[..., R]:
+def replace_given(command: Callable[..., R], options: Iterable[inspect.Parameter], text: str) -> Callable[..., R]:
     """Replace the parameter `**given` of a command by these options, and set the help of the command to `text`."""
     own = [parameter for parameter in parameters(command) if parameter.name != "given"]
     vars(command)["__signature__"] = inspect.Signature([*own, *options])

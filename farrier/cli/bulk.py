@@ -62,7 +62,7 @@ class Reached(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
-class Door(msgspec.Struct, frozen=True, kw_only=True):
+class Operations(msgspec.Struct, frozen=True, kw_only=True):
     """The database operations on the resources of one kind. `request` is the intent without resource and parameters.
     `params` returns the parameters for the resource with an ID. `reached` returns the present state of each resource
     with one of these IDs, and whether this is the awaited state."""
@@ -83,7 +83,7 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
         return (await self.session.queries.intent(self.request.kind, intent)).rows[0]
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class Following(msgspec.Struct, frozen=True, kw_only=True):
     """How resources are followed. At most `most` resources are followed at the same time; if `most` is None, all are.
     If `waits` is true, each resource is followed until its intent is answered and, if `until` is set, until the
     resource reaches this state, but for at most `patience`."""
@@ -110,13 +110,15 @@ class Flight(msgspec.Struct, kw_only=True):
 
 class Bulk:
     """A run of the action for all targets. When a resource need not be followed further, its result is added to
-    `results`, and `landed` is called."""
+    `results`, and `finished` is called."""
 
-    def __init__(self, door: Door, targets: Sequence[Target], pace: Pace, landed: Callable[[], object]) -> None:
-        self._door = door
+    def __init__(
+        self, operations: Operations, targets: Sequence[Target], following: Following, finished: Callable[[], object]
+    ) -> None:
+        self._operations = operations
         self._waiting = deque(targets)
-        self._pace = pace
-        self._landed = landed
+        self._following = following
+        self._finished = finished
         self._flights: dict[int, Flight] = {}
         self._stopped = False
         self.results: list[Result] = []
@@ -133,23 +135,23 @@ class Bulk:
                 await anyio.sleep(LOOK_EVERY_SECONDS)
 
     def _may_begin(self) -> bool:
-        room = self._pace.most is None or len(self._flights) < self._pace.most
+        room = self._following.most is None or len(self._flights) < self._following.most
         return bool(self._waiting) and room and not self._stopped
 
     async def _begin(self, target: Target) -> None:
         try:
-            intent = await self._door.ask(target)
+            intent = await self._operations.ask(target)
         except RefusedByModel as refusal:
             if isinstance(refusal, MalformedRequest) and not self.results and not self._flights:
                 raise  # the error would be the same for every resource
             self._end(target, "refused", refusal.text)
             return
-        deadline = anyio.current_time() + self._pace.patience.total_seconds()
+        deadline = anyio.current_time() + self._following.patience.total_seconds()
         flight = Flight(target=target, intent=intent, deadline=deadline)
-        if self._pace.waits:
+        if self._following.waits:
             self._flights[target.id] = flight
         else:
-            self._land(flight, "pending", None)
+            self._finish(flight, "pending", None)
 
     async def _look(self) -> bool:
         """Read answers and states. Returns whether a resource need not be followed further."""
@@ -157,40 +159,42 @@ class Bulk:
         await self._look_for_answers()
         await self._look_for_states()
         for flight in [flight for flight in self._flights.values() if anyio.current_time() >= flight.deadline]:
-            where = f"is {flight.state or 'unknown'}, not {self._pace.until}," if flight.accepted else "has no answer"
+            where = (
+                f"is {flight.state or 'unknown'}, not {self._following.until}," if flight.accepted else "has no answer"
+            )
             delay = f": {flight.target.delay}" if flight.target.delay and not flight.accepted else ""
-            self._give_up(flight, "late", f"{where} after {self._pace.timeout}{delay}")
+            self._give_up(flight, "late", f"{where} after {self._following.timeout}{delay}")
         return len(self.results) > before
 
     async def _look_for_answers(self) -> None:
         for flight in [flight for flight in self._flights.values() if not flight.accepted][:_LOOKED]:
-            found = await self._door.intent(flight.intent)
+            found = await self._operations.intent(flight.intent)
             self._flights[flight.target.id] = self._flights.pop(flight.target.id)
-            if found.status == IntentStatus.ACCEPTED and self._pace.until is not None:
+            if found.status == IntentStatus.ACCEPTED and self._following.until is not None:
                 flight.accepted, flight.reason = True, found.reason
             elif found.answered_at is not None:
-                self._land(flight, found.status, found.reason)
+                self._finish(flight, found.status, found.reason)
 
     async def _look_for_states(self) -> None:
         flights = [flight for flight in self._flights.values() if flight.accepted]
         for start in range(0, len(flights), _READ):
             chunk = flights[start : start + _READ]
-            reached = await self._door.reached([flight.target.id for flight in chunk])
+            reached = await self._operations.reached([flight.target.id for flight in chunk])
             for flight in chunk:
                 seen = reached[flight.target.id]
                 flight.state = seen.state
                 if seen.is_there:
-                    self._land(flight, IntentStatus.ACCEPTED, flight.reason)
+                    self._finish(flight, IntentStatus.ACCEPTED, flight.reason)
                 elif seen.failure:
                     self._give_up(flight, "failed", seen.failure)
 
-    def _land(self, flight: Flight, status: str, reason: str | None) -> None:
+    def _finish(self, flight: Flight, status: str, reason: str | None) -> None:
         self._flights.pop(flight.target.id, None)
         self._end(flight.target, status, reason, intent=flight.intent, state=flight.state)
 
     def _give_up(self, flight: Flight, status: str, reason: str) -> None:
-        self._land(flight, status, reason)
-        self._stopped = self._pace.most is not None
+        self._finish(flight, status, reason)
+        self._stopped = self._following.most is not None
 
     def _leave_out_the_rest(self) -> None:
         while self._waiting:
@@ -202,4 +206,4 @@ class Bulk:
         self.results.append(
             Result(id=target.id, name=target.name, intent=intent, status=status, reason=reason, state=state)
         )
-        self._landed()
+        self._finished()

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from farrier.cli import added_options, arguments, intent_answers, output
-from farrier.cli.bulk import Bulk, Door, Pace, Result, Target
+from farrier.cli.bulk import Bulk, Following, Operations, Result, Target
 from farrier.cli.connection import Session
 from farrier.errors import ExitCode
 from farrier.model.counted import counted
@@ -32,7 +32,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
 
     dry_run: bool
     yes: bool
-    pace: Pace
+    following: Following
     key: str
     again: str
     requested_by: str | None
@@ -86,14 +86,14 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     """Return the values of these options as `Orders`."""
     if not wait and (until is not None or max_in_flight is not None):
         raise typer.BadParameter("--no-wait cannot be combined with --until or --max-in-flight: both wait for answers")
-    pace = Pace(
+    following = Following(
         most=max_in_flight, waits=wait, until=until, patience=arguments.patience("--timeout", timeout), timeout=timeout
     )
     key = key or f"{_PREFIX}{secrets.token_hex(6)}"
     return Orders(
         dry_run=dry_run,
         yes=yes,
-        pace=pace,
+        following=following,
         key=key,
         again=f"--key {key}",
         requested_by=requested_by,
@@ -108,10 +108,10 @@ def ordered(
     command: Callable[Concatenate[Session, Orders, P], Awaitable[None]],
 ) -> Callable[Concatenate[Session, P], Awaitable[None]]:
     """Add these options to a command, and pass their values as its second parameter, after the session."""
-    return added_options.instead(command, added_options.parameters(orders), orders)
+    return added_options.with_options(command, added_options.parameters(orders), orders)
 
 
-async def run(action: str, kind: str, targets: Sequence[Target], door: Door, given: Orders) -> None:
+async def run(action: str, kind: str, targets: Sequence[Target], operations: Operations, given: Orders) -> None:
     """With --dry-run, print a preview. Without --dry-run, ask the user, submit, follow and report. Raises typer.Exit
     with code 1 if anything was refused."""
     if given.dry_run:
@@ -121,7 +121,7 @@ async def run(action: str, kind: str, targets: Sequence[Target], door: Door, giv
         confirm(f"{action} {_counted(kind, targets)}", yes=given.yes)
         if given.again:
             typer.echo(f"to repeat this command safely, add: {given.again}", err=True)
-    results = await _follow(action, targets, door, given)
+    results = await _follow(action, targets, operations, given)
     _report(action, kind, results, given)
     if not all(result.is_well for result in results):
         raise typer.Exit(ExitCode.FAILED)
@@ -167,14 +167,14 @@ def _expected(target: Target) -> str:
     return "rejected" if target.refusal else "pending" if target.delay else "accepted"
 
 
-async def _follow(action: str, targets: Sequence[Target], door: Door, given: Orders) -> Sequence[Result]:
+async def _follow(action: str, targets: Sequence[Target], operations: Operations, given: Orders) -> Sequence[Result]:
     """Submit and follow all targets. On a terminal, show a progress bar."""
     console = Console(stderr=True)
     bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     hidden = not console.is_terminal or len(targets) == 1
     with Progress(*bar, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task(action, total=len(targets))
-        bulk = Bulk(door, targets, given.pace, landed=lambda: progress.advance(task))
+        bulk = Bulk(operations, targets, given.following, finished=lambda: progress.advance(task))
         try:
             await bulk.run()
         except anyio.get_cancelled_exc_class():
@@ -201,7 +201,7 @@ def _report(action: str, kind: str, results: Sequence[Result], given: Orders) ->
 
 
 def _well(well: Sequence[Result], action: str, kind: str, given: Orders) -> Iterable[str]:
-    what = "submitted" if not given.pace.waits else "accepted"
+    what = "submitted" if not given.following.waits else "accepted"
     if len(well) == 1:
         (one,) = well
         reason = f": {one.reason}" if one.reason else ""
@@ -209,7 +209,7 @@ def _well(well: Sequence[Result], action: str, kind: str, given: Orders) -> Iter
         if one.state is not None:
             yield f"{one.name} is {one.state}"
     elif well:
-        there = f", and all are {given.pace.until}" if given.pace.until else ""
+        there = f", and all are {given.following.until}" if given.following.until else ""
         yield f"{action} is {what} for {counted(len(well), output.words(kind))}{there}"
 
 

@@ -32,7 +32,7 @@ _PANEL = "Which nodes"
 
 def described(command: Taking[Mapping[str, Any], P]) -> Taken[P]:
     """Wrap a command, so that it receives the details of a registration by name."""
-    return added_options.instead(
+    return added_options.with_options(
         command,
         map(_description, DETAILS),
         lambda **given: {name: _value(name, value) for name, value in _present(given).items()},
@@ -43,7 +43,7 @@ def narrowed(command: Taking[Wanted, P]) -> Taken[P]:
     """Wrap a command, so that it receives a filter of nodes. The filter selects by state, label and detail, not by
     name."""
     options = [*map(_filter, LISTED), *added_options.parameters(_wanted)[:-1]]
-    return added_options.instead(command, options, lambda **given: _wanted(**_present(given)))
+    return added_options.with_options(command, options, lambda **given: _wanted(**_present(given)))
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:

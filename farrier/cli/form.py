@@ -48,17 +48,17 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 def formed(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
     """Add all options to a command."""
-    return added_options.instead(command, added_options.parameters(_form), _form)
+    return added_options.with_options(command, added_options.parameters(_form), _form)
 
 
 def formed_once(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
     """Add all options except --watch to a command."""
-    return added_options.instead(command, added_options.parameters(_form)[:3], _form)
+    return added_options.with_options(command, added_options.parameters(_form)[:3], _form)
 
 
 def formed_as_is(command: Callable[Concatenate[S, Form, P], R]) -> Callable[Concatenate[S, P], R]:
     """Add only -o and --json to a command."""
-    return added_options.instead(command, added_options.parameters(_form)[:2], _form)
+    return added_options.with_options(command, added_options.parameters(_form)[:2], _form)
 
 
 def _known_form(text: str) -> str:

@@ -133,7 +133,7 @@ def narrowed(
     command: Callable[Concatenate[Session, HistoryFilter, P], Awaitable[None]],
 ) -> Callable[Concatenate[Session, P], Awaitable[None]]:
     """Add to a command the options that select changes."""
-    return added_options.instead(command, added_options.parameters(_wanted), _wanted)
+    return added_options.with_options(command, added_options.parameters(_wanted), _wanted)
 
 
 def _option(help_: str, *names: str, **more: Any) -> Any:

@@ -41,7 +41,7 @@ def _submits(action: Action) -> Callable[..., Awaitable[None]]:
         params = param_options.values(fields, given)
         for field, fault in param_faults.faults(actions.rules(action), params):
             raise typer.BadParameter(f"--{field.replace('_', '-')} {fault}" if field else fault)
-        until = how.pace.until
+        until = how.following.until
         if until is not None and until not in set(NodeStatus):
             raise typer.BadParameter(f"--until: no status is named {until!r}; {nearest(until, NodeStatus)}")
         nodes = await node_bulk.select(session, wanted, names or ())
@@ -51,5 +51,5 @@ def _submits(action: Action) -> Callable[..., Awaitable[None]]:
         await node_bulk.submit(session, action, nodes, lambda _: params, how)
 
     text = ACTIONS[action].description
-    named = added_options.as_given(command, param_options.options(fields), f"{text[0].upper()}{text[1:]}.")
+    named = added_options.replace_given(command, param_options.options(fields), f"{text[0].upper()}{text[1:]}.")
     return detail_options.narrowed(bulk_options.ordered(named))

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from farrier.cli import arguments, bulk_options, pages
-from farrier.cli.bulk import Door, Reached, Target
+from farrier.cli.bulk import Operations, Reached, Target
 from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
@@ -39,9 +39,9 @@ async def submit(
 ) -> None:
     """Submit the action for these nodes. `params` returns the parameters for the node with an ID."""
     request = Request(resource="", action=action, key=how.key, requested_by=how.requested_by)
-    reached = partial(_reached, session, how.pace.until)
-    door = Door(session=session, request=request, params=params, reached=reached)
-    await bulk_options.run(action.replace("_", "-"), NODE, [_target(action, node) for node in nodes], door, how)
+    reached = partial(_reached, session, how.following.until)
+    operations = Operations(session=session, request=request, params=params, reached=reached)
+    await bulk_options.run(action.replace("_", "-"), NODE, [_target(action, node) for node in nodes], operations, how)
 
 
 def _target(action: Action, node: NodeView) -> Target:

@@ -33,7 +33,7 @@ Words = Annotated[
 async def set_(session: Session, how: Orders, wanted: Wanted, words: Words = None) -> None:
     """Change details of nodes. New labels are merged with the labels of a node. mac=… replaces all addresses. An empty
     value removes a detail."""
-    if how.pace.until is not None:
+    if how.following.until is not None:
         raise typer.BadParameter(
             "--until cannot be used with farrier node set, because this command does not change the status of a node"
         )

@@ -10,7 +10,7 @@ import typer
 
 from farrier.cli import arguments, bulk_options, completed_names, intent_kind, output, pages
 from farrier.cli import resource_commands as commands
-from farrier.cli.bulk import Door, Reached, Target
+from farrier.cli.bulk import Operations, Reached, Target
 from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
@@ -43,7 +43,7 @@ async def act(  # noqa: PLR0913 - one parameter is one option
     texts = [text for text in words or () if "=" in text]
     names = [text for text in words or () if "=" not in text]
     wanted = commands.selected(kind, names, state, site)
-    await commands.refuse_until(session, kind, how.pace.until)
+    await commands.refuse_until(session, kind, how.following.until)
     params = param_texts.typed(spec.params.fields, arguments.pairs(texts))
     for field, fault in param_faults.faults(spec.params, params):
         raise typer.BadParameter(f"{field} {fault}".strip())
@@ -52,9 +52,9 @@ async def act(  # noqa: PLR0913 - one parameter is one option
         typer.echo(f"no {output.words(kind)} matches", err=True)
         return
     request = Request(kind=kind, resource="", action=action, key=how.key, requested_by=how.requested_by)
-    reached = partial(_reached, session, kind, how.pace.until)
-    door = Door(session=session, request=request, params=lambda _: params, reached=reached)
-    await bulk_options.run(action, kind, [_target(spec, each) for each in found], door, how)
+    reached = partial(_reached, session, kind, how.following.until)
+    operations = Operations(session=session, request=request, params=lambda _: params, reached=reached)
+    await bulk_options.run(action, kind, [_target(spec, each) for each in found], operations, how)
 
 
 async def _action(session: Session, kind: str, action: str) -> ActionView:

@@ -69,4 +69,4 @@ def _asks(spec: KindSpec, action: str, takes: type[params.Params], text: str) ->
 
     if action == CREATE:
         command.__annotations__["name"] = _NEW
-    return added_options.as_given(command, param_options.options(fields), text)
+    return added_options.replace_given(command, param_options.options(fields), text)

@@ -34,7 +34,7 @@ class Plan(msgspec.Struct, frozen=True):
     take: tuple[Shard, ...] = ()
 
 
-class _Sight(msgspec.Struct):
+class _Observed(msgspec.Struct):
     """Records how many seconds this observer has seen a controller's renewal counter unchanged."""
 
     controller: Controller
@@ -60,7 +60,7 @@ class Ownership:
         # handles wakes, but starts no steps.
         self.closing: dict[Shard, float] = {}
         self.acts_until = -math.inf  # the time until which runs may start and steps may continue
-        self._sight: dict[UUID, _Sight] = {}
+        self._observed: dict[UUID, _Observed] = {}
         self._rows: dict[Shard, ShardRow] = {}
 
     def join(self, id_: UUID, sent_at: float) -> None:
@@ -83,13 +83,13 @@ class Ownership:
         if not seen.renewed:
             return self.abandoned()
         self.acts_until = max(self.acts_until, sent_at + ACT_FOR)
-        sight: dict[UUID, _Sight] = {}
+        observed: dict[UUID, _Observed] = {}
         for controller in seen.controllers:
-            before, unchanged = self._sight.get(controller.id), 0.0
+            before, unchanged = self._observed.get(controller.id), 0.0
             if before is not None and before.controller.renewals == controller.renewals:
                 unchanged = before.unchanged_at(sent_at)
-            sight[controller.id] = _Sight(controller, unchanged, sent_at)
-        self._sight = sight
+            observed[controller.id] = _Observed(controller, unchanged, sent_at)
+        self._observed = observed
         self._rows = {row.shard: row for row in seen.shards}
         expected = (ShardRow(shard, self.id, epoch) for shard, epoch in self.held.items())
         lost = tuple(row.shard for row in expected if self._rows.get(row.shard) != row)
@@ -111,11 +111,13 @@ class Ownership:
         if self.id is None:
             return Plan()
         expired = tuple(
-            sight.controller
-            for id_, sight in self._sight.items()
-            if id_ != self.id and sight.unchanged >= EXPIRED_AFTER
+            observed.controller
+            for id_, observed in self._observed.items()
+            if id_ != self.id and observed.unchanged >= EXPIRED_AFTER
         )
-        living = {id_: sight.controller for id_, sight in self._sight.items() if sight.controller not in expired}
+        living = {
+            id_: observed.controller for id_, observed in self._observed.items() if observed.controller not in expired
+        }
         take: list[Shard] = []
         for kind in sorted(self.kinds):
             rows = [row for row in self._rows.values() if row.shard[0] == kind]

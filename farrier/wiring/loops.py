@@ -26,7 +26,7 @@ from farrier.handlers.maas_region import REGION_KIND, RegionHandler
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import NodeServices
-from farrier.handlers.resource import Surroundings
+from farrier.handlers.resource import ServiceContext
 from farrier.io import maas_region as region_rows
 from farrier.io.built_in import REGION_ROWS
 from farrier.io.controllers import PostgresControllers
@@ -147,7 +147,7 @@ async def _of_others(extensions: Extensions, store: CredentialStore) -> AsyncIte
         loops = []
         for extension in extensions.values():
             try:
-                services = await stack.enter_async_context(extension.services(Surroundings(store)))
+                services = await stack.enter_async_context(extension.services(ServiceContext(store)))
             except FarrierError:
                 raise
             except Exception as error:

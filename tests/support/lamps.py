@@ -29,8 +29,8 @@ from farrier.library import (
     Outcome,
     Params,
     Resource,
+    ServiceContext,
     Step,
-    Surroundings,
     Transition,
     accept,
     require_lease,
@@ -115,7 +115,7 @@ async def press(
 
 
 @asynccontextmanager
-async def traces(_surroundings: Surroundings) -> AsyncIterator[asyncpg.Pool]:
+async def traces(_context: ServiceContext) -> AsyncIterator[asyncpg.Pool]:
     async with asyncpg.create_pool(os.environ[DSN], min_size=1, max_size=5) as pool:
         yield pool
 

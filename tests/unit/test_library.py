@@ -23,10 +23,8 @@ NAMES = re.findall(
     """
     Answer ConfigError Credential CredentialError CredentialStore DatabaseUnreachable Decided Decision Deleted DoNothing
     Enqueuer Extension FarrierError Handler HandlerError KindAction KindEdge KindLayer KindMetric KindSpec KindState
-    NoParams
-    Outcome Params Pending RefusedByModel Resource Sample ServiceError StateHandler Step Surroundings Transition Update
-    Wait accept
-    open_enqueuer params_of reject require_lease
+    NoParams Outcome Params Pending RefusedByModel Resource Sample ServiceContext ServiceError StateHandler Step
+    Transition Update Wait accept open_enqueuer params_of reject require_lease
     """,
 )
 ALIASES = {"Decided", "Decision", "Outcome"}  # aliases of types, which cannot have docstrings

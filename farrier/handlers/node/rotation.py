@@ -26,7 +26,7 @@ from farrier.protocols import NodeCredentials
 # The failures that a new secret may fix.
 _MENDED = (BmcFailure.AUTH, BmcFailure.INCOMPLETE)
 
-_FORGOTTEN: dict[str, Any] = {
+_RESET: dict[str, Any] = {
     "failures": 0,
     "next_try_at": None,
     "sync_failures": 0,
@@ -87,7 +87,7 @@ def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
         seen = replace(bmc, watched_at=now, watched_version=version)
         if version is None or version == tried:
             return _nothing_new(node, seen)
-        return transition(node, with_fields(node, bmc=replace(seen, **_FORGOTTEN)), reason=_NEW_VERSION, cause=_CAUSE)
+        return transition(node, with_fields(node, bmc=replace(seen, **_RESET)), reason=_NEW_VERSION, cause=_CAUSE)
 
     return _step(look, node, now, config)
 
@@ -95,7 +95,7 @@ def watch_enroll(node: Node, now: datetime, config: Policy) -> Decision | None:
 def _verify(node: Node, now: datetime) -> Change:
     """Start `verifying` without back-off. If the login cap is reached, the verification waits, as after intent
     `manage`."""
-    bmc = replace(node.bmc, **_FORGOTTEN)
+    bmc = replace(node.bmc, **_RESET)
     may = counted(bmc, now)
     if isinstance(may, Wait):
         later = with_fields(node, bmc=replace(bmc, asked_at=bmc.asked_at or now))

@@ -6,7 +6,7 @@ Pure.
 
 from __future__ import annotations
 
-from farrier.handlers.resource.extension import Decided, Extension, Handler, Surroundings
+from farrier.handlers.resource.extension import Decided, Extension, Handler, ServiceContext
 from farrier.handlers.resource.kind import LayeredKind, ResourceKind
 from farrier.handlers.resource.requests import Settled, accept, params_of, reject, settle
 
@@ -16,8 +16,8 @@ __all__ = [
     "Handler",
     "LayeredKind",
     "ResourceKind",
+    "ServiceContext",
     "Settled",
-    "Surroundings",
     "accept",
     "params_of",
     "reject",

@@ -34,14 +34,14 @@ class Handler(StateHandler[R, R, Answer, V], Protocol[R, V]):
     """A `StateHandler` whose runs write only their resource and answers to intents. Most kinds need no more."""
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class ServiceContext(msgspec.Struct, frozen=True):
     """The objects that farrier passes to the services of a kind: the store of credentials."""
 
     credentials: CredentialStore
 
 
 @asynccontextmanager
-async def no_services(_surroundings: Surroundings) -> AsyncIterator[Any]:
+async def no_services(_context: ServiceContext) -> AsyncIterator[Any]:
     """Empty services, for a kind whose steps need no services."""
     yield None
 
@@ -63,7 +63,7 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
     spec: KindSpec
     snapshot: type[R]
     handler: StateHandler[R, R, W, V]
-    services: Callable[[Surroundings], AbstractAsyncContextManager[V]] = no_services
+    services: Callable[[ServiceContext], AbstractAsyncContextManager[V]] = no_services
     sql: str = ""
     columns: tuple[str, ...] = ()
     load: str | None = None

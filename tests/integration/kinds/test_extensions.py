@@ -17,7 +17,7 @@ from farrier import wiring
 from farrier.config import BmcConfig, Config, ControllerConfig, DatabaseConfig, HttpConfig
 from farrier.daemon import Daemon, foreseen
 from farrier.errors import ConfigError, RefusedByModel
-from farrier.handlers.resource import Extension, Surroundings
+from farrier.handlers.resource import Extension, ServiceContext
 from farrier.io import kinds
 from farrier.io.pool import Connection
 from farrier.io.state import PostgresStateIO
@@ -333,7 +333,7 @@ class Services:
         self.closed = 0
 
     @asynccontextmanager
-    async def __call__(self, surroundings: Surroundings) -> AsyncIterator[Hand]:
+    async def __call__(self, surroundings: ServiceContext) -> AsyncIterator[Hand]:
         assert surroundings.credentials is not None
         self.opened += 1
         yield self.hand
@@ -386,7 +386,7 @@ async def test_a_daemon_does_not_start_with_a_kind_that_its_database_lacks(
 
 
 @asynccontextmanager
-async def of_an_unset_variable(_surroundings: Surroundings) -> AsyncIterator[Hand]:
+async def of_an_unset_variable(_context: ServiceContext) -> AsyncIterator[Hand]:
     assert os.environ["UNSET_OF_CRATES"]
     yield Hand()
 

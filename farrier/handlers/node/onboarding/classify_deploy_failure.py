@@ -36,7 +36,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
     """Begin another deployment, or fail with the cause. The result is never `Done`."""
     if detour.is_another_attempt(node.live):
         # The first attempt after an intent has number one; automatic attempts continue the count.
-        base = detour.afresh(node) if node.live.attempt == 1 else node
+        base = detour.with_reset_counters(node) if node.live.attempt == 1 else node
         return Step(
             to=at_stage(base, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
             reason="the machine is being deployed again",

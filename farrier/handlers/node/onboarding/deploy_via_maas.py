@@ -69,10 +69,10 @@ def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
         return detour.disagrees(machine, "which this onboarding did not request")
     if machine.status == S.FAILED_DEPLOYMENT:
         if lost:
-            failed = detour.to_judgement(_asked(node, _earliest(node, newest)))
+            failed = detour.to_classification(_asked(node, _earliest(node, newest)))
             return Step(to=failed, reason="the deployment was already requested and failed")
         return Step(
-            to=at_stage(detour.afresh(node), OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
+            to=at_stage(detour.with_reset_counters(node), OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
             reason="the last deployment failed; its failure is classified",
         )
     if lost:

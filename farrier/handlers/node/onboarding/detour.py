@@ -30,14 +30,14 @@ deployments."""
 _MOST_PAGES = 10
 
 
-def to_judgement(node: Node) -> Node:
+def to_classification(node: Node) -> Node:
     """Return the node with its count of failed deployments increased by one, at the stage that classifies the
     failure."""
     failed = node.live.upstream.failed_deploys + 1
     return at_stage(with_note(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
 
 
-def afresh(node: Node) -> Node:
+def with_reset_counters(node: Node) -> Node:
     """Return the node after an operator requested another attempt, with its counters reset."""
     return with_note(node, failed_deploys=0, datasource_retries=0)
 

@@ -29,7 +29,7 @@ _JOINABLE = (ib_partition.PROVISIONING, ib_partition.READY, ib_partition.ERROR)
 _DELETING = "deleting"
 
 
-class Lack(msgspec.Struct, frozen=True):
+class MissingNetwork(msgspec.Struct, frozen=True):
     """A network that the node does not have yet. If `own` is set, the cause concerns only this node, so the stage fails
     after its deadline. Any other cause delays all nodes of the site; each node continues by itself when the cause is
     gone."""
@@ -122,28 +122,28 @@ def _ports_change(node: Node, use: PartitionUse) -> bool:
     return bool(ours - set(guids)) or bool(set(guids) - ours - taken)
 
 
-def _unusable(what: str, state: str | None, setting: str) -> Lack:
-    """Return the `Lack` for a network that does not exist or is being deleted."""
+def _unusable(what: str, state: str | None, setting: str) -> MissingNetwork:
+    """Return the `MissingNetwork` for a network that does not exist or is being deleted."""
     if state is None:
-        return Lack(f"{what} does not exist; create it, or remove it from {setting} of the site")
-    return Lack(f"{what} is being deleted; remove it from {setting} of the site, or create it again")
+        return MissingNetwork(f"{what} does not exist; create it, or remove it from {setting} of the site")
+    return MissingNetwork(f"{what} is being deleted; remove it from {setting} of the site, or create it again")
 
 
-def _lacking_segments(known: Networks) -> Iterator[Lack]:
+def _lacking_segments(known: Networks) -> Iterator[MissingNetwork]:
     for use in known.segments:
         if use.address is not None:
             continue
         if use.state is None or _is_going(use.state):
             yield _unusable(f"segment {use.name}", use.state, "network.segments")
         elif use.state == SegmentState.READY:
-            yield Lack(f"segment {use.name} has no free address; add prefixes with `update` (add_prefixes)")
+            yield MissingNetwork(f"segment {use.name} has no free address; add prefixes with `update` (add_prefixes)")
         else:
-            yield Lack(f"segment {use.name} is {use.state}")
+            yield MissingNetwork(f"segment {use.name} is {use.state}")
 
 
-def _lacking_partitions(node: Node, known: Networks) -> Iterator[Lack]:
+def _lacking_partitions(node: Node, known: Networks) -> Iterator[MissingNetwork]:
     if known.partitions and node.ib_guids is None:
-        yield Lack(
+        yield MissingNetwork(
             f"the IB ports of the node are not known; set them with SELECT farrier.set_ib_ports('{node.name}', …), "
             "with an empty array for none",
             own=True,
@@ -155,19 +155,19 @@ def _lacking_partitions(node: Node, known: Networks) -> Iterator[Lack]:
             yield from _lacking_ports(node, use)
 
 
-def _lacking_ports(node: Node, use: PartitionUse) -> Iterator[Lack]:
+def _lacking_ports(node: Node, use: PartitionUse) -> Iterator[MissingNetwork]:
     theirs = [port for port in use.ports if not port.ours]
     if theirs:
         ports = listed(f"{port.guid} for {port.owner}" for port in theirs)
-        yield Lack(f"ports of the node are already members of IB partition {use.name}: {ports}", own=True)
+        yield MissingNetwork(f"ports of the node are already members of IB partition {use.name}: {ports}", own=True)
     refused = [port for port in use.ports if port.ours and port.state is MemberState.REFUSED]
     if refused:
         ports = listed(f"{port.guid}: {port.reason or 'no reason'}" for port in refused)
-        yield Lack(f"UFM refuses ports in IB partition {use.name}: {ports}", own=True)
+        yield MissingNetwork(f"UFM refuses ports in IB partition {use.name}: {ports}", own=True)
     pending = [port.guid for port in use.ports if port.ours and port.state is MemberState.PENDING]
     if pending:
         why = f" ({use.state}: {use.last_error})" if use.last_error else ""
-        yield Lack(f"waits until UFM has {listed(pending)} in IB partition {use.name}{why}")
+        yield MissingNetwork(f"waits until UFM has {listed(pending)} in IB partition {use.name}{why}")
 
 
 def _is_going(state: str | None) -> bool:

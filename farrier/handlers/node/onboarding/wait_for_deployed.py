@@ -43,11 +43,11 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Done(reason="MAAS reports deployed", to=_noted(node, seen))
     if seen.status == S.DEPLOYING:
         if detour.is_overdue(node, now, policy):
-            return Step(to=detour.to_judgement(node), reason="the deployment takes too long")
+            return Step(to=detour.to_classification(node), reason="the deployment takes too long")
         return Waiting(reason=f"waits for MAAS to deploy the machine: {_phase(seen)}", timed=False)
     reason = _ENDED.get(seen.status)
     if reason is not None:
-        return Step(to=detour.to_judgement(node), reason=reason)
+        return Step(to=detour.to_classification(node), reason=reason)
     return detour.disagrees(seen, "while farrier deployed it")
 
 
