@@ -95,10 +95,11 @@ def contradictions() -> Iterator[Contradiction]:
 
 
 BY_RESCUE = (
-    ": MAAS made this user the owner when the user entered rescue mode, and MAAS does not restore the former owner; "
+    ": this user entered rescue mode, so MAAS made this user the owner, and does not restore the former owner; "
     "enter and leave rescue mode with farrier's key, or release the machine"
 )
-"""The end of a message about a machine of another user, if MAAS made this user the owner because of rescue mode."""
+"""The end of a message that names another user as the owner of a machine, if that user became the owner because of
+rescue mode."""
 
 
 def disagreement(status: N, seen: MaasObservation | MaasView, *, foreign: bool) -> str | None:

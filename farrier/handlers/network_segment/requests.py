@@ -47,7 +47,7 @@ def _check_delete(segment: NetworkSegment, asked: DeleteSegment) -> None:
 
 
 def users_of(segment: NetworkSegment) -> str:
-    """Name the owners of the first addresses, and the number of further addresses."""
+    """Return a text with the owners of the first addresses, and with the number of further addresses."""
     more = segment.allocated - len(segment.users)
     named = ", ".join(dict.fromkeys(segment.users))
     return f"{named} and {more} more" if more > 0 else named

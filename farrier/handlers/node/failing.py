@@ -73,8 +73,8 @@ _BY_ONBOARDING = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.
 
 
 def _quarantine_of(node: Node, failure: FailureClass, detail: str) -> Quarantine | None:
-    """Return the quarantine because of a failed onboarding; None if this failure does not quarantine the node. If the
-    node already has a quarantine from an earlier failure, its reason becomes that of the newest failure."""
+    """Return the quarantine that a failed onboarding causes; None if this failure does not quarantine the node. If an
+    earlier failure already quarantined the node, the returned quarantine has the reason of the newest failure."""
     before = node.quarantine if node.status is N.QUARANTINED else None
     if before is None and (node.status is not N.ENROLLING or failure not in UNSAFE):
         return None

@@ -68,8 +68,8 @@ def tries_before(bmc: Bmc) -> tuple[datetime, ...]:
 
 
 def tries_after(bmc: Bmc, error: BmcError) -> tuple[datetime, ...]:
-    """Return the recorded tries after the current try ended with `error`. The current try stays recorded only if its
-    login was sent and refused."""
+    """Return the tries that stay recorded when the current try has ended with `error`. The current try stays recorded
+    only if its login was sent and refused."""
     refused = error.failure is BmcFailure.AUTH and error.dialled
     return bmc.tries if refused else tries_before(bmc)
 

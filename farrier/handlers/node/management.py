@@ -35,14 +35,14 @@ def enroll(node: Node, now: datetime, config: Policy) -> Decision:
         if node.bmc.last_error != missing:
             bmc = msgspec.structs.replace(node.bmc, last_error=missing, failure=BmcFailure.INCOMPLETE, next_try_at=None)
             return transition(node, with_fields(node, bmc=bmc), reason=missing, cause="rule: BMC details")
-        return Wait(reason=f"{missing}; waits for intent set_bmc", rests=True)
+        return Wait(reason=f"{missing}; the node waits for the intent set_bmc", rests=True)
     if not node.auto_manage and node.bmc.asked_at is None:
-        return Wait(reason="the BMC details are complete; waits for intent manage", rests=True)
+        return Wait(reason="the BMC details are complete; the node waits for the intent manage", rests=True)
     watched = rotation.watch_enroll(node, now, config)
     if watched is not None:
         return watched
     if node.bmc.failures > 0 and node.bmc.failure in _NEEDS_AN_EDIT:
-        return Wait(reason=f"{node.bmc.last_error}; waits for intent set_bmc or manage", rests=True)
+        return Wait(reason=f"{node.bmc.last_error}; the node waits for the intent set_bmc or manage", rests=True)
     if node.bmc.next_try_at is not None and now < node.bmc.next_try_at:
         why = (
             "the verification was cancelled"
@@ -114,7 +114,8 @@ def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
 
 
 def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
-    """Return the transition back to `enroll`. The error stays recorded until its cause is proven gone."""
+    """Return the transition from a failed verification to `enroll`. The error stays recorded until its cause is proven
+    gone."""
     return transition(
         node,
         with_fields(node, management=M.ENROLL, bmc=probing.failed(node.bmc, error, now, tries=tries)),

@@ -192,8 +192,8 @@ def waited(node: Node, since: datetime, now: datetime) -> timedelta:
 
 
 def attended(node: Node, since: datetime, now: datetime) -> timedelta:
-    """Return how much of the time from `since` to `now` counts for a limit that does not depend on MAAS: all time
-    except outages of farrier."""
+    """Return the time from `since` to `now` without outages of farrier. A limit that does not depend on MAAS counts
+    this time."""
     return without(node.gaps, since, now)
 
 

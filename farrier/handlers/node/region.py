@@ -187,8 +187,8 @@ def is_foreign(seen: MaasObservation) -> bool:
 
 
 def is_undecided(seen: MaasObservation) -> bool:
-    """Return whether the machine has an owner while farrier's user is unknown, for example after a change of the
-    URL."""
+    """Return whether it is undecided who owns the machine. This is so if MAAS reports an owner, but farrier does not
+    know its own user in MAAS, for example after a change of the URL."""
     return bool(seen.owner) and seen.ours is None
 
 

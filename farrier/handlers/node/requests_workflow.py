@@ -224,7 +224,10 @@ def _record_stays(request: Request) -> str | None:
     if request.config.maas_of(node) is None:
         return f"remove_maas needs MAAS, but site {node.site or '(none)'} has no MAAS configured"
     if request.in_maas_as(deployed=True):
-        return f"machine {node.maas_id} is deployed in MAAS; decommission full_decommission releases it first"
+        return (
+            f"machine {node.maas_id} is deployed in MAAS; use decommission in mode full_decommission, which releases "
+            "the machine first"
+        )
     return None
 
 

@@ -1,8 +1,8 @@
 """Detects a new version of a credential and tries it at once.
 
-Before each regular read, farrier compares the current version with the version that is known to be good. While reads
-fail because of the credential, farrier resolves the credential during the back-off, because resolving it needs no
-login.
+Before each regular read, farrier compares the current version with the version that is known to be good. If the reads
+fail because of the credential, farrier compares the versions even during the back-off. It only resolves the credential
+for this, and does not log in at the BMC.
 """
 
 from __future__ import annotations

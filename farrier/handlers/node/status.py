@@ -103,7 +103,7 @@ def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
     workflow and without a deletion."""
     cause = node.quarantine
     if cause is None:
-        return Wait(reason="quarantined; waits for intent release or decommission", rests=True)
+        return Wait(reason="quarantined; the node waits for the intent release or decommission", rests=True)
     gone = _what_is_gone(node, cause, now, config)
     usable = node.ever_onboarded and not node.not_scrubbed
     if gone is not None and usable and unproven_health(node, now, config) is None:

@@ -81,13 +81,13 @@ def _is_being_cancelled(workflow: Workflow) -> bool:
 
 def not_begun(node: Node, now: datetime, config: Policy) -> Decision:
     """Wait for an intent, because the node is `enrolling` and has no onboarding."""
-    return Wait(reason="no onboarding is live; waits for intent onboard or adopt", rests=True)
+    return Wait(reason="no onboarding is live; the node waits for the intent onboard or adopt", rests=True)
 
 
 def orphaned(node: Node, now: datetime, config: Policy) -> Decision:
     """Wait for intent `resume`, because the node has no decommission although its status requires one. The row of such
     a node was restored from a backup or edited by hand."""
-    why = f"waits for intent resume: the node is {node.status}, but no decommission of it is live"
+    why = f"waits for the intent resume: the node is {node.status}, but no decommission of it is live"
     return Wait(reason=why, rests=True)
 
 
@@ -113,7 +113,7 @@ def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
 def _pending(node: Node) -> Decision:
     workflow = node.live
     if workflow.mode is None:
-        return Wait(reason="the onboarding has no mode yet; waits for intent onboard or adopt", rests=True)
+        return Wait(reason="the onboarding has no mode yet; the node waits for the intent onboard or adopt", rests=True)
     return transition(
         node,
         started(node),

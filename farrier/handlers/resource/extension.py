@@ -105,9 +105,9 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
         return frozenset((*self.spec.columns_of_create(), *self._columns_of_layers(), *self.columns, *required, *model))
 
     def kept_fields(self) -> tuple[str, ...]:
-        """Return the fields of the snapshot that a run must not change, because its commit does not write them. With
-        `load` or `writer`, the result is empty, because the snapshot may have data of other tables, and the writer may
-        write this data."""
+        """Return the snapshot's fields that the commit of a run does not write; a run must not change these fields.
+        With `load` or `writer`, the result is empty, because the snapshot may have data of other tables, and the writer
+        may write this data."""
         if self.load is not None or self.writer is not None:
             return ()
         layers = self._columns_of_layers()

@@ -121,8 +121,8 @@ def post_install(events: Sequence[Event], *, comment: str) -> str | None:
 
 
 def _since(events: Sequence[Event], comment: str) -> tuple[Event, ...]:
-    """Return the events of the deployment: the events since farrier's request, else the events since the last request,
-    else all events."""
+    """Return the events since farrier's own request for a deployment. Without such a request, return the events since
+    the last request of any user; without any request, return all events."""
     ordered = sorted(events, key=lambda event: event.id)
     starts = [place for place, event in enumerate(ordered) if event.type == START]
     ours = [place for place in starts if ordered[place].carries(comment)]

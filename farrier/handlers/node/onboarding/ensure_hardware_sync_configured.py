@@ -1,8 +1,8 @@
 """Stage `ensure_hardware_sync_configured`: if the site uses hardware sync, makes MAAS expect hardware reports of the
 machine.
 
-A deployment installs the reporting service only if its request enables hardware sync. A later change of the setting
-only makes MAAS expect reports.
+A deployment installs the reporting service only if its request enables hardware sync. If the setting is enabled after
+the deployment, this stage makes MAAS expect reports, but the machine does not send any.
 """
 
 from __future__ import annotations

@@ -146,4 +146,4 @@ def _check_mtus(table: str, below: int | None, vlans: Sequence[VlanSite]) -> Non
         raise ConfigError(f"{table}: VLANs are listed twice: {listed(str(vid) for vid in sorted(vids))}")
     for vlan in vlans:
         if below is not None and vlan.mtu is not None and vlan.mtu > below:
-            raise ConfigError(f"{table}: mtu {vlan.mtu} of VLAN {vlan.vid} is more than {below} of its interface")
+            raise ConfigError(f"{table}: VLAN {vlan.vid} has mtu {vlan.mtu}, but its interface has only mtu {below}")

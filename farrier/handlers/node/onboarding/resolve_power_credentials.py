@@ -91,7 +91,8 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
 
 
 def _waiting(node: Node, now: datetime, config: Policy, reason: str) -> Waiting | Failed:
-    """Wait for the BMC. After the deadline, the attempt fails with a class whose advice concerns the BMC."""
+    """Wait for the BMC. After the deadline, the attempt fails with the class `not_manageable`, whose advice for
+    operators concerns the BMC."""
     if is_late(node, now, config):
         return Failed(failure=FailureClass.NOT_MANAGEABLE, detail=reason)
     return Waiting(reason=reason)

@@ -117,7 +117,7 @@ def test_a_glob_that_matches_nothing_is_reported_with_the_ports_of_the_machine()
         ({"bonds": [TWO], "ports": [{"match": "enp1*", "vlan": 200}]}, "is in network.bonds 1 (bond0); configure vlan"),
         ({"bonds": [TWO], "ports": [{"match": "enp1*", "link": {}}]}, "is in network.bonds 1 (bond0); configure vlan"),
         ({"bonds": [TWO | {"mtu": 9000}], "ports": [{"match": "enp1*", "mtu": 1500}]}, "mtu 1500 of enp1s0f0np0 is"),
-        ({"ports": [{"match": "enp2*", "mtu": 1500, "vlans": [{"vid": 300, "mtu": 9000}]}]}, "is more than 1500"),
+        ({"ports": [{"match": "enp2*", "mtu": 1500, "vlans": [{"vid": 300, "mtu": 9000}]}]}, "only mtu 1500"),
         ({"ports": [{"match": "enp2*", "vlans": [{"vid": 300}, {"vid": 300}]}]}, "VLANs are listed twice"),
         ({"ports": [{"match": "enp1*", "link": {"mode": "static"}}]}, "one static address but matches several ports"),
         ({"ports": [{"match": "eno1", "link": {"mode": "dhcp"}}]}, "its link must be auto"),
