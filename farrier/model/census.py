@@ -26,9 +26,9 @@ class Condition(StrEnum):
     """The health of a node as its agent reports it."""
 
     OK = "ok"
-    ALERTING = "alerting"  # alerts, of which none blocks scheduling
+    ALERTING = "alerting"  # there are alerts, but none blocks scheduling
     BLOCKED = "blocked"  # an alert that blocks scheduling
-    SILENT = "silent"  # no heartbeat within offline_after, whatever the last heartbeat reported
+    SILENT = "silent"  # no heartbeat within offline_after; the report of the last heartbeat does not count
     NONE = "none"  # no agent has enrolled
 
 
@@ -41,9 +41,9 @@ class Source(StrEnum):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits in force, and the ages after which heartbeats and observations count as stale. The census names at
-    most `name_at_most` clocks above their limits: first the five worst clocks of each state, then the worst clocks of
-    the fleet."""
+    """The current limits, and the ages above which heartbeats and observations are stale. The census names at most
+    `name_at_most` clocks above their limits: first the five worst clocks of each state, then the worst clocks of the
+    fleet."""
 
     limits: Limits
     offline_after: timedelta
@@ -52,8 +52,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inhabited(msgspec.Struct, frozen=True, kw_only=True):
-    """A state in which there are resources. `oldest` is the longest time, in seconds, that a resource has been in this
-    state."""
+    """The number of resources in one state. `oldest` is the longest time, in seconds, for which one of these resources
+    has been in the state."""
 
     kind: str
     state: str
@@ -63,7 +63,7 @@ class Inhabited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Late(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of clocks of one state that are above the limit of the state."""
+    """The number of clocks that are above the limit of one state."""
 
     kind: str
     state: str
@@ -82,8 +82,8 @@ class Limited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LateClock(msgspec.Struct, frozen=True, kw_only=True):
-    """A clock that is above its limit. `seconds` is the excess. `name` is the name of the resource, and `resource_kind`
-    its kind. `kind` is the label of the clock's layer, as in `Late`. For example, `management` is the label of a layer
+    """A clock that has exceeded its limit by `seconds`. `name` and `resource_kind` are the name and the kind of the
+    resource. `kind` is the label of the clock's layer, as in `Late`; for example, `management` is the label of a layer
     of a `node`."""
 
     name: str
@@ -103,9 +103,9 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards of one kind that one controller owns; with owner '', the shards without an owner. `controller` is the
-    name and the first part of the ID. `lag` is the number of seconds since the last sweep of the shard that was swept
-    least recently. For shards without an owner, it is 0."""
+    """The number of shards of one kind that one controller owns. `controller` is the name of the controller with the
+    first part of its ID; it is empty for the shards without an owner. `lag` is the number of seconds since the last
+    sweep of the shard that was swept least recently, or 0 for the shards without an owner."""
 
     kind: str
     controller: str

@@ -21,7 +21,7 @@ from farrier.model.measures import KindMetric
 from farrier.model.params import NoParams, Params, describe
 
 LAYER = "state"
-"""The layer of every kind whose table is like `farrier.resources`."""
+"""The name of the first layer of every kind whose table has the columns of `farrier.resources`."""
 CREATE = "create"
 """The action that creates a resource. The database answers it."""
 
@@ -30,18 +30,19 @@ CREATE = "create"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _STATE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_]{0,39})?")
 _RELATION = re.compile(r"[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0,62}")
-# Columns of `farrier.resources` that the database fills, so `create` has no such parameters. `create` may have `site`.
+# The database itself fills these columns of `farrier.resources`, so `create` must not have parameters with these names.
+# The column `site` is not among them: `create` may set it.
 _FILLED = frozenset(
     {"id", "name", "version", "state", "state_entered_at", "created_at", "ended_at", "last_error", "requests"}
 )
 RESERVED = _FILLED | {"site", "run"}
-"""Names that are forbidden for layers, and for the columns that runs write. They are columns of `farrier.resources`,
-except for `run`: the key `run` identifies the run in each element of a commit."""
+"""Forbidden names for layers and for columns that runs write. They are the columns of `farrier.resources`, and `run`:
+in each element of a commit, the key `run` identifies the run."""
 
 
 class KindEdge(msgspec.Struct, frozen=True):
-    """A transition, and the trigger that makes the handler take this transition. `owner` is the component that causes
-    the trigger; if it is empty, the handler causes the trigger."""
+    """An allowed transition. `trigger` describes the event because of which the handler makes the transition. `owner`
+    is the component that causes the event; if `owner` is empty, the handler itself causes it."""
 
     source: str
     target: str
@@ -50,8 +51,8 @@ class KindEdge(msgspec.Struct, frozen=True):
 
 
 class KindState(msgspec.Struct, frozen=True, kw_only=True):
-    """The limit of a state, or the reason why the state has no limit; exactly one of these is set. `unless` is only a
-    text that views show beside the limit, such as a condition under which its clock does not run; it stops no clock."""
+    """How long a resource may be in a state. Either `limit` is set, or `why_none` is the reason why the state has no
+    limit. `unless` describes an exception to the limit. Views show this text, but farrier does not evaluate it."""
 
     limit: timedelta | None = None
     why_none: str = ""
@@ -59,7 +60,7 @@ class KindState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def note(self) -> str:
-        """The remark that views show beside the limit."""
+        """The text that views show beside the limit."""
         return f"unless {self.unless}" if self.unless else self.why_none
 
 
@@ -77,13 +78,13 @@ class KindAction(msgspec.Struct, frozen=True, kw_only=True):
 
 class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
     """A set of states with a clock, independent of the other layers of the resource. The kind's table has the columns
-    NAME and NAME_entered_at for the layer. `initial` lists the states in which a new row may begin; a single state is
-    the default of the column. If `edges` is None, any state may follow any other.
+    NAME and NAME_entered_at for the layer. `initial` is the state of a new row, or the set of states in which a new row
+    may begin. A single state becomes the default of the column. If `edges` is None, any state may follow any other.
 
-    `label` is the value of the label `kind` in metrics, and `key` is the prefix of the names of the layer's limits. If
-    they are empty, both derive from the kind's name. If `relation` is set, the layer is stored in the table of this
-    name, in which a resource may have no row. If `inside` is set, it is a pair (layer, state): the states of the
-    described layer are then substates of the state in the pair, and the clocks of the substates replace the clock of
+    `label` is the value of the label `kind` in metrics, and `key` is the prefix of the names of the layer's limits. An
+    empty value is derived from the kind's name. If `relation` is set, it is the name of a separate table for the layer;
+    a resource may have no row in this table. If `inside` is set, it is a pair (layer, state), which refers to a state
+    of another layer. The states of this layer are then substates of that state, and their clocks replace the clock of
     that state.
     """
 
@@ -111,8 +112,8 @@ class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def entered(self) -> tuple[str, ...]:
-        """The states that a run may enter. If the layer has its own table, a run enters the first state; in any other
-        layer, an INSERT sets the first state."""
+        """The states that a run may enter. In a layer with a separate table, these include the initial states. In any
+        other layer, the INSERT of the resource sets the initial state."""
         targets = (self.first if self.relation else frozenset()) | {target for _, target in self.pairs}
         return tuple(str(state) for state in self.states if state in targets)
 
@@ -124,15 +125,15 @@ class KindLayer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """All facts about a kind that do not need running code. Raises ConfigError if they are inconsistent.
+    """The definition of a kind as data. Raises ConfigError if it is inconsistent.
 
-    `what` names one resource in a sentence ("a network segment"). `relation` is the table with its schema. A state may
-    have one substate: "deleting/db_delete". `states`, `edges`, `initial` and `terminal` define the first layer. A
-    resource ends when its first layer enters a terminal state. `layers` are all further layers. The fields of `create`
-    are columns of the table; if `create` is None, clients cannot create resources. `actions` are all other actions.
-    `metrics` are counted from the samples in the handler's outcomes. If `by_model` is set, limits may depend on the
-    column `model` of the table. `steady` is the state that a resource seldom leaves. An alert reports resources that
-    leave this state soon after entering it.
+    `what` names one resource in a sentence ("a network segment"). `relation` is the table with its schema. The name of
+    a state may contain a substate, as in "deleting/db_delete". `states`, `edges`, `initial` and `terminal` define the
+    first layer. A resource ends when its first layer enters a terminal state. `layers` are the further layers. The
+    fields of `create` are columns of the table; if `create` is None, clients cannot create resources. `actions` are all
+    other actions. `metrics` are counted from the samples in the handler's outcomes. If `by_model` is set, limits may
+    depend on the column `model` of the table. `steady` is the state that a resource seldom leaves. An alert reports
+    resources that leave this state soon after entering it.
     """
 
     name: str

@@ -147,7 +147,7 @@ class MaasRegion(Resource, frozen=True, kw_only=True):
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """A reading of a node's machine. `read_at` is the time before the observation began. If the node has another
+    """A reading of a node's machine. `read_at` is a time just before farrier read the machine. If the node has another
     machine at the commit, the reading is ignored. If the node's handler may need the change, the node is enqueued.
     `in_rescue` is set if rescue mode gave the machine to its owner; the database keeps this mark until the owner
     changes."""

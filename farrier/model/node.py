@@ -26,15 +26,15 @@ from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
 from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
 
-# The default of times that the database fills in.
+# The placeholder for a time that the database will set.
 NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Switching(msgspec.Struct, frozen=True, kw_only=True):
-    """A power action. farrier commits it to the database before sending it, so that a crash cannot hide it. `intent` is
-    the ID of its intent, or None if farrier enforces a target power. `enforce` is set if the intent requests that
-    farrier enforces this power from then on. `unsure` is set if farrier does not know whether an earlier attempt sent
-    the action."""
+    """A power action. farrier commits the action to the database before it sends the action to the BMC, so that a crash
+    cannot hide the action. `intent` is the ID of the intent that requested the action, or None if farrier enforces a
+    target power. `enforce` is set if the intent also requests that farrier enforces this power afterwards. `unsure` is
+    set if an earlier attempt may have sent the action."""
 
     power: PowerRequest
     at: datetime
@@ -44,8 +44,8 @@ class Switching(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
-    """A login by another node at the same BMC, for which no success is known. `open` is set if the login may still be
-    under way."""
+    """A login of another node at the same BMC. It is not known whether this login succeeded. `open` is set if the login
+    may still be under way."""
 
     at: datetime
     open: bool = False
@@ -54,10 +54,10 @@ class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):
 class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The facts about a node's BMC.
 
-    Failures: `failures` counts consecutive failures of any class since the last edit or intent. `of_class` counts how
-    many failures in a row, up to the last one, had class `failure`. `verified_at` is when a verification last
-    succeeded; `asked_at` is when the pending verification was requested, or None if no verification is pending.
-    `pending_at` is when the first verification after the last successful one began.
+    Failures: `failures` counts consecutive failures of any class since the last edit or intent. `failure` is the class
+    of the newest failure, and `of_class` counts the newest consecutive failures of this class. `verified_at` is when a
+    verification last succeeded; `asked_at` is when the pending verification was requested, or None if no verification
+    is pending. `pending_at` is when the first verification after the last successful one began.
 
     Logins: `tries` are the times of logins that are not known to have succeeded, newest last; `trying` is the login
     that a verification may use. `others` are logins of other nodes at this BMC; a run never writes `others`.
@@ -65,9 +65,9 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `watched_version` is the version at that time, or None if the credential did not resolve. `good_before` is the
     version that was valid before `good_version`.
 
-    Power: the `sync_` fields belong to the regular read of a manageable node. `power` is unknown without `power_at`.
-    Later reads may have confirmed the stored power without storing their time. `desired_power` is the enforced power,
-    `enforced_at` is when it was last enforced, and `enforce_error` is why enforcing it failed.
+    Power: the `sync_` fields belong to the regular read of a manageable node. If `power_at` is None, `power` is
+    unknown. Later reads may have confirmed the stored power without storing their time. `desired_power` is the enforced
+    power, `enforced_at` is when it was last enforced, and `enforce_error` is why enforcing it failed.
     """
 
     last_error: str | None = None
@@ -130,7 +130,7 @@ class StopRequest(StrEnum):
 
 
 class AfterUndo(StrEnum):
-    """The state that follows the state `compensating`."""
+    """What a workflow does after it was `compensating`, that is, after its changes were undone."""
 
     CANCEL = "cancel"
     RESTART = "restart"
@@ -144,9 +144,9 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a workflow. `leave_out` lists stages that the workflow omits. `untouched` is the reason why the
-    workflow does no work on the machine; the workflow's tasks then end with this reason as their result, before an
-    agent receives them."""
+    """The options of a workflow. `leave_out` lists stages that the workflow omits. If the workflow does no work on the
+    machine, `untouched` is the reason. The workflow's tasks then end with this reason as their result, and no agent
+    receives them."""
 
     retire: bool = False
     force: bool = False
@@ -160,14 +160,14 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The effects of a workflow in MAAS.
 
     `candidate` is a machine that was found but not yet recorded. `asked_at` is when the stage last requested its
-    change, and `asked` names this change if nothing else identifies it. `commissions` counts awaited commissionings,
-    and `failed_deploys` counts failed deployments. Both counts begin again at 0 when an operator requests another
-    attempt.
+    change, and `asked` names this change if nothing else identifies it. `commissions` counts the commissionings for
+    which the workflow waited, and `failed_deploys` counts failed deployments. Both counts begin again at 0 when an
+    operator requests another attempt.
 
     `deploys` counts the requested deployments and numbers their comments. This workflow does not undo deployments with
     numbers up to `disowned`: they are already undone, or they are deployments of another user that an operator adopted.
-    `token` is the digest of the bootstrap token in the user data; the token was issued at `token_at`. `synced_at` is a
-    time of MAAS's clock: the last hardware sync at the moment when MAAS first reported the machine as deployed.
+    `token` is the digest of the bootstrap token in the user data; the token was issued at `token_at`. `synced_at` is
+    the time of the last hardware sync before MAAS first reported the machine as deployed, by MAAS's clock.
 
     `resumed` is set if `resume` was requested during a pause; it takes effect when the pause ends. `took_at` is when
     the workflow last requested the node's network segments and IB partitions (`UseNetworks`).
@@ -328,8 +328,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     `upstream.candidate`. `onboarded_by` is the mode of the last successful onboarding, if the node has a machine in
     MAAS. `region` is the state of the region of the node's site while a workflow is live. `outages` are the recent
     times in which this region could not be read. `gaps` are the times in which neither farrier nor the agent could act,
-    because the database or all controllers were away. `same_machine` names other nodes that recorded the same machine.
-    `braked_at` is when the brake of the node's site last kept nodes in service, or None while the brake holds no nodes.
+    because the database was unavailable or no controller was running. `same_machine` names other nodes that recorded
+    the same machine. If the brake of the node's site holds failing nodes in service, `braked_at` is when it last did
+    so.
 
     `labels`, `networks` and `ib_guids` are set only while an onboarding is live. `networks` are the networks that the
     node uses, or None if it uses no networks. `ib_guids` are the GUIDs of the node's InfiniBand ports, or None until
@@ -381,7 +382,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[Task, ...] = ()
     intents: tuple[Intent, ...] = ()
     stored_power_at: datetime | None = None
-    """`bmc.power_at` in the database, if later reads have confirmed the power. The database has no such field."""
+    """The value of `bmc.power_at` in the database, if later reads have confirmed the power. This field exists only in
+    memory."""
 
     @property
     def live(self) -> Workflow:

@@ -21,10 +21,10 @@ V = TypeVar("V")
 
 
 class Clock(Protocol):
-    """A clock of monotonic seconds of this process, for renewals and deadlines. The seconds are never stored."""
+    """The monotonic clock of this process, for renewals and deadlines. Its times are never stored."""
 
     def monotonic(self) -> float:
-        """Return the seconds since a fixed moment of this process."""
+        """Return the seconds since an arbitrary moment, which stays the same while the process runs."""
 
 
 class Snapshot(Protocol):
@@ -32,7 +32,7 @@ class Snapshot(Protocol):
 
     @property
     def version(self) -> int:
-        """The version of the resource's row, which the database compares when it commits a run."""
+        """The version of the resource's row. The database compares the version when it commits a run."""
 
     @property
     def name(self) -> str:
@@ -57,7 +57,8 @@ class Kind(Protocol[R_contra, S_contra]):
         """Return the state of each layer in `to`, the value that a handler returned."""
 
     def unwritten(self, resource: R_contra, to: S_contra, /) -> Sequence[str]:
-        """Return the fields that a handler changed in `to`, the value that it returned, but that no commit writes."""
+        """Return the fields that differ between the snapshot and `to`, the value that a handler returned, although no
+        commit writes these fields."""
 
     def has_ended(self, resource: R_contra) -> bool:
         """Return whether the first layer of the snapshot is in a terminal state."""
@@ -66,7 +67,7 @@ class Kind(Protocol[R_contra, S_contra]):
         """Return (state, substate) of the snapshot as values of metric labels. Both come from finite sets."""
 
     def answers(self, resource: R_contra, writes: Sequence[object], /) -> Sequence[Answered]:
-        """Return, for the log, the intents that a run over this snapshot answers with these writes."""
+        """Return, for the log, the answers to intents that are among the `writes` of a run on this snapshot."""
 
     def samples(self, resource: R_contra, to: S_contra, /) -> Sequence[Sample]:
         """Return metric samples of a run that changed this snapshot to `to`. The loop adds these to the samples of the
@@ -80,19 +81,19 @@ class StateHandler(Protocol[R, S, W, V]):
         """Decide one run. Must be idempotent, because the loop may call it again after a crash at any point."""
 
     def recover(self, resource: R, now: datetime, step: str) -> Decision[S, W, V]:  # noqa: ARG002
-        """Decide like `handle`, after a step named `step` that may have changed an outside service and whose end is not
-        recorded. By default, this is the same as `handle`."""
+        """Decide like `handle`, but after an interrupted step with the name `step`. This step may have changed an
+        outside service, and its end is not recorded. The default is to call `handle`."""
         return self.handle(resource, now)
 
     def after(self, resource: R, moved: Transition[S, W], now: datetime) -> R | None:  # noqa: ARG002
-        """Return the snapshot that a load would return if `moved` was committed at `now` and nothing else happened.
-        Return None if `resource` does not contain enough to compute this snapshot; the loop then loads the resource.
-        The default is None."""
+        """Return the snapshot that a load would return if `moved` was committed at `now` and nothing else changed.
+        Return None if this snapshot cannot be computed from `resource`; the loop then loads the resource. The default
+        is None."""
         return None
 
     def confirmed(self, stored: R, remembered: R, now: datetime) -> R:  # noqa: ARG002
-        """Return `stored`, the snapshot that was loaded at `now`, but with the confirmations of `remembered` that are
-        newer. `remembered` is the state of an `Update` with `confirms` set, or the last result of this method. Returns
+        """Return the snapshot `stored`, which was loaded at `now`, with the newer confirmations of `remembered`.
+        `remembered` is the state of an `Update` with `confirms` set, or the last result of this method. Returns
         `stored` itself in three cases: `remembered` has no newer confirmation, `stored` is not in the confirmed state,
         or the confirmation is later than `now` because the clock was set back. The default is `stored`."""
         return stored
@@ -103,8 +104,8 @@ class StateIO(Protocol[R, S, W]):
     if the database does not respond."""
 
     async def readable(self) -> str | None:
-        """Return why the resources of this kind cannot be read, because a right or a table is missing; None if they can
-        be read."""
+        """Return None if this process can read the resources of this kind. Otherwise return the reason: a right or a
+        table is missing."""
 
     async def listing(self, shards: Sequence[int]) -> Listed:
         """Return the resources and marks of these shards. The resources are read after the statement that took the
@@ -125,16 +126,16 @@ class StateIO(Protocol[R, S, W]):
         """Delete these wakes of resources whose runs had nothing to write. May be repeated."""
 
     async def mark(self, marking: Marking, controller: UUID) -> frozenset[int]:
-        """Write the marks of steps before they act, and remove the marks of steps that ended. Returns the IDs that were
-        marked; IDs of a shard that the controller does not own are not marked."""
+        """Write the marks of steps before the steps begin, and remove the marks of steps that ended. Returns the IDs
+        that were marked; IDs of a shard that the controller does not own are not marked."""
 
     async def settle(self, versions: Mapping[int, int], controller: UUID) -> Mapping[int, datetime | None]:
-        """Make sure that each commit whose reply was lost has happened or will never happen. `versions` contains the
-        versions of the snapshots of these runs. Returns the IDs whose commits have happened, with the time of each
-        commit that changed a layer."""
+        """Make sure that each commit whose reply was lost has happened or will never happen. `versions` maps the ID of
+        each resource to the version of the snapshot of its run. Returns the IDs whose commits have happened, with the
+        time of each commit that changed a layer."""
 
     async def interrupted(self, ids: Collection[int]) -> frozenset[int]:
-        """Return the resources among `ids` that have a pending intent which interrupts a reading step."""
+        """Return the resources among `ids` that have a pending intent whose action interrupts a running step."""
 
 
 class Controllers(Protocol):
@@ -145,15 +146,15 @@ class Controllers(Protocol):
         """Insert the row of this process."""
 
     async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
-        """Renew the row of this process. The row contains the kinds of the process, and by how many seconds the runs of
-        each kind are late. Returns the rows of all controllers, and of all shards of these kinds."""
+        """Renew the row of this process. The row contains the kinds of the process, and for each kind the delay of its
+        runs in seconds (`lags`). Returns the rows of all controllers, and of all shards of these kinds."""
 
     async def expire(self, controller: UUID, renewals: int | None) -> None:
         """Declare another controller dead, unless it has renewed its row since `renewals` was read. If `renewals` is
         None, declare a former ID of this process dead in any case."""
 
     async def take(self, controller: UUID, kind: str, shards: Sequence[int]) -> Mapping[int, int]:
-        """Take those of the given shards that have no living owner and are not locked. Returns the epochs of the taken
+        """Take the given shards, except shards with a living owner and locked shards. Returns the epochs of the taken
         shards."""
 
     async def give_back(self, controller: UUID, kind: str, shards: Mapping[int, int]) -> None:
@@ -166,7 +167,7 @@ class Controllers(Protocol):
         """Remove the rows of dead controllers that own no shards."""
 
     async def collapse(self) -> None:
-        """Keep one wake of each resource whose kind no controller runs. May be repeated."""
+        """Delete surplus wakes of kinds that no controller runs: keep one wake of each resource. May be repeated."""
 
     async def poll(self, kinds: Sequence[str], floor: str) -> Woken:
         """Return all wakes since `floor`. `floor` is "0" at first, and then the floor that the previous poll
@@ -191,7 +192,7 @@ class MetricsSink(Protocol):
         dropped."""
 
     def waited(self, kind: str, seconds: Sequence[float]) -> None:
-        """Record the times between the insertion of wakes and the loads that read these wakes."""
+        """Record for each wake the time from its insertion to the load that read it."""
 
     def conflicted(self, kind: str, verdict: str) -> None:
         """Record a commit that failed, because of a lost shard, a version conflict, a refusal, or an unknown result."""
