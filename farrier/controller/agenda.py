@@ -36,7 +36,8 @@ _TOGETHER = 256
 
 
 class Phase(enum.IntEnum):
-    """The phase of a resource. The loop waits for the event that ends each phase except IDLE."""
+    """The phase of a resource. IDLE ends with a wake or at a time. Every other phase ends with an event for which the
+    loop waits."""
 
     IDLE = 0  # waits for a wake or for its time
     QUEUED = 1  # waits to be loaded
@@ -229,7 +230,7 @@ class Agenda(Generic[R]):
     def confirms(self, entry: Entry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
         """Record a run whose only change is that a fact was confirmed again. This method does the same as `rests`,
         except that the confirmation stays in memory and the stored outcome does not change. `snapshot` is the state
-        that the run returned. `snapshot` is an `R` if runs of the kind confirm facts."""
+        that the run returned. If runs of a kind confirm facts, this state has the type `R`."""
         entry.snapshot = entry.confirmed = snapshot
         return self.rests(entry, due_at, outcome=entry.outcome)
 
@@ -268,8 +269,8 @@ class Agenda(Generic[R]):
 
     def committed(self, entry: Entry[R], due_at: float | None, rests_on: tuple[R, Any] | None = None) -> None:
         """Record that the commit succeeded. If `due_at` is None, the resource runs again at once. `rests_on` is the
-        snapshot after the commit, together with the next decision, which is made from that snapshot; None if they are
-        not known. The snapshot before the commit is dropped."""
+        snapshot after the commit, together with the next decision, which the handler made from that snapshot; None if
+        they are not known. The snapshot before the commit is dropped."""
         if entry.phase is not Phase.COMMITTING:
             return
         entry.wakes = ()

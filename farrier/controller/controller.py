@@ -152,7 +152,7 @@ class Controller:
         self._renewed_at = self._clock.monotonic()
         if not self._is_same_server(seen):
             return False
-        if not self._host.may_act():  # steps from before the silence must end
+        if not self._host.may_act():  # steps that began before the late renewal must end
             self._cancel_steps()
         self._lose(self._own.renewed(seen, sent_at))
         if not seen.renewed:
@@ -317,7 +317,7 @@ class Controller:
             await self._controllers.leave(self._own.id)
 
     async def _poll(self) -> NoReturn:
-        """Find wakes for which no notification arrived, until cancelled."""
+        """Poll for wakes for which no notification arrived. Runs until cancelled."""
         while True:
             was_set = await self._poll_now.wait(self._host.config.poll_interval.total_seconds())
             self._host.sink.woken("notify" if was_set else "poll")

@@ -1,9 +1,10 @@
 """The loop of one kind, from beginning to end.
 
-Each resource of an owned shard has an entry in the agenda. `_sweep` runs due resources over their snapshots in memory;
-most of these runs have nothing to do. `_pass` loads all other resources together with their wakes, and runs them again.
-Then `_commit` writes the result under the fence of the shard, or a step begins, or the resource has nothing to do.
-Module `controller` takes and gives back the shards.
+Each resource of an owned shard has an entry in the agenda. `_sweep` runs each due resource on its snapshot in memory;
+most of these runs have nothing to do. If a run has something to do or a wake arrives, `_pass` loads the resource
+together with its wakes, and runs it on the fresh snapshot. This run may have nothing to do, or begin a step, or return
+changes. `_commit` writes changes only if this process still owns the shard (the fence). Module `controller` takes and
+gives back the shards.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ _SLICE = 64
 # How often the sweep takes due entries, in seconds.
 _TICK = 0.05
 _QUERY_SECONDS = 10.0
-# The age up to which a run may use a loaded snapshot. An older snapshot is loaded again, because the process was
-# stopped after the load.
+# The largest age, in seconds, of a fresh snapshot. If the process was stopped after a load, the snapshots are older,
+# and are loaded again.
 _FRESH_SECONDS = 1.0
 # How many commits of one kind may run at the same time: while PostgreSQL processes one commit, the loop decides and
 # sends the next commit.
 _COMMITTERS = 3
-# Seconds until the next attempt after a failure of the database, or without the right to act.
+# Seconds until the next attempt if the database failed or this process may not act.
 _PAUSE = 0.5
 
 
@@ -158,7 +159,7 @@ class Loop(Generic[R, S, W, V]):
                 self.steps.close()
                 _log.info("drain.begun", kind=self.kind, in_flight=len(self.agenda.under_way))
                 background.start_soon(self._cut_off)
-            while self._finished or self.agenda.under_way:  # noqa: ASYNC110 - many paths end one
+            while self._finished or self.agenda.under_way:  # noqa: ASYNC110 - work ends in many places
                 await anyio.sleep(_TICK)
             await self._delete_seen()
             await self.steps.flush()
@@ -177,9 +178,8 @@ class Loop(Generic[R, S, W, V]):
             await anyio.sleep(0 if more else _TICK)
 
     def sweep(self) -> bool:
-        """Run the handler for one slice of the due resources, on their snapshots in memory. Such a run may only decide
-        that there is nothing to do; after any other outcome, the resource is loaded. Returns whether more resources may
-        be due."""
+        """Run the handler for one slice of the due resources, on their snapshots in memory. Any decision except to do
+        nothing is dropped, and the resource is loaded. Returns whether more resources may be due."""
         agenda, now = self.agenda, self._clock.monotonic()
         due: Sequence[Entry[R]] = ()
         if self._time is not None and not self._stopping and self._host.may_act():
@@ -415,8 +415,8 @@ class Loop(Generic[R, S, W, V]):
             if unknown and self._host.ownership.id is not None:
                 await self._settle_all(unknown, self._host.ownership.id)
                 self._to_load.ring()
-            # A settled run goes now: if the reply to the next commit of its resource is lost as well, the entry is
-            # unknown again, and the run would be published again.
+            # Forget settled runs now. Otherwise, if the reply to the resource's next commit is lost as well, the entry
+            # is unknown again, and the old run would be published again.
             self._unknown = self._still_unknown()
 
     def _still_unknown(self) -> list[tuple[Entry[R], Run[R, S, W]]]:

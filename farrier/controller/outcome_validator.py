@@ -56,9 +56,9 @@ class OutcomeValidator(Generic[R, S, W]):
         self._period = config.period.total_seconds()
 
     def finish(self, turn: Turn, resource: R, outcome: object, then: Resting | None = None) -> Finished[S, W]:
-        """Validate an outcome, and return the run that is to be committed. For a transition, `then` is the decision
-        from the state after it; None unless that decision is known and is to do nothing. Raises `HandlerGarbage` or
-        `IllegalEdge`."""
+        """Validate an outcome, and return the run that is to be committed. After a transition, `then` is the next
+        decision, made from the new state. `then` is set only if this decision is known and is to do nothing. Raises
+        `HandlerGarbage` or `IllegalEdge`."""
         if not isinstance(outcome, Transition | Update | Wait | DoNothing | Deleted):
             raise HandlerGarbage(f"{type(outcome).__name__}, which is neither an outcome nor a step")
         samples: object = outcome.samples

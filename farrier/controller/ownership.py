@@ -34,8 +34,9 @@ class Plan(msgspec.Struct, frozen=True):
     take: tuple[Shard, ...] = ()
 
 
-class _Observed(msgspec.Struct):
-    """Records how many seconds this observer has seen a controller's renewal counter unchanged."""
+class _ControllerRead(msgspec.Struct):
+    """The last read of a controller's row. `unchanged` is the number of seconds since the counter of renewals last
+    changed, as far as this observer has seen."""
 
     controller: Controller
     unchanged: float
@@ -60,7 +61,7 @@ class Ownership:
         # handles wakes, but starts no steps.
         self.closing: dict[Shard, float] = {}
         self.acts_until = -math.inf  # the time until which runs may start and steps may continue
-        self._observed: dict[UUID, _Observed] = {}
+        self._observed: dict[UUID, _ControllerRead] = {}
         self._rows: dict[Shard, ShardRow] = {}
 
     def join(self, id_: UUID, sent_at: float) -> None:
@@ -83,12 +84,12 @@ class Ownership:
         if not seen.renewed:
             return self.abandoned()
         self.acts_until = max(self.acts_until, sent_at + ACT_FOR)
-        observed: dict[UUID, _Observed] = {}
+        observed: dict[UUID, _ControllerRead] = {}
         for controller in seen.controllers:
             before, unchanged = self._observed.get(controller.id), 0.0
             if before is not None and before.controller.renewals == controller.renewals:
                 unchanged = before.unchanged_at(sent_at)
-            observed[controller.id] = _Observed(controller, unchanged, sent_at)
+            observed[controller.id] = _ControllerRead(controller, unchanged, sent_at)
         self._observed = observed
         self._rows = {row.shard: row for row in seen.shards}
         expected = (ShardRow(shard, self.id, epoch) for shard, epoch in self.held.items())

@@ -1,5 +1,5 @@
-"""One run of one resource: decides, calls outside services if a step requires it, and returns the result. Commits
-nothing.
+"""One run of one resource. The run decides, calls outside services if the decision is a step, and returns the result.
+It commits nothing.
 
 Only this module of the loop catches every exception, so a fault of a handler affects only one run. The module
 distinguishes why a step ended: its deadline, a lost lease, an interrupting intent, or the shutdown.
@@ -46,10 +46,10 @@ _ENDS_WITHIN = 5.0
 
 class Run(msgspec.Struct, Generic[R, S, W]):
     """A run that ended: the data to commit, and the data to publish after the commit. `rests_on` is the snapshot after
-    the commit and the next decision, which is made from that snapshot; None unless that decision is to do nothing.
-    `due_at` is when the resource runs again, by this process' clock. `recovers` is the step from which the run failed
-    to recover. `error` is the record of the error in which the run ended; the run commits this record only if the
-    outcome differs from the previous one."""
+    the commit, together with the next decision, which the handler made from that snapshot. `rests_on` is set only if
+    this decision is to do nothing. `due_at` is when the resource runs again, by this process' clock. `recovers` is the
+    step from which the run failed to recover. `error` is the record of the error in which the run ended; the run
+    commits this record only if the outcome differs from the previous one."""
 
     finished: Finished[S, W]
     seconds: float
@@ -161,9 +161,8 @@ class Runner(Generic[R, S, W, V]):
         return outcome if type(outcome) is Wait else self._idle.setdefault(outcome.source, outcome)
 
     def _then(self, resource: R, decision: object, now: datetime) -> tuple[R, Resting] | None:
-        """Return the snapshot after the commit of `decision`, and the next decision, which is made from that snapshot.
-        Return None if that snapshot cannot be computed, or if the next decision is anything other than to do
-        nothing."""
+        """If the resource has nothing to do after the commit of `decision`, return the snapshot after the commit,
+        together with the next decision. Otherwise return None, also if that snapshot cannot be computed."""
         if isinstance(decision, Transition):
             try:
                 after = self._handler.after(resource, decision, now)
