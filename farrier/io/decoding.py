@@ -33,8 +33,8 @@ _UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
 
 
 def reader(type_: type[T], what: str) -> Reader[T]:
-    """Return a function that decodes one JSON text as `type_`. The only error of this function is UndecodableState,
-    which names `what`."""
+    """Return a function that decodes one JSON text as `type_`. The returned function raises only UndecodableState; the
+    text of the error contains `what`."""
     decode = msgspec.json.Decoder(type_).decode
 
     def read(text: bytes | str) -> T:

@@ -285,7 +285,7 @@ async def _refuse_other(conn: Connection, wanted: Schema, applied: Mapping[int, 
 
 
 def _parts(release: str) -> tuple[int, ...]:
-    """Return the numbers of a release, by which releases are ordered. A release candidate has the numbers of the final
-    release."""
+    """Return the numbers of a release as a tuple, so that releases can be compared. A release candidate has the numbers
+    of the final release."""
     found = _NUMBERS.match(release)
     return tuple(map(int, found.group().split("."))) if found else ()

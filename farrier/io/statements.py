@@ -2,7 +2,8 @@
 
 The modules of this package load their statements at import, so a misspelt name stops the program at its start, not at
 the first use. A statement is sent with its comments, so its first line, which describes its purpose, is visible in
-pg_stat_activity. Never assemble SQL from strings: pass values as `$n`, and write identifiers out.
+pg_stat_activity. Never assemble SQL from strings: pass values as `$n`, and write every identifier literally into the
+file.
 """
 
 from __future__ import annotations

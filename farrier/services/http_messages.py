@@ -73,7 +73,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def stay(self) -> timedelta | None:
-        """The wait that the service requires. If the service sends a date instead of seconds, this is the longest wait,
+        """The wait that the service requires. If the service sends a date instead of seconds, the wait is LONGEST_STAY,
         because the service's clock is unknown."""
         text = self.retry_after.strip()
         if not (text.isascii() and text.isdecimal()):

@@ -1,7 +1,7 @@
 """The API key of a MAAS region, and the OAuth 1.0 header of each request (PLAINTEXT, so the secret is not encrypted).
 
 The MAAS client uses this module. A nonce is valid for one request, so each attempt is signed again. The `repr` of an
-`ApiKey` does not show its parts; `secrets` lists the parts, which no text may contain.
+`ApiKey` does not show the parts of the key. No log or error text may contain any of these parts; `secrets` lists them.
 """
 
 from __future__ import annotations

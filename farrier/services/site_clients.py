@@ -62,8 +62,8 @@ class SiteClients(ABC, Generic[_S, _C]):
             yield cls(stack, credentials=credentials, times=times, observer=observer, transport=transport)
 
     async def use(self, wanted: Mapping[str, _S]) -> None:
-        """Open and use clients with exactly these settings, by site. May be called again with other settings. If it
-        raises ConfigError, it changes nothing."""
+        """Use one client for each site in `wanted`, with these settings, and no other clients. Opens missing clients.
+        May be called again with other settings. If it raises ConfigError, it changes nothing."""
         self.take(await self.opened(wanted))
 
     async def opened(self, wanted: Mapping[str, _S]) -> Mapping[str, Kept[_S, _C]]:

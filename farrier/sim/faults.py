@@ -99,7 +99,7 @@ class Faults:
         self._rules: list[Fault] = []
 
     def add(self, rule: Fault) -> Fault:
-        """Apply `rule` from now on. The `struck` of a rule counts the requests to which the rule was applied."""
+        """Apply `rule` from now on. Its field `struck` counts the requests to which the rule was applied."""
         self._rules.append(rule)
         return rule
 

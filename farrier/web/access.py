@@ -36,8 +36,8 @@ from farrier.web.sessions import Sessions
 _log = structlog.stdlib.get_logger(__name__)
 
 COOKIE = "farrier-session"
-"""The cookie with the session of a browser. Only pages read the cookie: a form on a page contains a proof that this
-server made the form, but a request of the API contains no such proof."""
+"""The cookie with the session of a browser. Only pages accept the cookie, and the API does not: a form on a page
+contains a proof that this server made the form, but a request to the API contains no such proof."""
 
 # Paths for Prometheus and probes, and paths that error pages and the login page need.
 _PUBLIC = UNDER_ANY_NAME | {"/style.css", "/live.js", "/login"}
@@ -96,8 +96,8 @@ class Access:
         return await self.of_session(request)
 
     async def bearer(self, request: Request) -> Caller | None:
-        """Return the client of the token in the request's header, or None without the header. Raises HTTPException for
-        a token that is not accepted."""
+        """Return the client of the token in the request's header, or None if the request has no such header. Raises
+        HTTPException for a token that is not accepted."""
         given = _bearer(request)
         if given is None:
             return None
@@ -113,8 +113,8 @@ class Access:
         return self._sessions.begin(caller.name, api_token.digest(given))
 
     async def of_session(self, request: Request) -> Caller | None:
-        """Return the client of the browser's session, or None without a valid session. Raises HTTPException for an
-        expired token."""
+        """Return the client of the browser's session, or None if the request has no valid session. Raises HTTPException
+        for an expired token."""
         session = request.cookies.get(COOKIE, "")
         name = sessions.name_of(session)
         if name == BEARER_TOKEN:
@@ -192,8 +192,9 @@ async def authorize_again(request: Request, scope: Scope) -> None:
 
 
 async def requester(request: Request, given: str | None) -> str:
-    """Return the client of an intent, which is normally the client of the token. Only a client with the scope `admin`
-    may name another client for which it acts. Raises HTTPException."""
+    """Return the client that an intent records, which is normally the client of the token. With `given`, a client names
+    another client for which it acts. Raises HTTPException if the client does not have the scope `admin`, which this
+    requires."""
     caller = await _caller(request)
     if given is None or given == caller.name:
         return caller.name
@@ -231,8 +232,8 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Refuses requests without a valid token, except for public paths. For a change, any valid token is enough here;
-    the endpoint checks its scope."""
+    """Refuses requests without a valid token, except for public paths. Lets a request for a change pass with any valid
+    token; the endpoint then checks the scope of the token."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

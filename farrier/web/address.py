@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from urllib.parse import urlencode
 
 PAGE = "after"
-"""The parameter with the key after which a page begins. A link to another filter goes to its first page."""
+"""The parameter with the key after which a page begins. A link that changes the filter omits this parameter, so it
+leads to the first page."""
 
 
 class Address:

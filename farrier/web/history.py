@@ -151,8 +151,9 @@ async def list_of_resource(call: Call[OfOneResource, None]) -> Response:
 
 
 async def stream(call: Call[Streaming, None]) -> Response:
-    """Stream changes as server-sent events, from now on or after a cursor. The ID of each event is a cursor: a client
-    that reconnects with the header `Last-Event-ID`, as browsers do, misses no change, and gets no change twice."""
+    """Stream changes as server-sent events. The stream begins after a given cursor, or otherwise with the next change.
+    The ID of each event is a cursor: a client that reconnects with the header `Last-Event-ID`, as browsers do, misses
+    no change, and gets no change twice."""
     given, backend = call.given, call.backend
     wanted = given.wanted()
     last = _key("Last-Event-ID", given.last_event_id) or given.key()

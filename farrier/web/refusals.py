@@ -76,7 +76,8 @@ class Refused(HTTPException):
 
 
 def is_fault(error: RefusedByModel) -> bool:
-    """Return whether the database refused a statement for a reason that no client can cause."""
+    """Return whether the database refused a statement because of a fault of farrier or of the database, and not because
+    of the request."""
     return bool(error.sqlstate) and not error.sqlstate.startswith(_OF_CLIENTS)
 
 

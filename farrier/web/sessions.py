@@ -1,8 +1,8 @@
 """Sessions of browsers. A browser keeps a session instead of a token. This process signs each session, which is valid
 for one shift.
 
-A session proves that the browser had the token when it logged in. The session names the token, and the signature covers
-the token's hash. So if a token is removed from the file, its sessions end.
+A session proves that the browser had the token when it logged in. The session contains the name of the token, and its
+signature covers the hash of the token. So if a token is removed from the file, its sessions end.
 """
 
 from __future__ import annotations

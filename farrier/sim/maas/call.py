@@ -22,7 +22,8 @@ JSON = "application/json; charset=utf-8"
 
 
 class Refused(Exception):
-    """An error response of MAAS, with a text or a dict for JSON. This is never a bug of the simulation."""
+    """An error response of MAAS. `body` is a text, or a dict that becomes JSON. A `Refused` is an intended response,
+    and never indicates a bug in the simulation."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The NICs and disks that commissioning finds in a machine, in the form in which MAAS stores them.
 
-A successful commissioning calls `look`, and tests call it for machines that are commissioned from the beginning. Known
-NICs and disks keep their IDs. Layout and links are made again, unless the caller of `commission` requested to keep
-them.
+The simulation calls `look` after a successful commissioning. For machines that begin as commissioned, tests call
+`look`. Known NICs and disks keep their IDs. Layout and links are made again, unless the caller of `commission`
+requested to keep them.
 """
 
 from __future__ import annotations
