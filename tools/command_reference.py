@@ -50,7 +50,7 @@ def _command(command: Command, *, alone: bool) -> Iterator[str]:
     if own := [each for each in command.parameters if each.panel != _SHARED and each.signature != "--help"]:
         yield _table(own)
     if any(each.panel == _SHARED for each in command.parameters):
-        yield f"This command also has the options of the section [{_SHARED}](#{_SHARED.lower().replace(' ', '-')}).\n"
+        yield f"This command also accepts the [database options](#{_SHARED.lower().replace(' ', '-')}).\n"
 
 
 def _table(parameters: Iterable[Parameter]) -> str:

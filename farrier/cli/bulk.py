@@ -73,8 +73,8 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
     reached: Callable[[Sequence[int]], Awaitable[Mapping[int, Reached]]]
 
     async def ask(self, target: Target) -> int:
-        """Submit the intent by the ID of the resource, because another resource may get its name in the meantime.
-        Raises RefusedByModel."""
+        """Submit the intent for the ID of the target and not for its name, because another resource may get the name
+        meanwhile. Raises RefusedByModel."""
         request = msgspec.structs.replace(self.request, resource=str(target.id), params=self.params(target.id))
         return await self.session.requests.ask(request)
 

@@ -45,7 +45,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         bool,
         typer.Option(
             "--dry-run",
-            help="Submit nothing. Show the selected resources, and how the model would answer the action now.",
+            help="Submit nothing. Show the selected resources, and whether the model accepts the action now.",
             rich_help_panel=_PANEL,
         ),
     ] = False,
@@ -58,7 +58,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
             min=1,
             metavar="N",
             help="Submit the next intent only when fewer than N resources are in progress. A resource is in progress "
-            "until its intent is answered or, with --until, until it reaches the state. If a resource is late or "
+            "until its intent is answered; with --until, until the resource has the state. If a resource is late or "
             "fails, farrier submits no further intent.",
             rich_help_panel=_PANEL,
         ),

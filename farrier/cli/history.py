@@ -74,9 +74,9 @@ async def export(
 ) -> None:
     """Print changes as JSON Lines, the oldest first.
 
-    The export ends at a time for which all earlier changes are already visible. This time is about three seconds ago.
-    If a transaction that has written history is open for longer, the time is earlier. So a later export that continues
-    after the last key misses no change.
+    The export ends at a time for which all earlier changes are already visible. This time is about three seconds before
+    the start of the export. If a transaction that has written history is open for longer, the time is earlier. So a
+    later export that continues after the last key misses no change.
     """
     wanted = _of(wanted, resource, kind)
     key = _key(after)

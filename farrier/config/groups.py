@@ -59,7 +59,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         Meta(
             ge=1,
             le=5000,
-            description="Largest number of resources per load. Above 500 a load takes longer without gain.",
+            description="Largest number of resources per load. Values above 500 make each load slower and bring no "
+            "benefit.",
         ),
     ] = 500
     passes: Annotated[

@@ -364,8 +364,8 @@ def one_of(type_: Any) -> str:
 
 
 def _from_text(value: str, wanted: Any) -> object:
-    """Parse a value of the environment. A list is separated by commas, a list of tables is JSON, and any other value is
-    converted to its type."""
+    """Parse the text of an environment variable. A list of tables is JSON; the items of any other list are separated by
+    commas. Any other value is converted to its type."""
     type_ = get_args(wanted)[0]
     if get_origin(type_) is tuple:
         inner = get_args(type_)[0]

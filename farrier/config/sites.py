@@ -185,8 +185,9 @@ class Layout(StrEnum):
 
 
 class StorageSite(_Table, frozen=True, kw_only=True):
-    """The storage layout of a machine. The boot disk is the only disk whose model matches. If no model matches, the
-    boot disk is the only disk whose path matches. farrier sets the layout of no other disk."""
+    """The storage layout of a machine. `boot_disk_model` must match the model of exactly one disk, which is the boot
+    disk. If it matches no model, it must match the path of exactly one disk. farrier sets only the layout of the boot
+    disk."""
 
     boot_disk_model: Annotated[
         str,

@@ -29,7 +29,7 @@ STATE_SLA = Gauge(
 )
 OLDEST_IN_STATE = Gauge(
     "farrier_oldest_in_state_seconds",
-    "Longest time for which a resource has been in the state; 0 without resources.",
+    "Longest time for which a resource has been in the state; 0 if no resource is in it.",
     _PLACE,
 )
 RESOURCE_ABOVE_SLA = Gauge(
@@ -55,7 +55,7 @@ SHARDS = Gauge(
 SHARDS_UNOWNED = Gauge("farrier_shards_unowned", "Number of shards that no controller owns.", ("kind",))
 OLDEST_SWEEP = Gauge(
     "farrier_shard_oldest_sweep_seconds",
-    "Longest time since a controller last completed all due runs of one of its shards; 0 without owned shards.",
+    "Longest time since a controller last completed all due runs of one of its shards; 0 if no shard has an owner.",
     ("kind",),
 )
 WAKES_PENDING = Gauge(
@@ -68,7 +68,8 @@ INTENTS_PENDING = Gauge(
 )
 INTENTS_OLDEST_PENDING = Gauge(
     "farrier_intents_oldest_pending_seconds",
-    "Age of the oldest intent without an answer, except intents that a pause delays; 0 without such intents.",
+    "Age of the oldest intent without an answer. Intents that a pause delays do not count. If there is no such intent, "
+    "the value is 0.",
 )
 RESOURCES_FAILING = Gauge(
     "farrier_resources_failing",
@@ -84,8 +85,8 @@ NODES_BY_HEALTH = Gauge(
 NODES_BY_ALERT = Gauge(
     "farrier_nodes_by_health_alert",
     "Number of nodes for each alert that agents report. Nodes with silent agents are not counted. A node with several "
-    "alerts is counted once for each alert. The fifty most frequent alerts have a series each, with 64 characters of "
-    "their ID; alert=other counts all other alerts.",
+    "alerts is counted once for each alert. Each of the fifty most frequent alerts has its own "
+    "series, named by the first 64 characters of the alert's ID; alert=other counts all other alerts.",
     ("alert",),
 )
 NODES_BY_POWER = Gauge(
