@@ -1,4 +1,4 @@
-"""The possible answers to whether a resource accepts an action, and the texts of refusals. Pure.
+"""The possible answers to the question whether a resource accepts an action, and the texts of refusals. Pure.
 
 Module `actions` uses these answers for nodes, and `kinds` uses them for resources of all other kinds.
 """

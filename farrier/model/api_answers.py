@@ -97,8 +97,8 @@ class LateOther(LateResource, frozen=True, kw_only=True):
 
 
 class Breaches(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes and other resources above a limit, those furthest above it first. `more_nodes` is the number of other
-    nodes."""
+    """Nodes and other resources above a limit, in each list the one furthest above its limit first. `more_nodes` is the
+    number of nodes above a limit that the list omits."""
 
     now: datetime
     nodes: tuple[LateNode, ...]

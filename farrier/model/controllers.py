@@ -53,8 +53,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The resources of some shards. For each resource, it states whether the resource has a wake, and names the marked
-    steps."""
+    """The resources of some shards. `ids` states for each resource whether it has a wake. `steps` has the names of
+    marked steps, by resource."""
 
     ids: dict[int, bool]
     steps: dict[int, str]

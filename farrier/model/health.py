@@ -84,8 +84,8 @@ def _unproven_by_reads(vitals: Vitals) -> str | None:
 
 def silent(vitals: Vitals) -> str | None:
     """Return why an active node must go offline, or None. An unreachable BMC does not make a node silent, because this
-    failure does not show the state of the machine. A missing heartbeat does not either, if an outage may have prevented
-    this heartbeat."""
+    failure does not show the state of the machine. If an outage may have prevented a heartbeat, a missing heartbeat
+    does not make the node silent either."""
     if vitals.agentless:
         return "a fresh read reports power off" if vitals.power is PowerState.OFF else None
     return None if vitals.heard or vitals.awaited else "no heartbeat within offline_after"

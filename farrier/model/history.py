@@ -20,9 +20,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 class Order(StrEnum):
     """The order in which a query returns changes: the newest or the oldest first. The history of one resource is
-    ordered by version; this gives the same order as the time. In the order `oldest`, a query omits changes that are
-    newer than the time before which no further change can become visible. So a reader that continues later misses no
-    change."""
+    ordered by version; this gives the same order as the time. Before a certain time, no further change can become
+    visible. In the order `oldest`, a query omits all changes after this time, so that a reader that continues later
+    misses no change."""
 
     NEWEST = "newest"
     OLDEST = "oldest"

@@ -109,9 +109,9 @@ class MaasRegion(Resource, frozen=True, kw_only=True):
     """The snapshot of a region, named after its site. A run may change only the state, the last error, and the fields
     from `username` to `configured_at`.
 
-    All events until `complete_at` are known. `unreadable` lists machines that the region cannot report, with the time
-    of the next attempt for each. Readings from before `since` are ignored. `configured_at` is when a controller last
-    had the site in its settings.
+    farrier has read all events up to `complete_at`. `unreadable` lists machines that the region cannot report, with the
+    time of the next attempt for each. Readings from before `since` are ignored. `configured_at` is when a controller
+    last had the site in its settings.
 
     `due` lists machines to read, most urgent first; `more` is set if further machines are due. `turn_at` is the next
     value of `swept_at`. A run stores this value after it has read the machines in `due` that need only their periodic

@@ -150,8 +150,8 @@ class NetworkSegment(Resource, frozen=True, kw_only=True):
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """Stops the allocation of addresses. `unused` is set if the run saw no allocated address. If an address has been
-    allocated since, or another transaction is about to allocate one, the commit writes nothing for this run."""
+    """Stops the allocation of addresses. `unused` is set if the snapshot of the run had no allocated address. If a
+    client has allocated an address since, or is about to do so, the commit writes nothing for this run."""
 
     unused: bool
 

@@ -35,7 +35,7 @@ class Region(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """A time in which something was away: the region of the node, the database, or all controllers. `ended_at` is None
+    """A period in which the region of the node, the database, or all controllers were unavailable. `ended_at` is None
     while the outage lasts."""
 
     began_at: datetime
@@ -59,10 +59,10 @@ CONFIRMED_AFTER = timedelta(seconds=60)
 
 class MaasObservation(Seen, frozen=True, kw_only=True, omit_defaults=False):
     """The last reading of a machine. `read_at` is a time before the reading began, so the reading includes all earlier
-    changes. It is known that the state did not change before `fresh_at`. `fresh_at` is the time of the reading, or of a
-    later complete read of the region's events that shows no event of this machine. `since` is the time of the first
-    reading with this state. `ours` is set if farrier's user owns the machine. `owner_by_rescue` is set if `owner`
-    became the owner because of rescue mode."""
+    changes. The state is known to have lasted at least until `fresh_at`. This is the time of the reading, or of a later
+    complete read of the region's events that shows no event of this machine. `since` is the time of the first reading
+    with this state. `ours` is set if farrier's user owns the machine. `owner_by_rescue` is set if `owner` became the
+    owner because of rescue mode."""
 
     system_id: str
     state: MaasStatus

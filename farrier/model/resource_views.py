@@ -23,8 +23,8 @@ from farrier.model.views import RequestView
 
 class StateView(msgspec.Struct, frozen=True, kw_only=True):
     """A state of a layer of a kind. `label` is the name of the layer in metrics and in names of limits. `count` is the
-    number of resources in the state. `count` is None for a terminal state, for a layer in another table, and if the
-    query did not count resources. `limit` is in seconds."""
+    number of resources in the state. `count` is None if the state is terminal, if the layer is in a separate table, or
+    if the query did not count resources. `limit` is in seconds."""
 
     layer: str
     label: str

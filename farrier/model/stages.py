@@ -1,6 +1,6 @@
 """The stages of both workflows, in order, and the path of each mode.
 
-Handlers call `first_stage` and `next_stage`. In `skip`, the caller passes the stages that do not apply to the node; the
+Handlers call `first_stage` and `next_stage`. The argument `skip` contains the stages that do not apply to the node; the
 caller records these stages as skipped. The two stages for a failed deployment are not on any path: a workflow enters
 them only after its deployment failed (`handlers/node/onboarding/detour.py`).
 """

@@ -144,7 +144,7 @@ def _bars(changes: Sequence[HistoryEntry], begin: datetime, end: datetime) -> It
 
 
 class _Piece(msgspec.Struct, frozen=True):
-    """A time in which neither the stage nor the status of a workflow changed."""
+    """A period in which neither the stage nor the status of a workflow changed."""
 
     stage: str | None
     status: str

@@ -109,8 +109,8 @@ class Add(msgspec.Struct, frozen=True):
 
 class SetPorts(msgspec.Struct, frozen=True):
     """Replaces the members of the partition by `ports`, and restores the values that an addition cannot set: the name,
-    IP over IB, and the properties of ports that UFM already has. `off` lists those of `ports` that now have other
-    properties in UFM."""
+    IP over IB, and the properties of ports that UFM already has. `off` lists the elements of `ports` that have other
+    properties in UFM now."""
 
     wanted: Wanted
     ports: Mapping[str, Port]

@@ -144,7 +144,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 class MaasView(msgspec.Struct, frozen=True, kw_only=True):
     """The last reading of the node's machine in MAAS. `since` is the time of the first reading of this state, and
     `read_at` is the time of the last reading. `stale_since` is set if an event about the machine is newer than the
-    reading. It is known that the state did not change before `fresh_at`. `owner_by_rescue` is set if `owner` became the
+    reading. The state is known to have lasted at least until `fresh_at`. `owner_by_rescue` is set if `owner` became the
     owner because of rescue mode."""
 
     system_id: str
@@ -160,8 +160,8 @@ class MaasView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegionView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a site's MAAS region, as the region's handler recorded it. All events until `complete_at` are
-    known."""
+    """The state of a site's MAAS region, as the region's handler recorded it. farrier has read all events up to
+    `complete_at`."""
 
     site: str
     url: str | None = None
