@@ -21,7 +21,8 @@ _WRITERS = statements.load("queries/writers")
 # The longest time between the beginning of a statement and its first row of history. A commit waits for locks in
 # between, for at most one second each.
 _MARGIN = timedelta(seconds=3)
-# The assumed age of a transaction that was open at the first look: longer than any transaction of farrier.
+# The assumed age of a transaction that was already open when this process first looked. No transaction of farrier lasts
+# so long.
 _UNKNOWN_AGE = timedelta(minutes=1)
 
 
@@ -43,7 +44,7 @@ class Horizon:
 
     def advance(self, now: datetime, writers: Collection[str]) -> datetime:
         """Compute the result of `settled`. `writers` are the transactions that write history at `now`. If a transaction
-        was not there at the last look, it began after the last look."""
+        was not open at the last call, it began after the last call."""
         first = now - _UNKNOWN_AGE if self._looked is None else min(now, self._looked)
         self._began = {writer: self._began.get(writer, first) for writer in writers}
         self._looked = now

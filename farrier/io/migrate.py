@@ -68,7 +68,8 @@ def carried() -> Schema:
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The tables that a database lacks: all tables if the database is new, otherwise the tables of `steps`."""
+    """The tables that a database lacks. A new database lacks all tables; any other database lacks the tables of
+    `steps`."""
 
     new: bool
     steps: tuple[Step, ...]

@@ -32,8 +32,8 @@ async def refuse_states(conn: Connection, kind: str, states: tuple[str, ...]) ->
 
 
 async def refuse_intents(conn: Connection, kind: str | None, actions: tuple[str, ...]) -> None:
-    """Raise MalformedRequest if the kind is not registered, or if the kind does not have one of the actions. Without a
-    kind, an action may be that of any kind."""
+    """Raise MalformedRequest if the kind is not registered, or if the kind does not have one of the actions. If no kind
+    is given, the actions of all kinds are accepted."""
     if kind is not None or actions:
         _refuse(filter_names.unknown_actions(kind, actions, await _kinds(conn)))
 

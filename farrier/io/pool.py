@@ -94,8 +94,8 @@ _VERIFYING = frozenset({"verify-ca", "verify-full"})
 _USUAL_ROOT = "~/.postgresql/root.crt"
 
 
-# The advice if PgBouncer refuses a setting of a session: for a pool, for a separate connection, and if only keys of the
-# DSN are left as the cause.
+# The advice if PgBouncer refuses a setting of a session. There are three texts: for a pool, for a separate connection,
+# and for a session in which only keys of the DSN can be the cause.
 _FOR_A_POOL = "if it is PgBouncer, set database.pgbouncer = true"
 _FOR_A_SESSION = "this requires a direct connection; if it is PgBouncer, use --dsn with the address of PostgreSQL"
 _FOR_KEYS = "correct this key of the DSN, or remove it"

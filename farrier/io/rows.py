@@ -37,8 +37,8 @@ class Rows(Protocol[R_co, S, W]):
 
     @property
     def interrupted(self) -> str | None:
-        """SQL that takes IDs as `$1` and returns the IDs of the resources with a pending intent that interrupts a
-        reading step. None if no action of the kind interrupts."""
+        """SQL that takes IDs as `$1`. Returns the IDs of the resources with a pending intent whose action interrupts a
+        running step. None if no action of the kind interrupts steps."""
 
     def decode(self, snapshot: bytes | str) -> R_co:
         """Decode one snapshot. Raises `UndecodableState`."""

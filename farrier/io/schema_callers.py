@@ -1,8 +1,8 @@
 """Finds out whether a program for one schema can work with another schema, by comparing signatures, views and rights.
 
 The plan of a migration uses this module. The module compares the texts of files and does not parse SQL. If the module
-does not understand a difference, the difference counts as breaking: to stop replicas without need costs less than to
-let replicas fail.
+does not understand a difference, the difference counts as breaking: a needless stop of replicas costs less than
+replicas that fail.
 """
 
 from __future__ import annotations

@@ -149,8 +149,8 @@ async def borrowed(pool: Pool) -> AsyncIterator[Connection]:
 
 
 async def fetch(pool: Pool, statement: str, *arguments: Any) -> list[asyncpg.Record]:
-    """Run one statement. If the server refuses it, the cause is transient, so `DatabaseUnreachable` is raised as
-    well."""
+    """Run one statement whose data cannot cause a refusal. So if the server refuses the statement, the cause is
+    transient, and `DatabaseUnreachable` is raised."""
     try:
         async with borrowed(pool) as conn:
             return await conn.fetch(statement, *arguments)
