@@ -89,7 +89,7 @@ class Unconnected(Regions):
         return None
 
     @override
-    def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
+    def slot(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
         raise MaasError(MaasFailure.UNREACHABLE, "benchmarks have no MAAS")
 
 

@@ -19,7 +19,7 @@ from farrier.model.acceptance import Allowed, Answer, Later, refusal
 from farrier.model.kinds import KindAction
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.status import NodeStatus as N
-from farrier.model.workflow_condition import LiveWorkflow, Situation
+from farrier.model.workflow_condition import LiveWorkflow, WorkflowCondition
 
 API_MIN = 1
 API_MAX = 2
@@ -72,7 +72,7 @@ class ActionSpec(KindAction, frozen=True, kw_only=True):
     group: Group
     accepted_in: frozenset[N] = UNDELETED
     managements: frozenset[Management] = frozenset(Management)
-    situation: Situation = workflow_condition.ANY
+    condition: WorkflowCondition = workflow_condition.ANY
     regardless_in: frozenset[N] = frozenset()  # accepted in these statuses, with any workflow
     stops: frozenset[Management] = frozenset()  # accepted in these, with any workflow; the action ends them
     since: int = 1
@@ -108,21 +108,21 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         since=2,
         accepted_in=NEVER_ACTIVE,
         managements=frozenset({Management.MANAGEABLE, Management.ADOPT_FAILED}),
-        situation=workflow_condition.ADOPTABLE,
+        condition=workflow_condition.ADOPTABLE,
     ),
     Action.SET_POWER: ActionSpec(
         group=Group.BMC,
         description="switch the machine on or off, or reset it",
         params=params.SetPower,
         managements=frozenset({Management.MANAGEABLE}),
-        situation=workflow_condition.POWER_IS_FREE,
+        condition=workflow_condition.POWER_IS_FREE,
     ),
     Action.ONBOARD: ActionSpec(
         group=Group.LIFECYCLE,
         description="start the onboarding in this mode",
         params=params.Onboard,
         accepted_in=NEVER_ACTIVE | {N.RETIRED},
-        situation=workflow_condition.NOT_BEGUN,
+        condition=workflow_condition.NOT_BEGUN,
     ),
     Action.QUARANTINE: ActionSpec(
         group=Group.LIFECYCLE,
@@ -135,34 +135,34 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         description="lift the quarantine if the node's health is proven now",
         params=params.MaybeBecause,
         accepted_in=frozenset({N.QUARANTINED}),
-        situation=workflow_condition.IDLE,
+        condition=workflow_condition.IDLE,
     ),
     Action.DRAIN: ActionSpec(
         group=Group.LIFECYCLE,
         description="drain the node and retire it",
         params=params.Drain,
         accepted_in=IN_SERVICE,
-        situation=workflow_condition.RAISABLE,
+        condition=workflow_condition.RAISABLE,
     ),
     Action.REACTIVATE: ActionSpec(
         group=Group.LIFECYCLE,
         description="return a retired node to service; it becomes active when its health is proven",
         accepted_in=frozenset({N.RETIRED}),
-        situation=workflow_condition.IDLE,
+        condition=workflow_condition.IDLE,
     ),
     Action.REMOVE: ActionSpec(
         group=Group.LIFECYCLE,
         description="uninstall a retired node and delete it",
         params=params.Remove,
         accepted_in=frozenset({N.RETIRED}),
-        situation=workflow_condition.RAISABLE,
+        condition=workflow_condition.RAISABLE,
     ),
     Action.DELETE: ActionSpec(
         group=Group.LIFECYCLE,
         description="delete a node that was never active",
         accepted_in=NEVER_ACTIVE,
         managements=frozenset(Management) - TRANSIENT,
-        situation=workflow_condition.NO_DECOMMISSION,
+        condition=workflow_condition.NO_DECOMMISSION,
         instead="decommission the node, or remove it",
         interrupts=True,
     ),
@@ -171,44 +171,44 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         description="drain and clean the node; the mode determines the final state",
         params=params.Decommission,
         accepted_in=IN_SERVICE | {N.RETIRED},
-        situation=workflow_condition.RAISABLE,
+        condition=workflow_condition.RAISABLE,
     ),
     Action.RETRY_STAGE: ActionSpec(
-        group=Group.OPERATOR, description="retry the failed stage now", situation=workflow_condition.FAILED
+        group=Group.OPERATOR, description="retry the failed stage now", condition=workflow_condition.FAILED
     ),
     Action.RESUME: ActionSpec(
         group=Group.OPERATOR,
         description="continue from the last safe stage; farrier issues a lost task again",
-        situation=workflow_condition.FAILED,
+        condition=workflow_condition.FAILED,
         regardless_in=frozenset({N.DRAINING, N.REMOVING}),
     ),
     Action.RERUN: ActionSpec(
         group=Group.OPERATOR,
         description="run all stages again from the first, and keep work that is already done",
-        situation=workflow_condition.FAILED,
+        condition=workflow_condition.FAILED,
     ),
     Action.RESTART_CLEAN: ActionSpec(
         group=Group.OPERATOR,
         description="undo the work of this workflow, then start it again",
-        situation=workflow_condition.BEGUN,
+        condition=workflow_condition.BEGUN,
     ),
     Action.CANCEL: ActionSpec(
         group=Group.OPERATOR,
         description="stop the workflow and undo its changes where possible; without a workflow, stop verifying the BMC",
-        situation=workflow_condition.UNDER_WAY,
+        condition=workflow_condition.UNDER_WAY,
         stops=TRANSIENT,
         interrupts=True,
     ),
     Action.ADOPT_OBSERVED_STATE: ActionSpec(
         group=Group.OPERATOR,
         description="accept the observed state of the external systems, and finish the workflow from there",
-        situation=workflow_condition.BEGUN,
+        condition=workflow_condition.BEGUN,
     ),
     Action.MARK_MANUAL_INTERVENTION_REQUIRED: ActionSpec(
         group=Group.OPERATOR,
         description="freeze the workflow until an operator resolves it",
         params=params.MaybeBecause,
-        situation=workflow_condition.FREEZABLE,
+        condition=workflow_condition.FREEZABLE,
     ),
     Action.PAUSE: ActionSpec(
         group=Group.CONTROL,
@@ -231,12 +231,12 @@ reason. `resume` is accepted during a pause, but farrier issues its tasks only w
 def check(action: Action, status: N, management: Management, live: LiveWorkflow | None) -> Answer:
     """Return whether a node in these states accepts the action. `live` is the node's live workflow, or None."""
     spec = ACTIONS[action]
-    raises = spec.situation is workflow_condition.RAISABLE and live is not None and spec.situation.fits(live)
+    raises = spec.condition is workflow_condition.RAISABLE and live is not None and spec.condition.fits(live)
     if status not in (BEING_DECOMMISSIONED if raises else spec.accepted_in):
         where = _names(N, spec.accepted_in)
         return refusal(action, f"in status {where}; this node is {status}", spec.instead)
-    if status not in spec.regardless_in and management not in spec.stops and not spec.situation.fits(live):
-        return refusal(action, f"{spec.situation.text}; {_live(live)}")
+    if status not in spec.regardless_in and management not in spec.stops and not spec.condition.fits(live):
+        return refusal(action, f"{spec.condition.text}; {_live(live)}")
     if management in spec.managements:
         return Allowed()
     where = _names(Management, spec.managements)

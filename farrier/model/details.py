@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 import msgspec
 
 from farrier.model import workflow_condition
-from farrier.model.workflow_condition import Situation
+from farrier.model.workflow_condition import WorkflowCondition
 
 FAULT = "fault"
 """Key of `extra` in a `Meta`: the error text for a value that does not match the pattern. `{value}` is replaced by the
@@ -60,7 +60,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
     help: str
     form: Any
-    free_when: Situation = workflow_condition.ANY
+    free_when: WorkflowCondition = workflow_condition.ANY
     listed: bool = False
     label: str = ""
     """The text that pages and commands show instead of the name."""

@@ -134,7 +134,7 @@ def _action_table() -> str:
             str(spec.since),
             _some(edges.STATES[Layer.STATUS], spec.accepted_in),
             _some(edges.STATES[Layer.MANAGEMENT], spec.managements),
-            spec.situation.text + _regardless(spec),
+            spec.condition.text + _regardless(spec),
             spec.description,
         )
         for action, spec in actions.ACTIONS.items()
@@ -190,7 +190,7 @@ def _action_as_json(action: actions.Action) -> dict[str, object]:
         "params": msgspec.json.decode(msgspec.json.encode(actions.rules(action))),
         "statuses": [str(state) for state in edges.STATES[Layer.STATUS] if state in spec.accepted_in],
         "management": [str(state) for state in edges.STATES[Layer.MANAGEMENT] if state in spec.managements],
-        "accepted": spec.situation.text + _regardless(spec),
+        "accepted": spec.condition.text + _regardless(spec),
     }
 
 

@@ -156,8 +156,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     untouched: str | None = None
 
 
-class Upstream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The effects of a workflow in MAAS.
+class Memo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The record of a workflow for its later runs: its effects in MAAS, counts, and times.
 
     `candidate` is a machine that was found but not yet recorded. `asked_at` is when the stage last requested its
     change, and `asked` names this change if nothing else identifies it. `commissions` counts the commissionings for
@@ -226,7 +226,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     after_undo: AfterUndo | None = None
     mode_given_at: datetime | None = None
     options: Options = Options()
-    upstream: Upstream = Upstream()
+    memo: Memo = Memo()
     skipped: tuple[Skipped, ...] = ()
 
 
@@ -325,7 +325,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     `maas_created` is set if farrier created the node's machine in MAAS. `redeploying` is set between the end of a
     reimage and the beginning of the onboarding after it. `candidate_of` names another node that already has the machine
-    `upstream.candidate`. `onboarded_by` is the mode of the last successful onboarding, if the node has a machine in
+    `memo.candidate`. `onboarded_by` is the mode of the last successful onboarding, if the node has a machine in
     MAAS. `region` is the state of the region of the node's site while a workflow is live. `outages` are the recent
     times in which this region could not be read. `gaps` are the times in which neither farrier nor the agent could act,
     because the database was unavailable or no controller was running. `same_machine` names other nodes that recorded

@@ -29,7 +29,7 @@ class LiveWorkflow(Protocol):
     def mode(self) -> str | None: ...
 
 
-class Situation(msgspec.Struct, frozen=True, kw_only=True):
+class WorkflowCondition(msgspec.Struct, frozen=True, kw_only=True):
     """A condition on the live workflow, under which an action is accepted. `text` completes the sentence 'is accepted
     …'."""
 
@@ -50,14 +50,14 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
         return live.kind in self.kinds and live.status in self.statuses and of_mode
 
 
-ANY = Situation(text="with or without a workflow", none=True, modeless=True, statuses=LIVE)
-IDLE = Situation(text="when no workflow is live", none=True, modeless=False)
-NOT_BEGUN = Situation(
+ANY = WorkflowCondition(text="with or without a workflow", none=True, modeless=True, statuses=LIVE)
+IDLE = WorkflowCondition(text="when no workflow is live", none=True, modeless=False)
+NOT_BEGUN = WorkflowCondition(
     text="when no workflow is live, or when the live workflow is an onboarding without a mode",
     none=True,
     modeless=True,
 )
-ADOPTABLE = Situation(
+ADOPTABLE = WorkflowCondition(
     text="when no workflow is live, when an onboarding has no mode yet, or when an adoption waits for an operator",
     none=True,
     modeless=True,
@@ -65,40 +65,40 @@ ADOPTABLE = Situation(
     kinds=frozenset({WorkflowKind.ONBOARDING}),
     modes=frozenset({OnboardingMode.ADOPT}),
 )
-POWER_IS_FREE = Situation(
+POWER_IS_FREE = WorkflowCondition(
     text="when no workflow that uses MAAS is live",
     none=True,
     modeless=True,
     statuses=LIVE,
     modes=OUTSIDE_MAAS,
 )
-NOT_INSTALLED = Situation(
+NOT_INSTALLED = WorkflowCondition(
     text="when no onboarding in mode deploy or adopt is live",
     none=True,
     modeless=True,
     statuses=LIVE,
     modes=frozenset({OnboardingMode.MANUAL, *DecommissionMode}),
 )
-NO_DECOMMISSION = Situation(
+NO_DECOMMISSION = WorkflowCondition(
     text="when no decommission is live",
     none=True,
     modeless=True,
     statuses=LIVE,
     kinds=frozenset({WorkflowKind.ONBOARDING}),
 )
-RAISABLE = Situation(
+RAISABLE = WorkflowCondition(
     text="when no workflow is live, or when the intent extends the options of a live decommission",
     none=True,
     modeless=False,
     statuses=LIVE - {W.COMPENSATING},
     kinds=frozenset({WorkflowKind.DECOMMISSION}),
 )
-UNDER_WAY = Situation(text="with a live workflow", none=False, modeless=True, statuses=LIVE)
+UNDER_WAY = WorkflowCondition(text="with a live workflow", none=False, modeless=True, statuses=LIVE)
 
 
-def _in(statuses: frozenset[W]) -> Situation:
+def _in(statuses: frozenset[W]) -> WorkflowCondition:
     names = " or ".join(status for status in W if status in statuses)
-    return Situation(text=f"with a workflow that is {names}", none=False, modeless=False, statuses=statuses)
+    return WorkflowCondition(text=f"with a workflow that is {names}", none=False, modeless=False, statuses=statuses)
 
 
 FAILED = _in(workflow.FAILED)

@@ -148,7 +148,7 @@ class Regions(Protocol):
         """Return the client with which the observer reads the site's region. Slots do not limit this client. The result
         is None if the site has no region."""
 
-    def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
+    def slot(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
         """Wait for a slot of the site's region, and return the region's client for a few successive calls. The number
         of slots is limited, so that no call waits in the client's own queue.
 

@@ -16,7 +16,7 @@ from farrier.config.sites import Sites
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services.maas import open_maas
 from farrier.services.maas_service import MaasSettings
-from farrier.services.region_turns import Turns
+from farrier.services.region_limiter import RegionLimiter
 from farrier.services.site_clients import Kept, SiteClients
 
 
@@ -29,23 +29,23 @@ def settings_of(sites: Sites) -> Mapping[str, MaasSettings]:
     }
 
 
-class Regions(SiteClients[MaasSettings, Turns]):
+class Regions(SiteClients[MaasSettings, RegionLimiter]):
     """The implementation of `protocols.Regions`."""
 
     @override
-    def take(self, opened: Mapping[str, Kept[MaasSettings, Turns]]) -> None:
+    def take(self, opened: Mapping[str, Kept[MaasSettings, RegionLimiter]]) -> None:
         """Use exactly these regions from now on. Each region is tried at once, even if its breaker is open."""
         for kept in opened.values():
             kept.client.forget_trouble()
         super().take(opened)
 
-    def turn(self, site: str) -> AbstractAsyncContextManager[protocols.MaasClient]:
+    def slot(self, site: str) -> AbstractAsyncContextManager[protocols.MaasClient]:
         kept = self._sites.get(site)
         if kept is None:
             raise MaasError(
-                MaasFailure.UNREACHABLE, f"site {site} has no region in this controller's settings", operation="turn"
+                MaasFailure.UNREACHABLE, f"site {site} has no region in this controller's settings", operation="slot"
             )
-        return kept.client.turn()
+        return kept.client.slot()
 
     def client(self, site: str) -> protocols.MaasClient | None:
         """Return the client of a site's region. The region's observer uses this client, because the observer's requests
@@ -54,7 +54,7 @@ class Regions(SiteClients[MaasSettings, Turns]):
         return None if kept is None else kept.client.client
 
     @override
-    async def _open(self, site: str, settings: MaasSettings) -> Turns:
+    async def _open(self, site: str, settings: MaasSettings) -> RegionLimiter:
         client = await self._stack.enter_async_context(
             open_maas(
                 settings,
@@ -65,4 +65,4 @@ class Regions(SiteClients[MaasSettings, Turns]):
                 transport=self._transport,
             )
         )
-        return Turns(client, site=site, clock=self._times.clock)
+        return RegionLimiter(client, site=site, clock=self._times.clock)

@@ -13,7 +13,7 @@ from typing_extensions import override
 from farrier.handlers.node import bootstrap
 from farrier.handlers.node.moves import with_fields, with_note, with_workflow
 from farrier.model.maas import Machine
-from farrier.model.node import Upstream, Workflow
+from farrier.model.node import Memo, Workflow
 from farrier.model.stages import OnboardingStage
 from farrier.model.workflow import WorkflowStatus
 from farrier.sim.maas.records import Machine as Record
@@ -36,7 +36,7 @@ async def on_ready(at: Stand, stage: OnboardingStage) -> None:
 
 async def issue(at: Stand) -> None:
     """Issue the token of the next deployment."""
-    token = await bootstrap.token(at.services, at.site, at.node, upstream(at).deploys + 1)
+    token = await bootstrap.token(at.services, at.site, at.node, memo(at).deploys + 1)
     at.node = with_note(at.node, token=bootstrap.digest(token), token_at=at.now)
 
 
@@ -51,8 +51,8 @@ def workflow(at: Stand) -> Workflow:
     return at.node.workflow
 
 
-def upstream(at: Stand) -> Upstream:
-    return workflow(at).upstream
+def memo(at: Stand) -> Memo:
+    return workflow(at).memo
 
 
 def sent(at: Stand, operation: str) -> int:

@@ -306,13 +306,13 @@ def kind_of(place: Place) -> object:
         it.agent and (any(alert.blocks_scheduling for alert in it.agent.health.alerts), it.agent.ssh_seed_failures > 0),
         frozenset((task.type, task.status) for task in it.tasks if task.status in OPEN),
         (place.region_answers, place.machine, it.maas_id, it.redeploying, it.maas and (it.maas.state, it.maas.status)),
-        job and (job.options.leave_out, job.upstream.released, job.upstream.asked, order_of(job, it.maas)),
+        job and (job.options.leave_out, job.memo.released, job.memo.asked, order_of(job, it.maas)),
     )
 
 
 def order_of(job: Workflow, seen: MaasObservation | None) -> object:
     """The order of these events: the attempt began, the change was sent to MAAS, the machine was read."""
-    began, asked = attempt_began_at(job), job.upstream.asked_at
+    began, asked = attempt_began_at(job), job.memo.asked_at
     read = None if seen is None else seen.read_at
     return (asked and asked >= began, read and read >= began, asked and read and read >= asked)
 

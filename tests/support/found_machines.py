@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from farrier.handlers.node.moves import Done, Failed, Settled, Step, Waiting
 from farrier.model.failures import FailureClass
-from farrier.model.node import Upstream
+from farrier.model.node import Memo
 from farrier.sim.maas import ADMIN, Status, show_machine
 from farrier.sim.maas.records import Disk, Interface, Machine, ScriptSet, ScriptStatus, SetType
 from tests.support.stages import MAC, Stand
@@ -70,9 +70,9 @@ def changes(stand: Stand) -> list[str]:
     return [operation for operation in stand.world.observed.operations if operation not in READS]
 
 
-def upstream(stand: Stand) -> Upstream:
+def memo(stand: Stand) -> Memo:
     assert stand.node.workflow is not None
-    return stand.node.workflow.upstream
+    return stand.node.workflow.memo
 
 
 def is_done(settled: Settled) -> Done:

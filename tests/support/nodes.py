@@ -79,7 +79,7 @@ class NoRegions(Regions):
         return None
 
     @override
-    def turn(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
+    def slot(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
         raise MaasError(MaasFailure.UNREACHABLE, f"site {site} has no region in this controller's settings")
 
 

@@ -135,7 +135,7 @@ class PlayedRegion(Regions):
 
     @override
     @asynccontextmanager
-    async def turn(self, site: str) -> AsyncIterator[MaasClient]:
+    async def slot(self, site: str) -> AsyncIterator[MaasClient]:
         if not self._answers:
             raise MaasError(MaasFailure.UNREACHABLE, "no route", operation="turn")
         yield cast(MaasClient, PlayedClient(self))

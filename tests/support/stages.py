@@ -55,7 +55,7 @@ class OneRegion(Regions):
 
     @override
     @asynccontextmanager
-    async def turn(self, site: str) -> AsyncIterator[MaasClient]:
+    async def slot(self, site: str) -> AsyncIterator[MaasClient]:
         client = self.client(site)
         if client is None:
             raise MaasError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from farrier.model.failures import FailureClass
-from farrier.model.node import Upstream
+from farrier.model.node import Memo
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
@@ -13,7 +13,7 @@ from tests.support.machines import machine_in
 from tests.support.stages import Stand
 
 AT_REST = (Status.NEW, Status.READY)
-ASKED = Upstream(deploys=1, token="d1")
+ASKED = Memo(deploys=1, token="d1")
 _CHANGES = ("abort", "release", "unlock", "deploy", "commission", "create", "update", "delete", "power_off")
 
 

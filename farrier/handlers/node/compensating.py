@@ -40,7 +40,7 @@ from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.maas import BEING_RELEASED, Machine, StatusNumber
 from farrier.model.maas_changes import Abort, LookUp, Release
-from farrier.model.node import AfterUndo, Node, Onboarding, StopRequest, Upstream, Workflow
+from farrier.model.node import AfterUndo, Memo, Node, Onboarding, StopRequest, Workflow
 from farrier.model.outcome import Wait
 from farrier.model.stages import DETOUR, PATHS, OnboardingStage
 from farrier.model.workflow import OnboardingMode
@@ -78,7 +78,7 @@ def has_work(node: Node) -> bool:
     workflow = node.workflow
     if not isinstance(workflow, Onboarding) or workflow.mode is not OnboardingMode.DEPLOY:
         return False
-    return workflow.status is not W.PENDING and (workflow.upstream.touched or workflow.stage in _IN_MAAS)
+    return workflow.status is not W.PENDING and (workflow.memo.touched or workflow.stage in _IN_MAAS)
 
 
 def undoing(node: Node, after: AfterUndo) -> Node:
@@ -96,7 +96,7 @@ def compensate(node: Node, now: datetime, policy: Policy) -> Decision:
     result = _undo(node, now, policy)
     if not isinstance(result, Call):
         return _settled(node, result, now, policy)
-    interruptions = node.live.upstream.interruptions
+    interruptions = node.live.memo.interruptions
     if interruptions and _is_late(node, now, policy):
         detail = f"the undo did not finish in time: calls to MAAS were interrupted {counted(interruptions, 'time')}"
         return _gave_up(with_note(node, interruptions=0), detail)
@@ -114,7 +114,7 @@ def _without_a_site(node: Node, now: datetime, policy: Policy) -> Outcome:
 def _undo(node: Node, now: datetime, policy: Policy) -> StageResult:
     workflow = node.live
     if node.maas_id is None:
-        if workflow.upstream.candidate is not None:
+        if workflow.memo.candidate is not None:
             return Done(reason="farrier found a machine in MAAS, but did not change it")
         return region.with_region(
             node, policy, lambda client: _look_for_lost(client, node), name="undo", reads_only=True
@@ -137,7 +137,7 @@ def _observed_to_go_on(node: Node, now: datetime) -> Waiting | None:
         return None
     if seen.status in BEING_RELEASED:
         return Waiting(reason=_going(seen.system_id))
-    asked_at = node.live.upstream.asked_at
+    asked_at = node.live.memo.asked_at
     if seen.status in _ABORTABLE and _abort_is_asked(node, now) and asked_at is not None and seen.tells_of(asked_at):
         return Waiting(reason=_ending(seen.system_id))
     return None
@@ -181,7 +181,7 @@ def _abort(node: Node, machine: Machine, now: datetime) -> Settled | Send:
 
 def _abort_is_asked(node: Node, now: datetime) -> bool:
     workflow = node.live
-    known = workflow.upstream
+    known = workflow.memo
     if known.asked != _ABORT or known.asked_at is None:
         return False
     return known.asked_at >= workflow.status_entered_at and now - known.asked_at < _ABORT_TAKES
@@ -263,14 +263,14 @@ def _undone(node: Node, done: Done) -> Outcome:
     writes = _worthless(workflow)
     if node.networks is not None:
         writes = (*writes, UseNetworks())  # no system runs any more that could use the networks
-    if workflow.upstream.has_deployed:
+    if workflow.memo.has_deployed:
         writes = (*writes, ForgetAgent())  # the agent's system is gone
     if workflow.after_undo is not AfterUndo.RESTART:
         return _ended(node, f"the undo is done, and the workflow is cancelled: {done.reason}", writes)
     # The count of deployments continues. With a number used before, an old request would look like a new one, and a new
     # deployment would get the revoked token of the old one.
-    counted = workflow.upstream.deploys + (workflow.upstream.token is not None)
-    kept = Upstream(deploys=counted, disowned=counted) if has_work(node) else workflow.upstream
+    counted = workflow.memo.deploys + (workflow.memo.token is not None)
+    kept = Memo(deploys=counted, disowned=counted) if has_work(node) else workflow.memo
     fresh = with_workflow(
         node,
         status=W.PENDING,
@@ -280,7 +280,7 @@ def _undone(node: Node, done: Done) -> Outcome:
         skipped=(),
         failure_class=None,
         failure_detail=None,
-        upstream=kept,
+        memo=kept,
     )
     return transition(
         node,
@@ -299,7 +299,7 @@ def _ended(node: Node, reason: str, writes: tuple[Write, ...]) -> Outcome:
 
 def _worthless(workflow: Workflow) -> tuple[Write, ...]:
     """Return the write that revokes the bootstrap token in the user data of the deployment."""
-    return (RevokeBootstrap(),) if workflow.upstream.token is not None else ()
+    return (RevokeBootstrap(),) if workflow.memo.token is not None else ()
 
 
 def _refused(detail: str) -> Failed:

@@ -84,7 +84,7 @@ def _made_way(node: Node, intent: Intent, to: Node) -> Node:
     if not actions.ACTIONS[intent.action].interrupts or node.management is not to.management:
         return to
     if to.management is Management.VERIFYING:
-        return probing.cut_short(to)
+        return probing.interrupted(to)
     return adoption_cut_short(to, f"interrupted by intent {intent.id} ({intent.action})")
 
 

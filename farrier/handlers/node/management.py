@@ -74,7 +74,7 @@ def verify(node: Node, now: datetime, config: Policy) -> Decision:
         return _failed(node, now, error, tries=node.bmc.tries, cause="timer: deadline of verifying")
     why = _gives_way(node)
     if why is not None:
-        return transition(node, probing.cut_short(node), reason=why, cause="rule: verify")
+        return transition(node, probing.interrupted(node), reason=why, cause="rule: verify")
 
     async def look(services: NodeServices) -> Outcome:
         try:

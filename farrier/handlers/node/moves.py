@@ -126,7 +126,7 @@ def step_of(node: Node, call: Call, settle: Callable[[Settled], Outcome]) -> out
         return settle(await call.act(services))
 
     interrupted = Update[Node, Write](
-        to=with_note(node, interruptions=workflow.upstream.interruptions + 1),
+        to=with_note(node, interruptions=workflow.memo.interruptions + 1),
         reason=f"{call.name} was interrupted",
         quiet=True,
     )
@@ -174,7 +174,7 @@ def attempt_began_at(workflow: Workflow) -> datetime:
 def waits_since(workflow: Workflow) -> datetime:
     """Return the time from which the deadline of the running attempt counts: the beginning of the attempt, or the end
     of a later pause."""
-    return max(attempt_began_at(workflow), workflow.upstream.unpaused_at or NO_TIME)
+    return max(attempt_began_at(workflow), workflow.memo.unpaused_at or NO_TIME)
 
 
 def is_late(node: Node, now: datetime, policy: Policy) -> bool:
@@ -211,9 +211,9 @@ def is_unread(node: Node) -> bool:
 
 
 def with_note(node: Node, **fields: Any) -> Node:
-    """Return the node with these fields changed in the `upstream` of its live workflow."""
+    """Return the node with these fields changed in the `memo` of its live workflow."""
     workflow, replace = node.live, msgspec.structs.replace
-    return replace(node, workflow=replace(workflow, upstream=replace(workflow.upstream, **fields)))
+    return replace(node, workflow=replace(workflow, memo=replace(workflow.memo, **fields)))
 
 
 def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:

@@ -37,7 +37,7 @@ def begin_verify(node: Node, now: datetime, *, reason: str, cause: str) -> Chang
     return transition(node, with_fields(node, management=Management.VERIFYING, bmc=bmc), reason=reason, cause=cause)
 
 
-def put_off(node: Node, now: datetime) -> Node:
+def deferred(node: Node, now: datetime) -> Node:
     """Return the node after an operator stopped its verification. A requested verification is dropped, and
     `auto_manage` pauses for a while."""
     return with_fields(
@@ -46,7 +46,7 @@ def put_off(node: Node, now: datetime) -> Node:
     )
 
 
-def cut_short(node: Node) -> Node:
+def interrupted(node: Node) -> Node:
     """Return the node after its verification was interrupted. It is unknown whether the verification logged in, so its
     login try stays recorded."""
     return with_fields(node, management=Management.ENROLL, bmc=replace(node.bmc, trying=None))

@@ -69,7 +69,7 @@ def with_machine(
     async def act(services: NodeServices) -> Settled:
         assert node.maas_id is not None, "only called once the node has a machine"
         try:
-            async with services.maas.turn(site.name) as client:
+            async with services.maas.slot(site.name) as client:
                 machine = await client.machine(node.maas_id)
                 if machine.owner and not await client.holds(machine):
                     return _of_another(node, machine)
@@ -96,7 +96,7 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
 
     async def act(services: NodeServices) -> Settled:
         try:
-            async with services.maas.turn(site.name) as client:
+            async with services.maas.slot(site.name) as client:
                 return await ask(client)
         except MaasError as error:
             return of_error(error)
@@ -211,10 +211,10 @@ def asking(node: Node, now: datetime, change: Change, what: str, *, record: str 
 
 def was_asked(node: Node, record: str) -> bool:
     """Return whether this attempt of the stage has already requested the change."""
-    upstream = node.live.upstream
-    if upstream.asked != record or upstream.asked_at is None:
+    memo = node.live.memo
+    if memo.asked != record or memo.asked_at is None:
         return False
-    return upstream.asked_at >= attempt_began_at(node.live)
+    return memo.asked_at >= attempt_began_at(node.live)
 
 
 def of_error(error: MaasError) -> Settled:

@@ -26,7 +26,7 @@ def unpause(request: Request) -> Reply:
         return Accept(reason="the node was not paused")
     if node.workflow is None:
         return Accept(reason="unpaused", to=with_fields(node, paused=None))
-    owning = tasks.OWNING.get(node.status) if node.workflow.upstream.resumed else None
+    owning = tasks.OWNING.get(node.status) if node.workflow.memo.resumed else None
     writes = () if owning is None else tasks.reissue(node, owning, request.now)
     node = with_note(node, unpaused_at=request.now, resumed=False)
     return Accept(reason="unpaused", to=with_fields(node, paused=None), writes=writes)

@@ -86,14 +86,14 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
     """Return the node at `stage`. The workflow continues as if it had requested the state in MAAS, but an undo of the
     workflow leaves this state in place."""
     workflow = node.live
-    known = workflow.upstream
+    known = workflow.memo
     if state in (M.COMMISSIONING, M.READY):  # the earlier deployment is gone
         known = replace(known, disowned=known.deploys)
     elif known.deploys <= known.disowned and not (known.deploys and workflow.stage in _AFTER_DEPLOYING):
         # Unless MAAS is installing the system now, its agent may have enrolled at any earlier time.
         begun = now if state is M.DEPLOYING else None
         known = replace(known, deploys=known.deploys + 1, disowned=known.deploys + 1, asked_at=begun, deployed_at=None)
-    return with_workflow(continued(with_workflow(node, upstream=known)), stage=stage)
+    return with_workflow(continued(with_workflow(node, memo=known)), stage=stage)
 
 
 def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
@@ -107,7 +107,7 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
     seen = _fresh(node, now, policy)
     if isinstance(seen, Reject):
         return seen
-    if workflow.upstream.adopted and workflow.status is W.RUNNING:
+    if workflow.memo.adopted and workflow.status is W.RUNNING:
         return Accept(reason="the state in MAAS is already adopted")
     if not any(adopted.shows(seen, stage) for stage in stages):
         return _no(f"MAAS reports {seen.state}; stage {workflow.stage} accepts only {adopted.GOALS[stages[0]]}")

@@ -88,7 +88,7 @@ def resume(request: Request) -> Reply:
     if not writes:
         return Accept(reason=f"task {type_} is in progress")
     if node.paused is not None:
-        later = None if node.workflow.upstream.resumed else with_note(node, resumed=True)
+        later = None if node.workflow.memo.resumed else with_note(node, resumed=True)
         return Accept(reason=f"farrier issues task {type_} again when the pause ends", to=later)
     return Accept(reason=f"task {type_} was issued again", writes=writes)
 
@@ -100,7 +100,7 @@ def rerun(request: Request) -> Reply:
     known = replace(counted_anew(workflow), touched=compensating.has_work(node))
     return Accept(
         reason="the workflow runs again from its first stage",
-        to=with_workflow(started(node), upstream=known),
+        to=with_workflow(started(node), memo=known),
     )
 
 
@@ -119,7 +119,7 @@ def cancel(request: Request) -> Reply:
     node's cleaning did not complete, the node is marked not_scrubbed."""
     node = request.node
     if node.management is Management.VERIFYING:  # otherwise `auto_manage` would begin the verification again at once
-        node = probing.put_off(node, request.now)
+        node = probing.deferred(node, request.now)
     if node.workflow is None:
         return Accept(reason="the verification is cancelled", to=node)
     workflow = node.workflow

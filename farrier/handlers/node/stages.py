@@ -45,7 +45,7 @@ from farrier.handlers.node.onboarding.wait_for_hardware_sync_healthy import wait
 from farrier.handlers.node.onboarding.wait_for_ready import wait_for_ready
 from farrier.handlers.node.region import elsewhere
 from farrier.handlers.node.tasks import work
-from farrier.model.node import Decommission, Node, Onboarding, Skipped, TaskType, Upstream, Workflow
+from farrier.model.node import Decommission, Memo, Node, Onboarding, Skipped, TaskType, Workflow
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.stages import Stage as StageName
@@ -132,7 +132,7 @@ def started(node: Node) -> Node:
 
 def continued(node: Node) -> Node:
     """Return the node after an operator continued its workflow at the same stage, with the counters reset."""
-    return with_workflow(_at_first_attempt(node), upstream=counted_anew(node.live))
+    return with_workflow(_at_first_attempt(node), memo=counted_anew(node.live))
 
 
 def _at_first_attempt(node: Node) -> Node:
@@ -147,9 +147,9 @@ def _at_first_attempt(node: Node) -> Node:
     )
 
 
-def counted_anew(workflow: Workflow) -> Upstream:
+def counted_anew(workflow: Workflow) -> Memo:
     """Return the workflow's record of its work in MAAS, after a reset of the counters that have a limit."""
-    return replace(workflow.upstream, datasource_retries=0, failed_deploys=0, commissions=0, interruptions=0)
+    return replace(workflow.memo, datasource_retries=0, failed_deploys=0, commissions=0, interruptions=0)
 
 
 def left_out(workflow: Workflow) -> frozenset[StageName]:
@@ -173,7 +173,7 @@ def advanced(node: Node, done: Done) -> Node:
         attempt=1,
         failure_class=None,
         failure_detail=None,
-        upstream=replace(workflow.upstream, interruptions=0),
+        memo=replace(workflow.memo, interruptions=0),
     )
     if following is None:
         return onboarded(base) if isinstance(workflow, Onboarding) else decommissioned(base)

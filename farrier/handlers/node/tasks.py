@@ -68,7 +68,7 @@ def pointless(node: Node) -> str | None:
     workflow = node.live
     if workflow.options.untouched is not None:
         return workflow.options.untouched
-    return MACHINE_RELEASED if workflow.upstream.released or node.is_bare else None
+    return MACHINE_RELEASED if workflow.memo.released or node.is_bare else None
 
 
 def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:
@@ -160,7 +160,7 @@ def _current(node: Node, type_: TaskType) -> Task | None:
     task, workflow = node.task(type_), node.live
     if task is None or task.is_live:
         return task
-    restarted_at = workflow.upstream.restarted_at
+    restarted_at = workflow.memo.restarted_at
     if restarted_at is not None and task.created_at <= restarted_at:
         return None
     return task if task.status is T.SUCCEEDED or task.created_at >= workflow.status_entered_at else None
@@ -170,5 +170,5 @@ def _force_is_due(node: Node, now: datetime, config: Policy) -> bool:
     """Return whether `force` may cancel the task now. Before that, the agent has the time `force_after` to finish the
     task. This time begins at the start of the stage or at the end of the last pause."""
     workflow = node.live
-    began_at = max(workflow.stage_entered_at, workflow.upstream.unpaused_at or NO_TIME)
+    began_at = max(workflow.stage_entered_at, workflow.memo.unpaused_at or NO_TIME)
     return workflow.options.force and attended(node, began_at, now) >= config.force_after

@@ -170,7 +170,7 @@ def _running(node: Node, now: datetime, config: Policy) -> Decision:
     workflow = node.live
     if workflow.stage is None:
         return _through(node, Done(reason="every stage was skipped"))
-    if workflow.upstream.interruptions >= MOST_INTERRUPTIONS:
+    if workflow.memo.interruptions >= MOST_INTERRUPTIONS:
         if is_unread(node):
             node = with_note(node, interruptions=0)
             return transition(

@@ -13,7 +13,7 @@ from farrier.handlers.node.onboarding import detour
 from farrier.model.actions import Action
 from farrier.model.maas_changes import Deploy, Release
 from farrier.model.networks import Networks, SegmentUse
-from farrier.model.node import AfterUndo, Onboarding, Upstream
+from farrier.model.node import AfterUndo, Memo, Onboarding
 from farrier.model.stages import DETOUR, PATHS
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus as N
@@ -85,7 +85,7 @@ def test_the_table_has_every_stage_that_may_have_changed_maas() -> None:
 async def test_a_cancel_at_any_stage_leaves_a_machine_without_an_owner(
     at: Stand, stage: O, status: Status, asked: list[str], node_status: N
 ) -> None:
-    it = await standing(at, stage, status, upstream=ASKED)
+    it = await standing(at, stage, status, memo=ASKED)
     at.node = with_fields(at.node, status=node_status)
     assert await it.ask(Action.CANCEL) == "accepted"
     assert await it.finish() is W.CANCELLED
@@ -100,7 +100,7 @@ async def test_a_cancel_at_any_stage_leaves_a_machine_without_an_owner(
 async def test_a_deletion_undoes_the_deployment_before_it_continues(
     at: Stand, stage: O, status: Status, asked: list[str]
 ) -> None:
-    it = await standing(at, stage, status, upstream=ASKED)
+    it = await standing(at, stage, status, memo=ASKED)
     assert await it.ask(Action.DELETE) == "accepted"
     for _ in range(60):
         if it.ended is not None:
@@ -117,13 +117,13 @@ async def test_a_deletion_undoes_the_deployment_before_it_continues(
 async def test_a_clean_restart_undoes_the_deployment_and_keeps_only_the_number_of_deployments(
     at: Stand, stage: O, status: Status, asked: list[str]
 ) -> None:
-    known = Upstream(deploys=1, datasource_retries=2, token="d1")
-    it = await standing(at, stage, status, upstream=known, attempt=3)
+    known = Memo(deploys=1, datasource_retries=2, token="d1")
+    it = await standing(at, stage, status, memo=known, attempt=3)
     it.request(Action.RESTART_CLEAN)
     seen = await until_pending(it)
     assert changes(at) == asked
     assert (seen.stage, seen.attempt, seen.failure_class) == (None, 1, None)
-    assert seen.upstream == Upstream(deploys=2, disowned=2), "the next deployment's token needs another number"
+    assert seen.memo == Memo(deploys=2, disowned=2), "the next deployment's token needs another number"
 
 
 async def until_pending(it: Handled) -> Onboarding:
@@ -151,14 +151,12 @@ async def test_a_cancel_before_the_first_change_in_maas_ends_at_once_without_a_r
 
 
 async def test_a_rerun_keeps_the_mark_of_changes_to_undo(at: Stand) -> None:
-    it = await standing(
-        at, O.WAIT_FOR_DEPLOYED, S.FAILED_DEPLOYMENT, status=W.FAILED_MANUAL_INTERVENTION, upstream=ASKED
-    )
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.FAILED_DEPLOYMENT, status=W.FAILED_MANUAL_INTERVENTION, memo=ASKED)
     at.node = with_fields(at.node, intents=())
     at.use(maas=None)  # so that the workflow stays at its first stage
     await it.ask(Action.RERUN)
     assert it.node.workflow is not None and it.node.workflow.stage is O.LOAD_SITE_CONFIG
-    assert it.node.workflow.upstream.touched
+    assert it.node.workflow.memo.touched
 
 
 async def test_a_rerun_of_a_workflow_without_changes_in_maas_has_nothing_to_undo(at: Stand) -> None:
@@ -204,7 +202,7 @@ async def test_a_created_machine_that_left_the_state_new_is_not_changed_by_the_u
 async def test_a_machine_of_a_workflow_with_the_same_id_in_another_database_is_not_undone(at: Stand) -> None:
     """In a new database ids begin at 1 again, and the nodes may be registered in the same order."""
     machine = await machine_in(at, S.DEPLOYED)
-    at.onboards(O.DEPLOY_VIA_MAAS, mark="0ddba11000000000", upstream=ASKED)
+    at.onboards(O.DEPLOY_VIA_MAAS, mark="0ddba11000000000", memo=ASKED)
     machine.description = f"farrier onboarding 11 {MARK}: create"
     forget(at)
     it = Handled(at)
@@ -216,7 +214,7 @@ async def test_a_machine_of_a_workflow_with_the_same_id_in_another_database_is_n
 
 
 async def test_a_deployment_without_events_is_not_undone(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     at.region.events.of(at.node.maas_id).clear()
     await it.ask(Action.CANCEL)
     assert it.status is W.FAILED_MANUAL_INTERVENTION
@@ -224,7 +222,7 @@ async def test_a_deployment_without_events_is_not_undone(at: Stand) -> None:
 
 
 async def test_a_deployment_whose_start_is_pages_of_events_back_is_undone(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     for _ in range(detour.MOST_EVENTS + 1):
         at.region.note(at.region.machines[at.node.maas_id or ""], "Node status event")
     await it.ask(Action.CANCEL)
@@ -233,7 +231,7 @@ async def test_a_deployment_whose_start_is_pages_of_events_back_is_undone(at: St
 
 
 async def test_an_old_deployment_of_another_client_with_farriers_key_is_not_undone(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     client, machine_id = at.world.client, at.node.maas_id or ""
     await client.do(await client.machine(machine_id), Release(comment="by hand"))
     at.pass_time(HOUR)
@@ -250,7 +248,7 @@ async def test_an_old_deployment_of_another_client_with_farriers_key_is_not_undo
 async def test_a_candidate_that_was_not_assigned_is_not_changed_by_the_undo(at: Stand) -> None:
     machine = await machine_in(at, S.DEPLOYED)
     at.node = with_fields(at.node, maas_id=None, maas_created=False)
-    at.onboards(O.CREATE_OR_FIND_IN_MAAS, upstream=Upstream(candidate=machine.system_id))
+    at.onboards(O.CREATE_OR_FIND_IN_MAAS, memo=Memo(candidate=machine.system_id))
     forget(at)
     it = Handled(at)
     await it.ask(Action.CANCEL)
@@ -259,7 +257,7 @@ async def test_a_candidate_that_was_not_assigned_is_not_changed_by_the_undo(at: 
 
 
 async def test_a_machine_that_was_deleted_needs_no_undo(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     at.region.forget(next(iter(at.region.machines.values())))
     await it.ask(Action.CANCEL)
     assert it.status is W.CANCELLED
@@ -269,14 +267,14 @@ async def test_a_machine_that_was_deleted_needs_no_undo(at: Stand) -> None:
 
 
 async def test_a_second_cancel_is_accepted_without_a_second_change(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     assert [await it.ask(Action.CANCEL), await it.ask(Action.CANCEL)] == ["accepted", "accepted"]
     assert await it.finish() is W.CANCELLED
     assert changes(at) == ["release"]
 
 
 async def test_a_cancel_during_a_clean_restart_ends_the_workflow(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     await it.ask(Action.RESTART_CLEAN)
     assert it.node.workflow is not None and it.node.workflow.after_undo is AfterUndo.RESTART
     await it.ask(Action.CANCEL)
@@ -284,14 +282,14 @@ async def test_a_cancel_during_a_clean_restart_ends_the_workflow(at: Stand) -> N
 
 
 async def test_an_undo_revokes_the_bootstrap_token_and_the_agent(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, memo=ASKED)
     await it.ask(Action.CANCEL)
     await it.finish()
     assert RevokeBootstrap() in it.written and ForgetAgent() in it.written
 
 
 async def test_addresses_are_released_only_after_the_machine_is_released(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, memo=ASKED)
     at.node = with_fields(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
     await it.ask(Action.CANCEL)
     assert UseNetworks() not in it.written, "the machine is not released yet"
@@ -301,7 +299,7 @@ async def test_addresses_are_released_only_after_the_machine_is_released(at: Sta
 
 async def test_a_machine_that_is_not_released_keeps_its_addresses(at: Stand) -> None:
     """The machine may still use them, so no other node may get them."""
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     at.node = with_fields(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
     assert at.node.maas_id is not None
     at.region.machines[at.node.maas_id].locked = True
@@ -314,7 +312,7 @@ async def test_a_machine_that_is_not_released_keeps_its_addresses(at: Stand) -> 
 
 async def test_the_undo_does_not_read_maas_again_while_maas_releases_the_machine(at: Stand) -> None:
     """Afterwards the undo waits for observations."""
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     await it.ask(Action.CANCEL)
     at.observe()
     forget(at)

@@ -117,7 +117,7 @@ def test_a_node_can_be_deleted_from_every_state_that_a_decommission_reaches(seld
     assert any(place.node.maas_id is None for place in places), "a storage cleanup removes the record"
     anew = [place.node for place in places if isinstance(place.node.workflow, Onboarding)]
     assert {it.workflow.mode for it in anew if it.workflow} == {OnboardingMode.DEPLOY}, "a reimage installs anew"
-    released = [p.node for p in places if p.node.workflow is not None and p.node.workflow.upstream.released]
+    released = [p.node for p in places if p.node.workflow is not None and p.node.workflow.memo.released]
     assert released and not any(it.agent for it in (*released, *anew)), "a released machine has no agent"
 
 

@@ -10,7 +10,7 @@ import pytest
 from farrier.config.sites import DeploySite, NetworkSite, PortSite
 from farrier.handlers.node.moves import Done, Failed, Settled, Step, with_note
 from farrier.model.failures import FailureClass
-from farrier.model.node import Upstream
+from farrier.model.node import Memo
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
 from farrier.sim.maas import ADMIN, OPERATOR, Status
@@ -41,9 +41,9 @@ async def stand() -> AsyncIterator[Stand]:
 
 async def machine_at(stand: Stand, stage: O | D, status: Status, *, owner: str = OPERATOR.username) -> Machine:
     """Put the node at this stage, with its machine in this status and owned by this user."""
-    released = Upstream(released=stage is D.POWER_OFF_MAAS_NODE)
+    released = Memo(released=stage is D.POWER_OFF_MAAS_NODE)
     as_decommission = stage if isinstance(stage, D) else D.RELEASE_MAAS_NODE
-    machine = await given(stand, as_decommission, status, owner=owner, upstream=released)
+    machine = await given(stand, as_decommission, status, owner=owner, memo=released)
     if isinstance(stage, O):
         stand.onboards(stage)
     return machine

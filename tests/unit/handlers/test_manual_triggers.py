@@ -14,7 +14,7 @@ from farrier.handlers.node.moves import with_fields
 from farrier.model.failures import FAILURES, MANUAL, UNSAFE, FailureClass, QuarantineCause
 from farrier.model.limits import Limits
 from farrier.model.maas_changes import NewMachine, PowerAccess
-from farrier.model.node import Agent, Quarantine, Upstream
+from farrier.model.node import Agent, Memo, Quarantine
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus as N
 from farrier.model.why import explain
@@ -77,13 +77,13 @@ async def it_never_syncs(at: Stand) -> Handled:
     await machine_in(at, Status.DEPLOYED)
     limit = {"onboarding.running.wait_for_hardware_sync_healthy": timedelta(minutes=1)}
     at.policy = msgspec.structs.replace(at.policy, sla=limit)
-    at.onboards(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY, upstream=Upstream(deploys=1, deployed_at=at.now))
+    at.onboards(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY, memo=Memo(deploys=1, deployed_at=at.now))
     return Handled(at)
 
 
 async def its_seed_fails(at: Stand) -> Handled:
     await machine_in(at, Status.DEPLOYED)
-    at.onboards(O.WAIT_FOR_AGENT_ENROLLMENT, upstream=Upstream(deploys=1, asked_at=at.now))
+    at.onboards(O.WAIT_FOR_AGENT_ENROLLMENT, memo=Memo(deploys=1, asked_at=at.now))
     heard = at.now + SECOND
     at.node = with_fields(at.node, agent=Agent(enrolled_at=heard, last_heartbeat_at=heard, ssh_seed_failures=3))
     return Handled(at)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from farrier.handlers.node.moves import with_fields
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass, QuarantineCause
-from farrier.model.node import Agent, Quarantine, TaskStatus, TaskType, Upstream
+from farrier.model.node import Agent, Memo, Quarantine, TaskStatus, TaskType
 from farrier.model.outcome import Transition, Update
 from farrier.model.stages import PATHS
 from farrier.model.stages import DecommissionStage as D
@@ -104,7 +104,7 @@ async def test_a_deployment_of_another_workflow_counts_as_deployed_but_is_not_un
     it = await standing(at, machine, id=99)
     adopt(it)
     assert it.node.workflow is not None
-    known = it.node.workflow.upstream
+    known = it.node.workflow.memo
     assert (known.deploys, known.disowned) == (1, 1)
     await it.ask(Action.CANCEL)
     assert it.node.workflow is not None
@@ -113,7 +113,7 @@ async def test_a_deployment_of_another_workflow_counts_as_deployed_but_is_not_un
 
 
 async def test_a_deployment_of_this_workflow_is_still_undone(at: Stand) -> None:
-    it = await standing(at, S.DEPLOYED, upstream=Upstream(deploys=1))
+    it = await standing(at, S.DEPLOYED, memo=Memo(deploys=1))
     adopt(it)
     await it.ask(Action.CANCEL)
     assert await it.finish() is W.CANCELLED
@@ -121,10 +121,10 @@ async def test_a_deployment_of_this_workflow_is_still_undone(at: Stand) -> None:
 
 
 async def test_a_machine_that_was_released_meanwhile_is_deployed_again(at: Stand) -> None:
-    it = await standing(at, S.READY, O.WAIT_FOR_AGENT_ENROLLMENT, upstream=Upstream(deploys=2, failed_deploys=3))
+    it = await standing(at, S.READY, O.WAIT_FOR_AGENT_ENROLLMENT, memo=Memo(deploys=2, failed_deploys=3))
     adopt(it)
     assert it.node.workflow is not None
-    known = it.node.workflow.upstream
+    known = it.node.workflow.memo
     assert it.node.workflow.stage is O.CONFIGURE_STORAGE
     assert (known.deploys, known.disowned, known.failed_deploys) == (2, 2, 0)
 
@@ -233,7 +233,7 @@ async def test_a_machine_that_is_already_released_skips_the_release(
     assert workflow is not None
     assert (workflow.status, workflow.stage) == (W.RUNNING, following)
     assert [skipped.stage for skipped in workflow.skipped] == [D.RELEASE_MAAS_NODE]
-    assert workflow.upstream.released and ForgetAgent() in it.written, "the agent is gone with the system"
+    assert workflow.memo.released and ForgetAgent() in it.written, "the agent is gone with the system"
 
 
 async def test_an_absent_machine_skips_the_release(at: Stand) -> None:
@@ -242,7 +242,7 @@ async def test_an_absent_machine_skips_the_release(at: Stand) -> None:
     assert adopt(it)[0] == "accepted"
     await it.run()
     assert it.node.workflow is not None
-    assert it.node.workflow.stage is D.POWER_OFF_MAAS_NODE and not it.node.workflow.upstream.released
+    assert it.node.workflow.stage is D.POWER_OFF_MAAS_NODE and not it.node.workflow.memo.released
 
 
 async def test_a_new_machine_that_is_on_may_still_have_its_agent(at: Stand) -> None:
@@ -250,7 +250,7 @@ async def test_a_new_machine_that_is_on_may_still_have_its_agent(at: Stand) -> N
     at.observe(power_state="on")
     assert adopt(it)[0] == "accepted"
     await it.run()
-    assert it.node.workflow is not None and not it.node.workflow.upstream.released
+    assert it.node.workflow is not None and not it.node.workflow.memo.released
     assert ForgetAgent() not in it.written
 
 
@@ -354,7 +354,7 @@ async def test_a_clean_restart_forgets_the_adopted_state(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.SCRUB_GPU)
     adopt(it)
     await it.ask(Action.RESTART_CLEAN)
-    assert it.node.workflow is not None and not it.node.workflow.upstream.adopted
+    assert it.node.workflow is not None and not it.node.workflow.memo.adopted
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from farrier.handlers.node.moves import Change, Policy
 from farrier.model.acceptance import Allowed
 from farrier.model.actions import ACTIONS, Action, Group, check
 from farrier.model.maas import MaasStatus
-from farrier.model.node import Decommission, Node, Onboarding, TaskStatus, TaskType, Upstream
+from farrier.model.node import Decommission, Memo, Node, Onboarding, TaskStatus, TaskType
 from farrier.model.observation import MaasObservation
 from farrier.model.outcome import Wait
 from farrier.model.stages import DecommissionStage as D
@@ -29,7 +29,7 @@ from tests.support.stored import stored
 POLICY = Policy(sites={SITE.name: SITE})
 OPERATOR = tuple(action for action, spec in ACTIONS.items() if spec.group is Group.OPERATOR)
 FAILED = (W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
-COUNTED = Upstream(deploys=3, commissions=4, failed_deploys=3, datasource_retries=2)
+COUNTED = Memo(deploys=3, commissions=4, failed_deploys=3, datasource_retries=2)
 
 
 def deployment(status: W, stage: O = O.WAIT_FOR_DEPLOYED) -> Node:
@@ -44,7 +44,7 @@ def deployment(status: W, stage: O = O.WAIT_FOR_DEPLOYED) -> Node:
         owner="us",
         ours=True,
     )
-    job = onboarding(status, mode=OnboardingMode.DEPLOY, stage=stage, upstream=COUNTED, attempt=4)
+    job = onboarding(status, mode=OnboardingMode.DEPLOY, stage=stage, memo=COUNTED, attempt=4)
     return node(site=SITE.name, maas_id="abc123", maas=seen, workflow=job)
 
 
@@ -113,7 +113,7 @@ def test_a_retry_by_an_operator_has_all_attempts_again(action: Action, status: W
     workflow = it.workflow
     assert isinstance(workflow, Onboarding)
     assert (workflow.status, workflow.attempt, workflow.failure_class) == (W.RUNNING, 1, None)
-    known = workflow.upstream
+    known = workflow.memo
     assert (known.commissions, known.failed_deploys, known.datasource_retries) == (0, 0, 0)
     assert known.deploys == 3, "`deploys` numbers the requests, and is no limit"
 
@@ -134,13 +134,13 @@ def test_each_action_continues_at_its_stage(action: Action, stage: O) -> None:
 
 def test_a_clean_restart_of_a_decommission_ends_its_tasks_and_keeps_the_release() -> None:
     """Without this memory, the second walk would wait for an agent that is gone with its system."""
-    job = decommission(D.POWER_OFF_MAAS_NODE, upstream=Upstream(released=True))
+    job = decommission(D.POWER_OFF_MAAS_NODE, memo=Memo(released=True))
     it, answer = asked(node(N.RETIRED, workflow=job, tasks=(task(TaskType.SCRUB_GPU),)), Action.RESTART_CLEAN)
     assert any(isinstance(write, EndTask) for write in written(answer))
     assert isinstance(it.workflow, Decommission)
     assert it.workflow.status is W.COMPENSATING
     begun = moved(decide(it)).workflow
-    assert begun is not None and begun.status is W.PENDING and begun.upstream.released
+    assert begun is not None and begun.status is W.PENDING and begun.memo.released
 
 
 @pytest.mark.parametrize("deleting", [False, True])

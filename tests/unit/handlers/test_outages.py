@@ -20,7 +20,7 @@ from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure
 from farrier.model.failures import MAX_ATTEMPTS, FailureClass
 from farrier.model.management import Management
-from farrier.model.node import AfterUndo, Bmc, Node, Options, TaskStatus, TaskType, Upstream
+from farrier.model.node import AfterUndo, Bmc, Memo, Node, Options, TaskStatus, TaskType
 from farrier.model.observation import Outage
 from farrier.model.outcome import Wait
 from farrier.model.stages import WITH_MAAS, DecommissionStage, OnboardingStage
@@ -59,7 +59,7 @@ def at(stage: OnboardingStage | DecommissionStage, *outages: Outage) -> Node:
     when: dict[str, Any] = {"status_entered_at": BEGAN, "stage_entered_at": BEGAN}
     if isinstance(stage, DecommissionStage):
         return node(workflow=decommission(stage, **when), outages=outages)
-    job = onboarding(mode=OnboardingMode.DEPLOY, stage=stage, upstream=Upstream(asked_at=BEGAN), **when)
+    job = onboarding(mode=OnboardingMode.DEPLOY, stage=stage, memo=Memo(asked_at=BEGAN), **when)
     return node(workflow=job, outages=outages)
 
 

@@ -142,7 +142,7 @@ def test_a_task_that_resume_issues_during_a_pause_is_created_when_the_pause_ends
     ended = decide(replace(twice, intents=(intent(Action.UNPAUSE),)))
     assert [w.type for w in writes(ended) if isinstance(w, CreateTask)] == [TaskType.DRAIN] * issued
     after = moved(ended).workflow
-    assert after is not None and not after.upstream.resumed
+    assert after is not None and not after.memo.resumed
 
 
 def test_resume_during_a_pause_does_not_replace_a_claimed_task() -> None:

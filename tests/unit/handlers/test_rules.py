@@ -296,7 +296,7 @@ def test_a_stage_fails_after_several_interrupted_calls_and_counts_them_anew() ->
     failed = moved(handler.handle(cut_off(begun, MOST_INTERRUPTIONS), NOW)).workflow
     assert failed is not None
     assert (failed.status, failed.failure_class) == (W.FAILED_RETRYABLE, FailureClass.TIMEOUT)
-    assert failed.upstream.interruptions == 0
+    assert failed.memo.interruptions == 0
 
 
 def test_an_undo_whose_calls_never_end_needs_an_operator_after_its_deadline() -> None:

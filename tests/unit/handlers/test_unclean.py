@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.model.actions import Action
-from farrier.model.node import Node, TaskStatus, TaskType, Upstream
+from farrier.model.node import Memo, Node, TaskStatus, TaskType
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode, OnboardingMode
@@ -150,13 +150,9 @@ def test_an_agentless_or_draining_node_does_not_count_as_released() -> None:
         assert [type(write) for write in writes(decide(it))] == [CreateTask]
 
 
-@pytest.mark.parametrize(
-    ("upstream", "result"), [(Upstream(released=True), "machine_released"), (Upstream(), "forced")]
-)
-def test_a_resume_in_a_later_stage_of_the_removal_issues_no_second_uninstall_task(
-    upstream: Upstream, result: str
-) -> None:
+@pytest.mark.parametrize(("memo", "result"), [(Memo(released=True), "machine_released"), (Memo(), "forced")])
+def test_a_resume_in_a_later_stage_of_the_removal_issues_no_second_uninstall_task(memo: Memo, result: str) -> None:
     over = task(TaskType.UNINSTALL, T.CANCELLED, result=result)
-    job = decommission(D.REMOVE_MAAS_RECORD, upstream=upstream)
+    job = decommission(D.REMOVE_MAAS_RECORD, memo=memo)
     it = node(N.REMOVING, agent=agent(), workflow=job, tasks=(over,), intents=(intent(Action.RESUME),))
     assert not any(isinstance(write, CreateTask) for write in writes(decide(it)))

@@ -65,7 +65,7 @@ async def deploy(at: Stand, comment: str) -> None:
 
 @pytest.mark.parametrize("status", [S.READY, S.DEPLOYED, S.DEPLOYING, S.COMMISSIONING])
 async def test_a_machine_that_another_user_holds_stops_the_undo(at: Stand, status: Status) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, status, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, status, memo=ASKED)
     at.region.machines[at.node.maas_id or ""].owner = OPERATOR.username
     await it.ask(Action.CANCEL)
     refused(it, OPERATOR.username)
@@ -81,13 +81,13 @@ async def test_a_commissioning_that_maas_started_is_not_aborted(at: Stand) -> No
 
 @pytest.mark.parametrize("status", [S.RESCUE_MODE, S.ENTERING_RESCUE_MODE])
 async def test_rescue_mode_stops_the_undo(at: Stand, status: Status) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, status, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, status, memo=ASKED)
     await it.ask(Action.CANCEL)
     refused(it, "end this state in MAAS")
 
 
 async def test_a_locked_machine_stops_the_undo(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, memo=ASKED)
     assert at.node.maas_id is not None
     at.region.machines[at.node.maas_id].locked = True
     forget(at)
@@ -107,7 +107,7 @@ async def test_a_second_cancel_retries_the_undo_and_then_leaves_maas_unchanged(a
 
 
 async def test_a_second_cancel_completes_the_undo_after_a_person_ended_rescue_mode(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.RESCUE_MODE, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.RESCUE_MODE, memo=ASKED)
     await it.ask(Action.CANCEL)
     at.region.move(at.region.machines[at.node.maas_id or ""], S.DEPLOYED)
     await it.ask(Action.CANCEL)
@@ -132,7 +132,7 @@ async def test_a_node_whose_undo_failed_can_still_be_deleted(at: Stand) -> None:
 
 
 async def test_a_deletion_that_is_cancelled_ends_with_the_undo(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     await it.ask(Action.DELETE)
     assert it.status is W.COMPENSATING and it.node.deleting
     await it.ask(Action.CANCEL)
@@ -144,7 +144,7 @@ async def test_a_deletion_that_is_cancelled_ends_with_the_undo(at: Stand) -> Non
 
 
 async def test_the_undo_waits_while_the_region_is_unavailable(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     down = at.region.faults.add(Fault(status=503, times=None))
     await it.ask(Action.CANCEL)
     assert it.status is W.COMPENSATING and down.struck
@@ -153,7 +153,7 @@ async def test_the_undo_waits_while_the_region_is_unavailable(at: Stand) -> None
 
 
 async def test_an_undo_that_takes_too_long_needs_an_operator(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     at.region.faults.add(Fault(status=503, times=None))
     await it.ask(Action.CANCEL)
     at.now += timedelta(minutes=89)
@@ -165,7 +165,7 @@ async def test_an_undo_that_takes_too_long_needs_an_operator(at: Stand) -> None:
 
 
 async def test_a_release_is_retried_after_the_bmc_did_not_respond(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     at.region.natures[at.node.maas_id or ""] = Nature(bmc_error="no route")
     await it.ask(Action.CANCEL)
     assert (it.status, changes(at)) == (W.COMPENSATING, ["release"])
@@ -176,7 +176,7 @@ async def test_a_release_is_retried_after_the_bmc_did_not_respond(at: Stand) -> 
 @pytest.mark.parametrize("op", ["abort", "release"])
 async def test_a_change_whose_response_was_lost_is_not_sent_again(op: str) -> None:
     async with stand() as at:
-        it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYING, upstream=ASKED)
+        it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYING, memo=ASKED)
         at.region.faults.add(Fault(op=op, broken=Broken.DROP))
         await it.ask(Action.CANCEL)
         assert await it.finish() is W.CANCELLED
@@ -185,7 +185,7 @@ async def test_a_change_whose_response_was_lost_is_not_sent_again(op: str) -> No
 
 
 async def test_an_abort_without_effect_is_sent_again_after_minutes(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYING, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYING, memo=ASKED)
     machine = at.region.machines[at.node.maas_id or ""]
     await it.ask(Action.CANCEL)
     machine.epoch += 1  # cancels the region's planned work on it
@@ -198,7 +198,7 @@ async def test_an_abort_without_effect_is_sent_again_after_minutes(at: Stand) ->
 
 
 async def test_a_site_that_is_no_longer_configured_stops_the_undo(at: Stand) -> None:
-    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, upstream=ASKED)
+    it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
     at.use(maas=None)
     await it.ask(Action.CANCEL)
     assert it.node.workflow is not None and it.node.workflow.failure_class is None

@@ -303,8 +303,10 @@ def test_a_pause_does_not_stop_cancel_delete_and_unpause() -> None:
 
 
 def test_every_condition_on_the_workflow_is_used_and_fits_some_workflow() -> None:
-    named = [value for value in vars(workflow_condition).values() if isinstance(value, workflow_condition.Situation)]
-    used = {*(spec.situation for spec in ACTIONS.values()), *(detail.free_when for detail in details.DETAILS.values())}
-    assert {situation.text for situation in used} == {value.text for value in named}
+    named = [
+        value for value in vars(workflow_condition).values() if isinstance(value, workflow_condition.WorkflowCondition)
+    ]
+    used = {*(spec.condition for spec in ACTIONS.values()), *(detail.free_when for detail in details.DETAILS.values())}
+    assert {condition.text for condition in used} == {value.text for value in named}
     for value in named:
         assert any(value.fits(live) for live in EVERY_LIVE)

@@ -15,7 +15,7 @@ import pytest
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services import maas
 from farrier.services.maas_service import CONCURRENCY, MaasSettings
-from farrier.services.region_turns import TURNS
+from farrier.services.region_limiter import SLOTS
 from farrier.services.regions import Regions
 from farrier.services.times import Times
 from farrier.sim.maas import Broken, Fault, Region, RegionTransport
@@ -37,15 +37,15 @@ class Place:
         self.clock = clock
         self.observed = observed
 
-    async def turn(self, *, takes: timedelta = timedelta(0), error: MaasError | None = None) -> None:
-        async with self.found.turn(SITE):
+    async def slot(self, *, takes: timedelta = timedelta(0), error: MaasError | None = None) -> None:
+        async with self.found.slot(SITE):
             self.clock.advance(takes)
             if error is not None:
                 raise error
 
     async def refused(self) -> MaasError:
         with pytest.raises(MaasError) as raised:
-            async with self.found.turn(SITE):
+            async with self.found.slot(SITE):
                 pytest.fail("the turn had to be refused")
         return raised.value
 
@@ -69,18 +69,18 @@ def failing(error: MaasError) -> Iterator[None]:
 
 
 async def test_a_finished_request_frees_its_slot(at: Place) -> None:
-    for _ in range(2 * TURNS):
-        async with at.found.turn(SITE) as client:
+    for _ in range(2 * SLOTS):
+        async with at.found.slot(SITE) as client:
             assert client is at.found.client(SITE)
 
 
 async def test_a_full_queue_refuses_requests_at_once_with_a_constant_text(at: Place) -> None:
     """A run that waits would occupy a slot of the controller that nodes without a region need."""
     for _ in range(50):
-        await at.turn(takes=timedelta(seconds=60))
+        await at.slot(takes=timedelta(seconds=60))
     async with AsyncExitStack() as stack:
-        for _ in range(TURNS):
-            await stack.enter_async_context(at.found.turn(SITE))
+        for _ in range(SLOTS):
+            await stack.enter_async_context(at.found.slot(SITE))
         refusals = [await at.refused() for _ in range(20)]
     assert {error.failure for error in refusals} == {MaasFailure.BUSY}
     assert len({error.detail for error in refusals}) == 1
@@ -89,10 +89,10 @@ async def test_a_full_queue_refuses_requests_at_once_with_a_constant_text(at: Pl
 
 async def test_a_refused_request_is_retried_after_the_queue_is_served(at: Place) -> None:
     for _ in range(100):
-        await at.turn(takes=timedelta(seconds=6))
+        await at.slot(takes=timedelta(seconds=6))
     async with AsyncExitStack() as stack:
-        for _ in range(TURNS):
-            await stack.enter_async_context(at.found.turn(SITE))
+        for _ in range(SLOTS):
+            await stack.enter_async_context(at.found.slot(SITE))
         async with anyio.create_task_group() as group:
             for _ in range(5):
                 group.start_soon(_in_line, at)
@@ -105,13 +105,13 @@ async def test_a_refused_request_is_retried_after_the_queue_is_served(at: Place)
 
 
 async def _in_line(at: Place) -> None:
-    async with at.found.turn(SITE):
+    async with at.found.slot(SITE):
         pass
 
 
 async def test_no_request_is_refused_without_a_queue_even_if_requests_take_long(at: Place) -> None:
     for _ in range(50):
-        await at.turn(takes=timedelta(minutes=5))
+        await at.slot(takes=timedelta(minutes=5))
 
 
 async def _at_once(at: Place) -> int:
@@ -120,7 +120,7 @@ async def _at_once(at: Place) -> int:
 
     async def stay() -> None:
         nonlocal inside
-        async with at.found.turn(SITE):
+        async with at.found.slot(SITE):
             inside += 1
             await anyio.sleep_forever()
 
@@ -133,13 +133,13 @@ async def _at_once(at: Place) -> int:
 
 
 async def test_a_slot_is_reserved_for_the_observer_while_requests_are_slow(at: Place) -> None:
-    await at.turn(takes=timedelta(milliseconds=20))
+    await at.slot(takes=timedelta(milliseconds=20))
     assert await _at_once(at) == CONCURRENCY
     for _ in range(10):
-        await at.turn(takes=timedelta(seconds=1))
-    assert await _at_once(at) == TURNS
+        await at.slot(takes=timedelta(seconds=1))
+    assert await _at_once(at) == SLOTS
     for _ in range(50):
-        await at.turn(takes=timedelta(milliseconds=20))
+        await at.slot(takes=timedelta(milliseconds=20))
     assert await _at_once(at) == CONCURRENCY
 
 
@@ -147,24 +147,24 @@ async def test_a_slot_is_reserved_for_the_observer_while_requests_are_slow(at: P
 async def test_a_failure_of_the_whole_region_is_tried_again_by_one_request(at: Place, failure: str) -> None:
     error = MaasError(MaasFailure(failure), "so it is", operation="machine")
     with failing(error):
-        await at.turn(error=error)
+        await at.slot(error=error)
     for _ in range(100):
         refusal = await at.refused()
         assert (refusal.failure, refusal.detail, refusal.operation) == (error.failure, error.detail, "machine")
         assert refusal.retry_after is not None
         assert timedelta(0) < refusal.retry_after <= timedelta(seconds=10)
     at.clock.advance(timedelta(seconds=5))
-    async with at.found.turn(SITE):
+    async with at.found.slot(SITE):
         await at.refused()  # the others wait for the result of the trial
-    await at.turn()
+    await at.slot()
 
 
 async def test_a_failure_at_one_site_refuses_no_request_at_another(at: Place) -> None:
     await at.found.use({SITE: SETTINGS, "south": SETTINGS})
     with failing(REFUSED):
-        await at.turn(error=REFUSED)
+        await at.slot(error=REFUSED)
     assert (await at.refused()).failure is MaasFailure.AUTH
-    async with at.found.turn("south") as client:
+    async with at.found.slot("south") as client:
         assert (await client.whoami()).is_superuser
 
 
@@ -173,7 +173,7 @@ async def test_a_region_that_keeps_refusing_is_tried_once_a_minute(at: Place) ->
     for _ in range(3600):
         at.clock.advance(timedelta(seconds=1))
         try:
-            async with at.found.turn(SITE):
+            async with at.found.slot(SITE):
                 tries += 1
                 raise REFUSED
         except MaasError:
@@ -185,30 +185,30 @@ async def test_a_region_that_keeps_refusing_is_tried_once_a_minute(at: Place) ->
 async def test_a_failure_of_one_request_refuses_no_other_request(at: Place, failure: str) -> None:
     error = MaasError(MaasFailure(failure), "so it is")
     with failing(error):
-        await at.turn(error=error)
-    await at.turn()
+        await at.slot(error=error)
+    await at.slot()
 
 
 async def test_a_reload_of_the_sites_closes_the_breakers_of_their_regions(at: Place) -> None:
     with failing(REFUSED):
-        await at.turn(error=REFUSED)
+        await at.slot(error=REFUSED)
     await at.refused()
     await at.found.use({SITE: SETTINGS})
-    await at.turn()
+    await at.slot()
 
 
 async def test_requests_that_fail_together_count_as_one_failure(at: Place) -> None:
     """All of the requests began before the first failure."""
     async with anyio.create_task_group() as group:
-        for _ in range(TURNS):
+        for _ in range(SLOTS):
             group.start_soon(_fails_together, at)
     at.clock.advance(timedelta(seconds=5))
-    await at.turn()
+    await at.slot()
 
 
 async def _fails_together(at: Place) -> None:
     try:
-        async with at.found.turn(SITE):
+        async with at.found.slot(SITE):
             await anyio.wait_all_tasks_blocked()
             raise REFUSED
     except MaasError:
@@ -252,5 +252,5 @@ async def test_concurrent_reads_of_networks_share_one_request(at: Place) -> None
 
 
 async def _reads_networks(at: Place) -> None:
-    async with at.found.turn(SITE) as client:
+    async with at.found.slot(SITE) as client:
         assert await client.subnets() and await client.vlans()

@@ -49,7 +49,7 @@ def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> Done | 
     """Return a finished stage if these stages have nothing to do; None if they must run. The stages have nothing to do
     if an operator adopted the observed state, and MAAS still shows the goal of each stage."""
     seen = node.maas
-    if not own(node).upstream.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
+    if not own(node).memo.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
         return None
     if region.is_foreign(seen) or not all(shows(seen, stage) for stage in stages):
         return None

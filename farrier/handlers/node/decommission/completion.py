@@ -16,7 +16,7 @@ def complete(node: Node) -> Node:
     until a new installation begins, or permanently with option `retire`. After any other mode, the node is offline if
     it may return to service; otherwise, it stays retired."""
     workflow = own(node)
-    ending = W.RECONCILED if workflow.upstream.adopted else W.COMPLETED
+    ending = W.RECONCILED if workflow.memo.adopted else W.COMPLETED
     ended = with_workflow(node, status=ending, next_attempt_at=None)
     if workflow.mode is DecommissionMode.FULL_DECOMMISSION:
         return with_fields(unclean.cleared(ended), status=N.DELETED)

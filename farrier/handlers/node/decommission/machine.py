@@ -41,7 +41,7 @@ def unlock(node: Node) -> Failed | Send:
 
 def unseen(node: Node, *whats: str) -> Waiting | None:
     """Return the wait before the next read of the machine; None if the stage may read the machine now."""
-    asked_at = own(node).upstream.asked_at
+    asked_at = own(node).memo.asked_at
     seen = region.latest(node)
     asked = asked_at if any(region.was_asked(node, what) for what in whats) else None
     if asked is not None and (seen is None or not seen.tells_of(asked)):

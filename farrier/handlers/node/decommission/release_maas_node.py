@@ -101,7 +101,7 @@ def _released(node: Node, machine: Machine) -> Done:
     """Return a finished stage for a machine in a released state. If the stage requested no release and the machine is
     on, MAAS did not install the machine, so the node's agent still runs on it."""
     shown = machine.status_name or str(machine.status)
-    asked = own(node).upstream.asked is not None
+    asked = own(node).memo.asked is not None
     if not asked and machine.status != S.READY and machine.power_state == "on":
         return Done(
             reason=f"nothing to release: the machine is {shown}",

@@ -50,7 +50,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
             return detour.disagrees(machine, "after its deployment failed")
         events = await client.events(system_id=machine.system_id, limit=detour.MOST_EVENTS)
         scripts = await client.results(machine.system_id, "installation")
-        number = node.live.upstream.deploys
+        number = node.live.memo.deploys
         failure = classify(machine, events, scripts, comment=detour.comment(node, number))
         return _judged(node, policy, machine, failure)
 
@@ -68,7 +68,7 @@ def _judged(node: Node, policy: Policy, machine: Machine, failure: DeployFailure
 
 
 def _without_datasource(node: Node, policy: Policy, failure: DeployFailure) -> Settled:
-    retries = node.live.upstream.datasource_retries
+    retries = node.live.memo.datasource_retries
     if retries >= region.site_of(node, policy).deploy.max_datasource_retries:
         return Failed(failure=FailureClass.DATASOURCE_FAILED_REPEATEDLY, detail=str(failure))
     again = with_note(node, datasource_retries=retries + 1)

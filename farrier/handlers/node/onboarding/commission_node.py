@@ -60,7 +60,7 @@ def _disks(machine: Machine) -> list[BlockDevice]:
 def _to_find_disks(node: Node, machine: Machine) -> bool:
     """Return whether to commission the machine again to find its disks. MAAS records disks only if the commissioning
     includes the storage. A workflow does this only one time."""
-    return not _disks(machine) and node.live.upstream.commissions == 0
+    return not _disks(machine) and node.live.memo.commissions == 0
 
 
 def commission(node: Node, machine: Machine, wanted: CommissionSite) -> Commission:
@@ -94,7 +94,7 @@ def _is_requested(node: Node) -> bool:
 
 
 def _ready(node: Node) -> Done:
-    if node.live.upstream.commissions > 0:
+    if node.live.memo.commissions > 0:
         return Done(reason="the machine is commissioned and ready")
     return Done(
         reason="the machine is ready, and was commissioned before", skipped="the machine was already commissioned"
@@ -116,4 +116,4 @@ def _beyond(node: Node, machine: Machine, stands: str) -> Settled:
 def _counted(node: Node) -> Node:
     """Return the node with its count of commissionings increased by one. The count increases even if no request was
     recorded, because a response may have been lost."""
-    return with_note(node, commissions=node.live.upstream.commissions + 1)
+    return with_note(node, commissions=node.live.memo.commissions + 1)

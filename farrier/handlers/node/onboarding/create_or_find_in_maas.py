@@ -58,7 +58,7 @@ def create_or_find_in_maas(node: Node, now: datetime, policy: Policy) -> StageRe
         if node.maas_id is None:
             return Done(reason="the node is not in MAAS", skipped="the node has no MAAS id")
         return region.with_region(node, policy, lambda client: _recorded(client, node), name=_NAME, reads_only=True)
-    if node.maas_id is not None and node.live.upstream.has_deployed:
+    if node.maas_id is not None and node.live.memo.has_deployed:
         return region.with_machine(node, policy, _deployed_already, name=_NAME, reads_only=True)
     candidate = _candidate(node)
     if candidate is not None and node.candidate_of is not None:
@@ -87,10 +87,10 @@ def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
 def _candidate(node: Node) -> str | None:
     """Return the candidate that this attempt recorded, or None. The candidate of an earlier attempt may be outdated."""
     workflow = node.live
-    asked_at = workflow.upstream.asked_at
+    asked_at = workflow.memo.asked_at
     if node.maas_id is not None or asked_at is None or asked_at < attempt_began_at(workflow):
         return None
-    return workflow.upstream.candidate
+    return workflow.memo.candidate
 
 
 async def _deployed_already(machine: Machine, _client: MaasClient) -> Settled:

@@ -62,7 +62,7 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
 def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
     """Handle a machine that has a deployment. The deployment belongs to this workflow if the machine's last deployment
     request has the workflow's comment."""
-    number, disowned = node.live.upstream.deploys, node.live.upstream.disowned
+    number, disowned = node.live.memo.deploys, node.live.memo.disowned
     lost = newest is not None and newest.carries(detour.comment(node, number + 1))
     known = number > disowned and newest is not None and newest.carries(detour.comment(node, number))
     if not lost and not known:
@@ -81,7 +81,7 @@ def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
 
 
 async def _deployment(services: NodeServices, node: Node, now: datetime, site: Site) -> Settled | Send:
-    known = node.live.upstream
+    known = node.live.memo
     number = known.deploys + 1
     token = ""
     if _needs_token(site, node):
@@ -120,7 +120,7 @@ def _rendered(node: Node, reason: str) -> Step:
 
 def _asked(node: Node, at: datetime) -> Node:
     """Return the node after another deployment was requested, without the facts about the previous deployment."""
-    number = node.live.upstream.deploys + 1
+    number = node.live.memo.deploys + 1
     return with_note(node, deploys=number, asked_at=at, asked=None, deployed_at=None, synced_at=None)
 
 

@@ -33,7 +33,7 @@ _MOST_PAGES = 10
 def to_classification(node: Node) -> Node:
     """Return the node with its count of failed deployments increased by one, at the stage that classifies the
     failure."""
-    failed = node.live.upstream.failed_deploys + 1
+    failed = node.live.memo.failed_deploys + 1
     return at_stage(with_note(node, failed_deploys=failed), OnboardingStage.CLASSIFY_DEPLOY_FAILURE, attempt=failed)
 
 
@@ -69,7 +69,7 @@ async def is_ours(client: MaasClient, node: Node, system_id: str) -> bool:
     """Return whether the machine's last deployment is known to belong to this workflow. If the response to a deployment
     request was lost, the workflow has not recorded this deployment, and the number of the deployment is one higher than
     the last recorded number."""
-    known = node.live.upstream
+    known = node.live.memo
     start = await last_start(client, system_id)
     numbers = range(known.disowned + 1, known.deploys + 2)
     return start is not None and any(start.carries(comment(node, number)) for number in numbers)
@@ -85,7 +85,7 @@ def deadline(node: Node, policy: Policy) -> timedelta:
 
 def is_overdue(node: Node, now: datetime, policy: Policy) -> bool:
     """Return whether the last requested deployment takes too long."""
-    return waited(node, node.live.upstream.asked_at or node.live.stage_entered_at, now) > deadline(node, policy)
+    return waited(node, node.live.memo.asked_at or node.live.stage_entered_at, now) > deadline(node, policy)
 
 
 def disagrees(seen: Machine | MaasObservation, why: str) -> Failed:

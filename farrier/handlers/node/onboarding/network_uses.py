@@ -40,7 +40,7 @@ class MissingNetwork(msgspec.Struct, frozen=True):
 
 def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | None:
     """Return the result of the stage while the node lacks networks; None when the node has all networks."""
-    if node.live.upstream.has_deployed:
+    if node.live.memo.has_deployed:
         return None
     known = node.networks or Networks()
     wanted = _wanted(node, site)
@@ -61,7 +61,7 @@ def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | Step:
     """Repeat the allocation, but only when `_TAKE_AGAIN` has passed since the last allocation, so that runs do not
     request networks in a tight loop."""
     reason = "farrier allocates the networks that are available"
-    took_at = node.live.upstream.took_at
+    took_at = node.live.memo.took_at
     if took_at is not None and now - took_at < _TAKE_AGAIN:
         return Waiting(reason=reason, requeue_after=took_at + _TAKE_AGAIN - now)
     return Step(to=with_note(node, took_at=now), reason=reason, writes=(wanted,))

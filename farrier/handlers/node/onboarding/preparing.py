@@ -41,7 +41,7 @@ def quoted(said: str | None) -> str:
 def deployed_before(node: Node, machine: Machine, *, left_as: frozenset[S]) -> Done | Step | None:
     """Return the result of the stage if this onboarding already deploys the machine, or if its last deployment left the
     machine in one of the statuses `left_as`; otherwise None."""
-    if not (node.live.upstream.has_deployed and machine.owner):
+    if not (node.live.memo.has_deployed and machine.owner):
         return None
     stands = (machine.status_name or str(machine.state))[:64]
     if machine.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED}:

@@ -53,14 +53,14 @@ async def _may_undo(client: MaasClient, node: Node, machine: Machine) -> bool:
     """Return whether the deployment of the machine may be undone. Another client may have deployed the machine with
     farrier's key. So only two kinds of deployments may be undone: deployments of this workflow, and deployments that
     the workflow adopted at an operator's request."""
-    known = node.live.upstream
+    known = node.live.memo
     return not known.has_deployed or await detour.is_ours(client, node, machine.system_id)
 
 
 def _waits(node: Node) -> bool:
     """Return whether a change that this attempt requested is still in progress, according to the readings since the
     request."""
-    known = node.live.upstream
+    known = node.live.memo
     if known.asked_at is None or known.asked_at < attempt_began_at(node.live):
         return False
     seen = region.latest(node)
@@ -72,7 +72,7 @@ def _waits(node: Node) -> bool:
 
 
 def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
-    number = node.live.upstream.deploys
+    number = node.live.memo.deploys
     if machine.status == S.READY:
         return Step(to=at_stage(node, OnboardingStage.DEPLOY_VIA_MAAS), reason="the machine is ready again")
     if machine.status == S.NEW:

@@ -32,7 +32,7 @@ def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Check the user data. The stage is done when the deployment's user data is known to be valid, or if the deployment
     already runs."""
     site = region.site_of(node, policy)
-    if node.live.upstream.has_deployed:
+    if node.live.memo.has_deployed:
         seen = region.latest(node)
         if seen is None:
             return Waiting(reason="waits until farrier has read the machine in MAAS")
@@ -69,7 +69,7 @@ def _without_token(node: Node, site: Site) -> Settled:
 
 async def _with_token(services: NodeServices, node: Node, site: Site, now: datetime) -> Settled:
     try:
-        token = await bootstrap.token(services, site, node, node.live.upstream.deploys + 1)
+        token = await bootstrap.token(services, site, node, node.live.memo.deploys + 1)
         cloud_init.render(site, node, token=token)
     except CredentialError as error:
         return bootstrap.underivable(error)

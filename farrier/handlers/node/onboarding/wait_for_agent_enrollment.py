@@ -82,14 +82,14 @@ def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:
 
 def _deployed_it(node: Node) -> bool:
     """Return whether this workflow installed the node."""
-    return node.live.mode is OnboardingMode.DEPLOY and node.live.upstream.deploys > 0
+    return node.live.mode is OnboardingMode.DEPLOY and node.live.memo.deploys > 0
 
 
 def _of_an_earlier_installation(node: Node, enrolled_at: datetime) -> bool:
     """Return whether the agent belongs to an earlier installation. If this workflow requested an installation, the
     agent has to enrol after the request. Otherwise, the agent of a retired node has to enrol after the mode of the
     onboarding was set."""
-    asked_at = node.live.upstream.asked_at if _deployed_it(node) else None
+    asked_at = node.live.memo.asked_at if _deployed_it(node) else None
     if asked_at is not None:
         return enrolled_at < asked_at
     begun = node.live.mode_given_at
@@ -100,7 +100,7 @@ def _cannot_enrol(node: Node, site: Site, now: datetime) -> bool:
     """Return whether the token with which the agent has to enrol has expired."""
     if node.agentless or (node.agent is not None and not _of_an_earlier_installation(node, node.agent.enrolled_at)):
         return False
-    known = node.live.upstream
+    known = node.live.memo
     issued = known.token_at if known.token is not None else None
     return issued is not None and now > issued + site.deploy.bootstrap_ttl
 
@@ -113,11 +113,11 @@ def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult
     async def act(services: NodeServices) -> Settled:
         events: tuple[Event, ...] = ()
         try:
-            async with services.maas.turn(site.name) as client:
+            async with services.maas.slot(site.name) as client:
                 events = await client.events(system_id=node.maas_id, limit=detour.MOST_EVENTS)
         except MaasError:
             pass  # the stage fails even without the events
-        said = post_install(events, comment=detour.comment(node, node.live.upstream.deploys))
+        said = post_install(events, comment=detour.comment(node, node.live.memo.deploys))
         detail = waited.reason if said is None else f"{waited.reason}; events in MAAS since its first boot: {said}"
         if dead:
             detail += (

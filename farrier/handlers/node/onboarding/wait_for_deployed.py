@@ -54,7 +54,7 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
 def _noted(node: Node, seen: MaasObservation) -> Node:
     """Record when MAAS first reported this deployment as complete. Also record the time of the last hardware sync in
     the same reading, so that a later stage recognises a newer sync."""
-    known = node.live.upstream
+    known = node.live.memo
     if known.deployed_at is not None:
         return node
     is_of_this = known.asked_at is not None and seen.since >= known.asked_at

@@ -47,7 +47,7 @@ def wait_for_hardware_sync_healthy(node: Node, now: datetime, policy: Policy) ->
 
 def _missing(node: Node, now: datetime, seen: MaasObservation) -> str | None:
     """Return why the machine is not proven to be in sync; None if it is proven to be in sync."""
-    known = node.live.upstream
+    known = node.live.memo
     interval = timedelta(seconds=seen.sync_interval) if seen.sync_interval else _INTERVAL
     first = known.synced_at or known.deployed_at
     if not seen.enable_hw_sync:

@@ -26,7 +26,7 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     if not isinstance(seen, MaasObservation):
         return seen
     stands = (seen.status_name or str(seen.state))[:64]
-    if seen.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED} and workflow.upstream.has_deployed and seen.owner:
+    if seen.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED} and workflow.memo.has_deployed and seen.owner:
         return Done(reason=f"this onboarding already deploys the machine: {stands}")
     if seen.state is MaasStatus.COMMISSIONING:
         return Waiting(reason=f"waits for MAAS to commission the machine: {stands}")
@@ -60,7 +60,7 @@ def _failure(seen: MaasObservation) -> str | None:
 def _again(node: Node, workflow: Workflow, why: str) -> StageResult:
     """Fail the first attempt of the stage, so that a back-off follows. The next attempt goes back to
     `commission_node`."""
-    if workflow.upstream.commissions >= MAX_ATTEMPTS:
+    if workflow.memo.commissions >= MAX_ATTEMPTS:
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, stop=StopRequest.FAILED)
     if workflow.status_entered_at <= workflow.stage_entered_at:
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why)

@@ -23,8 +23,8 @@ CREATE TABLE farrier.node_onboardings (
     mode_given_at     timestamptz,                                 -- when the end-to-end clock began
     options           jsonb       NOT NULL DEFAULT '{}',           -- options of the intent that began it (farrier.model.node.Options)
     skipped           jsonb       NOT NULL DEFAULT '[]',           -- [{stage, why}]: stages that were not run
-    upstream          jsonb       NOT NULL DEFAULT '{}',           -- results of its stages in MAAS that later stages
-                                                                   -- need (farrier.model.node.Upstream)
+    memo              jsonb       NOT NULL DEFAULT '{}',           -- results of its stages in MAAS that later stages
+                                                                   -- need (farrier.model.node.Memo)
     -- Random, because ids begin at 1 in each database, and several databases may use one region: only a value that cannot be guessed
     -- proves that a request belongs to this workflow.
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),

@@ -19,7 +19,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            CASE WHEN live.kind = 'onboarding' THEN (
              SELECT to_json(p.guids) FROM farrier.node_ib_ports p WHERE p.node = n.id) END AS ib_guids,
            CASE WHEN live.kind = 'onboarding' AND n.maas_id IS NULL THEN (
-             SELECT other.name FROM farrier.node_onboardings o JOIN farrier.nodes other ON other.maas_id = o.upstream ->> 'candidate'
+             SELECT other.name FROM farrier.node_onboardings o JOIN farrier.nodes other ON other.maas_id = o.memo ->> 'candidate'
               WHERE o.id = live.id AND other.site IS NOT DISTINCT FROM n.site AND other.id <> n.id AND other.status <> 'deleted')
            END AS candidate_of,
            -- There are few duplicates or none, so one lookup is enough for most loads.

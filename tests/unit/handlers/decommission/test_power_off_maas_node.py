@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from farrier.model.failures import FailureClass as F
-from farrier.model.node import Options, Upstream
+from farrier.model.node import Memo, Options
 from farrier.model.stages import DecommissionStage as D
 from farrier.sim.maas import Broken, Durations, Fault, Nature, Region, Status
 from tests.support.decommissions import (
@@ -30,7 +30,7 @@ STAGE = D.POWER_OFF_MAAS_NODE
 S = Status
 
 
-RELEASED: dict[str, Any] = {"upstream": Upstream(released=True)}
+RELEASED: dict[str, Any] = {"memo": Memo(released=True)}
 
 
 @pytest.fixture

@@ -41,12 +41,12 @@ RELEASABLE = (S.DEPLOYED, S.ALLOCATED, S.RESERVED, S.BROKEN, S.FAILED_DEPLOYMENT
 
 
 def is_released(stand: Stand) -> None:
-    assert stand.node.workflow is not None and stand.node.workflow.upstream.released
+    assert stand.node.workflow is not None and stand.node.workflow.memo.released
     assert {ForgetAgent(), RevokeBootstrap()} <= set(stand.writes)
 
 
 def is_not_released(stand: Stand) -> None:
-    assert stand.node.workflow is not None and not stand.node.workflow.upstream.released
+    assert stand.node.workflow is not None and not stand.node.workflow.memo.released
     assert ForgetAgent() not in stand.writes
 
 

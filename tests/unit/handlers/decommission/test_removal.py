@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farrier.handlers.node.moves import Step, with_fields
-from farrier.model.node import Options, TaskStatus, TaskType, Upstream
+from farrier.model.node import Memo, Options, TaskStatus, TaskType
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.status import NodeStatus as N
 from farrier.model.writes import CreateTask, ForgetAgent, RevokeBootstrap, UseNetworks
@@ -30,17 +30,17 @@ async def test_a_removal_begins_in_the_commit_that_creates_its_task(stand: Stand
 
 
 @pytest.mark.parametrize(
-    ("options", "upstream", "result"),
+    ("options", "memo", "result"),
     [
-        (Options(), Upstream(released=True), "machine_released"),
-        (Options(untouched="not_applicable"), Upstream(), "not_applicable"),
+        (Options(), Memo(released=True), "machine_released"),
+        (Options(untouched="not_applicable"), Memo(), "not_applicable"),
     ],
     ids=["released", "deleted"],
 )
 async def test_a_removal_with_nothing_to_uninstall_creates_a_task_that_is_already_cancelled(
-    stand: Stand, options: Options, upstream: Upstream, result: str
+    stand: Stand, options: Options, memo: Memo, result: str
 ) -> None:
-    stand.decommissions(D.REMOVE_GPUAAS_NODE_RECORD, options=options, upstream=upstream)
+    stand.decommissions(D.REMOVE_GPUAAS_NODE_RECORD, options=options, memo=memo)
     step = await stand.once()
     assert isinstance(step, Step) and step.to.status is N.REMOVING
     ended = CreateTask(type=TaskType.UNINSTALL, ended=T.CANCELLED, result=result)

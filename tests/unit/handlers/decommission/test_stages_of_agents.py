@@ -9,7 +9,7 @@ import pytest
 from farrier.config import NodeConfig
 from farrier.handlers.node.moves import with_fields
 from farrier.model.failures import FailureClass as F
-from farrier.model.node import Options, TaskStatus, TaskType, Upstream
+from farrier.model.node import Memo, Options, TaskStatus, TaskType
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.writes import CreateTask, EndTask, ForgetAgent
 from tests.support.decommissions import fails, is_through, skips, waits
@@ -92,7 +92,7 @@ async def test_force_skips_an_unfinished_task_and_marks_the_node_as_not_scrubbed
 @each_stage
 async def test_no_task_is_issued_for_a_released_machine(stand: Stand, stage: D, type_: TaskType) -> None:
     """If a task were issued, a rerun would wait for ever for an agent that is gone."""
-    stand.decommissions(stage, upstream=Upstream(released=True))
+    stand.decommissions(stage, memo=Memo(released=True))
     skips(await stand.settle(), "machine_released")
     stand.node = with_fields(stand.node, tasks=(task(type_, T.SUCCEEDED),))
     is_through(await stand.settle())
@@ -107,7 +107,7 @@ async def test_a_deletion_issues_no_task(stand: Stand, stage: D, type_: TaskType
 
 
 async def test_only_a_scrub_that_succeeded_clears_the_mark_not_scrubbed(stand: Stand) -> None:
-    stand.decommissions(D.SCRUB_GPU, upstream=Upstream(released=True))
+    stand.decommissions(D.SCRUB_GPU, memo=Memo(released=True))
     stand.node = with_fields(stand.node, not_scrubbed=True)
     skips(await stand.settle())
     assert stand.node.not_scrubbed

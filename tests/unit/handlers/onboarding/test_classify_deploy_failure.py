@@ -17,10 +17,10 @@ from tests.support.deployments import (
     changes,
     entered,
     issue,
+    memo,
     on_ready,
     record,
     taken_up_again,
-    upstream,
     workflow,
 )
 from tests.support.stages import Stand, open_stand
@@ -78,7 +78,7 @@ async def test_a_cause_that_is_not_the_datasource_fails_with_its_name(
 async def test_a_second_run_reports_the_same_cause(at: Stand) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     assert failed(await judged(at), FailureClass.DEPLOY_FAILED) == failed(await judged(at), FailureClass.DEPLOY_FAILED)
-    assert upstream(at).failed_deploys == 1
+    assert memo(at).failed_deploys == 1
 
 
 # --- the datasource
@@ -88,7 +88,7 @@ async def test_a_failure_of_the_datasource_is_retried_at_once(at: Stand) -> None
     await after(at, DeployFate.NO_DATASOURCE)
     settled = await judged(at)
     assert isinstance(settled, Step) and "datasource" in settled.reason
-    assert (workflow(at).stage, upstream(at).datasource_retries) == (RECOVER, 1)
+    assert (workflow(at).stage, memo(at).datasource_retries) == (RECOVER, 1)
 
 
 @pytest.mark.parametrize(("allowed", "used"), [(2, 2), (0, 0), (1, 2)])
@@ -109,7 +109,7 @@ async def test_the_next_attempt_starts_another_deployment_without_a_request(at: 
     assert not isinstance(run_stage(at.node, at.now, at.policy), Call)
     assert isinstance(await judged(at), Step)
     assert (workflow(at).stage, workflow(at).attempt) == (RECOVER, 1)
-    assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (3, 1)
+    assert (memo(at).failed_deploys, memo(at).datasource_retries) == (3, 1)
 
 
 async def test_an_attempt_of_an_operator_resets_the_counts(at: Stand) -> None:
@@ -117,7 +117,7 @@ async def test_an_attempt_of_an_operator_resets_the_counts(at: Stand) -> None:
     at.node = with_note(at.node, failed_deploys=5, datasource_retries=2)
     taken_up_again(at, attempt=1)
     assert isinstance(await judged(at), Step) and workflow(at).stage is RECOVER
-    assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (0, 0)
+    assert (memo(at).failed_deploys, memo(at).datasource_retries) == (0, 0)
 
 
 async def test_the_attempt_in_which_the_stage_begins_starts_no_other_deployment(at: Stand) -> None:
@@ -184,6 +184,6 @@ async def test_events_that_cannot_be_read_are_read_again(at: Stand) -> None:
     await after(at, DeployFate.STORAGE_FAILS)
     at.region.faults.add(Fault(path="*/events/*", times=None, status=503, headers={"Retry-After": "10"}))
     settled = await judged(at)
-    assert isinstance(settled, Waiting | Failed) and upstream(at).failed_deploys == 1
+    assert isinstance(settled, Waiting | Failed) and memo(at).failed_deploys == 1
     at.region.faults.clear()
     failed(await judged(at), FailureClass.DEPLOY_FAILED)

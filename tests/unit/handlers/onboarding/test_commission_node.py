@@ -15,7 +15,7 @@ from farrier.model.failures import FailureClass as F
 from farrier.model.maas import BlockDevice
 from farrier.model.maas import Machine as Reading
 from farrier.model.maas_changes import Commission
-from farrier.model.node import StopRequest, Upstream
+from farrier.model.node import Memo, StopRequest
 from farrier.model.stages import OnboardingStage as O
 from farrier.sim.maas import Broken, Fault, Nature, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
@@ -25,9 +25,9 @@ from tests.support.found_machines import (
     has,
     is_done,
     is_held,
+    memo,
     round_of_scripts,
     steps,
-    upstream,
     waits,
 )
 from tests.support.stages import Stand
@@ -38,11 +38,11 @@ PLAIN = Commission(skip_networking=False, skip_storage=False)
 KEEPS = Commission(skip_networking=True, skip_storage=True)
 
 
-def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **fields: Any) -> Machine:
+def given(stand: Stand, status: Status, *, remembers: Memo | None = None, **fields: Any) -> Machine:
     """Put the node at the stage, with this machine."""
     machine = has(stand, status, **fields)
     stand.node = with_fields(stand.node, maas_id=machine.system_id)
-    stand.onboards(STAGE, upstream=remembers or Upstream())
+    stand.onboards(STAGE, memo=remembers or Memo())
     return machine
 
 
@@ -53,7 +53,7 @@ async def test_a_new_machine_is_commissioned_once(stand: Stand) -> None:
     machine = given(stand, S.NEW)
     is_done(await stand.settle())
     assert machine.status is S.COMMISSIONING and changes(stand) == ["commission"]
-    assert upstream(stand).commissions == 1
+    assert memo(stand).commissions == 1
     is_done(await stand.settle())
     assert changes(stand) == ["commission"], "commissioning is under way already"
 
@@ -94,7 +94,7 @@ async def test_a_ready_machine_whose_commissioning_did_not_pass_is_commissioned_
 async def test_a_ready_machine_is_not_commissioned_again(stand: Stand) -> None:
     given(stand, S.READY)
     assert is_done(await stand.settle()).skipped is not None
-    assert changes(stand) == [] and upstream(stand).commissions == 0
+    assert changes(stand) == [] and memo(stand).commissions == 0
 
 
 async def test_a_ready_machine_without_disks_is_commissioned_again_with_its_storage(stand: Stand) -> None:
@@ -108,13 +108,13 @@ async def test_a_ready_machine_without_disks_is_commissioned_again_with_its_stor
 
 
 async def test_a_workflow_does_not_commission_a_machine_without_disks_twice(stand: Stand) -> None:
-    given(stand, S.READY, disks=[], remembers=Upstream(commissions=1))
+    given(stand, S.READY, disks=[], remembers=Memo(commissions=1))
     is_done(await stand.settle())
     assert changes(stand) == []
 
 
 async def test_after_its_own_commissioning_the_workflow_does_not_skip_the_stage(stand: Stand) -> None:
-    given(stand, S.READY, remembers=Upstream(commissions=1))
+    given(stand, S.READY, remembers=Memo(commissions=1))
     assert is_done(await stand.settle()).skipped is None
 
 
@@ -124,7 +124,7 @@ async def test_a_commissioning_in_progress_completes_the_stage_regardless_of_its
 ) -> None:
     given(stand, status)
     is_done(await stand.settle())
-    assert changes(stand) == [] and upstream(stand).commissions == 1
+    assert changes(stand) == [] and memo(stand).commissions == 1
 
 
 async def test_a_commissioning_whose_response_was_lost_is_recognised_and_counted_once(stand: Stand) -> None:
@@ -133,7 +133,7 @@ async def test_a_commissioning_whose_response_was_lost_is_recognised_and_counted
     waits(await stand.once())
     is_done(await stand.settle())
     assert machine.status is S.COMMISSIONING and changes(stand) == ["commission"]
-    assert upstream(stand).commissions == 1
+    assert memo(stand).commissions == 1
 
 
 @pytest.mark.parametrize("broken", [Broken.GARBLE, Broken.TRUNCATE])
@@ -149,7 +149,7 @@ async def test_a_bmc_that_maas_does_not_reach_fails_the_attempt_and_the_machine_
     machine = given(stand, S.NEW)
     stand.region.natures[machine.system_id] = Nature(bmc_error="no route")
     fails(await stand.once(), F.POWER_FAILED, "No rack controllers can access the BMC")
-    assert (machine.status, upstream(stand).commissions) == (S.NEW, 0)
+    assert (machine.status, memo(stand).commissions) == (S.NEW, 0)
     stand.region.natures.clear()
     is_done(await stand.settle())
     assert machine.status is S.COMMISSIONING, "the same stage commissions the machine later"
@@ -234,7 +234,7 @@ async def test_the_network_is_kept_by_a_second_commissioning(stand: Stand) -> No
 
 @pytest.mark.parametrize("status", [S.DEPLOYING, S.DEPLOYED])
 async def test_a_machine_that_this_onboarding_deployed_passes_the_stage(stand: Stand, status: Status) -> None:
-    is_held(given(stand, status, remembers=Upstream(deploys=1)))
+    is_held(given(stand, status, remembers=Memo(deploys=1)))
     is_done(await stand.settle())
     assert changes(stand) == []
 
@@ -243,7 +243,7 @@ async def test_a_machine_that_this_onboarding_deployed_passes_the_stage(stand: S
 async def test_a_machine_left_by_a_deployment_of_this_onboarding_is_released_first(
     stand: Stand, status: Status
 ) -> None:
-    is_held(given(stand, status, remembers=Upstream(deploys=1)))
+    is_held(given(stand, status, remembers=Memo(deploys=1)))
     to = steps(await stand.once()).to
     assert to.workflow is not None and to.workflow.stage is O.RECOVER_FOR_DATASOURCE_RETRY
     assert changes(stand) == []

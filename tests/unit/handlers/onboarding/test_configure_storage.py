@@ -143,7 +143,7 @@ async def test_a_custom_layout_is_applied_again_when_the_stage_is_entered_again(
     await done(at)
     at.pass_time(AGAIN)
     assert at.node.workflow is not None
-    at.onboards(STAGE, upstream=at.node.workflow.upstream)
+    at.onboards(STAGE, memo=at.node.workflow.memo)
     await done(at)
     assert changes(at) == ["set_boot_disk", "set_storage_layout", "set_storage_layout"]
 

@@ -15,7 +15,7 @@ from farrier.model.node import Bmc
 from farrier.model.stages import OnboardingStage as O
 from farrier.sim.maas import OPERATOR, Broken, Fault, Status
 from farrier.sim.maas.records import Machine
-from tests.support.found_machines import REDFISH, changes, fails, has, is_done, is_held, steps, upstream, waits
+from tests.support.found_machines import REDFISH, changes, fails, has, is_done, is_held, memo, steps, waits
 from tests.support.nodes import MARK
 from tests.support.stages import MAC, Stand, open_stand
 
@@ -42,7 +42,7 @@ def tries_again(stand: Stand) -> None:
 async def is_assigned(stand: Stand, machine: Machine, *, made: bool = False) -> None:
     assert machine.system_id in is_done(await stand.settle()).reason
     assert (stand.node.maas_id, stand.node.maas_created) == (machine.system_id, made)
-    assert (upstream(stand).candidate, upstream(stand).asked_at) == (None, None)
+    assert (memo(stand).candidate, memo(stand).asked_at) == (None, None)
 
 
 def the_only(stand: Stand) -> Machine:
@@ -194,7 +194,7 @@ async def test_a_machine_without_a_difference_is_assigned_without_a_change(stand
 async def test_a_machine_is_assigned_in_two_runs_with_a_snapshot_between_them(stand: Stand) -> None:
     machine = has(stand)
     assert steps(await stand.once()).to.workflow is not None
-    assert upstream(stand).candidate == machine.system_id and stand.node.maas_id is None
+    assert memo(stand).candidate == machine.system_id and stand.node.maas_id is None
     is_done(await stand.once())
     assert stand.node.maas_id == machine.system_id
 
@@ -322,7 +322,7 @@ async def test_a_machine_that_this_onboarding_deployed_is_not_searched_again(sta
     machine = has(stand, S.DEPLOYED)
     is_held(machine)
     stand.node = with_fields(stand.node, maas_id=machine.system_id)
-    stand.onboards(STAGE, upstream=msgspec.structs.replace(upstream(stand), deploys=1))
+    stand.onboards(STAGE, memo=msgspec.structs.replace(memo(stand), deploys=1))
     is_done(await stand.settle())
     assert stand.world.observed.operations == ["machine", "whoami"]
 

@@ -15,7 +15,7 @@ from farrier.model.node import Agent
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus
 from farrier.sim.maas import Broken, DeployFate, Durations, Fault, Nature, Region, Status
-from tests.support.deployments import Journey, changes, on_ready, record, sent, upstream, workflow
+from tests.support.deployments import Journey, changes, memo, on_ready, record, sent, workflow
 from tests.support.stages import Stand, stand
 
 DETOUR = [O.CLASSIFY_DEPLOY_FAILURE, O.RECOVER_FOR_DATASOURCE_RETRY, O.DEPLOY_VIA_MAAS, O.RENDER_CLOUD_INIT]
@@ -57,7 +57,7 @@ async def test_a_datasource_that_fails_once_is_retried_with_a_new_token(at: Stan
     await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
     assert journey.stages[2:6] == DETOUR
     assert journey.failures == [] and changes(at) == ["deploy", "release", "deploy"]
-    assert upstream(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
+    assert memo(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
 
 
 async def test_a_datasource_that_fails_repeatedly_needs_an_operator(at: Stand) -> None:

@@ -18,7 +18,7 @@ from farrier.model.maas_changes import Deploy, Release
 from farrier.model.stages import OnboardingStage
 from farrier.model.writes import IssueBootstrap
 from farrier.sim.maas import Broken, DeployFate, Fault, Nature, Status
-from tests.support.deployments import changes, issue, on_ready, read, record, sent, taken_up_again, upstream, workflow
+from tests.support.deployments import changes, issue, memo, on_ready, read, record, sent, taken_up_again, workflow
 from tests.support.nodes import MARK, Secrets
 from tests.support.stages import Stand, open_stand
 
@@ -51,7 +51,7 @@ async def test_a_ready_machine_is_deployed_as_the_site_configures(at: Stand) -> 
     asked_at = at.now
     settled = await at.settle()
     assert isinstance(settled, Done)
-    assert (upstream(at).deploys, upstream(at).asked_at) == (1, asked_at)
+    assert (memo(at).deploys, memo(at).asked_at) == (1, asked_at)
     machine = record(at)
     assert (machine.status, machine.owner) == (Status.DEPLOYING, "admin")
     assert (machine.distro_series, machine.hwe_kernel, machine.agent_name) == ("jammy", "hwe-22.04", "farrier")
@@ -63,7 +63,7 @@ async def test_the_user_data_has_the_token_that_was_issued(at: Stand) -> None:
     await at.settle()
     sent_data = base64.b64decode(record(at).user_data or "").decode()
     token = sent_data.rsplit("token: ", 1)[1].strip()
-    assert sent_data.startswith("#cloud-config") and bootstrap.digest(token) == upstream(at).token
+    assert sent_data.startswith("#cloud-config") and bootstrap.digest(token) == memo(at).token
 
 
 async def test_no_outcome_contains_the_token(at: Stand) -> None:
@@ -98,11 +98,11 @@ async def test_an_expired_token_is_issued_again(at: Stand) -> None:
     at.now += at.site.deploy.bootstrap_ttl
     settled = await at.once()
     assert isinstance(settled, Step) and workflow(at).stage is RENDER and sent(at, "deploy") == 0
-    assert not upstream(at).has_deployed, "no deployment was requested"
-    at.onboards(RENDER, upstream=upstream(at))
+    assert not memo(at).has_deployed, "no deployment was requested"
+    at.onboards(RENDER, memo=memo(at))
     assert isinstance(await at.settle(), Done)
-    assert at.writes == [IssueBootstrap(upstream(at).token or "", at.site.deploy.bootstrap_ttl)]
-    at.onboards(STAGE, upstream=upstream(at))
+    assert at.writes == [IssueBootstrap(memo(at).token or "", at.site.deploy.bootstrap_ttl)]
+    at.onboards(STAGE, memo=memo(at))
     assert isinstance(await at.settle(), Done) and record(at).status is Status.DEPLOYING
 
 
@@ -142,9 +142,9 @@ async def test_a_template_that_fails_is_reported_as_invalid_configuration(at: St
 async def test_a_deployment_whose_response_was_lost_is_recognised_and_not_sent_again(at: Stand) -> None:
     lose_answers(at)
     lost = await at.once()
-    assert isinstance(lost, Waiting) and upstream(at).deploys == 0
+    assert isinstance(lost, Waiting) and memo(at).deploys == 0
     assert isinstance(await at.settle(), Done)
-    assert upstream(at).deploys == 1 and upstream(at).asked_at is not None
+    assert memo(at).deploys == 1 and memo(at).asked_at is not None
     assert sent(at, "deploy") == 1
 
 
@@ -154,7 +154,7 @@ async def test_after_a_lost_response_the_deployment_is_dated_to_the_entry_of_the
     await at.once()
     at.pass_time(HOUR)
     await at.settle()
-    assert record(at).status is Status.DEPLOYED and upstream(at).asked_at == entered_at
+    assert record(at).status is Status.DEPLOYED and memo(at).asked_at == entered_at
 
 
 async def test_a_failed_deployment_whose_response_was_lost_is_classified(at: Stand) -> None:
@@ -164,33 +164,33 @@ async def test_a_failed_deployment_whose_response_was_lost_is_classified(at: Sta
     at.pass_time(HOUR)
     settled = await at.once()
     assert isinstance(settled, Step)
-    assert workflow(at).stage is OnboardingStage.CLASSIFY_DEPLOY_FAILURE and upstream(at).deploys == 1
+    assert workflow(at).stage is OnboardingStage.CLASSIFY_DEPLOY_FAILURE and memo(at).deploys == 1
 
 
 async def test_a_second_run_of_the_stage_does_not_deploy_again(at: Stand) -> None:
     await at.settle()
     assert isinstance(await at.settle(), Done)
-    assert sent(at, "deploy") == 1 and upstream(at).deploys == 1
+    assert sent(at, "deploy") == 1 and memo(at).deploys == 1
 
 
 async def test_a_rerun_after_the_deployment_sends_no_request(at: Stand) -> None:
     await at.settle()
-    asked_at = upstream(at).asked_at
+    asked_at = memo(at).asked_at
     at.pass_time(HOUR)
-    at.onboards(STAGE, upstream=upstream(at))
+    at.onboards(STAGE, memo=memo(at))
     assert isinstance(await at.settle(), Done)
-    assert sent(at, "deploy") == 1 and upstream(at).asked_at == asked_at
+    assert sent(at, "deploy") == 1 and memo(at).asked_at == asked_at
 
 
 async def test_a_rerun_after_a_failed_deployment_recovers_with_counts_of_zero(at: Stand) -> None:
     at.region.default_nature = Nature(deploy=DeployFate.STORAGE_FAILS)
     await at.settle()
     at.pass_time(HOUR)
-    at.onboards(STAGE, upstream=upstream(at))
+    at.onboards(STAGE, memo=memo(at))
     at.node = with_note(at.node, failed_deploys=5, datasource_retries=2)
     assert isinstance(await at.once(), Step)
     assert workflow(at).stage is OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY
-    assert (upstream(at).failed_deploys, upstream(at).datasource_retries) == (0, 0)
+    assert (memo(at).failed_deploys, memo(at).datasource_retries) == (0, 0)
 
 
 # --- deployments of other clients
@@ -299,7 +299,7 @@ async def test_a_machine_without_a_network_is_refused(at: Stand) -> None:
         interface.links.clear()
     settled = await at.settle()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.UPSTREAM_REFUSED
-    assert "network" in settled.detail and upstream(at).deploys == 0
+    assert "network" in settled.detail and memo(at).deploys == 0
 
 
 async def test_a_machine_whose_state_changes_before_the_request_is_read_again(at: Stand) -> None:
@@ -322,8 +322,8 @@ async def test_the_attempt_after_a_power_failure_repeats_the_same_deployment(at:
     at.region.default_nature = Nature(bmc_error="no route")
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.POWER_FAILED
-    assert record(at).status is Status.ALLOCATED and upstream(at).deploys == 0
+    assert record(at).status is Status.ALLOCATED and memo(at).deploys == 0
     at.region.default_nature = Nature()
     taken_up_again(at, attempt=2)
     assert isinstance(await at.settle(), Done)
-    assert upstream(at).deploys == 1 and sent(at, "deploy") == 2
+    assert memo(at).deploys == 1 and sent(at, "deploy") == 2

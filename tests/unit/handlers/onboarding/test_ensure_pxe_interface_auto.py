@@ -222,6 +222,6 @@ async def test_a_link_that_maas_accepts_but_does_not_show_is_requested_again_by_
     assert changes(at) == 1
     at.pass_time(timedelta(minutes=1))
     assert at.node.workflow is not None
-    at.onboards(STAGE, upstream=at.node.workflow.upstream, attempt=2)
+    at.onboards(STAGE, memo=at.node.workflow.memo, attempt=2)
     await done(at)
     assert changes(at) == 2

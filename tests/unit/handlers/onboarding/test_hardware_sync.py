@@ -19,10 +19,10 @@ from tests.support.deployments import (
     changes,
     entered,
     issue,
+    memo,
     on_ready,
     record,
     taken_up_again,
-    upstream,
 )
 from tests.support.stages import Stand, open_stand
 
@@ -124,12 +124,12 @@ async def test_the_stage_waits_for_the_first_reading(at: Stand) -> None:
 
 async def test_the_sync_time_that_maas_sets_at_deployment_is_no_proof(at: Stand) -> None:
     entered(at, WAIT)
-    waits(await look(at, last_sync=upstream(at).synced_at), "no sync was recorded after the first boot")
+    waits(await look(at, last_sync=memo(at).synced_at), "no sync was recorded after the first boot")
 
 
 async def test_the_sync_of_the_first_boot_is_no_proof(at: Stand) -> None:
     entered(at, WAIT)
-    first = upstream(at).synced_at
+    first = memo(at).synced_at
     assert first is not None
     at.pass_time(10 * MINUTE)
     waits(await look(at, last_sync=first + 5 * MINUTE), "no sync was recorded after the first boot")

@@ -18,11 +18,11 @@ from tests.support.deployments import (
     changes,
     entered,
     issue,
+    memo,
     on_ready,
     read,
     record,
     taken_up_again,
-    upstream,
     workflow,
 )
 from tests.support.nodes import MARK
@@ -206,4 +206,4 @@ async def test_a_locked_machine_fails_the_stage(at: Stand) -> None:
 async def test_the_stage_keeps_the_counts_of_failures(at: Stand) -> None:
     at.node = with_note(at.node, failed_deploys=3, datasource_retries=1)
     await through(at)
-    assert (upstream(at).failed_deploys, upstream(at).datasource_retries, upstream(at).deploys) == (3, 1, 1)
+    assert (memo(at).failed_deploys, memo(at).datasource_retries, memo(at).deploys) == (3, 1, 1)

@@ -14,7 +14,7 @@ from farrier.handlers.node import bootstrap
 from farrier.handlers.node.moves import Done, Failed, Waiting, with_fields, with_note
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
-from farrier.model.node import Upstream
+from farrier.model.node import Memo
 from farrier.model.observation import MaasObservation
 from farrier.model.stages import OnboardingStage
 from farrier.model.writes import IssueBootstrap
@@ -40,9 +40,9 @@ def secrets(at: Stand, store: Secrets) -> None:
     at.services = replace(at.services, credentials=store)
 
 
-def upstream(at: Stand) -> Upstream:
+def memo(at: Stand) -> Memo:
     assert at.node.workflow is not None
-    return at.node.workflow.upstream
+    return at.node.workflow.memo
 
 
 async def test_the_token_of_the_next_deployment_is_issued_and_recorded(at: Stand) -> None:
@@ -51,7 +51,7 @@ async def test_the_token_of_the_next_deployment_is_issued_and_recorded(at: Stand
     token = await bootstrap.token(at.services, at.site, at.node, 1)
     assert isinstance(settled, Done) and settled.skipped is None
     assert at.writes == [IssueBootstrap(bootstrap.digest(token), at.site.deploy.bootstrap_ttl)]
-    assert upstream(at).token == bootstrap.digest(token)
+    assert memo(at).token == bootstrap.digest(token)
     assert at.world.observed.operations == []
 
 
@@ -60,7 +60,7 @@ async def test_a_second_run_issues_the_same_token_with_a_new_lifetime(at: Stand)
     at.pass_time(at.site.deploy.bootstrap_ttl)
     await at.once()
     assert len(at.writes) == 2 and at.writes[0] == at.writes[1]
-    assert upstream(at).token_at == at.now
+    assert memo(at).token_at == at.now
 
 
 async def test_each_node_workflow_deployment_and_key_has_a_different_token(at: Stand) -> None:
@@ -97,21 +97,21 @@ async def test_an_agentless_node_gets_no_token(at: Stand) -> None:
     secrets(at, Secrets(None))
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is None
-    assert (at.writes, upstream(at).token) == ([], None)
+    assert (at.writes, memo(at).token) == ([], None)
 
 
 async def test_a_template_without_a_token_issues_no_token_and_the_reason_says_so(at: Stand) -> None:
     template(at, "#cloud-config\nhostname: {{ node.name }}\n")
     settled = await at.once()
     assert isinstance(settled, Done) and "does not contain bootstrap_token" in settled.reason
-    assert (at.writes, upstream(at).token) == ([], None)
+    assert (at.writes, memo(at).token) == ([], None)
 
 
 async def test_a_site_without_a_template_is_skipped(at: Stand) -> None:
     template(at, "")
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped == "site north has no template"
-    assert (at.writes, upstream(at).token) == ([], None)
+    assert (at.writes, memo(at).token) == ([], None)
 
 
 @pytest.mark.parametrize("agentless", [False, True])
@@ -155,7 +155,7 @@ async def test_a_machine_that_this_workflow_deployed_skips_the_stage(at: Stand, 
     at.node = with_fields(with_note(at.node, deploys=1, token="abc"), maas=_seen(at, state=state, ours=True))
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is not None
-    assert (at.writes, upstream(at).token) == ([], "abc")
+    assert (at.writes, memo(at).token) == ([], "abc")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_another_deployment_gets_a_new_token(at: Stand, state: MaasStatus,
     at.node = with_fields(with_note(at.node, deploys=1), maas=_seen(at, state=state, ours=ours))
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is None
-    assert upstream(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
+    assert memo(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
 
 
 async def test_after_an_undone_deployment_the_next_one_gets_a_new_token(at: Stand) -> None:
@@ -174,7 +174,7 @@ async def test_after_an_undone_deployment_the_next_one_gets_a_new_token(at: Stan
     )
     settled = await at.once()
     assert isinstance(settled, Done) and settled.skipped is None
-    assert upstream(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
+    assert memo(at).token == bootstrap.digest(await bootstrap.token(at.services, at.site, at.node, 2))
 
 
 def _seen(at: Stand, **fields: Any) -> MaasObservation:

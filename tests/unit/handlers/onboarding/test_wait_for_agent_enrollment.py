@@ -22,10 +22,10 @@ from tests.support.deployments import (
     SECOND,
     entered,
     issue,
+    memo,
     on_ready,
     record,
     taken_up_again,
-    upstream,
 )
 from tests.support.stages import Stand, open_stand
 
@@ -52,7 +52,7 @@ def enrols(at: Stand, enrolled_at: datetime) -> None:
 
 
 def asked_at(at: Stand) -> datetime:
-    asked = upstream(at).asked_at
+    asked = memo(at).asked_at
     assert asked is not None
     return asked
 
@@ -97,7 +97,7 @@ async def test_a_machine_that_another_user_holds_fails_the_stage(at: Stand) -> N
 
 @pytest.mark.parametrize("mode", [OnboardingMode.DEPLOY, OnboardingMode.ADOPT, OnboardingMode.MANUAL])
 async def test_a_machine_that_was_deleted_fails_the_stage(at: Stand, mode: OnboardingMode) -> None:
-    at.onboards(STAGE, mode=mode, upstream=upstream(at))
+    at.onboards(STAGE, mode=mode, memo=memo(at))
     at.region.forget(record(at))
     at.observe()
     settled = await at.once()

@@ -13,7 +13,7 @@ from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_note
 from farrier.model.failures import FailureClass
 from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import OPERATOR, DeployFate, Nature, Status
-from tests.support.deployments import MINUTE, SECOND, entered, issue, on_ready, record, upstream, workflow
+from tests.support.deployments import MINUTE, SECOND, entered, issue, memo, on_ready, record, workflow
 from tests.support.stages import SITE, Stand, open_stand
 
 STAGE = OnboardingStage.WAIT_FOR_DEPLOYED
@@ -63,24 +63,24 @@ async def test_a_deployed_machine_completes_the_stage_and_its_first_reading_is_r
     settled = await look(at, last_sync=synced)
     assert isinstance(settled, Done)
     assert at.node.maas is not None
-    assert (upstream(at).deployed_at, upstream(at).synced_at) == (at.node.maas.read_at, synced)
+    assert (memo(at).deployed_at, memo(at).synced_at) == (at.node.maas.read_at, synced)
 
 
 async def test_a_second_run_keeps_the_first_recorded_reading(at: Stand) -> None:
     at.pass_time(HOUR)
     await look(at, last_sync=at.now)
-    first = upstream(at)
+    first = memo(at)
     at.pass_time(HOUR)
     assert isinstance(await look(at, last_sync=at.now), Done)
-    assert upstream(at) == first
+    assert memo(at) == first
 
 
 async def test_a_reading_of_an_older_deployment_does_not_date_this_deployment(at: Stand) -> None:
     at.pass_time(HOUR)
-    asked_at = upstream(at).asked_at
+    asked_at = memo(at).asked_at
     assert asked_at is not None
     await look(at, since=asked_at - HOUR)
-    assert at.node.maas is not None and upstream(at).deployed_at == at.node.maas.read_at
+    assert at.node.maas is not None and memo(at).deployed_at == at.node.maas.read_at
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_a_failed_deployment_is_counted_and_classified(at: Stand) -> None:
     at.pass_time(HOUR)
     assert record(at).status is Status.FAILED_DEPLOYMENT
     assert isinstance(await look(at), Step)
-    assert (workflow(at).stage, workflow(at).attempt, upstream(at).failed_deploys) == (JUDGE, 1, 1)
+    assert (workflow(at).stage, workflow(at).attempt, memo(at).failed_deploys) == (JUDGE, 1, 1)
 
 
 async def test_the_classification_of_the_fourth_failure_is_the_fourth_attempt(at: Stand) -> None:
@@ -130,7 +130,7 @@ async def test_a_deployment_that_takes_too_long_is_classified_while_it_continues
     assert isinstance(await look(at), Waiting)
     at.now += timedelta(minutes=2)
     assert isinstance(await look(at), Step)
-    assert workflow(at).stage is JUDGE and upstream(at).failed_deploys == 1
+    assert workflow(at).stage is JUDGE and memo(at).failed_deploys == 1
 
 
 async def test_the_time_counts_from_the_request_even_if_the_stage_is_entered_again(at: Stand) -> None:

@@ -10,12 +10,12 @@ import pytest
 from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.model.failures import MAX_ATTEMPTS
 from farrier.model.failures import FailureClass as F
-from farrier.model.node import StopRequest, Upstream
+from farrier.model.node import Memo, StopRequest
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.sim.maas import OPERATOR, CommissionFate, Nature, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
-from tests.support.found_machines import fails, has, is_done, is_held, round_of_scripts, steps, upstream, waits
+from tests.support.found_machines import fails, has, is_done, is_held, memo, round_of_scripts, steps, waits
 from tests.support.handled import Handled
 from tests.support.stages import SECOND, Stand
 
@@ -23,11 +23,11 @@ STAGE = O.WAIT_FOR_READY
 S = Status
 
 
-def given(stand: Stand, status: Status, *, remembers: Upstream | None = None, **fields: Any) -> Machine:
+def given(stand: Stand, status: Status, *, remembers: Memo | None = None, **fields: Any) -> Machine:
     """Put the node at the stage, with this machine, which has not been observed in the stage."""
     machine = has(stand, status, **fields)
     stand.node = with_fields(stand.node, maas_id=machine.system_id)
-    stand.onboards(STAGE, upstream=remembers or Upstream(commissions=1))
+    stand.onboards(STAGE, memo=remembers or Memo(commissions=1))
     return machine
 
 
@@ -67,7 +67,7 @@ async def test_the_stage_waits_during_commissioning_and_testing(stand: Stand, st
 
 @pytest.mark.parametrize("status", [S.DEPLOYING, S.DEPLOYED])
 async def test_a_machine_that_this_onboarding_deployed_completes_the_stage(stand: Stand, status: Status) -> None:
-    is_held(given(stand, status, remembers=Upstream(deploys=1)))
+    is_held(given(stand, status, remembers=Memo(deploys=1)))
     stand.observe()
     is_done(await stand.once())
 
@@ -111,7 +111,7 @@ async def test_a_broken_machine_returns_to_commission_node_and_needs_an_operator
 async def test_the_wait_has_no_time_limit_while_the_user_of_farriers_key_is_unknown(
     stand: Stand, status: Status
 ) -> None:
-    is_held(given(stand, status, remembers=Upstream(deploys=1)))
+    is_held(given(stand, status, remembers=Memo(deploys=1)))
     stand.observe(ours=None)
     assert not waits(await stand.once()).timed
 
@@ -134,7 +134,7 @@ async def test_a_machine_that_was_repaired_meanwhile_completes_the_stage(stand: 
 
 
 async def test_a_failure_of_the_last_commissioning_needs_an_operator(stand: Stand) -> None:
-    given(stand, S.FAILED_COMMISSIONING, remembers=Upstream(commissions=MAX_ATTEMPTS))
+    given(stand, S.FAILED_COMMISSIONING, remembers=Memo(commissions=MAX_ATTEMPTS))
     stand.observe()
     assert fails(await stand.once(), F.COMMISSIONING_FAILED).stop is StopRequest.FAILED
 
@@ -177,13 +177,13 @@ async def test_a_machine_that_never_passes_needs_an_operator_after_the_maximum_o
     assert await Handled(stand).finish(timedelta(hours=6)) is W.FAILED_MANUAL_INTERVENTION
     assert stand.node.workflow is not None
     assert (stand.node.workflow.failure_class, stand.node.workflow.stage) == (F.COMMISSIONING_FAILED, STAGE)
-    assert stand.world.observed.operations.count("commission") == MAX_ATTEMPTS == upstream(stand).commissions
+    assert stand.world.observed.operations.count("commission") == MAX_ATTEMPTS == memo(stand).commissions
 
 
 async def test_an_attempt_that_an_operator_requested_commissions_the_machine_again(stand: Stand) -> None:
-    machine = given(stand, S.FAILED_COMMISSIONING, remembers=Upstream(commissions=0))
+    machine = given(stand, S.FAILED_COMMISSIONING, remembers=Memo(commissions=0))
     is_tried_again(stand, attempt=1)
     stand.observe()
     await Handled(stand).rest()
     assert machine.status is S.COMMISSIONING
-    assert upstream(stand).commissions == 1
+    assert memo(stand).commissions == 1

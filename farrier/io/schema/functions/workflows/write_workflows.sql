@@ -4,13 +4,13 @@ CREATE OR REPLACE FUNCTION farrier.write_workflows(changes jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
     IF changes ? 'new_onboardings' THEN
-        INSERT INTO farrier.node_onboardings (node_id, mode, status, stage, attempt, next_attempt_at, mode_given_at, options, upstream, skipped)
-        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, r.upstream, r.skipped
+        INSERT INTO farrier.node_onboardings (node_id, mode, status, stage, attempt, next_attempt_at, mode_given_at, options, memo, skipped)
+        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, r.memo, r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_onboardings, changes -> 'new_onboardings') r;
     END IF;
     IF changes ? 'new_decommissions' THEN
-        INSERT INTO farrier.node_decommissions (node_id, mode, status, stage, attempt, next_attempt_at, mode_given_at, options, upstream, skipped)
-        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, r.upstream, r.skipped
+        INSERT INTO farrier.node_decommissions (node_id, mode, status, stage, attempt, next_attempt_at, mode_given_at, options, memo, skipped)
+        SELECT r.node_id, r.mode, r.status, r.stage, r.attempt, r.next_attempt_at, r.mode_given_at, r.options, r.memo, r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_decommissions, changes -> 'new_decommissions') r;
     END IF;
     IF changes ? 'onboardings' THEN
@@ -19,7 +19,7 @@ BEGIN
                status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
                stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
                failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
-               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = r.upstream, skipped = r.skipped
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, memo = r.memo, skipped = r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_onboardings, changes -> 'onboardings') r
          WHERE w.id = r.id;
     END IF;
@@ -29,7 +29,7 @@ BEGIN
                status_entered_at = CASE WHEN w.status = r.status THEN w.status_entered_at ELSE farrier.now() END,
                stage_entered_at = CASE WHEN w.stage IS NOT DISTINCT FROM r.stage THEN w.stage_entered_at ELSE farrier.now() END,
                failure_class = r.failure_class, failure_detail = r.failure_detail, stop_requested = r.stop_requested,
-               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, upstream = r.upstream, skipped = r.skipped
+               after_undo = r.after_undo, mode_given_at = r.mode_given_at, options = r.options, memo = r.memo, skipped = r.skipped
           FROM jsonb_populate_recordset(NULL::farrier.node_decommissions, changes -> 'decommissions') r
          WHERE w.id = r.id;
     END IF;

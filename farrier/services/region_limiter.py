@@ -23,7 +23,7 @@ from farrier.services.maas_service import CONCURRENCY
 
 # One of the region's slots is reserved for its observer, on which all nodes depend, unless requests are so short that a
 # slot is soon free.
-TURNS = CONCURRENCY - 1
+SLOTS = CONCURRENCY - 1
 QUICK = timedelta(milliseconds=250)
 # If a node would have to wait longer, it retries later, because a waiting node occupies a slot of the loop that another
 # node could use.
@@ -41,14 +41,14 @@ _LONGEST_PAUSE = timedelta(seconds=60)
 _OF_ALL = frozenset({F.AUTH, F.CLOCK_SKEW, F.TLS, F.UNREACHABLE})
 
 
-class Turns:
+class RegionLimiter:
     """The queue of requests to one region, and the client of the region."""
 
     def __init__(self, client: protocols.MaasClient, *, site: str, clock: protocols.Clock) -> None:
         self.client = client
         self._site = site
         self._clock = clock
-        self._places = anyio.CapacityLimiter(TURNS)
+        self._slots = anyio.CapacityLimiter(SLOTS)
         self._takes = _FIRST_GUESS_SECONDS
         self._promised = 0.0
         self._breaker: Breaker[MaasError] = Breaker(clock, pause=_FIRST_PAUSE, longest=_LONGEST_PAUSE, one_tries=True)
@@ -58,14 +58,14 @@ class Turns:
         self._breaker.close()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[protocols.MaasClient]:
+    async def slot(self) -> AsyncIterator[protocols.MaasClient]:
         """Wait for a slot, and keep it for a few requests of the client. Raises `MaasError` if no slot is free in
         time."""
         self._refuse()
         me = object()
         try:
             with anyio.fail_after(PATIENCE.total_seconds()):
-                await self._places.acquire_on_behalf_of(me)
+                await self._slots.acquire_on_behalf_of(me)
         except TimeoutError:
             raise self._too_long(PATIENCE.total_seconds()) from None
         began = self._clock.monotonic()
@@ -81,8 +81,8 @@ class Turns:
             self._breaker.close()
         finally:
             self._takes += _WEIGHT * (self._clock.monotonic() - began - self._takes)
-            self._places.release_on_behalf_of(me)
-            self._places.total_tokens = CONCURRENCY if self._takes < QUICK.total_seconds() else TURNS
+            self._slots.release_on_behalf_of(me)
+            self._slots.total_tokens = CONCURRENCY if self._takes < QUICK.total_seconds() else SLOTS
 
     def _refuse(self) -> None:
         """Raise `MaasError` if the breaker is open or the queue is too long."""
@@ -90,8 +90,8 @@ class Turns:
         if trouble is not None:
             spread = random.uniform(0, 1) * trouble.pause  # only spreads the retries, and protects nothing
             raise trouble.error.of_another(retry_after=trouble.left + spread) from None
-        waiting = self._places.statistics().tasks_waiting
-        wait = (waiting + 1) * self._takes / self._places.total_tokens if self._places.available_tokens <= 0 else 0.0
+        waiting = self._slots.statistics().tasks_waiting
+        wait = (waiting + 1) * self._takes / self._slots.total_tokens if self._slots.available_tokens <= 0 else 0.0
         if wait > PATIENCE.total_seconds():
             raise self._too_long(wait)
 
@@ -99,11 +99,11 @@ class Turns:
         """Return the error for a refused caller. The caller's time to retry is later than the times of earlier refused
         callers."""
         now, longest = self._clock.monotonic(), LONGEST_AGAIN.total_seconds()
-        self._promised = min(max(self._promised, now + wait) + self._takes / self._places.total_tokens, now + longest)
+        self._promised = min(max(self._promised, now + wait) + self._takes / self._slots.total_tokens, now + longest)
         # The time is rather too early than too late: a retry that is refused again costs nothing, but an empty queue
         # wastes slots.
         again = (self._promised - now) * random.uniform(0.5, 1)  # only spreads the retries; protects nothing
         detail = (
             f"this replica's requests to site {self._site} are queued for more than {PATIENCE.total_seconds():.0f} s"
         )
-        return MaasError(F.BUSY, detail, retry_after=timedelta(seconds=again), operation="turn")
+        return MaasError(F.BUSY, detail, retry_after=timedelta(seconds=again), operation="slot")
