@@ -24,5 +24,5 @@ def test_each_command_has_its_usage_and_every_argument_and_option() -> None:
 
 def test_the_options_that_name_the_database_are_not_repeated_for_each_command() -> None:
     listing = command_reference.page().partition("### farrier node list\n")[2].partition("\n### ")[0]
-    assert "[Which database](#which-database)" in listing and "--dsn" not in listing
+    assert "[database options](#which-database)" in listing and "--dsn" not in listing
     assert "`-o, --output FORM`" in listing and "`-w, --watch`" in listing
