@@ -24,6 +24,7 @@ from collections.abc import (
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any, TypeAlias
 
 import aiohttp
@@ -156,7 +157,8 @@ class BodyTooLarge(aiohttp.ClientPayloadError):
 
 
 class _Bounded(aiohttp.ClientResponse):
-    """A response that stops reading when its decompressed body exceeds `LARGEST_BODY_BYTES`."""
+    """A response that stops reading when its decompressed body exceeds `LARGEST_BODY_BYTES`. If the status is no
+    success, the body may end early: an iDRAC8 closes the connection within the body of a 401."""
 
     whole: bytes | None = None
 
@@ -165,16 +167,28 @@ class _Bounded(aiohttp.ClientResponse):
         if self.whole is None:
             body = bytearray()
             try:
-                async for chunk in self.content.iter_any():
-                    body += chunk
-                    if len(body) > LARGEST_BODY_BYTES:
-                        raise BodyTooLarge
-            except BaseException:
-                self.close()
-                raise
+                await self._read_into(body)
+            except aiohttp.ClientError:
+                if self.status < HTTPStatus.MULTIPLE_CHOICES:
+                    raise
             self.whole = bytes(body)
-            await super().read()  # nothing is left to read
         return self.whole
+
+    async def _read_into(self, body: bytearray) -> None:
+        try:
+            async for chunk in self.content.iter_any():
+                body += chunk
+                if len(body) > LARGEST_BODY_BYTES:
+                    raise BodyTooLarge
+            await super().read()  # nothing is left to read
+        except BaseException:
+            self.close()
+            raise
+
+    @override
+    def get_encoding(self) -> str:
+        """Return the encoding that Redfish prescribes for JSON. A byte order mark is ignored."""
+        return "utf-8-sig"
 
 
 @asynccontextmanager

@@ -88,6 +88,8 @@ def page(status: int, body: bytes = b"{}", **headers: str) -> Page:
             "the BMC requires a new password",
             id="password-change-required",
         ),
+        # As an iDRAC8 does: bb-Ricardo/check_redfish, issue 90.
+        pytest.param(HangUp(401), "auth", "HTTP 401", id="401-hang-up"),
         pytest.param(page(404), "unsupported", "HTTP 404", id="404"),
         pytest.param(page(405), "unsupported", "HTTP 405", id="405"),
         pytest.param(page(501), "unsupported", "HTTP 501", id="501"),
@@ -120,6 +122,13 @@ async def test_a_system_that_cannot_be_read_has_a_class_and_a_text(
     error = await failure_of(bmc)
     assert error.failure == expected
     assert says in error.detail
+
+
+async def test_json_may_begin_with_a_byte_order_mark_and_name_any_charset(bmc: FakeBmc) -> None:
+    body = b"\xef\xbb\xbf" + json.dumps(system()).encode()
+    bmc.answer(SYSTEM, page(200, body, Content_Type="application/json; charset=base64"))
+    async with connect(bmc.ca_file) as client:
+        assert (await client.verify(at(bmc))).serial == "SN-0001"
 
 
 @pytest.mark.parametrize("answer", [Silence(), Drip()], ids=["silence", "drip"])

@@ -23,7 +23,9 @@ from tests.support.bmc import (
     SYSTEM,
     SYSTEMS,
     USERNAME,
+    Answer,
     FakeBmc,
+    HangUp,
     Page,
     connect,
     system,
@@ -73,7 +75,10 @@ async def test_basic_authentication_opens_no_session(bmc: FakeBmc) -> None:
     assert SESSIONS not in {request.path for request in bmc.requests}
 
 
-async def test_a_session_that_the_bmc_ended_is_replaced_by_one_login(bmc: FakeBmc) -> None:
+# An iDRAC8 closes the connection within the body of the 401: bb-Ricardo/check_redfish, issue 90.
+@pytest.mark.parametrize("refusal", [Page(401), HangUp(401)], ids=repr)
+async def test_a_session_that_the_bmc_ended_is_replaced_by_one_login(bmc: FakeBmc, refusal: Answer) -> None:
+    bmc.refusal = refusal
     async with connect(bmc.ca_file, auth=SESSION) as client:
         await client.read(at(bmc))
         bmc.sessions.clear()

@@ -80,6 +80,8 @@ class Late(msgspec.Struct, frozen=True):
 class HangUp(msgspec.Struct, frozen=True):
     """The connection ends in the middle of the body."""
 
+    status: int = 200
+
 
 class NoReply(msgspec.Struct, frozen=True):
     """The connection ends without a response."""
@@ -163,6 +165,7 @@ class FakeBmc:
         self.session_ids: list[str] = []  # ids of the next sessions; if empty, the token is the id
         self.places: dict[str, tuple[str, dict[str, Any]]] = {}  # sessions by id: the token and the resource
         self.on_login: Callable[[], object] = lambda: None  # called when a session is open, before the response
+        self.refusal: Answer = Page(401, b'{"error": "credential refused"}')  # of a request without a valid login
         self.session_answer: Answer | None = None  # the response to a good login, instead of a session
         self.resets: list[str] = []
         self.reset_answer: Answer = Page(204)
@@ -190,7 +193,7 @@ class FakeBmc:
         if request.method == "POST" and request.path == SESSIONS:
             return self._open_session(request)
         if request.path != ROOT and not self._knows(request):
-            return Page(401, b'{"error": "credential refused"}')
+            return self.refusal
         if request.path.startswith(f"{SESSIONS}/"):
             return self._session(request)
         if request.method == "POST" and request.path == RESET:
@@ -297,8 +300,8 @@ async def _misbehave(peer: Peer, answer: Misbehaviour) -> None:
             pass
         case Garbage(content):
             await peer.say(content)
-        case HangUp():
-            await peer.say(_head(200, length=100) + b'{"PowerState":')
+        case HangUp(status):
+            await peer.say(_head(status, length=100) + b'{"PowerState":')
         case Silence():
             await anyio.sleep_forever()
         case Drip():
