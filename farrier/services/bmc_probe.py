@@ -64,10 +64,10 @@ class Probe:
         return Found(system_path=system_path, system=system, macs=addresses)
 
     async def _discover(self) -> tuple[str, Resource]:
-        """Return the host's path and resource. The host is chosen among all systems, each of which is read once."""
+        """Return the host's path and resource. Each system that may be the host is read once."""
         collection = await self._systems_path()
         await self._exchange.log_in()
-        paths = await self._members(Operation.SYSTEMS, collection)
+        paths = bmc_resources.possible_hosts(await self._members(Operation.SYSTEMS, collection))
         if len(paths) > MOST_SYSTEMS:
             raise BmcError(
                 BmcFailure.UNSUPPORTED,

@@ -27,6 +27,8 @@ _POWER = {
     "PoweringOff": PowerState.OFF,
 }
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+# The system of an NVIDIA GPU baseboard has this ID on the BMCs of all vendors.
+_GPU_BASEBOARD = re.compile(r"HGX_Baseboard_[0-9]+")
 
 
 def power(system: Resource) -> PowerState:
@@ -61,6 +63,14 @@ def links(value: object) -> tuple[str, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
     return tuple(path for path in map(link, value) if path is not None)
+
+
+def possible_hosts(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths of the systems that may be the host: all except GPU baseboards. If a BMC lists only baseboards,
+    all may be the host. A baseboard has its own controller; while the host is off, the BMC of a DGX H100 responds with
+    503 to reads of the baseboard."""
+    hosts = tuple(path for path in paths if not _GPU_BASEBOARD.fullmatch(path.rstrip("/").rpartition("/")[2]))
+    return hosts or tuple(paths)
 
 
 def host_system(systems: Mapping[str, Resource]) -> str:

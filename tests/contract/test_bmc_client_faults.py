@@ -50,7 +50,8 @@ from tests.support.sockets import ENOUGH
 
 SOON = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
-BASEBOARD = "/redfish/v1/Systems/HGX_Baseboard_0"
+BASEBOARD = "/redfish/v1/Systems/Baseboard"
+GPU_BASEBOARD = "/redfish/v1/Systems/HGX_Baseboard_0"
 BOMB = gzip.compress(b" " * (bmc_transport.LARGEST_BODY_BYTES * 8))
 
 
@@ -202,7 +203,7 @@ async def test_rereads_of_the_power_state_end_before_the_deadline(bmc: FakeBmc) 
 
 
 async def test_the_host_is_chosen_by_its_actions_and_not_by_its_position(bmc: FakeBmc) -> None:
-    """As on a GB300: the baseboard comes first, is on, and has neither actions nor a BIOS."""
+    """The baseboard comes first, is on, and has neither actions nor a BIOS."""
     bmc.answer(SYSTEMS, members(BASEBOARD, SYSTEM))
     bmc.answer(BASEBOARD, system(Actions=..., Bios=..., PowerState="On", SerialNumber="BASEBOARD"))
     async with connect(bmc.ca_file) as client:
@@ -210,6 +211,31 @@ async def test_the_host_is_chosen_by_its_actions_and_not_by_its_position(bmc: Fa
     assert (reading.system_path, reading.serial) == (SYSTEM, "SN-0001")
     paths = [request.path for request in bmc.requests]
     assert paths.count(SYSTEM) == paths.count(BASEBOARD) == 1
+
+
+# NVIDIA/infra-controller, issue 5418: the response of a DGX H100's BMC for the baseboard while the host is off.
+HOST_IS_OFF = Page(503, b'{"error": {"code": "Ami.1.0.HMCCommuicationFailed"}}')
+
+
+@pytest.mark.parametrize("listed", [(SYSTEM, GPU_BASEBOARD), (GPU_BASEBOARD, SYSTEM)])
+async def test_a_host_that_is_off_is_found_without_a_read_of_its_gpu_baseboard(
+    bmc: FakeBmc, listed: tuple[str, str]
+) -> None:
+    """A DGX H100 lists the baseboard last, a GB300 first."""
+    bmc.answer(SYSTEMS, members(*listed))
+    bmc.answer(GPU_BASEBOARD, HOST_IS_OFF)
+    bmc.answer(SYSTEM, system(PowerState="Off"))
+    async with connect(bmc.ca_file) as client:
+        reading = await client.verify(at(bmc, None))
+    assert (reading.system_path, reading.power) == (SYSTEM, PowerState.OFF)
+    assert GPU_BASEBOARD not in {request.path for request in bmc.requests}
+
+
+async def test_a_bmc_that_lists_only_a_gpu_baseboard_is_read(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEMS, members(GPU_BASEBOARD))
+    bmc.answer(GPU_BASEBOARD, system())
+    async with connect(bmc.ca_file) as client:
+        assert (await client.verify(at(bmc, None))).system_path == GPU_BASEBOARD
 
 
 async def test_two_possible_host_systems_are_unsupported(bmc: FakeBmc) -> None:

@@ -24,7 +24,7 @@ from farrier.sim.certificates import Authority
 from tests.support.bmc import CREDENTIAL, ROOT, SYSTEM, SYSTEMS, connect, members, sound, system
 from tests.support.sockets import tls_with
 
-BASEBOARD = "/redfish/v1/Systems/HGX_Baseboard_0"
+BASEBOARD = "/redfish/v1/Systems/Baseboard"
 
 
 @contextmanager
