@@ -158,7 +158,11 @@ def uuid(system: Resource) -> str | None:
 
 
 def mac(interface: Resource) -> str | None:
-    """Return the burnt-in address of a network interface, or the address in use, as `aa:bb:cc:dd:ee:ff`."""
+    """Return the burnt-in address of a network interface, or the address in use, as `aa:bb:cc:dd:ee:ff`. The interface
+    that connects the host to its BMC has none, because all machines of a vendor may have the same address there."""
+    related = interface.get("Links")
+    if isinstance(related, Mapping) and link(related.get("HostInterface")) is not None:
+        return None
     for field in ("PermanentMACAddress", "MACAddress"):
         value = text(interface.get(field))
         if value and _MAC.fullmatch(spelled := value.lower().replace("-", ":")):

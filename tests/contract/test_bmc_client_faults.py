@@ -305,6 +305,23 @@ async def test_a_verification_succeeds_without_unreadable_interfaces(bmc: FakeBm
         assert (await client.verify(at(bmc, None), macs=True)).macs == ()
 
 
+# NVIDIA/libredfish, tests/mockups/supermicro/…/Systems/1/EthernetInterfaces/ToManager: the machine's end of its USB
+# connection to the BMC, which has this address in all machines. Lenovo's BMCs list the same interface.
+TO_MANAGER = {
+    "Id": "ToManager",
+    "PermanentMACAddress": "BE:3A:F2:B6:05:9F",
+    "MACAddress": "BE:3A:F2:B6:05:9F",
+    "Links": {"HostInterface": {"@odata.id": f"{MANAGER}/HostInterfaces/1"}},
+}
+
+
+async def test_the_connection_between_host_and_bmc_does_not_identify_a_machine(bmc: FakeBmc) -> None:
+    bmc.answer(INTERFACES, members(f"{INTERFACES}/1", f"{INTERFACES}/ToManager"))
+    bmc.answer(f"{INTERFACES}/ToManager", TO_MANAGER)
+    async with connect(bmc.ca_file) as client:
+        assert (await client.verify(at(bmc, None), macs=True)).macs == ("aa:bb:cc:00:00:02",)
+
+
 async def test_texts_of_a_bmc_are_cleaned_and_shortened(bmc: FakeBmc) -> None:
     resource = system(SerialNumber=" SN\0-\ud8001\n", Model="x" * 10_000, UUID=7, Manufacturer="")
     bmc.answer(SYSTEM, Page(body=json.dumps(resource).encode()))

@@ -22,7 +22,7 @@ anything = st.recursive(
 )
 FIELDS = [
     "@odata.id", "@odata.type", "PowerState", "Actions", "Links", "ManagedBy", "Members", "Status", "Health",
-    "HealthRollup", "Bios", "UUID", "SerialNumber", "MACAddress", "PermanentMACAddress", "target",
+    "HealthRollup", "HostInterface", "Bios", "UUID", "SerialNumber", "MACAddress", "PermanentMACAddress", "target",
     "#ComputerSystem.Reset", "@Redfish.ActionInfo", "ResetType@Redfish.AllowableValues", "Parameters", "Name",
     "AllowableValues",
 ]  # fmt: skip
@@ -102,6 +102,8 @@ def test_the_choice_of_the_host_system_does_not_depend_on_the_order(
         ({"PermanentMACAddress": None, "MACAddress": "02:00:00:00:00:01"}, "02:00:00:00:00:01"),
         ({"PermanentMACAddress": "", "MACAddress": "N/A"}, None),
         ({"MACAddress": "02:00:00:00:00:01:02:03"}, None),
+        ({"MACAddress": "aa:bb:cc:dd:ee:ff", "Links": {"Chassis": BIOS, "HostInterface": None}}, "aa:bb:cc:dd:ee:ff"),
+        ({"MACAddress": "aa:bb:cc:dd:ee:ff", "Links": []}, "aa:bb:cc:dd:ee:ff"),
         ({}, None),
     ],
 )
