@@ -41,6 +41,10 @@ def accepted(path: str, response: Response) -> None:
     if "SessionLimitExceeded" in response.text:
         detail = f"{path}: the BMC has no free session; end sessions there, or use basic authentication"
         raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=_retry_after(response))
+    # An iLO refuses an action in this way, also for a short time after a change of power.
+    if response.status == HTTPStatus.BAD_REQUEST and "InvalidOperationForSystemState" in response.text:
+        detail = f"{_status_text(path, response)}: the BMC refuses this action in the machine's present state"
+        raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=_retry_after(response))
     raise Answered(response.status, failure, _status_text(path, response), retry_after=_retry_after(response))
 
 

@@ -1,5 +1,7 @@
-"""Switches the power of one system: chooses the action, sends it once, and reads the system until the action takes
-effect.
+"""Switches the power of one system: chooses the action, sends it, and reads the system until the action takes effect.
+
+An action whose result is unknown is never sent again. Some BMCs refuse `on` for up to a minute after a power-off. A
+refused `on` has no effect, so the client sends it again during this minute.
 
 The BMC client creates a `PowerChange` for each call. Each read and the action wait for the BMC separately, so other
 calls to the BMC can run during a power change, which takes minutes. The client converts each error except `LeaseLost`
@@ -54,9 +56,10 @@ class PowerChange:
         system = await self._read()
         if send:
             system = await self._clear(system, wanted)
-            if not _is_or_becomes(system, wanted):
-                system = await self._act(system, wanted)
-        return Found(system_path=self._path, system=await self._proven(system, wanted))
+        end = anyio.current_time() + self._times.power_deadline.total_seconds()
+        if send and not _is_or_becomes(system, wanted):
+            system = await self._act(system, wanted)
+        return Found(system_path=self._path, system=await self._proven(system, wanted, end))
 
     async def _read(self, within: timedelta | None = None) -> Resource:
         async with self._exchange.turn(within):
@@ -83,22 +86,32 @@ class PowerChange:
         # A machine that is off cannot be reset: the BMC would return an error. So it is switched on.
         off = bmc_resources.power_text(system) == "Off"
         kind = PowerRequest.ON if wanted is PowerRequest.RESET and off else wanted
+        last = anyio.current_time() + self._times.power_settling.total_seconds()
+        while (refusal := await self._send(system, target, kind)) is not None:
+            system = await self._read()
+            if wanted is not PowerRequest.RESET and bmc_resources.power(system) is PowerState(wanted):
+                break
+            pause = (refusal.retry_after or self._times.power_settling_pause).total_seconds()
+            settles = kind is PowerRequest.ON and refusal.failure is BmcFailure.UNREACHABLE
+            if not settles or anyio.current_time() + pause > last:
+                raise refusal
+            await anyio.sleep(pause)
+        return system
+
+    async def _send(self, system: Resource, target: str, kind: PowerRequest) -> Answered | None:
+        """Send the action once. Returns the refusal of a BMC that may be busy or already in the target state; raises
+        other errors, unless the action may have reached the BMC."""
         async with self._exchange.turn():
             await self._exchange.log_in()
             reset = _choose(kind, await self._allowed(system))
-            refusal: Exception | None = None
             try:
                 await self._exchange.reset(target, reset)
             except bmc_failure.FORESEEN as error:
+                if isinstance(error, Answered) and error.status in _CONFLICTS:
+                    return error
                 if not self._exchange.sent:  # otherwise the result is unknown, and only a read shows it
-                    if not _conflicts(error):
-                        raise
-                    refusal = error
-        if refusal is not None:
-            system = await self._read()
-            if wanted is PowerRequest.RESET or bmc_resources.power(system) is not PowerState(wanted):
-                raise refusal
-        return system
+                    raise
+        return None
 
     async def _allowed(self, system: Resource) -> frozenset[str] | None:
         """Return the reset types that the BMC allows, or None if it does not list them."""
@@ -113,10 +126,10 @@ class PowerChange:
                 raise
             return None
 
-    async def _proven(self, system: Resource, wanted: PowerRequest) -> Resource:
-        """Return the system once its power is as requested. `system` is the last reading. Failed reads are repeated."""
+    async def _proven(self, system: Resource, wanted: PowerRequest, end: float) -> Resource:
+        """Return the system once its power is as requested. `system` is the last reading. Failed reads are repeated
+        until `end`."""
         pause = self._times.power_reread_pause
-        end = anyio.current_time() + self._times.power_deadline.total_seconds()
         changes, failed = self._exchange.sent, ""
         while changes or bmc_resources.power_text(system) != _AT_LAST[wanted]:
             left = timedelta(seconds=end - anyio.current_time()) - pause
@@ -168,7 +181,3 @@ def _choose(kind: PowerRequest, allowed: frozenset[str] | None) -> str:
             return reset
     listed = ", ".join(sorted(filter(None, map(bmc_resources.text, allowed)))) or "none"
     raise BmcError(BmcFailure.UNSUPPORTED, f"{kind} requires {' or '.join(_TYPES[kind])}; the BMC allows {listed}")
-
-
-def _conflicts(error: Exception) -> bool:
-    return isinstance(error, Answered) and error.status in _CONFLICTS

@@ -29,6 +29,12 @@ class BmcTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Delay before each further read of the power state. During a reset, firmware reports such a state for some
     seconds."""
 
+    power_settling: timedelta = timedelta(minutes=1)
+    """Time within which a refused `on` is sent again. An iDRAC10 refuses `on` for up to a minute after a power-off."""
+
+    power_settling_pause: timedelta = timedelta(seconds=10)
+    """Delay before a refused `on` is sent again, unless the BMC requires another delay."""
+
     power_deadline: timedelta = timedelta(minutes=2)
-    """Time within which the power has to change after the action was sent. The slowest machines take a minute to switch
-    off, and a step may take three minutes."""
+    """Time within which the power has to change after the action was first sent. The slowest machines take a minute to
+    switch off, and a step may take three minutes."""

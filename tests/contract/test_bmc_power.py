@@ -36,6 +36,7 @@ from tests.support.sockets import ENOUGH
 
 ON, OFF, RESTART = PowerRequest.ON, PowerRequest.OFF, PowerRequest.RESET
 SOON = timedelta(milliseconds=300)
+AT_ONCE = timedelta(0)
 HOUR = timedelta(hours=1)
 INFO = "/redfish/v1/Systems/Self/ResetActionInfo"
 
@@ -223,6 +224,59 @@ async def test_a_refused_change_succeeds_if_the_power_is_as_requested(bmc: FakeB
 async def test_a_refused_reset_fails_although_the_system_is_on(bmc: FakeBmc) -> None:
     bmc.reset_answer = Page(409)
     assert (await failure(bmc, RESTART)).failure is BmcFailure.UNREACHABLE
+    assert bmc.resets == ["ForceRestart"]
+
+
+# An iDRAC10 refuses to switch on for up to a minute after a power-off: openstack/ironic,
+# ironic/drivers/modules/redfish/power.py, lines 67-90.
+SETTLING = Page(409, b'{"error": {"@Message.ExtendedInfo": [{"MessageId": "Base.1.18.ActionParameterValueConflict"}]}}')
+# An iLO refuses shortly after a change: openstack/sushy, releasenotes/notes/retry-ilo-not-ready-error; the text is
+# that of goldyfruit/ansible-ilo, issue 1.
+NOT_READY = Page(
+    400, b'{"error": {"@Message.ExtendedInfo": [{"MessageID": "iLO.0.10.InvalidOperationForSystemState"}]}}'
+)
+
+
+@pytest.mark.parametrize("refusal", [SETTLING, NOT_READY], ids=["idrac", "ilo"])
+@pytest.mark.parametrize("wanted", [ON, RESTART])
+async def test_on_is_sent_again_while_the_bmc_refuses_it_after_a_power_off(
+    bmc: FakeBmc, wanted: PowerRequest, refusal: Page
+) -> None:
+    bmc.answer(SYSTEM, system(PowerState="Off"))
+    bmc.reset_refusals = [refusal, refusal]
+    assert (await switch(bmc, wanted, power_settling_pause=AT_ONCE)).power is PowerState.ON
+    assert bmc.resets == ["On", "On", "On"]
+
+
+async def test_on_is_not_sent_again_after_the_time_in_which_a_bmc_settles(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, system(PowerState="Off"))
+    bmc.reset_refusals = [SETTLING, SETTLING]
+    error = await failure(bmc, ON, power_settling=AT_ONCE)
+    assert error.failure is BmcFailure.UNREACHABLE
+    assert not error.sent
+    assert bmc.resets == ["On"]
+
+
+async def test_on_is_not_sent_again_if_the_bmc_requires_a_longer_wait(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, system(PowerState="Off"))
+    bmc.reset_refusals = [Page(409, headers=(("Retry-After", "90"),)), SETTLING]
+    assert (await failure(bmc, ON, power_settling_pause=AT_ONCE)).retry_after == timedelta(seconds=90)
+    assert bmc.resets == ["On"]
+
+
+async def test_on_whose_reply_is_lost_after_a_refusal_is_not_sent_again(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, system(PowerState="Off"))
+    bmc.reset_refusals = [SETTLING]
+    bmc.reset_answer = NoReply()
+    assert (await switch(bmc, ON, power_settling_pause=AT_ONCE)).power is PowerState.ON
+    assert bmc.resets == ["On", "On"]
+
+
+async def test_an_action_that_cannot_work_is_not_sent_again(bmc: FakeBmc) -> None:
+    bmc.answer(SYSTEM, system(PowerState="Off"))
+    bmc.reset_refusals = [Page(400), Page(400)]
+    assert (await failure(bmc, ON, power_settling_pause=AT_ONCE)).failure is BmcFailure.PROTOCOL
+    assert bmc.resets == ["On"]
 
 
 async def test_without_send_no_action_is_sent(bmc: FakeBmc) -> None:

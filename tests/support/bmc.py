@@ -169,6 +169,7 @@ class FakeBmc:
         self.session_answer: Answer | None = None  # the response to a good login, instead of a session
         self.resets: list[str] = []
         self.reset_answer: Answer = Page(204)
+        self.reset_refusals: list[Answer] = []  # responses to the next resets, which then have no effect
         self.power_after: tuple[str | None, ...] | None = None  # power after a reset; None: as the reset requests
         self._opened = 0
         self._pages = sound()
@@ -248,6 +249,8 @@ class FakeBmc:
     def _reset(self, request: Request) -> Answer:
         kind = msgspec.json.decode(request.body)["ResetType"]
         self.resets.append(kind)
+        if self.reset_refusals:
+            return self.reset_refusals.pop(0)
         powers = self.power_after if self.power_after is not None else _POWERS[kind]
         if powers:
             self.answer(SYSTEM, *(system(PowerState=power) for power in powers))

@@ -1,8 +1,9 @@
 """Switches a machine's power, either for an intent or to enforce a target power.
 
 Each action has two commits. The first commit records the action before it is sent; the second commit records the result
-and the answer to the intent. An action is sent only one time. If the end of a step is unknown, the next step reads the
-power first. This step sends `on` or `off` again only if the power differs, and never repeats a `reset`.
+and the answer to the intent. A step sends an action again only if the BMC has refused it. If the end of a step is
+unknown, the next step reads the power first. This step sends `on` or `off` again only if the power differs, and never
+repeats a `reset`.
 """
 
 from __future__ import annotations
