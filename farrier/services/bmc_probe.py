@@ -20,9 +20,9 @@ from farrier.services.bmc_resources import Resource
 STANDARD_SYSTEMS = "/redfish/v1/Systems"
 STANDARD_MANAGERS = "/redfish/v1/Managers"
 
-# A BMC has one to three systems, and a system up to a dozen interfaces; further ones are not read one by one.
+# A BMC has one to three systems, and a system with eight GPUs two dozen interfaces; longer lists are not read.
 MOST_SYSTEMS = 8
-MOST_INTERFACES = 16
+MOST_INTERFACES = 64
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,13 +114,16 @@ class Probe:
         return system
 
     async def _macs(self, system: Resource) -> tuple[str, ...]:
-        """Return the addresses of the system's interfaces; none if the BMC cannot list them, which is common."""
+        """Return the addresses of all of the system's interfaces; none if the BMC cannot list all of them, which is
+        common. A part of them could lack the registered addresses, and the machine would look like another one."""
         collection = bmc_resources.link(system.get("EthernetInterfaces"))
         if collection is None:
             return ()
         try:
             paths = await self._members(Operation.INTERFACES, collection)
-            interfaces = [await self._exchange.get(Operation.INTERFACES, path) for path in paths[:MOST_INTERFACES]]
+            if len(paths) > MOST_INTERFACES:
+                return ()
+            interfaces = [await self._exchange.get(Operation.INTERFACES, path) for path in paths]
         except bmc_failure.FORESEEN as error:
             if bmc_failure.of_exception(error)[0] in (BmcFailure.UNSUPPORTED, BmcFailure.PROTOCOL):
                 return ()

@@ -25,7 +25,6 @@ from farrier.services.bmc import RedfishBmc
 from farrier.sim.certificates import Authority
 from tests.support.bmc import (
     CREDENTIAL,
-    INTERFACES,
     MANAGER,
     MANAGERS,
     PASSWORD,
@@ -296,30 +295,6 @@ async def test_the_identity_is_read_after_the_discovery_of_the_system(bmc: FakeB
     assert reading.macs == ("aa:bb:cc:00:00:01", "aa:bb:cc:00:00:02")
     assert (reading.serial, reading.manufacturer, reading.model) == ("SN-0001", "ACME", "GPU-8")
     assert reading.health == "Warning"
-
-
-@pytest.mark.parametrize("answer", [Page(404), Page(500), Page(200, b"no")])
-async def test_a_verification_succeeds_without_unreadable_interfaces(bmc: FakeBmc, answer: Answer) -> None:
-    bmc.answer(INTERFACES, answer)
-    async with connect(bmc.ca_file) as client:
-        assert (await client.verify(at(bmc, None), macs=True)).macs == ()
-
-
-# NVIDIA/libredfish, tests/mockups/supermicro/…/Systems/1/EthernetInterfaces/ToManager: the machine's end of its USB
-# connection to the BMC, which has this address in all machines. Lenovo's BMCs list the same interface.
-TO_MANAGER = {
-    "Id": "ToManager",
-    "PermanentMACAddress": "BE:3A:F2:B6:05:9F",
-    "MACAddress": "BE:3A:F2:B6:05:9F",
-    "Links": {"HostInterface": {"@odata.id": f"{MANAGER}/HostInterfaces/1"}},
-}
-
-
-async def test_the_connection_between_host_and_bmc_does_not_identify_a_machine(bmc: FakeBmc) -> None:
-    bmc.answer(INTERFACES, members(f"{INTERFACES}/1", f"{INTERFACES}/ToManager"))
-    bmc.answer(f"{INTERFACES}/ToManager", TO_MANAGER)
-    async with connect(bmc.ca_file) as client:
-        assert (await client.verify(at(bmc, None), macs=True)).macs == ("aa:bb:cc:00:00:02",)
 
 
 async def test_texts_of_a_bmc_are_cleaned_and_shortened(bmc: FakeBmc) -> None:
