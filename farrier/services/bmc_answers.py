@@ -24,6 +24,9 @@ LONGEST_STAY = timedelta(minutes=15)
 """The longest retry_after that farrier accepts from a BMC: the duration of a firmware update. Some BMCs require a wait
 of a day, although they are ready after a minute."""
 
+_NO_FREE_SESSION = ("SessionLimitExceeded", "RAC0218")
+"""Messages of a BMC that has no free session: the standard's, and that of Dell's iDRACs."""
+
 
 class Answered(BmcError):
     """The BMC responded with a status that is no success."""
@@ -38,7 +41,7 @@ def accepted(path: str, response: Response) -> None:
     failure = bmc_failure.of_status(response.status)
     if failure is None:
         return
-    if "SessionLimitExceeded" in response.text:
+    if any(message in response.text for message in _NO_FREE_SESSION):
         detail = f"{path}: the BMC has no free session; end sessions there, or use basic authentication"
         raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=_retry_after(response))
     # An iLO refuses an action in this way, also for a short time after a change of power.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
@@ -98,7 +99,11 @@ async def test_no_session_stays_at_a_bmc_that_refuses_new_sessions(bmc: FakeBmc)
     assert bmc.sessions == set()
 
 
-async def test_a_bmc_without_a_free_session_is_busy_and_no_session_is_closed(bmc: FakeBmc) -> None:
+# The response of an iDRAC is that of stmcginnis/gofish, issue 75.
+@pytest.mark.parametrize("message", ["Base.1.8.SessionLimitExceeded", "IDRAC.2.1.RAC0218"])
+async def test_a_bmc_without_a_free_session_is_busy_and_no_session_is_closed(bmc: FakeBmc, message: str) -> None:
+    info = {"error": {"@Message.ExtendedInfo": [{"MessageId": message}]}}
+    bmc.no_free_session = Page(503, msgspec.json.encode(info))
     others = {f"other-{number}" for number in range(bmc.session_limit)}
     bmc.sessions |= others
     async with connect(bmc.ca_file, auth=SESSION) as client:

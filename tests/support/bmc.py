@@ -161,6 +161,7 @@ class FakeBmc:
         self.locks_after: int | None = None  # the account refuses every login after this many failed logins
         self.sessions: set[str] = set()  # the tokens of open sessions
         self.session_limit = 4
+        self.no_free_session = Page(503, b'{"error": {"code": "Base.1.8.SessionLimitExceeded"}}')
         self.tells_time = True  # the resource of a session has the time of its creation
         self.session_ids: list[str] = []  # ids of the next sessions; if empty, the token is the id
         self.places: dict[str, tuple[str, dict[str, Any]]] = {}  # sessions by id: the token and the resource
@@ -224,7 +225,7 @@ class FakeBmc:
         if self.session_answer is not None:
             return self.session_answer
         if len(self.sessions) >= self.session_limit:
-            return Page(503, b'{"error": {"code": "Base.1.8.SessionLimitExceeded"}}')
+            return self.no_free_session
         self._opened += 1
         token = f"t0ken-{self._opened}"
         name = self.session_ids.pop(0) if self.session_ids else token
