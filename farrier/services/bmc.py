@@ -28,6 +28,7 @@ from farrier.model.params import PowerRequest
 from farrier.services import bmc_failure, bmc_resources
 from farrier.services.bindings import Bindings
 from farrier.services.bmc_exchange import Access, Exchange, Shared
+from farrier.services.bmc_limiter import BmcLimiter
 from farrier.services.bmc_logins import Logins
 from farrier.services.bmc_power import PowerChange
 from farrier.services.bmc_probe import Found, Probe, read_system
@@ -35,7 +36,6 @@ from farrier.services.bmc_session_records import SessionRecords, open_records
 from farrier.services.bmc_sessions import Sessions
 from farrier.services.bmc_times import BmcTimes
 from farrier.services.bmc_transport import Lookup, look_up, open_sessions
-from farrier.services.bmc_turns import Turns
 from farrier.services.quoting import scrubbed
 from farrier.services.ways import Ways
 
@@ -65,7 +65,7 @@ async def open_bmc(
             auth=config.auth,
             times=times,
             credentials=credentials,
-            turns=Turns(config.concurrency, times.patience),
+            limiter=BmcLimiter(config.concurrency, times.patience),
             logins=Logins(times.clock),
             sessions=sessions,
             observer=observer,
@@ -119,7 +119,7 @@ class RedfishBmc(protocols.BmcClient):
     @override
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         async def verify(exchange: Exchange) -> Found:
-            async with exchange.turn():
+            async with exchange.slot():
                 return await Probe(exchange).run(target.system_path, macs=macs)
 
         return await self._call(target, verify)
@@ -129,7 +129,7 @@ class RedfishBmc(protocols.BmcClient):
         path = _known(target)
 
         async def read(exchange: Exchange) -> Found:
-            async with exchange.turn():
+            async with exchange.slot():
                 return await read_system(exchange, path)
 
         return await self._call(target, read)

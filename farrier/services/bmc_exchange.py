@@ -28,13 +28,13 @@ from farrier.model.credential import Credential
 from farrier.protocols.acting import require_lease
 from farrier.services import bmc_answers, bmc_failure, bmc_resources, bmc_sessions
 from farrier.services.bmc_answers import Answered, Response
+from farrier.services.bmc_limiter import BmcLimiter
 from farrier.services.bmc_logins import Logins, Secret
 from farrier.services.bmc_resources import Resource
 from farrier.services.bmc_session_records import Entry
 from farrier.services.bmc_sessions import Session, Sessions
 from farrier.services.bmc_times import BmcTimes
 from farrier.services.bmc_transport import Dial, Headers, Route, dialling
-from farrier.services.bmc_turns import Turns
 
 SERVICE_ROOT = "/redfish/v1/"
 # The path of the collection of sessions on every known BMC; used only if the service root has no link to it.
@@ -95,7 +95,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     auth: BmcAuth
     times: BmcTimes
     credentials: protocols.CredentialStore
-    turns: Turns
+    limiter: BmcLimiter
     logins: Logins
     sessions: Sessions
     observer: protocols.ServiceObserver
@@ -128,16 +128,16 @@ class Exchange:
         return token if self.credential is None else (*token, self.credential.password, _basic(self.credential))
 
     @asynccontextmanager
-    async def turn(self, within: timedelta | None = None) -> AsyncIterator[None]:
+    async def slot(self, within: timedelta | None = None) -> AsyncIterator[None]:
         """Wait for the exclusive use of the BMC. The deadline is `within`, or the usual deadline. Raises `BmcError` if
         the login cap is reached."""
-        async with self._shared.turns.turn(self._access.bmc):
+        async with self._shared.limiter.slot(self._access.bmc):
             self._shared.logins.admit(self._access.bmc)
             self.deadline = anyio.current_time() + (within or self.times.deadline).total_seconds()
             yield
 
     async def log_in(self) -> None:
-        """Send the credential with all further requests, or use a session. Call this once per turn, after `root`."""
+        """Send the credential with all further requests, or use a session. Call this once per slot, after `root`."""
         match self._shared.auth:
             case BmcAuth.BASIC:
                 self._shows = _Shows.HEADER

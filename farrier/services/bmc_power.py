@@ -62,7 +62,7 @@ class PowerChange:
         return Found(system_path=self._path, system=await self._proven(system, wanted, end))
 
     async def _read(self, within: timedelta | None = None) -> Resource:
-        async with self._exchange.turn(within):
+        async with self._exchange.slot(within):
             return (await read_system(self._exchange, self._path)).system
 
     async def _clear(self, system: Resource, wanted: PowerRequest) -> Resource:
@@ -101,7 +101,7 @@ class PowerChange:
     async def _send(self, system: Resource, target: str, kind: PowerRequest) -> Answered | None:
         """Send the action once. Returns the refusal of a BMC that may be busy or already in the target state; raises
         other errors, unless the action may have reached the BMC."""
-        async with self._exchange.turn():
+        async with self._exchange.slot():
             await self._exchange.log_in()
             reset = _choose(kind, await self._allowed(system))
             try:

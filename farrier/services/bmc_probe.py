@@ -34,7 +34,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_system(exchange: Exchange, path: str) -> Found:
-    """Read the system at `path` once, in any power state. Call this within a turn."""
+    """Read the system at `path` once, in any power state. Call this while the call has a slot."""
     await exchange.log_in()
     system = await exchange.get(Operation.SYSTEM, path)
     if not bmc_resources.is_system(system):
@@ -43,7 +43,7 @@ async def read_system(exchange: Exchange, path: str) -> Found:
 
 
 class Probe:
-    """A read of a BMC, within a turn that has begun."""
+    """A read of a BMC, by a call that has a slot."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange

@@ -16,38 +16,38 @@ import anyio
 from yarl import URL
 
 
-class Turns:
-    """The limiter. At most `places` BMCs have a slot at a time, each for at most `patience`."""
+class BmcLimiter:
+    """The limiter. At most `slots` BMCs have a slot at a time, each for at most `patience`."""
 
-    def __init__(self, places: int, patience: timedelta) -> None:
-        self._places = anyio.Semaphore(places)
+    def __init__(self, slots: int, patience: timedelta) -> None:
+        self._slots = anyio.Semaphore(slots)
         self._patience = patience.total_seconds()
         # The map contains a lock while a call has the lock or waits for it.
         self._one_at_a_time: WeakValueDictionary[URL, anyio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def turn(self, bmc: URL) -> AsyncIterator[None]:
+    async def slot(self, bmc: URL) -> AsyncIterator[None]:
         """Wait until no other call uses this BMC and a slot is free. The block has exclusive use of the BMC until the
         block ends, but has the slot for at most `patience`."""
         lock = self._one_at_a_time.setdefault(bmc, anyio.Lock())
         async with lock:
-            await self._places.acquire()
-            place = _Place(self._places)
-            timer = asyncio.get_running_loop().call_later(self._patience, place.give_back)
+            await self._slots.acquire()
+            slot = _Slot(self._slots)
+            timer = asyncio.get_running_loop().call_later(self._patience, slot.release)
             try:
                 yield
             finally:
                 timer.cancel()
-                place.give_back()
+                slot.release()
 
 
-class _Place:
+class _Slot:
     """A slot that can be released only once."""
 
-    def __init__(self, places: anyio.Semaphore) -> None:
-        self._places: anyio.Semaphore | None = places
+    def __init__(self, slots: anyio.Semaphore) -> None:
+        self._slots: anyio.Semaphore | None = slots
 
-    def give_back(self) -> None:
-        places, self._places = self._places, None
-        if places is not None:
-            places.release()
+    def release(self) -> None:
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.release()
