@@ -1,7 +1,7 @@
 """The loop of one kind, from beginning to end.
 
 Each resource of an owned shard has an entry in the agenda. `_sweep` runs each due resource on its snapshot in memory;
-most of these runs have nothing to do. If a run has something to do or a wake arrives, `_pass` loads the resource
+most of these runs have nothing to do. If a run has something to do or a wake arrives, `_run_batch` loads the resource
 together with its wakes, and runs it on the fresh snapshot. This run may have nothing to do, or begin a step, or return
 changes. `_commit` writes changes only if this process still owns the shard (the fence). Module `controller` takes and
 gives back the shards.
@@ -223,11 +223,11 @@ class Loop(Generic[R, S, W, V]):
             may = self._host.may_act() and len(self._finished) <= 2 * self._host.config.batch
             entries = self.agenda.load(self._host.config.batch) if may else ()
             if entries:
-                await self._pass(entries)
+                await self._run_batch(entries)
             else:
                 await self._to_load.wait()
 
-    async def _pass(self, entries: Sequence[Entry[R]]) -> None:
+    async def _run_batch(self, entries: Sequence[Entry[R]]) -> None:
         """Run each resource one time over a fresh snapshot."""
         loaded = None
         with asked(

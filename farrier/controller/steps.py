@@ -80,7 +80,7 @@ class Steps(Generic[R, S, W, V]):
         return len(self._acting)
 
     def begin(self, ran: Sequence[Entry[R]], planned: Sequence[Acting[R, S, W, V]]) -> None:
-        """Begin the steps that the runs of a pass decided on, as soon as the marks of these steps are on disk. Steps
+        """Begin the steps that the runs of a batch decided on, as soon as the marks of these steps are on disk. Steps
         without a free slot wait in the queue."""
         now = self._host.clock.monotonic()
         # The shard may have been lost since the run. Or an earlier step of the same resource, which began before the
