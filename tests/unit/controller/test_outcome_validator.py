@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, strategies
 from farrier.config import ControllerConfig
 from farrier.controller.outcome_validator import OutcomeValidator, recorded
 from farrier.errors import HandlerGarbage, HandlerTimeout, InternalError
+from farrier.model.measures import Sample
 from farrier.model.outcome import Deleted, DoNothing, Outcome, Transition, Update, Wait
 from farrier.model.runs import Due, Finished, Move, Turn
 from tests.support import toy
@@ -86,6 +88,12 @@ def test_a_resource_ends_only_in_a_terminal_state() -> None:
     made = msgspec.structs.replace(RAW, state=State.MADE)
     with pytest.raises(HandlerGarbage, match=r"a Deleted at .* although the state of the resource is not terminal"):
         validator.finish(Turn(id=1), made, Deleted[Answer]())
+
+
+@pytest.mark.parametrize("samples", [[Sample("made")], ("made",)], ids=["a list", "a tuple of texts"])
+def test_samples_that_are_not_a_tuple_of_samples_are_refused(samples: Any) -> None:
+    with pytest.raises(HandlerGarbage, match="samples that are not a tuple of Sample"):
+        finish(DoNothing(samples=samples))
 
 
 def test_another_reason_is_another_outcome() -> None:

@@ -183,6 +183,12 @@ async def test_mac_addresses_that_the_bmc_reported_match_in_any_notation(stand: 
     await is_assigned(stand, machine)
 
 
+async def test_an_address_that_is_not_an_ethernet_address_contradicts_no_machine(stand: Stand) -> None:
+    stand.node = with_fields(stand.node, macs=(), bmc=Bmc(macs=("0000000000000000fe80",)))
+    machine = has(stand, hostname="eager-whale")
+    await is_assigned(stand, machine)
+
+
 async def test_a_machine_without_a_difference_is_assigned_without_a_change(stand: Stand) -> None:
     machine = has(stand)
     await is_assigned(stand, machine)
