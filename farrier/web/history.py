@@ -160,6 +160,8 @@ async def stream(call: Call[Streaming, None]) -> Response:
     # Up to here, an error of the filter or of the database can still be returned as an error response.
     key = last or HistoryKey(await backend.queries.settled(), 0, 0, "-", "-")
     await backend.queries.history(wanted, order=Order.OLDEST, after=key, limit=1)
+    if call.request.method == "HEAD":
+        return Response(media_type=EVENTS)
     if len(_open) >= _MOST_STREAMS:
         raise Refused(
             HTTPStatus.SERVICE_UNAVAILABLE,

@@ -206,6 +206,21 @@ async def test_a_wrong_parameter_of_a_stream_is_refused_before_the_stream_begins
     assert text in answer.json()["detail"]
 
 
+async def test_a_head_request_for_the_stream_ends_at_once(backend: Backend) -> None:
+    site = closed_site()
+    site.open(backend)
+    only_one = httpx.Limits(max_connections=1)
+    async with (
+        serving(site.app, host="127.0.0.1", port=0) as url,
+        httpx.AsyncClient(trust_env=False, timeout=None, limits=only_one) as client,
+    ):
+        with anyio.fail_after(pg.PATIENCE.total_seconds()):
+            head = await client.head(f"{url}/api/v1/history/stream")
+            following = await client.get(f"{url}/api/v1/nodes")
+    assert (head.status_code, head.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert following.status_code == 200
+
+
 async def test_a_stop_of_the_server_does_not_wait_for_streams(backend: Backend) -> None:
     site = closed_site()
     site.open(backend)
