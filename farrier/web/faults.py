@@ -3,6 +3,7 @@ the accepted values."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -33,12 +34,18 @@ def explain(error: msgspec.ValidationError, given: object, type_: Any, *, in_bod
     if not is_known or (_fields(info) and isinstance(value, Mapping)):  # an object whose fields are wrong
         what = text[: at.start()] if at else text
         return f"{name}: {what}" if name else what
-    shown = repr(value) if len(repr(value)) <= _SHOWN else f"{repr(value)[:_SHOWN]}…"
+    text = _text(value)
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     fault = _fault(info)
     if fault:
         # The text for a reference has no place for the value, because the value may be the secret itself.
         return f"{name} {fault.replace('{value}', shown)}"
     return f"{name} must be {expected(info)}, not {shown}" if name else f"expected {expected(info)}, not {shown}"
+
+
+def _text(value: object) -> str:
+    """Return a text in quotes, and any other value as the client wrote it in JSON."""
+    return repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def expected(info: msgspec.inspect.Type) -> str:
