@@ -188,6 +188,41 @@ async def test_a_page_that_is_not_current_gives_the_reason_and_the_time(
         assert (await page.locator("#live").inner_text()).endswith("the server does not respond")
 
 
+async def test_a_server_that_does_not_respond_is_reported_while_the_request_is_open(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "LIVE_SECONDS", 1)
+    async with browser() as opened:
+        page = await opened.new_page()
+        await page.goto(url)
+        await page.route("**/", lambda _route: None)
+        await page.wait_for_selector("#live.late")
+        assert (await page.locator("#live").inner_text()).endswith("the server does not respond")
+
+
+async def test_a_page_that_does_not_change_because_text_is_selected_is_not_called_live(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "LIVE_SECONDS", 1)
+    async with browser() as opened:
+        page = await opened.new_page()
+        await page.goto(url)
+        await page.evaluate("() => getSelection().selectAllChildren(document.querySelector('main'))")
+        stale = re.compile(r"^not live since \d\d:\d\d:\d\d UTC: text is selected$")
+        await page.locator("#live", has_text=stale).wait_for()
+        await page.evaluate("() => getSelection().removeAllRanges()")
+        await page.locator("#live", has_text=re.compile("^live$")).wait_for()
+
+
+async def test_the_button_of_a_live_page_is_pressed_until_a_reader_stops_the_updates(url: str) -> None:
+    async with browser() as opened:
+        page = await opened.new_page()
+        await page.goto(url)
+        assert await page.get_by_role("button", name="live", pressed=True).count() == 1
+        await page.get_by_role("button", name="live").click()
+        assert await page.get_by_role("button", name="live: paused", pressed=False).count() == 1
+
+
 @pytest.mark.parametrize("width", [1440, 1280, 1210, 390])
 async def test_long_names_and_values_make_no_page_wider_than_its_window(url: str, conn: Connection, width: int) -> None:
     await conn.execute(LONG)

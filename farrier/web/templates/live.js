@@ -4,17 +4,20 @@
 
 const every = 1000 * Number(document.body.dataset.every || 0);
 const button = document.createElement("button");
+// Milliseconds after which a request is given up. The server gives up its own statements after 30 s.
+const patience = 35000;
 let paused = false;
+let begun = null; // when the request in progress was sent
 let current = new Date();
 
 function show(text, isStale = false) {
   if (button.textContent !== text) button.textContent = text; // a screen reader announces each assignment
   button.classList.toggle("late", isStale);
-  button.setAttribute("aria-pressed", String(paused));
+  button.setAttribute("aria-pressed", String(!paused));
 }
 
-function showStale(reason) {
-  show(`not live since ${current.toISOString().slice(11, 19)} UTC: ${reason}`, true);
+function showStale(reason, isFault = true) {
+  show(`not live since ${current.toISOString().slice(11, 19)} UTC: ${reason}`, isFault);
 }
 
 function isInUse() {
@@ -50,8 +53,14 @@ function swap(region, fresh) {
 
 async function refresh() {
   if (document.hidden || paused) return;
+  if (begun) {
+    if (Date.now() - begun >= every / 2) showStale("the server does not respond");
+    return;
+  }
+  begun = Date.now();
   try {
-    const response = await fetch(location.href, { cache: "no-store", redirect: "error" });
+    const signal = AbortSignal.timeout(patience);
+    const response = await fetch(location.href, { cache: "no-store", redirect: "error", signal });
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
     if (document.hidden || paused) return;
     if (!response.ok) {
@@ -59,7 +68,10 @@ async function refresh() {
       showStale(reason ? reason.textContent : response.statusText);
       return;
     }
-    if (isInUse()) return; // a change would remove the selection or the typed text
+    if (isInUse()) {
+      showStale("text is selected", false); // a change would remove the selection or the typed text
+      return;
+    }
     for (const region of document.querySelectorAll("[data-live]")) {
       const other = fresh.getElementById(region.id);
       if (other) swap(region, other);
@@ -67,7 +79,9 @@ async function refresh() {
     current = new Date();
     show("live");
   } catch {
-    showStale("the server does not respond");
+    if (!document.hidden && !paused) showStale("the server does not respond");
+  } finally {
+    begun = null;
   }
 }
 
