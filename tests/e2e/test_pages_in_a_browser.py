@@ -70,6 +70,14 @@ LONG = """
            labels = '{"a-label-with-the-63-characters-that-a-name-of-a-label-may-have": "creme-brulee", "row": 7}',
            paused = '{"reason": "see https://tickets.example/INC-104421 for the discussion"}';
 """
+# The element that has the focus, if a pointer at its centre would not meet it: it is clipped, covered or outside.
+HIDDEN_FOCUS = """
+    () => {
+        const each = document.activeElement, box = each.getBoundingClientRect();
+        const met = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+        return each === document.body || each.contains(met) ? null : each.outerHTML;
+    }
+"""
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -152,6 +160,27 @@ async def test_a_page_is_used_by_keyboard(url: str) -> None:
         await page.keyboard.press("Enter")
         await page.wait_for_url("**q=gpu-12**")
         assert await page.locator("main td a[href^='/nodes/']").all_inner_texts() == ["gpu-12"]
+
+
+@pytest.mark.parametrize("width", [1280, 640, 390])
+async def test_each_element_that_gets_the_focus_is_visible(url: str, width: int) -> None:
+    hidden = []
+    async with browser() as opened:
+        page = await opened.new_page(viewport={"width": width, "height": 844})
+        await page.goto(f"{url}/?q=gpu-1*")
+        for _ in range(40):  # enough for the filters, the headings and the first rows
+            await page.keyboard.press("Tab")
+            hidden += [element for element in [await page.evaluate(HIDDEN_FOCUS)] if element]
+    assert not hidden, "\n".join(hidden)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_a_table_is_sorted_by_its_headings_at_any_width(url: str, width: int) -> None:
+    async with browser() as opened:
+        page = await opened.new_page(viewport={"width": width, "height": 844})
+        await page.goto(url)
+        await page.get_by_role("columnheader", name="rack").get_by_role("link").click()
+        await page.wait_for_url("**sort=rack**")
 
 
 async def test_an_open_page_follows_the_database_and_keeps_focus_and_open_details(
