@@ -78,6 +78,10 @@ HIDDEN_FOCUS = """
         return each === document.body || each.contains(met) ? null : each.outerHTML;
     }
 """
+PLACEHOLDER = """
+    () => [getComputedStyle(document.querySelector("[placeholder]"), "::placeholder").color,
+           getComputedStyle(document.querySelector(".dim")).color]
+"""
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -181,6 +185,15 @@ async def test_a_table_is_sorted_by_its_headings_at_any_width(url: str, width: i
         await page.goto(url)
         await page.get_by_role("columnheader", name="rack").get_by_role("link").click()
         await page.wait_for_url("**sort=rack**")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_placeholders_have_the_colour_of_other_dim_text(url: str, scheme: str) -> None:
+    async with browser() as opened:
+        page = await opened.new_page(color_scheme=scheme)  # type: ignore[arg-type]
+        await page.goto(url)
+        placeholder, dim = await page.evaluate(PLACEHOLDER)
+    assert placeholder == dim
 
 
 async def test_an_open_page_follows_the_database_and_keeps_focus_and_open_details(
