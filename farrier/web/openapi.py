@@ -38,6 +38,7 @@ def document(operations: Sequence[Operation]) -> bytes:
     """Return the document as JSON."""
     types = [type_ for each in operations for type_ in _types(each)]
     schemas, components = msgspec.json.schema_components([Problem, *types], ref_template=_REF + "{name}")
+    _mark_times(components, types)
     made = _Document(dict(zip(map(_key, [Problem, *types]), map(_plain, schemas), strict=True)), _plain(components))
     paths: dict[str, Json] = {}
     for each in operations:
@@ -127,6 +128,50 @@ class _Document:
         elif answer.media != JSON:
             found["content"] = {answer.media: {"schema": {"type": "string"}}}
         return found
+
+
+def _mark_times(components: Mapping[str, Json], types: Iterable[Any]) -> None:
+    """Add the format date-time to the properties that are times. msgspec adds this format only if a type demands a time
+    zone; all times in responses have a zone."""
+    structs: dict[str, msgspec.inspect.StructType] = {}
+    for info in msgspec.inspect.multi_type_info(types):
+        _add_structs(info, structs)
+    for name, struct in structs.items():
+        for field in struct.fields:
+            if any(isinstance(part, msgspec.inspect.DateTimeType) for part in _alternatives(field.type)):
+                schema = components[name]["properties"][field.encode_name]
+                for part in schema.get("anyOf", [schema]):
+                    if part.get("type") == "string":
+                        part["format"] = "date-time"
+
+
+def _add_structs(info: msgspec.inspect.Type, structs: dict[str, msgspec.inspect.StructType]) -> None:
+    """Add the structs that a type contains to `structs`, by the name of their schema."""
+    for part in _alternatives(info):
+        match part:
+            case msgspec.inspect.StructType():
+                if part.cls.__name__ not in structs:
+                    structs[part.cls.__name__] = part
+                    for field in part.fields:
+                        _add_structs(field.type, structs)
+            case msgspec.inspect.VarTupleType() | msgspec.inspect.ListType():
+                _add_structs(part.item_type, structs)
+            case msgspec.inspect.DictType():
+                _add_structs(part.value_type, structs)
+            case _:
+                pass
+
+
+def _alternatives(info: msgspec.inspect.Type) -> Iterable[msgspec.inspect.Type]:
+    """Yield the types of a union, or the type itself, without their constraints."""
+    match info:
+        case msgspec.inspect.Metadata():
+            yield from _alternatives(info.type)
+        case msgspec.inspect.UnionType():
+            for each in info.types:
+                yield from _alternatives(each)
+        case _:
+            yield info
 
 
 def _types(each: Operation) -> Iterable[Any]:

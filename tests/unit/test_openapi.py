@@ -55,6 +55,20 @@ def test_each_action_is_described_with_its_parameters() -> None:
     assert "reason" in schemas["Drain"]["properties"]
 
 
+def test_each_time_in_a_response_has_the_format_of_a_time() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    properties = [
+        (name, name_of_property, part)
+        for name, schema in schemas.items()
+        for name_of_property, property_ in schema.get("properties", {}).items()
+        if name_of_property.endswith("_at") or name_of_property in ("at", "now", "since", "until")
+        for part in property_.get("anyOf", [property_])
+        if part.get("type") != "null"
+    ]
+    assert len(properties) > 50
+    assert [each for each in properties if each[2].get("format") != "date-time"] == []
+
+
 @pytest.mark.parametrize("escape", [r"\\A", r"\\Z"])
 def test_no_pattern_uses_an_escape_that_only_python_has(escape: str) -> None:
     assert escape not in api.document().decode()
