@@ -16,6 +16,10 @@ from starlette.types import ASGIApp
 from farrier import errors
 from farrier.asgi import served
 
+# Proxies and load balancers usually close a connection after a minute without a request. If this server closed it
+# first, it would lose a request that is on its way at this moment, and the proxy would respond with 502.
+_IDLE_SECONDS = 75
+
 
 @asynccontextmanager
 async def serving(app: ASGIApp, *, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
@@ -23,7 +27,8 @@ async def serving(app: ASGIApp, *, host: str, port: int, tls: ssl.SSLContext | N
     ConfigError if the server cannot listen on the address."""
     listener = _bind(host, port)
     secure = {} if tls is None else {"ssl_context_factory": lambda _config, _default: tls}
-    async with served(app, listener, name="http", log_level="warning", server_header=False, **secure):
+    settings = {"log_level": "warning", "server_header": False, "timeout_keep_alive": _IDLE_SECONDS} | secure
+    async with served(app, listener, name="http", **settings):
         yield _url(listener, "http" if tls is None else "https")
 
 
