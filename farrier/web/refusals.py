@@ -37,10 +37,11 @@ _IN_USE = "55"
 
 _MALFORMED = "FR400"
 _NOT_FOUND = "FR404"
+_OLD_VERSION = "FR406"
 _STATUS = {
     "FR403": HTTPStatus.FORBIDDEN,
     _NOT_FOUND: HTTPStatus.NOT_FOUND,
-    "FR406": HTTPStatus.BAD_REQUEST,
+    _OLD_VERSION: HTTPStatus.BAD_REQUEST,
 }
 
 
@@ -89,8 +90,10 @@ async def refused(request: Request, error: Exception) -> Response:
     fallback = HTTPStatus.BAD_REQUEST if isinstance(error, MalformedRequest) else HTTPStatus.CONFLICT
     # If the path has a kind, the database refuses only an unknown kind with this SQLSTATE; such a path does not exist.
     sqlstate = _NOT_FOUND if error.sqlstate == _MALFORMED and "kind" in request.path_params else error.sqlstate
-    status = _STATUS.get(sqlstate, fallback)
-    return _answer(request, _problem(status, error.text, error.hint, sqlstate=sqlstate))
+    status, hint = _STATUS.get(sqlstate, fallback), error.hint
+    if sqlstate == _OLD_VERSION:
+        hint = "send the required version in the header Farrier-Api-Version, or omit the header"  # instead of an INSERT
+    return _answer(request, _problem(status, error.text, hint, sqlstate=sqlstate))
 
 
 def _fault(request: Request, error: RefusedByModel) -> Response:
