@@ -7,6 +7,7 @@ handler rejects the intent if the node has changed in the meantime.
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -138,6 +139,11 @@ async def register(call: Call[Registering, Any]) -> Response:
     """Register one node or a list of nodes. If the body is a list, farrier registers either all of its nodes or none.
     farrier does nothing to a machine until an intent requests it."""
     given = call.body if isinstance(call.body, list) else [call.body]
+    for name, times in Counter(each.name for each in given).items():
+        if times > 1:
+            raise Refused(
+                HTTPStatus.BAD_REQUEST, f"name {name!r} occurs {times} times in the list; give each node once"
+            )
     nodes = await call.backend.requests.register([_registration(each, call) for each in given])
     headers = {"Location": f"/api/v1/nodes/{nodes[0].id}"} if len(nodes) == 1 else None
     return operation.json(RegisteredNodes(nodes=nodes), HTTPStatus.CREATED, headers)

@@ -80,6 +80,7 @@ async def test_one_invalid_node_prevents_the_whole_registration_and_is_named(
         ({"site": "dc-1"}, 400, "[1]: Object missing required field `name`"),
         ({"name": "gpu-4", "colour": "red"}, 400, "[1]: Object contains unknown field `colour`"),
         ({"name": "gpu-4", "macs": ["xx"]}, 400, "gpu-4: "),
+        ({"name": "gpu-1", "site": "dc-1"}, 400, "name 'gpu-1' occurs 2 times in the list; give each node once"),
         ({"name": "gpu-4", "bmc_credential": "s3cret"}, 400, "must be a reference"),
     ):
         refused = await register(web, [{"name": "gpu-1"}, wrong])
