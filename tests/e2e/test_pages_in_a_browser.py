@@ -269,13 +269,13 @@ async def test_the_button_of_a_live_page_is_pressed_until_a_reader_stops_the_upd
         assert await page.get_by_role("button", name="live: paused", pressed=False).count() == 1
 
 
-@pytest.mark.parametrize("width", [1440, 1280, 1210, 390])
+@pytest.mark.parametrize("width", [1440, 1280, 1210, 390, 320])
 async def test_long_names_and_values_make_no_page_wider_than_its_window(url: str, conn: Connection, width: int) -> None:
     await conn.execute(LONG)
     found = []
     async with browser() as opened:
         page = await opened.new_page(viewport={"width": width, "height": 844})
-        for path in ("/", "/?q=gpu-1*", "/history", f"/nodes/{'x' * 253}"):
+        for path in ("/", "/?q=gpu-1*", "/history", f"/nodes/{'x' * 253}", f"/nodes/{'y' * 253}"):
             await page.goto(url + path)
             if excess := await page.evaluate(OVERFLOW):
                 found.append(f"{path[:9]}: {excess} pixels too wide")
