@@ -182,6 +182,18 @@ async def test_each_element_that_gets_the_focus_is_visible(url: str, width: int)
     assert not hidden, "\n".join(hidden)
 
 
+async def test_each_table_has_a_name_for_screen_readers(url: str) -> None:
+    nameless = []
+    async with browser() as opened:
+        page = await opened.new_page()
+        for path in PATHS:
+            await page.goto(url + path)
+            nameless += [
+                path for line in (await page.locator("main").aria_snapshot()).splitlines() if "- table:" in line
+            ]
+    assert nameless == []
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_a_table_is_sorted_by_its_headings_at_any_width(url: str, width: int) -> None:
     async with browser() as opened:

@@ -197,7 +197,7 @@ async def test_the_inventory_page_begins_with_the_nodes_above_their_limits(
     await db.advance(timedelta(hours=73))
     await register(conn, "gpu-1")
     page = (await web.get("/")).text
-    above, inventory = page.split("<h2>Inventory</h2>")
+    above, inventory = page.split(">Inventory</h2>")
     assert 'href="/nodes/late"' in above
     assert 'href="/nodes/gpu-1"' not in above
     assert 'href="/nodes/late"' in inventory
@@ -264,6 +264,6 @@ async def test_resources_above_their_limits_are_in_the_api_and_on_top_of_the_inv
     assert (clock["layer"], clock["state"], clock["limit_seconds"]) == ("status", "offline", 1800)
     assert [(one["kind"], one["name"], one["site"]) for one in told["resources"]] == [("maas_region", "ams", "ams")]
     page = (await web.get("/")).text
-    late = page[page.index("Above their limit") : page.index("<h2>Inventory")]
+    late = page[page.index("Above their limit") : page.index(">Inventory</h2>")]
     assert late.index("gpu-4") < late.index("gpu-2") < late.index("gpu-1") < late.index("maas_region failing")
     assert "gpu-3" not in late
