@@ -62,7 +62,9 @@ class Listener:
         self._patience = patience
         self._test_every = test_every
         self._failures = 0
-        self._proofs: set[str] = set()
+        # The notification that the running test waits for. No other notification on the channel is kept: other
+        # controllers test their listeners there, and any login may send there.
+        self._awaited: str | None = None
         self._something = anyio.Event()
 
     async def run(self) -> NoReturn:
@@ -103,22 +105,21 @@ class Listener:
     async def _prove(self, conn: pool.Single) -> None:
         """Send a notification and wait for it. Raises `DatabaseUnreachable` if the notification does not arrive. The
         cause is a dead connection that reported no error, or a pooler that runs each transaction in another session."""
-        proof = uuid4().hex
+        self._awaited = proof = uuid4().hex
         with anyio.move_on_after(self._patience.total_seconds()):
             sender = await self._connect()
             try:
                 await sender.execute(_PROBE, proof)
             finally:
                 sender.terminate()
-            while proof not in self._proofs:
+            while self._awaited is not None:
                 await self._next(conn)
-        if proof not in self._proofs:
+        if self._awaited is not None:
             raise DatabaseUnreachable(
                 pool.redacted(self._dsn),
                 "LISTEN receives no notifications: the connection is dead, or a pooler in transaction mode is "
                 "between farrier and the server",
             )
-        self._proofs.clear()
 
     async def _next(self, conn: pool.Single) -> None:
         """Wait for a proof. Raises if the connection is lost."""
@@ -132,8 +133,9 @@ class Listener:
         because any login may send notifications on any channel."""
         text = str(payload)
         if channel == _PROBE_CHANNEL:
-            self._proofs.add(text)
-            self._something.set()
+            if text == self._awaited:
+                self._awaited = None
+                self._something.set()
             return
         kind, _, ids = text.partition(":")
         try:

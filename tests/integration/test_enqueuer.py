@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -115,6 +116,23 @@ async def test_a_malformed_notification_does_not_end_the_listener(shop: Shop) ->
             await bell.until_heard(1)
     assert bell.heard == [("widget", [1])]
     assert [line["text"] for line in logs if line["event"] == "listen.malformed"] == malformed
+
+
+async def test_a_listener_keeps_nothing_of_the_notifications_on_the_channel_of_its_tests(shop: Shop) -> None:
+    """Any login may send notifications there, so a controller that kept them could be made to use any amount of
+    memory."""
+    async with listening(shop.db.dsn) as bell:
+        tracemalloc.start()
+        try:
+            await shop.pool.execute(
+                "SELECT pg_notify('farrier_probe', repeat('x', 7000) || i) FROM generate_series(1, 2000) i"
+            )
+            await shop.ask(1)
+            await bell.until_heard(1)
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert kept < 4_000_000
 
 
 async def test_an_insert_reaches_the_loop_without_a_poll(shop: Shop) -> None:
