@@ -118,8 +118,9 @@ class Agenda(Generic[R]):
 
     def listed(self, shards: Iterable[int], ids: Iterable[int]) -> None:
         """Enqueue the resources that have appeared in these shards or have left them since the last listing."""
-        known = {id_ for shard in shards for id_ in self._shards.get(shard, ())}
-        self.woken(known.symmetric_difference(ids))
+        known, listed = {id_ for shard in shards for id_ in self._shards.get(shard, ())}, set(ids)
+        self.woken(known - listed)
+        self._appeared(listed - known)
 
     def lag(self, now: float) -> float:
         """Return the delay in seconds of the oldest waiting run or load."""
@@ -137,27 +138,32 @@ class Agenda(Generic[R]):
 
     # --- wakes and loads
 
-    def woken(self, ids: Iterable[int]) -> None:
+    def woken(self, ids: Iterable[int]) -> bool:
         """Enqueue these resources, except resources of shards that this controller does not own. If a resource is
-        running now, it runs again afterwards."""
+        running now, it runs again afterwards. Returns whether a resource of an owned shard has no entry. The caller
+        then has to find out whether that resource exists, because any login may send a notification with any ID."""
+        unknown = False
         for id_ in ids:
             shard = self._shards.get(id_ % self._modulus)
             if shard is None:
                 continue
             entry = shard.get(id_)
             if entry is None:
-                self._add(id_, urgent=True)
+                unknown = True
             elif entry.phase is Phase.IDLE or (entry.phase is Phase.QUEUED and not entry.urgent):
                 self._enqueue(entry)
             elif entry.phase is not Phase.QUEUED:
                 entry.again = True
+        return unknown
 
     def polled(self, wakes: Mapping[int, AbstractSet[Any]]) -> None:
         """Enqueue the resources of these wakes. If the last load of a resource already returned all of its wakes, the
         resource is not enqueued."""
         for id_, found in wakes.items():
             entry = self.entry(id_)
-            if entry is None or not found <= set(entry.wakes):
+            if entry is None:
+                self._appeared((id_,))
+            elif not found <= set(entry.wakes):
                 self.woken((id_,))
 
     def woken_all(self) -> None:
@@ -301,6 +307,12 @@ class Agenda(Generic[R]):
             entry.phase = Phase.UNKNOWN
 
     # --- internals
+
+    def _appeared(self, ids: Iterable[int]) -> None:
+        """Add the resources that the database has and this agenda does not, except those of other controllers."""
+        for id_ in ids:
+            if id_ % self._modulus in self._shards:
+                self._add(id_, urgent=True)
 
     def _add(self, id_: int, *, urgent: bool, step: str | None = None) -> None:
         shard = id_ % self._modulus

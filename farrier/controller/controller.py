@@ -92,7 +92,8 @@ class Controller:
             self._poll_now.set()
         elif kind in self._loops:
             self._host.sink.woken("notify")
-            self._loops[kind].woken(ids)
+            if self._loops[kind].woken(ids):
+                self._poll_now.set()
 
     def heard_nothing(self) -> None:
         """Poll now, because notifications may have been missed."""

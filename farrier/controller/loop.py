@@ -115,11 +115,12 @@ class Loop(Generic[R, S, W, V]):
         self.agenda.listed(shards, listed.ids)
         self._to_load.ring()
 
-    def woken(self, ids: Iterable[int]) -> None:
-        """Enqueue these resources."""
-        self.agenda.woken(ids)
+    def woken(self, ids: Iterable[int]) -> bool:
+        """Enqueue these resources. Returns whether a poll has to look for some of them."""
+        unknown = self.agenda.woken(ids)
         self._to_load.ring()
         self.steps.woken()
+        return unknown
 
     def polled(self, wakes: Mapping[int, AbstractSet[UUID]]) -> None:
         """Enqueue the resources of wakes that a poll found."""

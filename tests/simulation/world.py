@@ -286,7 +286,8 @@ class World:
 
     def _hear(self, number: int, _: int) -> None:
         process = self.processes[number]
-        process.agenda.woken([process.inbox.pop(0)])
+        if process.agenda.woken([process.inbox.pop(0)]):
+            self._poll(process)
 
     def _load(self, number: int, _: int) -> None:
         process = self.processes[number]

@@ -116,6 +116,26 @@ async def test_a_wake_that_is_heard_while_a_transition_is_committed_is_loaded_at
     assert await shop.answers() == [1]
 
 
+async def test_a_notification_about_resources_that_do_not_exist_adds_nothing_to_the_loop(shop: Shop) -> None:
+    """Any login may notify farrier_wake. Each entry takes memory, and real wakes would wait behind their loads."""
+    await shop.register(1, 2)
+    replica = Replica(shop, config=QUIET)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 2)
+        replica.controller.woken("widget", range(1000, 2000))
+        assert len(replica.loop.agenda) == 2
+
+
+async def test_a_new_resource_is_run_after_its_notification_without_a_regular_poll(shop: Shop) -> None:
+    await shop.register(1)
+    replica = Replica(shop, config=QUIET)
+    async with at_work(replica):
+        await replica.ledger.until(lambda: replica.ledger.outcomes["do_nothing"] == 1)
+        await shop.register(2)
+        replica.controller.woken("widget", [2])
+        await replica.ledger.until(lambda: 2 in replica.handler.order)
+
+
 async def test_a_resource_that_does_not_rest_after_a_transition_runs_again_at_once(shop: Shop) -> None:
     await shop.register(1)
     config = msgspec.structs.replace(QUIET, rerun_limit=3)

@@ -49,6 +49,14 @@ def test_all_resources_of_a_taken_shard_are_loaded() -> None:
     assert [entry.id for entry in agenda_of(1, 2, 3).load(1000)] == [1, 2, 3]
 
 
+def test_a_notification_enqueues_known_resources_and_an_unknown_one_requires_a_poll() -> None:
+    agenda = at_rest(1, 2)
+    assert agenda.woken([2, 404, 405])
+    assert [entry.id for entry in agenda.load(1000)] == [2]
+    assert len(agenda) == 2
+    assert not agenda.woken([1])
+
+
 def test_a_resource_at_rest_is_run_over_memory_when_it_is_due_and_not_before() -> None:
     agenda = at_rest(1)
     assert due(agenda, PERIOD - 1) == []
@@ -188,16 +196,16 @@ def test_a_deferred_run_deletes_no_wake_and_is_loaded_again_later() -> None:
     assert [each.id for each in agenda.load(1)] == [1]
 
 
-def test_a_wake_for_a_resource_that_was_made_since_makes_its_entry() -> None:
+def test_a_wake_that_a_poll_finds_for_a_resource_that_was_made_since_makes_its_entry() -> None:
     agenda = at_rest(1)
-    agenda.woken([2])
+    agenda.polled({2: {4}})
     assert [entry.id for entry in agenda.load(10)] == [2]
 
 
 def test_a_wake_of_an_unowned_shard_is_ignored() -> None:
     agenda: Agenda[str] = Agenda(reload_every=RELOAD, shards=2)
     agenda.took([0], {2: False}, {})
-    agenda.woken([3])
+    assert not agenda.woken([3])
     assert len(agenda) == 1
 
 
@@ -349,10 +357,10 @@ def test_an_unfinished_step_makes_the_next_run_recover() -> None:
 def test_a_queue_that_is_never_empty_is_late_only_while_the_same_entries_wait() -> None:
     agenda = agenda_of(1)
     assert agenda.lag(NOW) == 0
-    agenda.woken([2])
+    agenda.polled({2: {4}})
     assert agenda.lag(NOW + 2) == 2
     agenda.load(1000)
-    agenda.woken([3])
+    agenda.polled({3: {5}})
     assert agenda.lag(NOW + 4) == 0
     assert agenda.lag(NOW + 9) == 5
 
