@@ -1,23 +1,62 @@
-"""Returns the metrics in the format that the client prefers: OpenMetrics with exemplars, or Prometheus' text."""
+"""Returns the metrics in the format that the client prefers: OpenMetrics with exemplars, or Prometheus' text.
+
+Any client may read the metrics, and the event loop does nothing else while it generates their text. So farrier
+generates texts during at most a tenth of the time. All requests that wait for the next text get the same text.
+"""
 
 from __future__ import annotations
 
 import re
 
+import anyio
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.openmetrics import exposition as openmetrics
 from starlette.responses import Response
+
+from farrier.clock import MonotonicClock
+from farrier.protocols import Clock
 
 _OPENMETRICS, _TEXT = "application/openmetrics-text", "text/plain"
 _QUALITY = re.compile(r"q=([01](?:\.[0-9]{0,3})?)")
 
 
-def response(registry: CollectorRegistry, accept: str) -> Response:
-    """Return the metrics in the format for a client with this Accept header."""
-    if _prefers_openmetrics(accept):
-        text = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
-        return Response(text, media_type=openmetrics.CONTENT_TYPE_LATEST)
-    return Response(exposition.generate_latest(registry), media_type=exposition.CONTENT_TYPE_PLAIN_0_0_4)
+# The pause after a text is this multiple of the time that its generation took.
+_PAUSES = 9
+
+
+class Exposition:
+    """The texts of one registry."""
+
+    def __init__(self, registry: CollectorRegistry, clock: Clock | None = None) -> None:
+        self._registry = registry
+        self._clock = clock or MonotonicClock()
+        self._one_at_a_time = anyio.Lock()
+        self._next_at = float("-inf")
+        # For each format: when the generation of the last text began, and the text.
+        self._last: dict[str, tuple[float, bytes]] = {}
+
+    async def response(self, accept: str) -> Response:
+        """Return the metrics in the format for a client with this Accept header. The text is generated after this
+        call."""
+        asked_at = self._clock.monotonic()
+        media = openmetrics.CONTENT_TYPE_LATEST if _prefers_openmetrics(accept) else exposition.CONTENT_TYPE_PLAIN_0_0_4
+        async with self._one_at_a_time:
+            began_at, text = self._last.get(media, (float("-inf"), b""))
+            if began_at < asked_at:
+                await anyio.sleep(max(0.0, self._next_at - self._clock.monotonic()))
+                text = self._generated(media)
+        return Response(text, media_type=media)
+
+    def _generated(self, media: str) -> bytes:
+        began_at = self._clock.monotonic()
+        if media == openmetrics.CONTENT_TYPE_LATEST:
+            text: bytes = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
+        else:
+            text = exposition.generate_latest(self._registry)
+        ended_at = self._clock.monotonic()
+        self._next_at = ended_at + _PAUSES * (ended_at - began_at)
+        self._last[media] = began_at, text
+        return text
 
 
 def _prefers_openmetrics(accept: str) -> bool:

@@ -19,9 +19,10 @@ from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farrier.errors import CredentialError, DatabaseUnreachable, RefusedByModel, UndecodableState
-from farrier.web import api, exposition, pages
+from farrier.web import api, pages
 from farrier.web.access import Access, Guard
 from farrier.web.backend import Backend
+from farrier.web.exposition import Exposition
 from farrier.web.hosts import KnownHosts
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
 
@@ -57,7 +58,7 @@ class Site:
         """Create the application. `refresh` is awaited before each exposition of the registry. `names` are the host
         names of this server, in addition to localhost and any address. `access` has the accepted tokens; without
         `access`, no token is accepted."""
-        self._registry = registry
+        self._exposition = Exposition(registry)
         self._unready_because = unready_because
         self._refresh = refresh
         self._site = Starlette(
@@ -101,7 +102,7 @@ class Site:
 
     async def _metrics(self, request: Request) -> Response:
         await self._refresh()
-        return exposition.response(self._registry, request.headers.get("accept", ""))
+        return await self._exposition.response(request.headers.get("accept", ""))
 
 
 class _Headers:
