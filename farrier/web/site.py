@@ -25,6 +25,7 @@ from farrier.web.backend import Backend
 from farrier.web.exposition import Exposition
 from farrier.web.hosts import KnownHosts
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
+from farrier.web.turns import Turns
 
 # On these pages, the browser runs only scripts from this server. No page may embed these pages in a frame.
 _POLICY = (
@@ -82,9 +83,9 @@ class Site:
         )
         self._site.router.redirect_slashes = False  # clients of the API do not follow redirects
         self._site.state.access = access or Access()
-        # This middleware is the outermost, because Starlette makes the response to an unexpected error outside of the
-        # other middleware.
-        self.app: ASGIApp = _Headers(KnownHosts(self._site, names))
+        # These are outside of Starlette, because Starlette makes the response to an unexpected error outside of its
+        # middleware.
+        self.app: ASGIApp = Turns(_Headers(KnownHosts(self._site, names)))
 
     def open(self, backend: Backend) -> None:
         """Add the database, which is now available."""
