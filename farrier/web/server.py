@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from farrier import errors
 from farrier.asgi import served
+from farrier.web import connections
 
 # Proxies and load balancers usually close a connection after a minute without a request. If this server closed it
 # first, it would lose a request that is on its way at this moment, and the proxy would respond with 502.
@@ -28,7 +29,7 @@ async def serving(app: ASGIApp, *, host: str, port: int, tls: ssl.SSLContext | N
     listener = _bind(host, port)
     secure = {} if tls is None else {"ssl_context_factory": lambda _config, _default: tls}
     settings = {"log_level": "warning", "server_header": False, "timeout_keep_alive": _IDLE_SECONDS} | secure
-    async with served(app, listener, name="http", **settings):
+    async with served(app, listener, name="http", http=connections.limited(), **settings):
         yield _url(listener, "http" if tls is None else "https")
 
 
