@@ -24,8 +24,8 @@ from farrier.web.access import Access, Guard
 from farrier.web.backend import Backend
 from farrier.web.exposition import Exposition
 from farrier.web.hosts import KnownHosts
+from farrier.web.one_per_cycle import OnePerCycle
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
-from farrier.web.turns import Turns
 
 # On these pages, the browser runs only scripts from this server. No page may embed these pages in a frame.
 _POLICY = (
@@ -85,7 +85,7 @@ class Site:
         self._site.state.access = access or Access()
         # These are outside of Starlette, because Starlette makes the response to an unexpected error outside of its
         # middleware.
-        self.app: ASGIApp = Turns(_Headers(KnownHosts(self._site, names)))
+        self.app: ASGIApp = OnePerCycle(_Headers(KnownHosts(self._site, names)))
 
     def open(self, backend: Backend) -> None:
         """Add the database, which is now available."""

@@ -10,7 +10,7 @@ import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-class Turns:
+class OnePerCycle:
     """Lets one request begin in each cycle of the event loop, in the order in which the requests arrive."""
 
     def __init__(self, app: ASGIApp) -> None:

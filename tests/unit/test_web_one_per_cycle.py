@@ -8,7 +8,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 from starlette.types import Message, Receive, Scope, Send
 
-from farrier.web.turns import Turns
+from farrier.web.one_per_cycle import OnePerCycle
 
 REQUESTS = 50
 
@@ -32,11 +32,11 @@ async def test_another_task_runs_between_any_two_requests_that_arrive_together()
             happened.append("other")
             await checkpoint()
 
-    turns = Turns(app)
+    paced = OnePerCycle(app)
     async with anyio.create_task_group() as group:
         group.start_soon(other)
         for number in range(REQUESTS):
-            group.start_soon(turns, {"type": "http", "path": f"/{number}"}, nothing, nowhere)
+            group.start_soon(paced, {"type": "http", "path": f"/{number}"}, nothing, nowhere)
     assert [each for each in happened if each != "other"] == [f"/{number}" for number in range(REQUESTS)]
     assert not [pair for pair in pairwise(happened) if "other" not in pair]
 
@@ -51,9 +51,9 @@ async def test_a_request_in_progress_does_not_delay_the_next_one() -> None:
         else:
             go_on.set()
 
-    turns = Turns(app)
+    paced = OnePerCycle(app)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
-            group.start_soon(turns, {"type": "http", "path": "/slow"}, nothing, nowhere)
+            group.start_soon(paced, {"type": "http", "path": "/slow"}, nothing, nowhere)
             await begun.wait()
-            await turns({"type": "http", "path": "/quick"}, nothing, nowhere)
+            await paced({"type": "http", "path": "/quick"}, nothing, nowhere)
