@@ -67,7 +67,7 @@ class Server:
 def paths(site: Site) -> list[tuple[str, str]]:
     """Every method and path of the application, with names in place of parameters."""
     found = []
-    for route in site.app._app._app.routes:  # type: ignore[attr-defined]
+    for route in site._site.routes:
         inner = [(route.path, each) for each in route.routes] if isinstance(route, Mount) else [("", route)]
         for above, each in inner:
             assert isinstance(each, Route)
