@@ -91,7 +91,7 @@ def _range(least: float | None, most: float | None) -> str:
 
 def _fault(info: msgspec.inspect.Type) -> str:
     """Return the error text that a type defines for wrong values; empty if it defines none."""
-    annotated = (each for each in _parts(info) if isinstance(each, msgspec.inspect.Metadata))
+    annotated = (each for each in parts(info) if isinstance(each, msgspec.inspect.Metadata))
     return next((str(each.extra[FAULT]) for each in annotated if each.extra and FAULT in each.extra), "")
 
 
@@ -123,26 +123,26 @@ def _walk(path: str, value: Any, info: msgspec.inspect.Type) -> tuple[Any, msgsp
 
 
 def _fields(info: msgspec.inspect.Type) -> Mapping[str, msgspec.inspect.Type]:
-    structs = [each for each in _parts(info) if isinstance(each, msgspec.inspect.StructType)]
+    structs = [each for each in parts(info) if isinstance(each, msgspec.inspect.StructType)]
     return {field.encode_name: field.type for each in structs for field in each.fields}
 
 
 def _value(info: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
-    return next((each.value_type for each in _parts(info) if isinstance(each, msgspec.inspect.DictType)), None)
+    return next((each.value_type for each in parts(info) if isinstance(each, msgspec.inspect.DictType)), None)
 
 
 def _item(info: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
-    return next((each.item_type for each in _parts(info) if isinstance(each, _LISTS)), None)
+    return next((each.item_type for each in parts(info) if isinstance(each, _LISTS)), None)
 
 
-def _parts(info: msgspec.inspect.Type) -> Iterator[msgspec.inspect.Type]:
+def parts(info: msgspec.inspect.Type) -> Iterator[msgspec.inspect.Type]:
     """Yield a type. If it is an annotated type or a union, also yield the types in it."""
     yield info
     match info:
         case msgspec.inspect.Metadata():
-            yield from _parts(info.type)
+            yield from parts(info.type)
         case msgspec.inspect.UnionType():
             for each in info.types:
-                yield from _parts(each)
+                yield from parts(each)
         case _:
             pass

@@ -12,6 +12,7 @@ import msgspec
 import farrier
 from farrier.model.api_token import Scope
 from farrier.web import given
+from farrier.web.faults import parts
 from farrier.web.operation import JSON, Answer, Operation
 from farrier.web.refusals import MEDIA, Problem
 
@@ -138,7 +139,7 @@ def _mark_times(components: Mapping[str, Json], types: Iterable[Any]) -> None:
         _add_structs(info, structs)
     for name, struct in structs.items():
         for field in struct.fields:
-            if any(isinstance(part, msgspec.inspect.DateTimeType) for part in _alternatives(field.type)):
+            if any(isinstance(part, msgspec.inspect.DateTimeType) for part in parts(field.type)):
                 schema = components[name]["properties"][field.encode_name]
                 for part in schema.get("anyOf", [schema]):
                     if part.get("type") == "string":
@@ -147,7 +148,7 @@ def _mark_times(components: Mapping[str, Json], types: Iterable[Any]) -> None:
 
 def _add_structs(info: msgspec.inspect.Type, structs: dict[str, msgspec.inspect.StructType]) -> None:
     """Add the structs that a type contains to `structs`, by the name of their schema."""
-    for part in _alternatives(info):
+    for part in parts(info):
         match part:
             case msgspec.inspect.StructType():
                 if part.cls.__name__ not in structs:
@@ -160,18 +161,6 @@ def _add_structs(info: msgspec.inspect.Type, structs: dict[str, msgspec.inspect.
                 _add_structs(part.value_type, structs)
             case _:
                 pass
-
-
-def _alternatives(info: msgspec.inspect.Type) -> Iterable[msgspec.inspect.Type]:
-    """Yield the types of a union, or the type itself, without their constraints."""
-    match info:
-        case msgspec.inspect.Metadata():
-            yield from _alternatives(info.type)
-        case msgspec.inspect.UnionType():
-            for each in info.types:
-                yield from _alternatives(each)
-        case _:
-            yield info
 
 
 def _types(each: Operation) -> Iterable[Any]:
