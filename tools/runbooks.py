@@ -11,7 +11,15 @@ from farrier.config import Config
 from farrier.metrics import alerts
 from farrier.metrics.alerts import Alert
 from farrier.model import duration
-from farrier.model.failures import BMC_ADVICE, FAILURES, MAX_ATTEMPTS, QUARANTINE_ADVICE, UNSAFE, FailureClass
+from farrier.model.failures import (
+    BMC_ADVICE,
+    FAILURES,
+    MAX_ATTEMPTS,
+    QUARANTINE_ADVICE,
+    UNCOUNTED,
+    UNSAFE,
+    FailureClass,
+)
 
 
 def blocks() -> Mapping[str, str]:
@@ -56,11 +64,8 @@ def _held(alert: Alert) -> str:
 
 def _failure(failure: FailureClass) -> str:
     advice = FAILURES[failure]
-    tried = (
-        f"farrier retries automatically, with up to {MAX_ATTEMPTS} attempts."
-        if advice.retryable
-        else "farrier does not retry automatically."
-    )
+    limit = "until an attempt succeeds" if failure in UNCOUNTED else f"with up to {MAX_ATTEMPTS} attempts"
+    tried = f"farrier retries automatically, {limit}." if advice.retryable else "farrier does not retry automatically."
     unsafe = " The failure is unsafe, because farrier may be working on the wrong machine." if failure in UNSAFE else ""
     return f"{_advice(advice.action)}{tried}{unsafe}\n"
 

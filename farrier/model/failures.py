@@ -84,6 +84,11 @@ BY_THE_REGION = frozenset({FailureClass.TIMEOUT, FailureClass.UPSTREAM_ERROR})
 """Failures that an outage of the site's MAAS region can cause without any other fault."""
 
 
+UNCOUNTED = frozenset({FailureClass.CAPACITY})
+"""Failures that end when others free or extend what the stage needs. They spend no attempt: farrier retries without
+end."""
+
+
 class QuarantineCause(StrEnum):
     """The cause of a quarantine, stored on the node. farrier ends a quarantine by itself only after proof that the
     cause is gone."""
@@ -252,4 +257,4 @@ def stage_backoff(attempt: int) -> timedelta:
 
 def needs_operator(failure: FailureClass, *, attempt: int) -> bool:
     """Return whether a stage needs an operator after this attempt failed with this class."""
-    return not FAILURES[failure].retryable or attempt >= MAX_ATTEMPTS
+    return not FAILURES[failure].retryable or (attempt >= MAX_ATTEMPTS and failure not in UNCOUNTED)

@@ -60,7 +60,7 @@ async def frozen_between_attempts(site: Site) -> Machine:
 async def ssh_seed_fails_three_times(site: Site) -> Machine:
     machine = await site.enrolled()
     for _ in range(3):
-        await machine.beat("disk", ssh_seed="failed")
+        await machine.beat(ssh_seed="failed")
     return machine
 
 

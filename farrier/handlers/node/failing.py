@@ -6,7 +6,7 @@ stop, and every later run handles the stop first. If an adoption stops, its onbo
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -15,8 +15,11 @@ from farrier.handlers.node import onboarding_adopt, unclean
 from farrier.handlers.node.moves import Change, transition, with_fields, with_workflow
 from farrier.handlers.node.tasks import end_live
 from farrier.model.failures import (
+    BACKOFF_FIRST,
+    BACKOFF_MAX,
     BY_THE_REGION,
     MANUAL,
+    UNCOUNTED,
     UNSAFE,
     FailureClass,
     QuarantineCause,
@@ -24,7 +27,7 @@ from farrier.model.failures import (
     stage_backoff,
 )
 from farrier.model.management import Management
-from farrier.model.node import Decommission, Node, Onboarding, Quarantine, StopRequest
+from farrier.model.node import Decommission, Node, Onboarding, Quarantine, StopRequest, Workflow
 from farrier.model.stages import uses_maas
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
@@ -40,9 +43,18 @@ _STOP_CAUSE = {
 _GOES_ALONG = (W.RUNNING, W.FAILED_RETRYABLE)
 
 
-def fail(node: Node, now: datetime, failure: FailureClass, detail: str, *, stop: StopRequest | None = None) -> Change:
+def fail(
+    node: Node,
+    now: datetime,
+    failure: FailureClass,
+    detail: str,
+    *,
+    stop: StopRequest | None = None,
+    attempt: int | None = None,
+) -> Change:
     """Fail this attempt of the stage. Another attempt follows after the back-off, or the workflow waits for an
-    operator."""
+    operator. `attempt` replaces the workflow's own count of the stage's attempts."""
+    node = node if attempt is None else with_workflow(node, attempt=attempt)
     workflow = node.live
     node = unclean.failed(node, failure, detail)
     cause = f"stage: {workflow.stage}"
@@ -57,7 +69,7 @@ def fail(node: Node, now: datetime, failure: FailureClass, detail: str, *, stop:
     failed = with_workflow(
         node,
         status=W.FAILED_RETRYABLE,
-        next_attempt_at=now + stage_backoff(workflow.attempt),
+        next_attempt_at=now + _pause(workflow, failure, now),
         failure_class=failure,
         failure_detail=detail,
     )
@@ -67,6 +79,14 @@ def fail(node: Node, now: datetime, failure: FailureClass, detail: str, *, stop:
         reason=f"stage {workflow.stage} failed: {failure}: {detail}",
         cause=cause,
     )
+
+
+def _pause(workflow: Workflow, failure: FailureClass, now: datetime) -> timedelta:
+    """Return the pause before the next attempt. Attempts that are not counted are paced by the time that the stage has
+    already taken."""
+    if failure in UNCOUNTED:
+        return min(max(now - workflow.stage_entered_at, BACKOFF_FIRST), BACKOFF_MAX)
+    return stage_backoff(workflow.attempt)
 
 
 _BY_ONBOARDING = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.ONBOARDING_FAILED})

@@ -89,11 +89,13 @@ class Step(Made, frozen=True, kw_only=True):
 
 class Failed(Made, frozen=True, kw_only=True):
     """This attempt of the stage failed. With `stop`, the stage is not retried, even if the stop takes several
-    transitions."""
+    transitions. `attempt` is the number of this attempt if earlier attempts led through other stages, where the
+    workflow's own count begins again."""
 
     failure: FailureClass
     detail: str
     stop: StopRequest | None = None
+    attempt: int | None = None
 
 
 Settled: TypeAlias = Done | Waiting | Step | Failed

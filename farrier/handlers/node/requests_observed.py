@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt, region
 from farrier.handlers.node.decommission import adopted
-from farrier.handlers.node.moves import Done, Policy, unproven_health, with_note, with_workflow
+from farrier.handlers.node.moves import Done, Policy, with_note, with_workflow
 from farrier.handlers.node.onboarding.completion import complete
-from farrier.handlers.node.onboarding.wait_for_agent_enrollment import wait_for_agent_enrollment
+from farrier.handlers.node.onboarding.wait_for_agent_enrollment import unready, wait_for_agent_enrollment
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.handlers.node.stages import continued
 from farrier.model.maas import MaasStatus as M
@@ -55,7 +55,7 @@ def adopt_observed_state(request: Request) -> Reply:
 def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:
     if onboarding_adopt.adopts(node) and not onboarding_adopt.is_proven(node):
         return _no("no read has confirmed the recorded machine yet; submit adopt")
-    unproven = unproven_health(node, now, policy)
+    unproven = unready(node, now, policy)
     if unproven is not None:
         return _no(f"the target is a healthy node: {unproven}")
     return Accept(reason="the observed state is the target state", to=complete(node, ending=W.RECONCILED))

@@ -31,7 +31,7 @@ from farrier.handlers.node.moves import (
     with_workflow,
 )
 from farrier.handlers.node.stages import advanced, run_stage, started
-from farrier.model.failures import BY_THE_REGION, FAILURES, FailureClass, needs_operator
+from farrier.model.failures import BY_THE_REGION, FAILURES, UNCOUNTED, FailureClass, needs_operator
 from farrier.model.node import AfterUndo, Node, Onboarding, StopRequest, Workflow
 from farrier.model.outcome import Wait
 from farrier.model.workflow import LIVE, OnboardingMode
@@ -132,7 +132,8 @@ def _failed_retryable(node: Node, now: datetime) -> Decision:
             reason=f"stage {workflow.stage} failed ({workflow.failure_class}); farrier retries it after the back-off",
             requeue_after=workflow.next_attempt_at - now,
         )
-    attempt = workflow.attempt + (not by_outage)
+    is_spent = not by_outage and failure not in UNCOUNTED
+    attempt = workflow.attempt + is_spent
     return transition(
         node,
         with_workflow(node, status=W.RUNNING, attempt=attempt, next_attempt_at=None),
@@ -211,7 +212,7 @@ def _settled(node: Node, result: Settled, now: datetime, config: Policy) -> Outc
         case Failed():
             if is_unread(node) and result.failure in BY_THE_REGION:
                 return Wait(reason=result.detail, requeue_after=AGAIN_WHILE_UNREAD, source=result.source)
-            return fail(node, now, result.failure, result.detail, stop=result.stop)
+            return fail(node, now, result.failure, result.detail, stop=result.stop, attempt=result.attempt)
         case _ as never:
             assert_never(never)
 

@@ -27,7 +27,7 @@ from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.deploy_failure import post_install
 from farrier.model.counted import counted
 from farrier.model.failures import FailureClass
-from farrier.model.health import SSH_SEED_LIMIT
+from farrier.model.health import SSH_SEED_LIMIT, SshSeed
 from farrier.model.maas import Event, MaasError
 from farrier.model.node import Agent, Node, StopRequest
 from farrier.model.status import NodeStatus as N
@@ -68,10 +68,20 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
                 failure=FailureClass.SSH_SEED_FAILED_REPEATEDLY,
                 detail=f"the agent reported a failed SSH seed {counted(agent.ssh_seed_failures, 'time')} in a row",
             )
-    unproven = unproven_health(node, now, config)
+    unproven = unready(node, now, config)
     if unproven is None:
         return Done(reason="the agent has enrolled, and the node is healthy")
     return Waiting(reason=f"the agent has enrolled, but the node is not healthy yet: {unproven}" if agent else unproven)
+
+
+def unready(node: Node, now: datetime, config: Policy) -> str | None:
+    """Return why an onboarding may not end yet, or None. The node must be healthy, and its SSH seed must not have
+    failed: operators could not log in to the node."""
+    unproven = unproven_health(node, now, config)
+    if unproven is not None:
+        return unproven
+    seeded = node.agentless or node.agent is None or node.agent.health.ssh_seed is not SshSeed.FAILED
+    return None if seeded else "the agent reports a failed SSH seed"
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:

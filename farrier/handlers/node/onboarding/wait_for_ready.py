@@ -1,8 +1,8 @@
 """Stage `wait_for_ready`: waits until the commissioning has passed.
 
 The stage uses only observations, and sends no request. If the commissioning fails, the attempt fails, and the next
-attempt goes back to `commission_node`. Going back resets the stage's count of attempts, so the workflow counts the
-commissionings instead. After `MAX_ATTEMPTS` commissionings, the workflow waits for an operator.
+attempt goes back to `commission_node`. Going back resets the stage's count of attempts, so the number of the
+commissioning is the number of the attempt, for the back-off and for the limit of attempts.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from datetime import datetime
 from farrier.handlers.node import region
 from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Step, Waiting, at_stage
 from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, quoted
-from farrier.model.failures import MAX_ATTEMPTS, FailureClass
+from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus, StatusNumber
-from farrier.model.node import Node, StopRequest, Workflow
+from farrier.model.node import Node, Workflow
 from farrier.model.observation import MaasObservation
 from farrier.model.stages import OnboardingStage
 
@@ -60,10 +60,9 @@ def _failure(seen: MaasObservation) -> str | None:
 def _again(node: Node, workflow: Workflow, why: str) -> StageResult:
     """Fail the first attempt of the stage, so that a back-off follows. The next attempt goes back to
     `commission_node`."""
-    if workflow.memo.commissions >= MAX_ATTEMPTS:
-        return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, stop=StopRequest.FAILED)
     if workflow.status_entered_at <= workflow.stage_entered_at:
-        return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why)
+        number = max(workflow.memo.commissions, 1)
+        return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, attempt=number)
     return Step(
         to=at_stage(node, OnboardingStage.COMMISSION_NODE), reason=(f"farrier commissions the machine again: {why}")
     )

@@ -16,9 +16,12 @@ from farrier.handlers.node.onboarding import detour
 from farrier.model.failures import FailureClass
 from farrier.model.maas_changes import Deploy, Release
 from farrier.model.stages import OnboardingStage
+from farrier.model.stages import OnboardingStage as O
+from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import IssueBootstrap
 from farrier.sim.maas import Broken, DeployFate, Fault, Nature, Status
 from tests.support.deployments import changes, issue, memo, on_ready, read, record, sent, taken_up_again, workflow
+from tests.support.handled import Handled
 from tests.support.nodes import MARK, Secrets
 from tests.support.stages import Stand, open_stand
 
@@ -316,6 +319,21 @@ async def test_a_lack_of_addresses_is_retried(at: Stand) -> None:
     assert isinstance(settled, Failed) and settled.failure is FailureClass.CAPACITY
     taken_up_again(at, attempt=2)
     assert isinstance(await at.settle(), Done)
+
+
+async def test_a_lack_of_addresses_spends_no_attempt_however_long_it_lasts(at: Stand) -> None:
+    text = b"No more IPs available in subnet: 10.9.0.0/30"
+    at.region.faults.add(Fault(op="deploy", status=503, body=text, content_type="text/plain", times=20))
+    handled = Handled(at)
+    await handled.rest()
+    for _ in range(20):
+        workflow = at.node.live
+        assert (workflow.status, workflow.failure_class) == (W.FAILED_RETRYABLE, FailureClass.CAPACITY)
+        assert workflow.attempt == 1 and workflow.next_attempt_at is not None
+        at.pass_time(workflow.next_attempt_at - at.now)
+        at.observe()
+        await handled.rest()
+    assert at.node.live.stage is O.WAIT_FOR_DEPLOYED
 
 
 async def test_the_attempt_after_a_power_failure_repeats_the_same_deployment(at: Stand) -> None:

@@ -12,6 +12,7 @@ from farrier.handlers.node.moves import Done, Failed, Waiting, with_fields
 from farrier.handlers.node.stages import run_stage
 from farrier.model.bmc import PowerState
 from farrier.model.failures import FailureClass
+from farrier.model.health import Health, SshSeed
 from farrier.model.node import Agent, Bmc, Onboarding, StopRequest
 from farrier.model.stages import OnboardingStage
 from farrier.model.status import NodeStatus
@@ -187,6 +188,18 @@ async def test_a_repeatedly_failed_ssh_seed_is_reported(at: Stand) -> None:
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.SSH_SEED_FAILED_REPEATEDLY
     assert isinstance(at.node.workflow, Onboarding)
+
+
+async def test_a_node_whose_ssh_seed_failed_stays_in_its_onboarding_until_the_seed_succeeds(at: Stand) -> None:
+    enrols(at, at.now)
+    assert at.node.agent is not None
+    for failures in (1, 2):
+        failed = replace(at.node.agent, health=Health(ssh_seed=SshSeed.FAILED), ssh_seed_failures=failures)
+        at.node = with_fields(at.node, agent=failed)
+        settled = await at.once()
+        assert isinstance(settled, Waiting) and "SSH seed" in settled.reason
+    at.node = with_fields(at.node, agent=replace(failed, health=Health(ssh_seed=SshSeed.OK), ssh_seed_failures=0))
+    assert isinstance(await at.once(), Done)
 
 
 async def test_an_expired_token_needs_an_operator_at_once(at: Stand) -> None:

@@ -133,12 +133,6 @@ async def test_a_machine_that_was_repaired_meanwhile_completes_the_stage(stand: 
     is_done(await stand.once())
 
 
-async def test_a_failure_of_the_last_commissioning_needs_an_operator(stand: Stand) -> None:
-    given(stand, S.FAILED_COMMISSIONING, remembers=Memo(commissions=MAX_ATTEMPTS))
-    stand.observe()
-    assert fails(await stand.once(), F.COMMISSIONING_FAILED).stop is StopRequest.FAILED
-
-
 async def test_a_machine_that_failed_its_tests_needs_an_operator_at_once(stand: Stand) -> None:
     is_held(given(stand, S.FAILED_TESTING, error_description="1 test has failed."))
     stand.observe()
@@ -178,6 +172,20 @@ async def test_a_machine_that_never_passes_needs_an_operator_after_the_maximum_o
     assert stand.node.workflow is not None
     assert (stand.node.workflow.failure_class, stand.node.workflow.stage) == (F.COMMISSIONING_FAILED, STAGE)
     assert stand.world.observed.operations.count("commission") == MAX_ATTEMPTS == memo(stand).commissions
+
+
+async def test_the_pause_before_each_commissioning_doubles(stand: Stand) -> None:
+    machine = given(stand, S.NEW)
+    stand.region.natures[machine.system_id] = Nature(commission=CommissionFate.SCRIPT_FAILS)
+    stand.onboards(O.COMMISSION_NODE)
+    handled, pauses = Handled(stand), []
+    while handled.status is not W.FAILED_MANUAL_INTERVENTION:
+        handled.pass_time()
+        while await handled.run():
+            workflow = stand.node.live
+            if workflow.status is W.FAILED_RETRYABLE and workflow.next_attempt_at is not None:
+                pauses.append(round((workflow.next_attempt_at - workflow.status_entered_at).total_seconds()))
+    assert pauses == [30, 60, 120, 240]
 
 
 async def test_an_attempt_that_an_operator_requested_commissions_the_machine_again(stand: Stand) -> None:
