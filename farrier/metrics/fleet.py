@@ -193,6 +193,7 @@ def _of_counts(census: Census) -> Iterator[GaugeMetricFamily]:
     yield gauges.NODES_PAUSED.family({(): census.paused})
     yield gauges.HEARTBEATS_STALE.family({(): census.heartbeats_stale})
     yield _by_word(gauges.OBSERVATIONS_STALE, Source, census.observations_stale)
+    yield gauges.MAAS_STATUS_UNKNOWN.family({(): census.maas_status_unknown})
     yield _by_word(gauges.POWER_SYNC_FAILING, BmcFailure, census.unread_power)
 
 

@@ -115,6 +115,10 @@ OBSERVATIONS_STALE = Gauge(
     "machines whose MAAS region is failing.",
     ("source",),
 )
+MAAS_STATUS_UNKNOWN = Gauge(
+    "farrier_maas_status_unknown",
+    "Number of nodes whose machine in MAAS is in a status that this release of farrier does not know.",
+)
 POWER_SYNC_FAILING = Gauge(
     "farrier_power_sync_failing",
     "Number of nodes whose BMC was verified and cannot be read now, by failure class.",

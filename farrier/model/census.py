@@ -138,3 +138,4 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     failing: tuple[Failing, ...]
     unread_power: Mapping[str, int]
     observations_stale: Mapping[str, int]
+    maas_status_unknown: int

@@ -13,6 +13,7 @@ import msgspec
 
 from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus as S
+from farrier.model.maas import Machine
 from farrier.model.observation import MaasObservation
 from farrier.model.status import NodeStatus as N
 from farrier.model.views import MaasView
@@ -27,8 +28,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     note: str
 
     def fits(self, state: str) -> bool:
-        """Return whether the state is in `states`."""
-        return self.states is None or state in self.states
+        """Return whether the state is in `states`. An unknown state contradicts nothing."""
+        return self.states is None or state in self.states or state == S.UNKNOWN
 
     @property
     def text(self) -> str:
@@ -73,6 +74,7 @@ REPORTED = frozenset({N.QUARANTINED, N.DRAINING, N.RETIRED, N.REMOVING})
 """Statuses in which farrier reports a difference from MAAS, but does not move the node."""
 
 LONGEST_OWNER = 64
+LONGEST_NAME = 64
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -92,6 +94,14 @@ def contradictions() -> Iterator[Contradiction]:
         causes = frozenset() if state in IN_SERVICE else CAUSES
         if statuses or causes:
             yield Contradiction(state, statuses, causes)
+
+
+def not_known(seen: Machine | MaasObservation | MaasView) -> str | None:
+    """Return what an operator needs to know about a status that this release of farrier does not know, or None."""
+    if seen.state != S.UNKNOWN:
+        return None
+    name = f" ({seen.status_name[:LONGEST_NAME]})" if seen.status_name else ""
+    return f"MAAS reports machine {seen.system_id} in a status that this release of farrier does not know{name}"
 
 
 BY_RESCUE = (

@@ -28,7 +28,8 @@ class MaasStatus(StrEnum):
     FAILED = "failed"
     BROKEN = "broken"
     ABSENT = "absent"  # no status number: the machine does not exist
-    OTHER = "other"  # any other status, such as releasing, rescue mode or retired, or an unknown number
+    OTHER = "other"  # any other known status, such as releasing, rescue mode or retired
+    UNKNOWN = "unknown"  # a status number of a newer MAAS: it proves nothing about the machine
 
 
 class StatusNumber(IntEnum):
@@ -80,6 +81,7 @@ BEING_RELEASED = frozenset({StatusNumber.RELEASING, StatusNumber.DISK_ERASING})
 
 
 _STATUS_OF: Mapping[int, MaasStatus] = {
+    **dict.fromkeys(StatusNumber, MaasStatus.OTHER),
     StatusNumber.NEW: MaasStatus.NEW,
     StatusNumber.COMMISSIONING: MaasStatus.COMMISSIONING,
     StatusNumber.TESTING: MaasStatus.COMMISSIONING,
@@ -251,8 +253,8 @@ class Machine(Seen, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def state(self) -> MaasStatus:
-        """The model's name for the machine's status number; `other` for an unknown number."""
-        return _STATUS_OF.get(self.status, MaasStatus.OTHER)
+        """The model's name for the machine's status number."""
+        return _STATUS_OF.get(self.status, MaasStatus.UNKNOWN)
 
 
 class PowerAddress(msgspec.Struct, frozen=True, kw_only=True):

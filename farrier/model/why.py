@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model import advice, clocks, diagnosis, duration, sweeps
+from farrier.model import advice, clocks, diagnosis, duration, expected, sweeps
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.health import Alert
@@ -147,6 +147,9 @@ def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[st
     unexpected = diagnosis.not_as_expected(node, now, patience)
     if unexpected is not None:
         yield unexpected
+    unknown = None if node.maas is None else expected.not_known(node.maas)
+    if unknown is not None:
+        yield unknown
 
 
 def _quarantine(node: NodeDetail) -> str | None:

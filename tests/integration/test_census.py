@@ -332,6 +332,21 @@ async def test_overdue_readings_are_counted_by_their_source(conn: Connection, qu
     assert census.unread_power == {"timeout": 8}
 
 
+async def test_machines_in_an_unknown_status_are_counted(conn: Connection, queries: PostgresQueries) -> None:
+    await conn.execute(
+        """
+        INSERT INTO farrier.maas_regions (name, site, url, state) VALUES ('east', 'east', 'http://maas', 'observing');
+        INSERT INTO farrier.nodes (name, site, status, management)
+        SELECT 'gpu-' || nr, 'east', 'active', 'unmanaged' FROM generate_series(1, 3) nr;
+        INSERT INTO farrier.node_observations (node_id, site, system_id, state, since, read_at)
+        SELECT n.id, n.site, n.name, CASE WHEN n.name = 'gpu-3' THEN 'deployed' ELSE 'unknown' END, farrier.now(),
+               farrier.now()
+          FROM farrier.nodes n
+        """
+    )
+    assert (await queries.census(rules())).maas_status_unknown == 2
+
+
 async def test_a_bmc_that_was_verified_and_cannot_be_verified_again_counts_as_unread(
     conn: Connection, queries: PostgresQueries
 ) -> None:

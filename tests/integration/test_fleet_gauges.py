@@ -338,6 +338,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
         names.BRAKES_HOLDING: {()},
         names.HEARTBEATS_STALE: {()},
         names.OBSERVATIONS_STALE: {(str(word),) for word in Source},
+        names.MAAS_STATUS_UNKNOWN: {()},
         names.POWER_SYNC_FAILING: {(str(word),) for word in BmcFailure},
     }
     assert set(told) == {(gauge.name, labels) for gauge, every in expected.items() for labels in every}

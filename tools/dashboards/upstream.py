@@ -81,8 +81,15 @@ def _unread() -> Panels:
             zero="all are read",
         ),
         lines(
-            About("Outdated observations", "Nodes whose last observation from the service is too old.", 8),
-            [Query(fleet(gauges.OBSERVATIONS_STALE), "{{source}}")],
+            About(
+                "Outdated observations",
+                "Nodes whose last observation from the service is too old, or shows an unknown status.",
+                8,
+            ),
+            [
+                Query(fleet(gauges.OBSERVATIONS_STALE), "{{source}}"),
+                Query(fleet(gauges.MAAS_STATUS_UNKNOWN), "in an unknown status"),
+            ],
         ),
     )
 

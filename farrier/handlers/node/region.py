@@ -24,7 +24,7 @@ from farrier.handlers.node.moves import (
     attempt_began_at,
     with_note,
 )
-from farrier.model.expected import BY_RESCUE, LONGEST_OWNER
+from farrier.model.expected import BY_RESCUE, LONGEST_OWNER, not_known
 from farrier.model.failures import FailureClass
 from farrier.model.maas import RESCUE, MaasError, Machine
 from farrier.model.maas import MaasFailure as F
@@ -73,6 +73,8 @@ def with_machine(
                 machine = await client.machine(node.maas_id)
                 if machine.owner and not await client.holds(machine):
                     return _of_another(node, machine)
+                if (unknown := undefined(machine)) is not None:
+                    return unknown
                 decided = await decide(machine, client)
                 if not isinstance(decided, Send):
                     return decided
@@ -178,7 +180,13 @@ def observed(node: Node) -> MaasObservation | Waiting | Failed:
         return gone(node)
     if is_foreign(seen):
         return foreign(node, seen)
-    return undecided(seen) if is_undecided(seen) else seen
+    return undefined(seen) or (undecided(seen) if is_undecided(seen) else seen)
+
+
+def undefined(seen: Machine | MaasObservation) -> Waiting | None:
+    """Wait while the machine is in a status that this release does not know: such a status proves nothing."""
+    said = not_known(seen)
+    return None if said is None else Waiting(reason=said, requeue_after=REGION_AGAIN)
 
 
 def is_foreign(seen: MaasObservation) -> bool:

@@ -27,9 +27,9 @@ class Request(msgspec.Struct, frozen=True):
 
     def in_maas_as(self, *, deployed: bool) -> bool:
         """Return whether a fresh reading shows that the machine is deployed or, if `deployed` is False, not deployed. A
-        stale reading proves neither."""
+        stale reading proves neither, and nor does an unknown status."""
         seen = self.node.maas
-        if seen is None or not seen.fresh(self.now, self.config.observation_ttl):
+        if seen is None or not seen.fresh(self.now, self.config.observation_ttl) or seen.state is MaasStatus.UNKNOWN:
             return False
         return (seen.state is MaasStatus.DEPLOYED) is deployed
 

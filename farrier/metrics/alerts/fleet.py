@@ -76,6 +76,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         _region_failing(named=named),
         _region_unconfigured(),
         *_observations_stale(),
+        _maas_status_unknown(),
         _resources_failing(),
         *(_bmc_unreadable(failure) for failure in BmcFailure),
         _bmc_unreadable_unknown(),
@@ -247,6 +248,21 @@ def _observations_stale_at(severity: Severity, expr: str) -> Alert:
         summary="farrier has no fresh observation of {{ $value }} machine(s) in MAAS",
         description="farrier does not act on the old observations of these machines. Either no controller reads the "
         "region, or the region does not return these machines. To find the reason, run farrier site list",
+    )
+
+
+def _maas_status_unknown() -> Alert:
+    return Alert(
+        name="FarrierMaasStatusUnknown",
+        severity=Severity.TICKET,
+        expr=f"{fleet(latest(gauges.MAAS_STATUS_UNKNOWN))} > 0",
+        hold=timedelta(minutes=5),
+        because="one reading of a machine may be damaged",
+        summary="{{ $value }} machine(s) in MAAS are in a status that farrier does not know",
+        description="farrier takes no node out of service because of such a status, and workflows of these machines "
+        "wait. The region may be newer than farrier: update farrier. To list the nodes: SELECT n.name, "
+        "o.detail ->> 'status_name' FROM farrier.node_observations o JOIN farrier.nodes n ON n.id = o.node_id "
+        "WHERE o.state = 'unknown'",
     )
 
 

@@ -120,6 +120,7 @@ FIGURES = (
     ),
     manual(NEWER),
     Figure("FarrierObservationsStale", UNOBSERVED, Severity.TICKET, beside={ACTIVE: 1000}),
+    Figure("FarrierMaasStatusUnknown", "farrier_maas_status_unknown", Severity.TICKET),
     Figure(
         "FarrierResourcesFailing",
         'farrier_resources_failing{kind="node",error="timeout"}',

@@ -20,7 +20,7 @@ from farrier.model.workflow import OnboardingMode as M
 from tests.support.nodes import LONG_AGO, MINUTE, NOW, SECOND, agent, decide, decommission, moved, node
 
 TTL = NodeConfig().observation_ttl
-CONTRADICTIONS = [state for state in MaasStatus if state is not MaasStatus.DEPLOYED]
+CONTRADICTIONS = [state for state in MaasStatus if state not in (MaasStatus.DEPLOYED, MaasStatus.UNKNOWN)]
 
 
 def seen(state: MaasStatus, **fields: Any) -> MaasObservation:
@@ -66,6 +66,7 @@ def test_an_offline_node_is_quarantined_regardless_of_the_brake_of_its_site() ->
     [
         pytest.param(None, id="nothing was read"),
         pytest.param(seen(MaasStatus.DEPLOYED), id="deployed"),
+        pytest.param(seen(MaasStatus.UNKNOWN), id="a status number of a newer MAAS"),
         pytest.param(seen(MaasStatus.READY, since=NOW - SECOND), id="seen once"),
         pytest.param(seen(MaasStatus.READY, since=NOW - CONFIRMED_AFTER), id="seen twice, not far enough apart"),
         pytest.param(seen(MaasStatus.READY, fresh_at=NOW - TTL - SECOND), id="stale"),

@@ -25,8 +25,9 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("number", [*StatusNumber, 23, 4711, -1])
-def test_every_status_number_has_a_state_and_an_unknown_number_is_other(number: int) -> None:
-    assert state_of(number) == ("failed" if number in FAILED else KNOWN.get(number, "other"))
+def test_every_status_number_has_a_state_and_an_unknown_number_is_unknown(number: int) -> None:
+    known = "other" if number in [*StatusNumber] else "unknown"
+    assert state_of(number) == ("failed" if number in FAILED else KNOWN.get(number, known))
 
 
 def test_no_status_number_means_absent() -> None:

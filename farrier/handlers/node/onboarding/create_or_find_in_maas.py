@@ -21,6 +21,7 @@ from farrier.handlers.node.moves import (
     Settled,
     StageResult,
     Step,
+    Waiting,
     attempt_began_at,
     with_fields,
     with_note,
@@ -253,7 +254,7 @@ def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -
     return Update(hostname=hostname, power=power if wrong else None)
 
 
-def _elsewhere(machine: Machine) -> Failed | None:
+def _elsewhere(machine: Machine) -> Failed | Waiting | None:
     """Refuse a machine in a state that this workflow did not request. A machine that is marked broken is accepted,
     because the next stage handles it."""
     if machine.status in _FREE or machine.status == StatusNumber.BROKEN:
@@ -261,7 +262,9 @@ def _elsewhere(machine: Machine) -> Failed | None:
     return _stands_elsewhere(machine, "no onboarding requested this state, so farrier does not use the machine")
 
 
-def _stands_elsewhere(machine: Machine, why: str) -> Failed:
+def _stands_elsewhere(machine: Machine, why: str) -> Failed | Waiting:
+    if (unknown := region.undefined(machine)) is not None:
+        return unknown
     stands = (machine.status_name or str(machine.state))[:64]
     return Failed(
         failure=FailureClass.STATE_DISAGREEMENT, detail=f"machine {machine.system_id} is {stands} in MAAS; {why}"

@@ -104,6 +104,6 @@ def contradicted(node: Node) -> Failed | None:
         return region.gone(node)
     if region.is_foreign(seen):
         return region.foreign(node, seen)
-    if seen.state is not MaasStatus.DEPLOYED:
+    if seen.state not in (MaasStatus.DEPLOYED, MaasStatus.UNKNOWN):
         return disagrees(seen, "after it was deployed")
     return None

@@ -175,5 +175,7 @@ SELECT row_to_json(x)::text
                    SELECT count(*) AS n FROM farrier.node_observations o
                     WHERE o.site = r.site AND (o.read_at IS NULL OR o.read_at < farrier.now() - $8::interval)
                       AND (o.stale_since IS NOT NULL OR r.complete_at IS NULL OR r.complete_at < farrier.now() - $8::interval)) c
-             WHERE r.ended_at IS NULL) AS observations_stale
+             WHERE r.ended_at IS NULL) AS observations_stale,
+           (SELECT count(*) FROM farrier.maas_regions r JOIN farrier.node_observations o ON o.site = r.site AND o.state = 'unknown'
+             WHERE r.ended_at IS NULL) AS maas_status_unknown
   ) x

@@ -153,7 +153,7 @@ async def test_an_unknown_status_is_read_as_other(looker: Looker) -> None:
     odd = msgspec.json.encode([{**shown[0], "status": 99, "status_name": "Levitating\0"}])
     looker.region.faults.add(Fault(path=LIST, body=odd, content_type="application/json"))
     (reading,) = (await looker.look(one)).readings
-    assert (reading.state, reading.detail.status) == (MaasStatus.OTHER, 99)
+    assert (reading.state, reading.detail.status) == (MaasStatus.UNKNOWN, 99)
     assert reading.detail.status_name == "Levitating\ufffd"
 
 

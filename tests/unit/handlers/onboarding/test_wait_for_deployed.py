@@ -181,9 +181,9 @@ async def test_a_status_to_which_no_deployment_leads_is_a_disagreement(at: Stand
     assert status.label in settled.detail
 
 
-async def test_an_unknown_status_is_a_disagreement(at: Stand) -> None:
-    settled = await look(at, state="other", status=99, status_name="Sleeping")
-    assert isinstance(settled, Failed) and settled.failure is FailureClass.STATE_DISAGREEMENT
+async def test_the_stage_waits_while_the_status_is_unknown(at: Stand) -> None:
+    settled = await look(at, state="unknown", status=99, status_name="Sleeping")
+    assert isinstance(settled, Waiting) and settled.timed and "Sleeping" in settled.reason
 
 
 @pytest.mark.parametrize("status", [Status.DEPLOYED, Status.DEPLOYING, Status.FAILED_DEPLOYMENT])
