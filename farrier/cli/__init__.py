@@ -41,7 +41,7 @@ COMMANDS = {
     "enqueue": "Enqueue a resource, so that its handler runs as soon as possible.",
     "controllers": "List the controllers with their shards and their lag, and the shards without a controller.",
     "history": "List, export and prune the history of the fleet.",
-    "site": "Check site files, and show the settings of sites and the health of their MAAS regions.",
+    "site": "Check site files, show the settings, MAAS regions and brakes of sites, and lift brakes.",
     "sla": "List the limits of all states, and the resources above a limit.",
     "alerts": "Print alert rules for Prometheus, generated from the limits and periods of the settings.",
     "dashboard": "Print one dashboard for Grafana, or write all of them to a directory.",

@@ -83,7 +83,9 @@ def _wanted(
     failed: Annotated[
         bool,
         typer.Option(
-            "--failed", help="Only nodes whose workflow failed or whose BMC cannot be read.", rich_help_panel=_PANEL
+            "--failed",
+            help="Only nodes whose workflow failed, whose BMC cannot be read, or which a brake holds.",
+            rich_help_panel=_PANEL,
         ),
     ] = False,
     **details: list[str],

@@ -57,6 +57,7 @@ def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tupl
     yield "status", output.state(node.status)
     yield "management", node.management and output.state(node.management)
     yield "schedulable", "yes" if node.schedulable else "no"
+    yield "held", _held(node, now) if node.held else None
     yield "paused", node.paused
     yield "quarantine", node.quarantine_cause and f"{node.quarantine_cause}: {node.quarantine_reason}"
     yield "flags", ", ".join(_flags(node))
@@ -82,6 +83,11 @@ def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tupl
     if node.outcome is not None:
         yield "last outcome", f"{node.outcome.outcome} {node.outcome.error} {node.outcome.reason}".replace("  ", " ")
         yield "source", node.outcome.source
+
+
+def _held(node: NodeDetail, now: datetime) -> str:
+    brake = f"by the brake of {f'site {node.site}' if node.site else 'the nodes without a site'}"
+    return brake if node.braked_at is None else f"{brake}, which last refused {output.ago(node.braked_at, now)} ago"
 
 
 def _networks(node: NodeDetail) -> Iterable[tuple[str, Cell]]:

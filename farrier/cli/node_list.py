@@ -73,6 +73,8 @@ def _notes(node: NodeView) -> Iterator[str]:
     workflow = node.workflow
     if node.paused is not None:
         yield f"paused: {node.paused}"
+    if node.held:
+        yield "held by the brake"
     if node.quarantine_cause is not None:
         yield f"{node.quarantine_cause}: {node.quarantine_reason}"
     if workflow is not None and workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION:

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 import typer
 
-from farrier.cli import arguments, group, intent_answers, listing, output, regions
+from farrier.cli import arguments, brakes, group, intent_answers, listing, output, regions
 from farrier.cli.connection import opened, with_settings
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
@@ -27,6 +27,7 @@ from farrier.model.views import Page, RegionView
 from farrier.protocols import MaasClient
 
 site = group("site")
+site.command("brakes")(brakes.list_)
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from farrier.errors import ConfigError
 from farrier.model.api_answers import (
     Addresses,
     Bootstrap,
+    Brakes,
     Breaches,
     Changes,
     Enqueued,
@@ -30,6 +31,7 @@ from farrier.model.api_answers import (
     ShownResource,
     Tasks,
 )
+from farrier.model.brakes import BrakeView
 from farrier.model.clocks import Overdue, OverduePage
 from farrier.model.controller_views import Ownership
 from farrier.model.details import DETAILS
@@ -131,6 +133,10 @@ class Remote:
 
     async def controllers(self) -> Ownership:
         return await self._api.controllers()
+
+    async def brakes(self) -> Page[BrakeView]:
+        found = await self._api.call(Call(path="/brakes", type=Brakes))
+        return Page(found.now, found.brakes)
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         # Reads all kinds, because the API refuses an unknown kind.

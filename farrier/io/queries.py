@@ -21,6 +21,7 @@ from farrier.io import census, decoding, intents, misspelt, reading, refusals, s
 from farrier.io.horizon import Horizon
 from farrier.io.pool import Connection, Pool
 from farrier.model import clocks, ib_partition, network_segment, selection
+from farrier.model.brakes import BrakeView
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import Overdue, OverduePage
 from farrier.model.controller_views import Ownership
@@ -62,6 +63,7 @@ _HISTORY = statements.load("queries/history")
 _TASKS = statements.load("queries/tasks")
 _FIGURES = statements.load("queries/figures")
 _CONTROLLERS = statements.load("queries/controllers")
+_BRAKES = statements.load("queries/brakes")
 _KINDS = statements.load("resources/kinds")
 _SHOWN = statements.load("resources/shown")
 _RESOURCE = statements.load("resources/detail")
@@ -74,6 +76,8 @@ _KNOWN = tuple(list(column) for column in zip(*((p.kind, p.state, p.substate) fo
 
 # How many nodes one statement reads: a round trip of a few megabytes at most, however large the fleet.
 _CHUNK = 1000
+# How many held nodes the list of brakes names: enough to find their common rack or switch.
+_NAMED = 20
 
 _FIRST = SortKey(-math.inf, "", "")
 
@@ -193,6 +197,10 @@ class PostgresQueries:
         async with refusals.borrowed(self._pool) as conn:
             (ownership,) = await reading.fetch(conn, Ownership, _CONTROLLERS)
             return ownership
+
+    async def brakes(self) -> Page[BrakeView]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await reading.page(conn, BrakeView, _BRAKES, _NAMED)
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         async with refusals.borrowed(self._pool) as conn:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from farrier.model.brakes import BrakeView
 from farrier.model.clocks import Clock
 from farrier.model.history import HistoryEntry
 from farrier.model.intent_views import IntentView
@@ -68,6 +69,13 @@ class ShownNode(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     node: NodeDetail
     clocks: tuple[ClockView, ...]
+
+
+class Brakes(msgspec.Struct, frozen=True, kw_only=True):
+    """The brakes that hold nodes in service, or that an operator has lifted, by site."""
+
+    now: datetime
+    brakes: tuple[BrakeView, ...]
 
 
 class Bootstrap(msgspec.Struct, frozen=True, kw_only=True):

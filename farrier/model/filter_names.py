@@ -12,10 +12,12 @@ from farrier.model.history import HistoryFilter
 from farrier.model.kinds import is_in
 from farrier.model.resource_views import KindView
 
+# The layer in which history records that a brake begins to hold a node, and its value. See farrier.record_holds.
+BRAKE, HELD = "brake", "held"
 # The values of a detail are not states.
 _DETAILS = "details."
-_LAYERS_WITHOUT_STATES: Mapping[str, dict[str, frozenset[str]]] = {
-    NODE: {f"{_DETAILS}{name}": frozenset() for name in DETAILS}
+_LAYERS_BESIDES: Mapping[str, dict[str, frozenset[str]]] = {
+    NODE: {f"{_DETAILS}{name}": frozenset() for name in DETAILS} | {BRAKE: frozenset({HELD})}
 }
 
 
@@ -91,4 +93,4 @@ def _layers(kind: KindView) -> dict[str, frozenset[str]]:
     layers: dict[str, frozenset[str]] = {}
     for state in kind.states:
         layers[state.layer] = layers.get(state.layer, frozenset()) | {state.state}
-    return layers | _LAYERS_WITHOUT_STATES.get(kind.kind, {})
+    return layers | _LAYERS_BESIDES.get(kind.kind, {})

@@ -31,7 +31,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A filter of nodes. Each field, and each of the `LISTED` details in `details`, lists the accepted values; an empty
     field accepts all nodes. `names` contains names, IDs and globs. A node must pass all tests of `labels`. `failed`
-    accepts only nodes whose workflow failed, or whose BMC or power cannot be read."""
+    accepts only nodes whose workflow failed, whose BMC or power cannot be read, or which a brake holds."""
 
     names: tuple[str, ...] = ()
     labels: tuple[LabelTest, ...] = ()
@@ -105,7 +105,9 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 class NodeView(RowDetails, frozen=True, kw_only=True):
     """One line of the inventory. `workflow` is the live workflow; `last_onboarding` is the status of the newest
     onboarding of an enrolling node. `bmc_failure` is why its BMC could not be verified, and `power_failure` is why the
-    power of a manageable node cannot be read."""
+    power of a manageable node cannot be read. `held` is set while the brake of the site keeps the node in service
+    although it is silent or has drifted. A held node stays `schedulable`: otherwise a fault of the network would empty
+    the site."""
 
     id: int
     name: str
@@ -117,6 +119,7 @@ class NodeView(RowDetails, frozen=True, kw_only=True):
     verify_pending_at: datetime | None
     """The time since which a verification of the BMC has been pending."""
     schedulable: bool
+    held: bool = False
     paused: str | None
     quarantine_cause: str | None
     quarantine_reason: str | None
@@ -200,8 +203,8 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     node's site. `held_here` is set if the last successful onboarding used MAAS, so that farrier's user owned the
     machine. `paused_by` and `quarantined_by` are the operators who paused and quarantined the node; each is None if no
     operator did so or the intent names no operator. `alerts` are the alerts of the agent's last heartbeat.
-    `enrolled_at` is when the agent last enrolled, or None without an agent. `braked_at` is set while the brake of the
-    site keeps the node in service despite silence or drift.
+    `enrolled_at` is when the agent last enrolled, or None without an agent. While the node is held,
+    `braked_at` is when the brake last refused to take it out of service.
     """
 
     version: int
@@ -254,10 +257,13 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of the fleet. `statuses` counts nodes by status. `unowned` counts the shards of kind `node` that no
     controller owns. `lag_seconds` is the number of seconds since the last sweep of the least recently swept shard of
-    this kind. It is 0 if no shard has a controller."""
+    this kind. It is 0 if no shard has a controller. `held` counts the nodes that brakes keep in service, and
+    `brakes_holding` the sites of these brakes."""
 
     now: datetime
     statuses: Mapping[str, int]
     unowned: int
     lag_seconds: float
     intents_pending: int
+    held: int
+    brakes_holding: int

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from farrier.model.agent import AgentTask, Enrolled, Heartbeat
+from farrier.model.brakes import BrakeView
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
 from farrier.model.controller_views import Ownership
@@ -120,6 +121,9 @@ class Queries(Protocol):
 
     async def controllers(self) -> Ownership:
         """Return all controllers, including expired controllers, and their numbers of shards by kind."""
+
+    async def brakes(self) -> Page[BrakeView]:
+        """Return the brakes that hold nodes or that an operator has lifted, by site."""
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         """Return all kinds, including nodes, or only `kind`, with their states and actions. If `counted` is set, the

@@ -1,5 +1,5 @@
-"""API operations on the fleet: list tasks and controllers, show figures, enqueue a resource, and lift the brake of a
-site."""
+"""API operations on the fleet: list tasks, controllers and brakes, show figures, enqueue a resource, and lift the brake
+of a site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from farrier.model.api_answers import Enqueued, Tasks
+from farrier.model.api_answers import Brakes, Enqueued, Tasks
 from farrier.model.api_token import Scope
 from farrier.model.controller_views import Ownership
 from farrier.model.edges import NODE
@@ -52,7 +52,8 @@ async def list_tasks(call: Call[TaskFilter, None]) -> Response:
 
 
 async def show_figures(call: Call[NoParameters, None]) -> Response:
-    """Show the figures of the fleet: nodes by status, shards without a controller, the lag, pending intents."""
+    """Show the figures of the fleet: nodes by status, shards without a controller, the lag, pending intents,
+    nodes that brakes hold."""
     return operation.json(await call.backend.queries.figures())
 
 
@@ -60,6 +61,12 @@ async def list_controllers(call: Call[NoParameters, None]) -> Response:
     """List the controllers, expired ones first, with their shards and their lag, and the shards without a
     controller."""
     return operation.json(await call.backend.queries.controllers())
+
+
+async def list_brakes(call: Call[NoParameters, None]) -> Response:
+    """List the brakes that hold nodes in service, or that an operator has lifted, by site."""
+    page = await call.backend.queries.brakes()
+    return operation.json(Brakes(now=page.now, brakes=page.rows))
 
 
 async def enqueue_node(call: Call[OfNode, None]) -> Response:
@@ -100,6 +107,7 @@ OPERATIONS = [
     ),
     Operation(path="/tasks", respond=list_tasks, given=TaskFilter, answers={200: Answer(what="Tasks.", body=Tasks)}),
     Operation(path="/figures", respond=show_figures, answers={200: Answer(what="The figures.", body=Figures)}),
+    Operation(path="/brakes", respond=list_brakes, answers={200: Answer(what="The brakes.", body=Brakes)}),
     Operation(
         path="/nodes/{node}/enqueue",
         method="POST",

@@ -60,6 +60,7 @@ async def inventory(request: Request) -> Response:
         "late_resources": [
             (each, clock) for each, clock in await late_resources(backend) if chosen.fits_site(each.site)
         ][:_MOST_LATE],
+        "brakes": (await backend.queries.brakes()).rows,
         "figures": await backend.queries.figures(),
         "counts": await backend.counts.of(backend.queries, chosen),
         "statuses": _STATUSES,

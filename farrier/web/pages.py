@@ -23,9 +23,11 @@ async def kinds(request: Request) -> Response:
 
 
 async def controllers(request: Request) -> Response:
-    """GET /controllers: the controllers with their shards, and the shards without a controller."""
-    found = await backend_of(request).queries.controllers()
-    return render.page(request, "controllers.html", {"at": "controllers", "every": lists.LIVE_SECONDS, "found": found})
+    """GET /controllers: the controllers with their shards, the shards without a controller, and the brakes."""
+    queries = backend_of(request).queries
+    brakes = await queries.brakes()
+    values = {"found": await queries.controllers(), "brakes": brakes.rows, "now": brakes.now}
+    return render.page(request, "controllers.html", {"at": "controllers", "every": lists.LIVE_SECONDS, **values})
 
 
 async def style(_request: Request) -> Response:

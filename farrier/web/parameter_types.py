@@ -65,7 +65,11 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     status: Annotated[tuple[NodeStatus, ...], Meta(description="Return only nodes in one of these statuses.")] = ()
     management: Annotated[tuple[Management, ...], Meta(description="Return only nodes in one of these states.")] = ()
     failed: Annotated[
-        bool, Meta(description="Return only nodes whose workflow failed, or whose BMC or power cannot be read.")
+        bool,
+        Meta(
+            description="Return only nodes whose workflow failed, whose BMC or power cannot be read, or which a brake "
+            "holds."
+        ),
     ] = False
 
     def wanted(self) -> Wanted:

@@ -353,8 +353,7 @@ def _brake() -> Alert:
         expr=f"{fleet(latest(gauges.BRAKES_HOLDING))} > 0",
         summary="The brake holds failing nodes in service at {{ $value }} site(s)",
         description="More nodes fail than may leave service at once. The failing nodes stay active until the "
-        "failures end or an operator lifts the brake. To list the sites: SELECT site, since, held, "
-        "leaving FROM farrier.brakes_holding",
+        "failures end or an operator lifts the brake. To list the sites and nodes: farrier site brakes",
     )
 
 

@@ -6,8 +6,8 @@ CREATE TABLE farrier.history (
     id                bigint           NOT NULL,
     version           bigint           NOT NULL,  -- version of the resource after the change
     layer             text             NOT NULL,  -- of a node: status, management, onboarding, onboarding_stage, decommission,
-                                                  -- decommission_stage, or details.NAME for a value that intent `set` changed; of
-                                                  -- any other kind: one of farrier.kind_layers
+                                                  -- decommission_stage, details.NAME for a value that intent `set` changed, or
+                                                  -- brake for the beginning of a hold; of any other kind: one of farrier.kind_layers
     from_value        text,                       -- null for the beginning of a layer
     to_value          text             NOT NULL,
     at                timestamptz      NOT NULL,

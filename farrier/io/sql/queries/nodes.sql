@@ -7,6 +7,7 @@ SELECT row_to_json(x)::text
            CASE WHEN n.status <> 'deleted' THEN n.management_entered_at END AS management_entered_at,
            coalesce(n.bmc ->> 'pending_at', n.bmc ->> 'asked_at')::timestamptz AS verify_pending_at,
            coalesce(v.schedulable, false) AS schedulable,
+           coalesce(v.held, false) AS held,
            n.paused ->> 'reason' AS paused, n.quarantine ->> 'cause' AS quarantine_cause,
            n.quarantine ->> 'reason' AS quarantine_reason,
            v.last_heartbeat_at, n.created_at, n.bmc ->> 'failure' AS bmc_failure,

@@ -2,7 +2,8 @@
 -- service. The node of a refused run counts as departed, so nodes that would leave together are counted together. Locks
 -- the row of each site in brakes, in the order of sites, until the transaction ends: however many controllers commit at
 -- once, no more nodes leave than the brake allows. enable_seqscan is off so that a plan made while departures was empty
--- also finds rows by their keys. Called by write_nodes.
+-- also finds rows by their keys. If the brake begins to hold a node, the node's version is incremented and history has a row. The
+-- increment is two, so that settle_runs does not mistake it for the commit of the run. Called by write_nodes.
 CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SET search_path = farrier, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -12,6 +13,8 @@ DECLARE
     least  integer := (read_settings()).brake_at_least;
     stops  boolean;
     held   bigint[] := '{}';
+    known  bigint[];
+    begun  bigint[];
 BEGIN
     FOR one IN
         SELECT coalesce(n.site, '') AS site, array_agg(n.id ORDER BY n.id) AS runs
@@ -34,6 +37,7 @@ BEGIN
                 UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
             brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
         END IF;
+        known := ARRAY(SELECT d.node FROM departing d WHERE d.site = one.site AND d.node = ANY (one.runs) AND d.held);
         -- A row that this statement inserts has no xmax; a row that it updates counts already.
         WITH written AS (
             INSERT INTO departures AS d SELECT one.site, run, farrier.now(), false FROM unnest(one.runs) run
@@ -46,7 +50,12 @@ BEGIN
         UPDATE departures d SET held = stops WHERE d.site = one.site AND d.node = ANY (one.runs) AND d.held <> stops;
         UPDATE brakes b SET in_service = brake.in_service, departed = brake.departed, counted_at = brake.counted_at, since = brake.since
          WHERE b.site = one.site;
-        IF stops THEN held := held || one.runs; END IF;
+        IF stops THEN
+            held := held || one.runs;
+            begun := ARRAY(SELECT r FROM unnest(one.runs) r WHERE r <> ALL (known));
+            UPDATE nodes n SET version = n.version + 2 WHERE n.id = ANY (begun);
+            PERFORM record_holds(one.site, begun);
+        END IF;
     END LOOP;
     RETURN held;
 END $$;

@@ -1,5 +1,5 @@
 -- Returns the nodes that a filter selects: `statuses` and `managements`, empty for any; `details`, the selected values by detail;
--- `failed`, only nodes whose workflow failed, or whose BMC or its power cannot be read; tests of labels as (key, value,
+-- `failed`, only nodes whose workflow failed, whose BMC or its power cannot be read, or which a brake holds; tests of labels as (key, value,
 -- negated), where a null value stands for any value. The planner inlines it, so that a statement that calls it can use
 -- every index of nodes.
 CREATE OR REPLACE FUNCTION farrier.selected_nodes(
@@ -15,6 +15,7 @@ CREATE OR REPLACE FUNCTION farrier.selected_nodes(
        AND ($3 -> 'rack' IS NULL OR n.rack = ANY (farrier.text_array($3 -> 'rack')))
        AND (NOT $4
             OR n.bmc ->> 'failure' IS NOT NULL OR n.management = 'manageable' AND n.sync_failure IS NOT NULL
+            OR n.status = 'active' AND n.id IN (SELECT b.id FROM farrier.braked_nodes b)
             OR (SELECT w.status FROM farrier.node_workflows w WHERE w.kind = n.live_workflow_kind AND w.id = n.live_workflow_id)
                = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.failed)))
        AND (cardinality($5) = 0 OR NOT EXISTS (

@@ -8,4 +8,4 @@ SELECT b.site, b.since, d.held, d.leaving, b.in_service
          FROM farrier.departing x
         WHERE x.site = b.site) d
  WHERE d.held > 0
-   AND NOT coalesce((SELECT l.until > farrier.now() FROM farrier.brake_lifts l WHERE l.site = b.site ORDER BY l.id DESC LIMIT 1), false);
+   AND NOT EXISTS (SELECT FROM farrier.brakes_lifted l WHERE l.site = b.site);

@@ -1,5 +1,5 @@
--- One row for each node that is not deleted, for schedulers: its status, the clock of the status, and whether the node
--- is schedulable. It shows no workflow and no stage.
+-- One row for each node that is not deleted, for schedulers: its status, the clock of the status, whether the node is
+-- schedulable, and whether a brake keeps it in service although it is silent or has drifted (held). It shows no workflow and no stage.
 CREATE OR REPLACE VIEW farrier.node_inventory AS
 SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management,
        n.status = 'active' AND n.paused IS NULL AS schedulable,
@@ -11,6 +11,7 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
        -- These are subqueries, so that a column that is not selected costs nothing.
        (SELECT c.state_limit FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_limit,
        (SELECT c.above_since FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_above_since,
-       n.rack
+       n.rack,
+       n.status = 'active' AND EXISTS (SELECT FROM farrier.braked_nodes b WHERE b.id = n.id) AS held
   FROM farrier.nodes n LEFT JOIN farrier.node_agents a ON a.node_id = n.id
  WHERE n.status <> 'deleted';

@@ -1,0 +1,111 @@
+"""A node that a brake holds is shown as held wherever an operator looks, and the change feed reports it once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from farrier.io.queries import PostgresQueries
+from farrier.model.filter_names import BRAKE, HELD
+from farrier.model.history import HistoryEntry, HistoryFilter
+from farrier.model.views import Wanted
+from tests.integration.node.test_brake import HOLDS, beat, fleet, later, site
+from tests.integration.test_web import WITH_TOKEN, backend_on, client_of, open_site
+from tests.support.site import MINUTE, Machine, Site
+
+__all__ = ["site"]
+
+SCHEDULABLE_AND_HELD = "SELECT ARRAY[bool_and(schedulable), bool_and(held)] FROM farrier.node_inventory"
+
+
+@pytest.fixture
+async def web(site: Site) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(open_site(backend_on(site.pool, site.db.dsn))) as client:
+        yield client
+
+
+@pytest.fixture
+async def silent(site: Site) -> list[Machine]:
+    """The nodes of a site, all of which are silent and held."""
+    machines = await fleet(site, 6)
+    await later(site, 4 * MINUTE)
+    return machines
+
+
+async def recovered(site: Site, machines: list[Machine]) -> None:
+    """Let the agents send heartbeats until the brake no longer holds their nodes."""
+    for _ in range(2):
+        await beat(machines)
+        await later(site, HOLDS / 2)
+
+
+async def holds(site: Site) -> tuple[HistoryEntry, ...]:
+    """The holds in the change feed."""
+    return (await PostgresQueries(site.pool).history(HistoryFilter(layers=(BRAKE,)))).changes
+
+
+async def test_a_scheduler_sees_that_a_schedulable_node_is_held(site: Site, silent: list[Machine]) -> None:
+    assert await site.conn.fetchval(SCHEDULABLE_AND_HELD) == [True, True]
+    await recovered(site, silent)
+    assert await site.conn.fetchval(SCHEDULABLE_AND_HELD) == [True, False]
+
+
+async def test_held_nodes_are_listed_as_failing_with_held_beside_schedulable(
+    site: Site, web: httpx.AsyncClient, silent: list[Machine]
+) -> None:
+    await fleet(site, 1, "fra1")
+    listed = (await web.get("/api/v1/nodes", params={"failed": True})).json()["nodes"]
+    assert [node["name"] for node in listed] == [machine.name for machine in silent]
+    assert {(node["status"], node["schedulable"], node["held"]) for node in listed} == {("active", True, True)}
+    one = (await web.get(f"/api/v1/nodes/{silent[0].name}")).json()["node"]
+    assert (one["schedulable"], one["held"], bool(one["braked_at"])) == (True, True, True)
+
+
+async def test_figures_and_the_list_of_brakes_count_the_held_nodes(
+    site: Site, web: httpx.AsyncClient, silent: list[Machine]
+) -> None:
+    figures = (await web.get("/api/v1/figures")).json()
+    assert (figures["held"], figures["brakes_holding"]) == (6, 1)
+    (brake,) = (await web.get("/api/v1/brakes")).json()["brakes"]
+    assert (brake["site"], brake["held"], brake["leaving"], brake["in_service"]) == ("ams1", 6, 6, 6)
+    assert brake["nodes"] == [machine.name for machine in silent]
+
+
+async def test_a_lifted_brake_is_listed_and_holds_no_node(
+    site: Site, web: httpx.AsyncClient, silent: list[Machine]
+) -> None:
+    lift = {"reason": "power failure in hall 2", "seconds": 600}
+    assert (await web.post("/api/v1/sites/ams1/brake-lift", json=lift, headers=WITH_TOKEN)).status_code == 204
+    (brake,) = (await web.get("/api/v1/brakes")).json()["brakes"]
+    assert (brake["held"], brake["lift_reason"], brake["nodes"]) == (0, "power failure in hall 2", [])
+    assert not any(node.held for node in (await PostgresQueries(site.pool).inventory(Wanted())).rows)
+    assert "is lifted" in (await web.get("/controllers")).text
+
+
+async def test_pages_show_which_nodes_are_held(site: Site, web: httpx.AsyncClient, silent: list[Machine]) -> None:
+    for path in ("/", "/controllers"):
+        page = (await web.get(path)).text
+        assert "The brake of site ams1 holds 6 nodes in service" in page
+        assert f'href="/nodes/{silent[0].name}"' in page
+    assert (await web.get("/")).text.count("held by the brake") == 6
+    assert "by the brake of site ams1, which last refused" in (await web.get(f"/nodes/{silent[0].name}")).text
+
+
+async def test_the_change_feed_reports_a_held_node_once_while_it_is_held(site: Site, silent: list[Machine]) -> None:
+    for _ in range(5):
+        await later(site, MINUTE)
+    told = await holds(site)
+    assert sorted(each.name for each in told) == sorted(machine.name for machine in silent)
+    assert {(each.layer, each.target_state, each.cause) for each in told} == {(BRAKE, HELD, "brake")}
+    assert "the brake of site ams1 keeps the node in service" in told[0].reason
+
+
+async def test_the_change_feed_reports_a_node_again_that_recovered_and_is_held_again(
+    site: Site, silent: list[Machine]
+) -> None:
+    await recovered(site, silent)
+    await later(site, 10 * MINUTE)
+    per_node = [sum(each.id == machine.id for each in await holds(site)) for machine in silent]
+    assert per_node == [2] * 6
