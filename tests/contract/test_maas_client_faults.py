@@ -84,7 +84,7 @@ async def test_an_unknown_status_is_kept_and_is_no_failure() -> None:
     record = {**RECORD, "status": 4711, "status_name": "Levitating", "more": [1], "netboot": None}
     async with world_of(Scripted(said(record))) as world:
         machine = await world.client.machine("abc123")
-    assert (machine.status, machine.status_name, machine.state) == (4711, "Levitating", MaasStatus.OTHER)
+    assert (machine.status, machine.status_name, machine.state) == (4711, "Levitating", MaasStatus.UNKNOWN)
 
 
 async def test_a_machine_listed_twice_is_returned_once_unless_its_data_differ() -> None:

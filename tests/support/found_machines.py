@@ -54,6 +54,13 @@ def is_held(machine: Machine) -> None:
     machine.owner = ADMIN.username
 
 
+def enlisted(stand: Stand, **fields: Any) -> Machine:
+    """A machine that MAAS found by its network boot: it has run the commissioning scripts, and MAAS made its name."""
+    machine = has(stand, Status.NEW, **{"hostname": "eager-whale", **fields})
+    machine.script_sets.append(round_of_scripts(stand, ScriptStatus.PASSED))
+    return machine
+
+
 def round_of_scripts(stand: Stand, status: ScriptStatus) -> ScriptSet:
     return ScriptSet(
         id=stand.region.next_id("script set"),

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from farrier.handlers.node.onboarding.deploy_failure import START
-from farrier.sim.maas import DeployFate, Status
+from farrier.sim.maas import DeployFate, Region, Status
+from farrier.sim.maas.records import ScriptSet, ScriptStatus, SetType
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.demanding import DEMANDING, ON_THE_WAY_IN, ONLY_ONCE, demanding_region, is_set_up_once
@@ -53,6 +54,18 @@ async def test_a_node_reaches_its_goal_although_each_change_fails_once(site: Sit
     assert {op: wire.ops.count(op) for op in ONLY_ONCE} == dict.fromkeys(ONLY_ONCE, 1 if blow.is_done_first else 2)
 
 
+def its_enlistment(region: Region) -> ScriptSet:
+    """The scripts that a machine runs when MAAS finds it by its network boot."""
+    return ScriptSet(
+        id=region.next_id("script set"),
+        result_id=region.next_id("script result"),
+        type=SetType.COMMISSIONING,
+        name="maas-lshw",
+        status=ScriptStatus.PASSED,
+        created=region.now,
+    )
+
+
 @pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("blow", [Blow.LOST, Blow.LATE], ids=lambda blow: blow.name.lower())
 async def test_a_discovered_machine_gets_its_name_and_bmc_although_the_response_is_lost(
@@ -60,6 +73,7 @@ async def test_a_discovered_machine_gets_its_name_and_bmc_although_the_response_
 ) -> None:
     """The machine booted from the network before its node was registered, and has neither name nor BMC in MAAS."""
     discovered = await created(Caller(site.maas.region), hostname="fond-mole", mac_addresses=MAC, power_type="")
+    site.maas.region.machines[discovered].script_sets.append(its_enlistment(site.maas.region))
     wire.strike = strike = EachOnce(blow)
     node = await active(site)
     machine = await record(node)

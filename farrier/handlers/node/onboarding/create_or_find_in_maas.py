@@ -8,6 +8,7 @@ farrier sends nothing to a machine that may not be the node's machine.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from farrier.config.sites import MaasSite
@@ -29,6 +30,7 @@ from farrier.handlers.node.moves import (
 from farrier.handlers.node.onboarding import discovery
 from farrier.handlers.node.onboarding.discovery import Clues, Found
 from farrier.handlers.node.onboarding.power_credential import power_credential
+from farrier.handlers.node.onboarding.preparing import NEVER_RAN
 from farrier.handlers.node.onboarding_adopt import adopts
 from farrier.model.credential import Credential
 from farrier.model.failures import FailureClass
@@ -49,6 +51,8 @@ _FREE = frozenset(
         StatusNumber.READY,
     }
 )
+# A name that MAAS makes for a machine: two words of the lists of petname.
+_PETNAME = re.compile(r"[a-z]+-[a-z]+")
 # The fields that MAAS names if it refuses to create a machine that exists.
 _IS_THERE = frozenset({"hostname", "mac_addresses"})
 
@@ -237,7 +241,7 @@ def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -
     that farrier created gets the current password.
     """
     machine, there = found.machine, found.power
-    discovered = machine.status == StatusNumber.NEW and not machine.owner
+    discovered = _is_discovered(machine)
     host = discovery.host_of(there.power_address or "")
     is_set = bool(machine.power_type) and bool(host)
     is_ours = machine.power_type == "redfish" and there.power_user == power.username
@@ -252,6 +256,17 @@ def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -
     if not wrong and hostname is None:
         return None
     return Update(hostname=hostname, power=power if wrong else None)
+
+
+def _is_discovered(machine: Machine) -> bool:
+    """Return whether MAAS enlisted the machine after a network boot. Such a machine has run the commissioning scripts,
+    and has a name that MAAS made. Without both, a person may have created the machine and chosen its name.
+    Sources: metadataserver/user_data/templates/snippets/maas_run_remote_scripts.py:994 (no hostname, `commission`),
+    maasserver/models/node.py:2183 and 3162 (petname), metadataserver/api.py:664 (the machine is New afterwards)."""
+    if machine.status != StatusNumber.NEW or machine.owner:
+        return False
+    ran = machine.commissioning_status_name not in {None, "", NEVER_RAN}
+    return ran and _PETNAME.fullmatch(machine.hostname) is not None
 
 
 def _elsewhere(machine: Machine) -> Failed | Waiting | None:

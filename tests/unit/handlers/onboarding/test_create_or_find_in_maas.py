@@ -14,8 +14,20 @@ from farrier.model.failures import FailureClass as F
 from farrier.model.node import Bmc
 from farrier.model.stages import OnboardingStage as O
 from farrier.sim.maas import OPERATOR, Broken, Fault, Status
-from farrier.sim.maas.records import Machine
-from tests.support.found_machines import REDFISH, changes, fails, has, is_done, is_held, memo, steps, waits
+from farrier.sim.maas.records import Machine, ScriptStatus
+from tests.support.found_machines import (
+    REDFISH,
+    changes,
+    enlisted,
+    fails,
+    has,
+    is_done,
+    is_held,
+    memo,
+    round_of_scripts,
+    steps,
+    waits,
+)
 from tests.support.nodes import MARK
 from tests.support.stages import MAC, Stand, open_stand
 
@@ -253,7 +265,7 @@ async def test_a_machine_whose_owner_changes_between_the_two_runs_is_not_changed
 
 
 async def test_a_discovered_machine_gets_the_bmc_and_the_name_of_the_node(stand: Stand) -> None:
-    machine = has(stand, S.NEW, hostname="eager-whale", power_type="", power_parameters={})
+    machine = enlisted(stand, power_type="", power_parameters={})
     await is_assigned(stand, machine)
     assert changes(stand) == ["update"]
     assert (machine.hostname, machine.power_type, machine.power_parameters) == ("gpu-1", "redfish", REDFISH)
@@ -264,18 +276,29 @@ async def test_a_discovered_machine_whose_bmc_maas_set_up_gets_the_account_of_th
     stand: Stand, power_type: str
 ) -> None:
     own = {"power_address": "10.0.0.1", "power_user": "maas", "power_pass": "x"}
-    machine = has(stand, S.NEW, power_type=power_type, power_parameters=own)
+    machine = enlisted(stand, power_type=power_type, power_parameters=own)
     await is_assigned(stand, machine)
     assert machine.power_type == "redfish" and machine.power_parameters["power_user"] == "admin"
 
 
 async def test_an_update_whose_response_was_lost_is_recognised(stand: Stand) -> None:
-    machine = has(stand, S.NEW, hostname="eager-whale", power_type="", power_parameters={})
+    machine = enlisted(stand, power_type="", power_parameters={})
     await stand.once()
     stand.region.faults.add(Fault(method="PUT", broken=Broken.DROP))
     waits(await stand.once())
     await is_assigned(stand, machine)
     assert changes(stand) == ["update"]
+
+
+@pytest.mark.parametrize(("hostname", "scripts"), [("eager-whale", []), ("rack3-u7", [ScriptStatus.FAILED])])
+async def test_a_new_machine_that_a_person_created_keeps_its_name_and_its_account(
+    stand: Stand, hostname: str, scripts: list[ScriptStatus]
+) -> None:
+    theirs = REDFISH | {"power_user": "maas-only"}
+    machine = has(stand, S.NEW, hostname=hostname, power_parameters=theirs)
+    machine.script_sets += [round_of_scripts(stand, status) for status in scripts]
+    await is_assigned(stand, machine)
+    assert (machine.hostname, machine.power_parameters) == (hostname, theirs)
 
 
 async def test_a_machine_that_another_user_set_up_keeps_its_name_and_its_account(stand: Stand) -> None:
