@@ -19,7 +19,8 @@ RESOURCES = Gauge(
 ABOVE_SLA = Gauge(
     "farrier_resources_above_sla",
     "Number of clocks above the limit that applies to their resource, not counting clocks that a pause stops. A pause "
-    "does not stop a deletion or the work after a cancel. The state end_to_end has the clocks of whole workflows.",
+    "does not stop a deletion or the work after a cancel. The clock of a stage runs on while a failed "
+    "stage waits for its next attempt. The state end_to_end has the clocks of whole workflows.",
     _PLACE,
 )
 STATE_SLA = Gauge(

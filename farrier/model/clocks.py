@@ -1,7 +1,9 @@
-"""The clocks of one node: one for each layer, and one for its whole workflow.
+"""The clocks of one node: one for each layer, one for the stage of its workflow, and one for the whole workflow.
 
-This module compares a `views.NodeView` with the limits of `farrier.model.sla`. Views that show late nodes use this
-module; the handler does not.
+The clock of a stage runs until the workflow leaves the stage or waits for an operator, so retries do not restart it. In
+the same way, the clock of a pending verification runs on while farrier verifies the BMC. This module compares a
+`views.NodeView` with the limits of `farrier.model.sla`. Views that show late nodes use this module; the handler does
+not.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from farrier.model.sla import SlaFacts
 from farrier.model.stages import STAGES
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, WorkflowView
-from farrier.model.workflow import WorkflowKind, WorkflowStatus
+from farrier.model.workflow import RETRIED, WorkflowKind, WorkflowStatus
 
 END_TO_END = "end to end"
 
@@ -102,8 +104,11 @@ def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]
     status = NodeStatus(node.status)
     places: list[tuple[Layer, NodeStatus | Management, datetime]] = [(Layer.STATUS, status, node.status_entered_at)]
     if node.management_entered_at is not None:  # a deleted node has no management state
-        since = node.verify_pending_at if facts.management is Management.ENROLL else None
-        places.append((Layer.MANAGEMENT, facts.management, since or node.management_entered_at))
+        pending = facts.management in {Management.ENROLL, Management.VERIFYING}
+        if pending and node.verify_pending_at is not None:
+            places.append((Layer.MANAGEMENT, Management.ENROLL, node.verify_pending_at))
+        if facts.management is not Management.ENROLL or node.verify_pending_at is None:
+            places.append((Layer.MANAGEMENT, facts.management, node.management_entered_at))
     for layer, state, since in places:
         limit = sla.limit(layer, state, facts=facts, overrides=limits)
         yield Clock.of(layer, state, since, now, limit=limit, note=_why_none(layer, state))
@@ -113,12 +118,14 @@ def _clocks(node: NodeView, now: datetime, limits: Overrides) -> Iterator[Clock]
 
 def _workflow_clocks(workflow: WorkflowView, facts: SlaFacts, now: datetime, limits: Overrides) -> Iterator[Clock]:
     layer, status = Layer(workflow.kind), WorkflowStatus(workflow.status)
-    runs_at = workflow.stage if status is WorkflowStatus.RUNNING else None
-    stage = None if runs_at is None else STAGES[WorkflowKind(workflow.kind)](runs_at)
-    limit = sla.limit(layer, status, stage=stage, facts=facts, overrides=limits)
-    since = workflow.status_entered_at if stage is None else workflow.stage_entered_at
-    state = status if stage is None else f"{status}/{stage}"
-    yield Clock.of(layer, state, since, now, limit=limit, note=_why_none(layer, status))
+    stage = None if workflow.stage is None else STAGES[WorkflowKind(workflow.kind)](workflow.stage)
+    if stage is not None and status in {WorkflowStatus.RUNNING, *RETRIED}:
+        lasts = sla.limit(layer, WorkflowStatus.RUNNING, stage=stage, facts=facts, overrides=limits)
+        yield Clock.of(layer, f"{WorkflowStatus.RUNNING}/{stage}", workflow.stage_entered_at, now, limit=lasts)
+    if stage is None or status is not WorkflowStatus.RUNNING:
+        lasts = sla.limit(layer, status, facts=facts, overrides=limits)
+        since, note = workflow.status_entered_at, _why_none(layer, status)
+        yield Clock.of(layer, status, since, now, limit=lasts, note=note)
     if workflow.mode_given_at is not None:
         whole = sla.end_to_end(layer, overrides=limits)
         yield Clock.of(layer, END_TO_END, workflow.mode_given_at, now, limit=whole)

@@ -122,7 +122,7 @@ def _stage_limit_table() -> str:
         for layer, limits in sla.STAGES.items()
         for stage, limit in limits.items()
     ]
-    note = f"A stage that lasts {sla.STAGE_DEADLINE_FACTOR} times its limit fails with class `timeout`."
+    note = f"An attempt that lasts {sla.STAGE_DEADLINE_FACTOR} times the limit of its stage fails with class `timeout`."
     return f"{note}\n\n{table(('workflow', 'stage', 'limit'), rows)}"
 
 

@@ -3,8 +3,8 @@
 Every state of every layer, and every stage, has a default limit or a stated reason for having no limit. `limit` returns
 the limit of one node, or None while one of the node's facts stops the clock. `breach` returns by how much the node
 exceeds its limit. Views show a breach; it never changes an outcome. A clock starts at the layer's `entered_at`; an
-update of the payload does not change this time. Transitions do not reset the end-to-end clock, so a workflow that
-repeats stages also exceeds its limit.
+update of the payload does not change this time. Retries of a stage do not reset the stage's clock. Transitions do not
+reset the end-to-end clock, so a workflow that repeats stages also exceeds its limit.
 """
 
 from __future__ import annotations

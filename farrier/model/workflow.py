@@ -51,3 +51,5 @@ LIVE = frozenset(WorkflowStatus) - TERMINAL
 FAILED = frozenset({WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.FAILED_MANUAL_INTERVENTION})
 AT_WORK = frozenset({WorkflowStatus.RUNNING, WorkflowStatus.FAILED_RETRYABLE, WorkflowStatus.COMPENSATING})
 """Statuses of a workflow that continues by itself."""
+RETRIED = FAILED & AT_WORK
+"""Statuses of a workflow whose stage failed and is retried without an operator."""

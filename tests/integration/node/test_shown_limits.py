@@ -10,11 +10,15 @@ import pytest
 
 from farrier.io import catalog
 from farrier.io.queries import PostgresQueries
-from farrier.model import clocks
+from farrier.model import clocks, sla
+from farrier.model.clocks import Clock
+from farrier.model.edges import Layer
 from farrier.model.health import Alert
 from farrier.model.limits import Limits
+from farrier.model.stages import OnboardingStage
+from farrier.model.views import NodeView
 from farrier.model.why import explain
-from tests.support.site import MINUTE, Machine, Site
+from tests.support.site import MINUTE, SECOND, Machine, Site
 
 HOUR = timedelta(hours=1)
 
@@ -46,6 +50,16 @@ async def draining(site: Site) -> Machine:
     return await (await site.active()).asked("drain", reason="fan replacement")
 
 
+async def retried(site: Site) -> Machine:
+    """A node whose agent does not enrol: the stage waits for its next attempt."""
+    machine = await enrolling(site)
+    await site.wait(
+        sla.stage_deadline(Layer.ONBOARDING, OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT, overrides={}) + SECOND
+    )
+    assert (await machine.state())[1] == "failed_retryable"
+    return machine
+
+
 async def seen(site: Site, query: str, machine: Machine) -> Any:
     return await site.conn.fetchrow(query, machine.id)
 
@@ -55,29 +69,32 @@ async def seen_by_python(site: Site, machine: Machine) -> dict[str, tuple[timede
     page = await PostgresQueries(site.pool).node(machine.name)
     running = clocks.running(page.rows[0], page.now, Limits())
     return {
-        clocks.END_TO_END if clock.state == clocks.END_TO_END else clock.layer: (clock.limit, clock.above is not None)
+        column(clock, page.rows[0]): (clock.limit, clock.above is not None)
         for clock in running
         if clock.limit is not None
     }
 
 
+def column(clock: Clock, node: NodeView) -> str:
+    """The prefix of the view's columns for this clock."""
+    if clock.state == clocks.END_TO_END:
+        return "end_to_end"
+    if "/" in clock.state:
+        return "stage"
+    return "workflow" if node.workflow is not None and clock.layer == node.workflow.kind else clock.layer
+
+
 async def seen_by_sql(site: Site, machine: Machine) -> dict[str, tuple[timedelta, bool]]:
     row = await seen(site, "SELECT * FROM farrier.node_lifecycle WHERE id = $1", machine)
-    layers = {
-        "status": "status",
-        "management": "management",
-        row["workflow"]: "workflow",
-        clocks.END_TO_END: "end_to_end",
-    }
     return {
-        layer: (row[f"{column}_limit"], row[f"{column}_above_since"] is not None)
-        for layer, column in layers.items()
-        if row[f"{column}_limit"] is not None
+        each: (row[f"{each}_limit"], row[f"{each}_above_since"] is not None)
+        for each in ("status", "management", "workflow", "stage", "end_to_end")
+        if row[f"{each}_limit"] is not None
     }
 
 
 @pytest.mark.matrix(keep=3)
-@pytest.mark.parametrize("make", [enrolling, offline, verified, never_asked, draining])
+@pytest.mark.parametrize("make", [enrolling, retried, offline, verified, never_asked, draining])
 @pytest.mark.parametrize("later", [timedelta(0), 5 * HOUR])
 async def test_the_view_has_the_clocks_that_node_show_has(site: Site, make: Any, later: timedelta) -> None:
     machine = await make(site)

@@ -101,6 +101,31 @@ def test_a_running_workflow_counts_from_its_stage_and_any_other_from_its_status(
     assert above(view(workflow=failing)) == [("onboarding", "failed_retryable", MINUTE)]
 
 
+@pytest.mark.parametrize(
+    ("status", "runs"),
+    [
+        ("running", True),
+        ("failed_retryable", True),
+        ("failed_manual_intervention", False),
+        ("compensating", False),
+        ("pending", False),
+    ],
+)
+def test_the_clock_of_a_stage_runs_until_the_workflow_waits_for_an_operator_or_undoes_its_work(
+    status: str, runs: bool
+) -> None:
+    retried = workflow(status=status, attempt=3, stage_entered_at=NOW - 25 * MINUTE)
+    stage = ("onboarding", "running/wait_for_agent_enrollment", 5 * MINUTE)
+    assert (stage in above(view(workflow=retried))) is runs
+
+
+def test_the_clock_of_a_pending_verification_runs_on_while_the_bmc_is_verified() -> None:
+    pending = {"management_entered_at": NOW, "verify_pending_at": NOW - HOUR}
+    for management in ("enroll", "verifying"):
+        assert above(view(management=management, **pending)) == [("management", "enroll", 30 * MINUTE)]
+    assert above(view(management="manageable", **pending)) == []
+
+
 def test_a_workflow_that_changes_its_stage_can_exceed_its_end_to_end_limit() -> None:
     bouncing = workflow(mode_given_at=NOW - 5 * HOUR)
     assert above(view(workflow=bouncing)) == [("onboarding", clocks.END_TO_END, HOUR)]

@@ -14,8 +14,8 @@ CREATE OR REPLACE FUNCTION farrier.late_clocks(
           FROM unnest($1, $2, $3, $4, $5, $6) WITH ORDINALITY AS l (kind, state, substate, scope, name, lasts, place)
          GROUP BY l.kind, l.state, l.substate),
     workflows AS MATERIALIZED (
-        SELECT w.kind, w.id, w.node_id, w.status, w.substate, w.entered_at, w.mode_given_at, w.being_cancelled
-          FROM farrier.node_workflows w WHERE w.ended_at IS NULL),
+        SELECT w.kind, w.id, w.node_id, w.state, w.substate, w.since, w.being_cancelled
+          FROM farrier.workflow_clocks w WHERE w.ended_at IS NULL),
     late AS (
         SELECT f.place, n.node_id, n.paused, n.since, n.site, n.model
           FROM floors f CROSS JOIN LATERAL (
@@ -25,14 +25,10 @@ CREATE OR REPLACE FUNCTION farrier.late_clocks(
                OFFSET 0) n
         UNION ALL
         SELECT w.place, w.node_id, n.paused IS NOT NULL AND NOT n.deleting AND NOT w.being_cancelled AS paused, w.since, n.site, n.model
-          FROM (SELECT f.place, w.kind, w.id, w.node_id, w.being_cancelled, w.entered_at AS since
-                  FROM floors f JOIN workflows w ON w.kind = f.kind AND w.status = f.state AND w.substate = f.substate
-                 WHERE w.entered_at < $7 - f.lasts
-                   AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = w.node_id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)
-                UNION ALL
-                SELECT f.place, w.kind, w.id, w.node_id, w.being_cancelled, w.mode_given_at
-                  FROM floors f JOIN workflows w ON w.kind = f.kind AND f.state = 'end_to_end'
-                 WHERE w.mode_given_at < $7 - f.lasts) w
+          FROM (SELECT f.place, w.kind, w.id, w.node_id, w.being_cancelled, w.since
+                  FROM floors f JOIN workflows w USING (kind, state, substate)
+                 WHERE w.since < $7 - f.lasts
+                   AND (NOT f.stops OR (SELECT true FROM farrier.still_clocks s WHERE s.node_id = w.node_id AND s.kind = f.kind AND s.state = f.state LIMIT 1) IS NULL)) w
           JOIN farrier.nodes n ON n.id = w.node_id AND n.live_workflow_kind = w.kind AND n.live_workflow_id = w.id)
     SELECT c.place, c.node_id, c.paused, c.excess
       FROM (SELECT l.place, l.node_id, l.paused,

@@ -1,7 +1,8 @@
 -- One row for each node, deleted ones included, for operators: all layers with their clocks, the newest workflow, the recommended
 -- action, the outcome of the last run, and the last reports of MAAS and the agent. power_at is the time of the last
 -- stored reading of the power. While power_failure is null, the last reading may be later: an unchanged reading is
--- stored only every node.confirmed_every.
+-- stored only every node.confirmed_every. stage_limit and stage_above_since are of the clock of the stage, which retries do
+-- not restart; those of the workflow are of its status, and null while it runs.
 CREATE OR REPLACE VIEW farrier.node_lifecycle AS
 SELECT n.id, n.name, n.status, n.status_entered_at,
        CASE WHEN n.status <> 'deleted' THEN n.management END AS management,
@@ -20,6 +21,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        sc.state_limit AS status_limit, sc.above_since AS status_above_since,
        mc.state_limit AS management_limit, mc.above_since AS management_above_since,
        wc.state_limit AS workflow_limit, wc.above_since AS workflow_above_since,
+       gc.state_limit AS stage_limit, gc.above_since AS stage_above_since,
        ec.since AS end_to_end_since, ec.state_limit AS end_to_end_limit, ec.above_since AS end_to_end_above_since,
        a.last_heartbeat_at, a.health -> 'alerts' AS health_alerts, a.enrolled_at
   FROM farrier.nodes n
@@ -36,6 +38,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
   LEFT JOIN farrier.node_observations m ON m.node_id = n.id AND m.system_id = n.maas_id
   LEFT JOIN farrier.node_agents a ON a.node_id = n.id
   LEFT JOIN farrier.node_clocks sc ON sc.node_id = n.id AND sc.kind = 'node'
-  LEFT JOIN farrier.node_clocks mc ON mc.node_id = n.id AND mc.kind = 'management'
-  LEFT JOIN farrier.node_clocks wc ON wc.node_id = n.id AND wc.kind = n.live_workflow_kind AND wc.state <> 'end_to_end'
+  LEFT JOIN farrier.node_clocks mc ON mc.node_id = n.id AND mc.kind = 'management' AND mc.state = n.management
+  LEFT JOIN farrier.node_clocks wc ON wc.node_id = n.id AND wc.kind = n.live_workflow_kind AND wc.state = w.status AND wc.substate = ''
+  LEFT JOIN farrier.node_clocks gc ON gc.node_id = n.id AND gc.kind = n.live_workflow_kind AND gc.substate <> ''
   LEFT JOIN farrier.node_clocks ec ON ec.node_id = n.id AND ec.kind = n.live_workflow_kind AND ec.state = 'end_to_end';
