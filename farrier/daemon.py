@@ -29,6 +29,7 @@ from farrier.config.sites import Sites
 from farrier.controller.controller import Controller
 from farrier.errors import ConfigError, DatabaseUnreachable, ExitCode, FarrierError, InternalError
 from farrier.metrics.sink import PrometheusSink
+from farrier.model.counted import counted
 from farrier.signals import distinct
 from farrier.systemd import Notifier
 from farrier.web.access import Access, is_loopback
@@ -41,8 +42,9 @@ _log = structlog.stdlib.get_logger(__name__)
 # If the database does not respond for a shorter time, the daemon stays ready, because the loop continues by itself
 # afterwards.
 _SILENCE = timedelta(seconds=5)
-# How often the daemon updates its status line if systemd requires no notifications.
-_LOOK_EVERY = timedelta(seconds=1)
+# How often, in seconds, the daemon compares its status line with its state, so that `systemctl status` is at most a
+# second old. A line that has not changed is not sent again.
+_LOOK_EVERY = 0.5
 # How long tasks may take to end after a second stop signal, in seconds. Longer than the time limits of the tasks that
 # continue after a cancellation: they end the sessions of BMCs, the pool, and an embedded server.
 _ENDS_WITHIN = 20.0
@@ -101,10 +103,10 @@ class Daemon:
             serving(site.app, host=config.http.host, port=config.http.port, tls=tls) as url,
         ):
             _log.info("http.listening", url=url)
-            self._notifier.status(f"waiting for {self._waits_for}")
+            self._begin_to_wait_for("the database")
             async with wiring.database(config.database) as database:
                 _log.info("database.reached")
-                self._waits_for = "the schema"
+                self._begin_to_wait_for("the schema")
                 patiently = partial(wiring.persistently, patience=config.database.db_timeout)
                 _log.info("schema.current", version=await patiently(partial(wiring.prepare, database, config)))
                 await patiently(partial(wiring.require_kinds, database, extensions))
@@ -117,7 +119,7 @@ class Daemon:
                 ):
                     site.open(backend)
                     await self._begin_with_sites(runtime)
-                    self._waits_for = "its first shards"
+                    self._begin_to_wait_for("its first shards")
                     figures = partial(gauges.run, counter)
                     await self._work(runtime, figures, lambda: task_status.started(Serving(url, database.dsn)))
             _log.info("database.closed")
@@ -163,7 +165,8 @@ class Daemon:
             beside.start_soon(until_stopped, "figures", figures, self._stop)
             for name, work in runtime.background.items():
                 beside.start_soon(until_stopped, name, work, self._stop)
-            beside.start_soon(until_stopped, "watchdog", partial(self._watch, runtime.controller), self._stop)
+            for name, watch in {"watchdog": self._feed_watchdog, "status": self._show_status}.items():
+                beside.start_soon(until_stopped, name, partial(watch, runtime.controller), self._stop)
             async with anyio.create_task_group() as loop:
                 controlling = partial(runtime.controller.run, self._stop)
                 loop.start_soon(until_stopped, "controller", controlling, self._stop)
@@ -171,24 +174,46 @@ class Daemon:
                 self._waits_for, self.is_ready = None, True
                 memory.settle()
                 _log.info("daemon.ready")
+                self._notifier.status(self._status_of(runtime.controller))
                 self._notifier.ready()
                 started()
                 await self._stop.wait()
                 self._waits_for = "nothing: it is stopping"
                 self._notifier.stopping()
+                self._notifier.status(self._status_of(runtime.controller))
                 _log.info("daemon.stopping", in_flight=runtime.controller.in_flight)
             beside.cancel_scope.cancel()
 
-    async def _watch(self, controller: Controller) -> None:
+    def _begin_to_wait_for(self, what: str) -> None:
+        self._waits_for = what
+        self._notifier.status(f"waiting for {what}")
+
+    async def _feed_watchdog(self, controller: Controller) -> None:
         """Notify systemd as long as the controller begins rounds, successfully or not. If the database is unreachable,
         systemd must not kill the process, because a new process could not reach the database either."""
         patience = self._notifier.watchdog
-        while True:
-            if patience is not None and controller.stalled_for() < patience:
+        while patience is not None:
+            if controller.stalled_for() < patience:
                 self._notifier.alive()
-            self._notifier.status(self._unready_because() or "at work")
+            await anyio.sleep(patience.total_seconds() / 3)
+        await anyio.sleep_forever()
+
+    async def _show_status(self, controller: Controller) -> None:
+        while True:
+            self._notifier.status(self._status_of(controller))
             log.write_repeats()
-            await anyio.sleep((patience / 3 if patience else _LOOK_EVERY).total_seconds())
+            await anyio.sleep(_LOOK_EVERY)
+
+    def _status_of(self, controller: Controller) -> str:
+        """Return the line that `systemctl status` shows. A failed renewal is named at once; the daemon stays ready
+        for a while longer, because the loop usually continues by itself."""
+        if self._stop.is_set():
+            return f"stopping: {counted(controller.in_flight, 'run')} in flight"
+        if (reason := self._unready_because()) is not None:
+            return reason
+        return (
+            "at work" if controller.failing is None else f"at work, but the last renewal failed: {controller.failing}"
+        )
 
     def _unready_because(self) -> str | None:
         if self._waits_for is not None:

@@ -67,6 +67,7 @@ class Controller:
         self._before: UUID | None = None  # the ID under which this process joined last
         self._floor = "0"
         self._listed = self._to_list()
+        self.failing: str | None = None  # the error of the last round; None if the round succeeded
         self._rounds = anyio.Lock()
         self._stopping = False
 
@@ -125,9 +126,10 @@ class Controller:
                 async with self._rounds:
                     more = await self._round()
             except (DatabaseUnreachable, TimeoutError) as error:
-                failed = True
+                failed, self.failing = True, str(error) or type(error).__name__
                 _log.warning("renew.failed", error=str(error))
             else:
+                self.failing = None
                 if self._own.id is not None and not more:
                     self.ready.set()
             if self._own.is_out_of_touch(self._clock.monotonic()):
@@ -325,13 +327,19 @@ class Controller:
             if not self._own.held:
                 continue
             floor, self._floor = self._floor, "0"
-            with asked(_POLL_SECONDS, lambda error: _log.warning("poll.failed", error=error)):
+            with asked(_POLL_SECONDS, self._could_not_poll):
                 found = await self._controllers.poll(sorted(self._own.kinds), floor)
                 self._floor = found.floor
                 for loop in self._loops.values():
                     loop.timed(found.now)
                 for kind, wakes in found.wakes.items():
                     self._loops[kind].polled(wakes)
+
+    def _could_not_poll(self, error: str) -> None:
+        """Log a failed poll, and begin a round at once, which finds out whether the database is unreachable."""
+        _log.warning("poll.failed", error=error)
+        if self.failing is None:
+            self._nudge.set()
 
     async def _watch(self) -> NoReturn:
         """Cancel all steps when this process may no longer act, because it could not renew its row in time. Runs until

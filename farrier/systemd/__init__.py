@@ -24,6 +24,7 @@ class Notifier:
         self._address = environment.get("NOTIFY_SOCKET", "")
         self.watchdog = _watchdog(environment)
         """Interval within which systemd requires a call of `alive`; None if systemd has no watchdog for farrier."""
+        self._shown = ""  # the status line that systemd has received
 
     def ready(self) -> None:
         """Report that start-up or a reload is complete. systemd then starts the units that are ordered after
@@ -35,8 +36,10 @@ class Notifier:
         self._send("WATCHDOG=1")
 
     def status(self, text: str) -> None:
-        """Set the line that `systemctl status` shows."""
-        self._send(f"STATUS={' '.join(text.split())}")
+        """Set the line that `systemctl status` shows. If systemd already shows this line, nothing is sent."""
+        line = " ".join(text.split())
+        if line != self._shown and self._send(f"STATUS={line}"):
+            self._shown = line
 
     def reloading(self) -> None:
         """Report that a reload has begun; `ready` reports its end."""
@@ -46,9 +49,10 @@ class Notifier:
         """Report that the drain has begun."""
         self._send("STOPPING=1")
 
-    def _send(self, message: str) -> None:
+    def _send(self, message: str) -> bool:
+        """Send a message. Returns whether the socket accepted it."""
         if self._address[:1] not in ("/", "@"):
-            return
+            return False
         # In $NOTIFY_SOCKET, "@" represents the zero byte with which an abstract address begins.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
@@ -56,7 +60,8 @@ class Notifier:
             try:
                 sender.sendto(message.encode(), address)
             except OSError:
-                return  # the socket is missing or full; the next notification tries again
+                return False  # the socket is missing or full; the next notification tries again
+        return True
 
 
 def _watchdog(environment: Mapping[str, str]) -> timedelta | None:

@@ -99,6 +99,22 @@ async def test_a_daemon_without_a_database_feeds_the_watchdog(db: pg.Database, t
             await systemd.hears("WATCHDOG=1")
 
 
+async def test_the_status_line_follows_the_state_however_rarely_the_watchdog_is_fed(
+    db: pg.Database, tmp_path: Path
+) -> None:
+    gone = anyio.Event()
+    async with anyio.create_task_group() as network:
+        dsn = await network.start(reachable_until, gone, db.dsn)
+        async with supervised(tmp_path, "--dsn", dsn, watchdog="3600") as systemd:
+            await systemd.hears("READY=1")
+            assert systemd.shown == "at work"
+            gone.set()
+            await systemd.shows("at work, but the last renewal failed: ")
+            await systemd.shows("the database has committed no renewal for ")
+            systemd.daemon.send(signal.SIGTERM)
+            await systemd.shows("stopping: ")
+
+
 async def reachable_until(gone: anyio.Event, dsn: str, *, task_status: TaskStatus[str]) -> None:
     """Run a proxy to the database until the event `gone`; `task_status` reports the DSN that leads through it."""
     async with proxy.before(dsn) as between:

@@ -29,6 +29,18 @@ class Systemd:
                 if message in said.split("\n"):
                     return said
 
+    @property
+    def shown(self) -> str:
+        """The line that `systemctl status` shows."""
+        lines = [line for said in self.heard for line in said.split("\n") if line.startswith("STATUS=")]
+        return lines[-1].removeprefix("STATUS=")
+
+    async def shows(self, beginning: str) -> None:
+        """Return once `systemctl status` shows a line that begins with this text."""
+        with anyio.fail_after(PATIENCE):
+            while not self.shown.startswith(beginning):
+                self.heard.append((await self._socket.receive())[0].decode())
+
     async def hears_within(self, message: str, seconds: float) -> bool:
         """Whether such a datagram has arrived, or arrives within `seconds`."""
         with anyio.move_on_after(seconds) as patience:

@@ -40,6 +40,18 @@ def test_each_message_is_one_datagram_in_the_format_of_sd_notify(
     ]
 
 
+def test_a_status_line_is_sent_again_only_if_it_changed_or_was_lost(tmp_path: Path) -> None:
+    path = tmp_path / "notify"
+    notifier = Notifier({"NOTIFY_SOCKET": str(path)})
+    notifier.status("at work")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(path))
+        listener.settimeout(5)
+        for text in ("at work", "at work", "stopping"):
+            notifier.status(text)
+        assert [listener.recv(200) for _ in range(2)] == [b"STATUS=at work", b"STATUS=stopping"]
+
+
 def test_a_reload_message_contains_the_time_that_systemd_requires(supervisor: tuple[str, socket.socket]) -> None:
     address, listener = supervisor
     Notifier({"NOTIFY_SOCKET": address}).reloading()
