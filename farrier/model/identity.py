@@ -140,8 +140,8 @@ def compare(recorded: Identity, seen: Identity) -> Verdict:
     if matches:
         return Same(" and ".join(matches))
     return Unproven(
-        f"the identities have no value in common to compare: recorded {_described(recorded)}; the BMC reports "
-        f"{_described(seen)}"
+        f"the identities have no value in common to compare: recorded {described(recorded)}; the BMC reports "
+        f"{described(seen)}"
     )
 
 
@@ -155,18 +155,19 @@ def kept(recorded: Identity, seen: Identity) -> Identity:
     )
 
 
+def described(identity: Identity) -> str:
+    """Return the values that can identify the machine, as a text."""
+    serial = [f"serial {identity.serial}"] if _serial(identity.serial) else []
+    uuid = [f"UUID {identity.uuid}"] if _uuids(identity.uuid) else []
+    macs = [f"MAC {_listed(identity.macs)}"] if _macs(identity.macs) else []
+    return ", ".join((*serial, *uuid, *macs)) or "no value that identifies a machine"
+
+
 def _note(same: bool, name: str, expected: str, came: str, *, matches: list[str], differs: list[str]) -> None:
     if same:
         matches.append(name)
     else:
         differs.append(f"expected {name} {expected}, the BMC reports {came}")
-
-
-def _described(identity: Identity) -> str:
-    serial = [f"serial {identity.serial}"] if _serial(identity.serial) else []
-    uuid = [f"UUID {identity.uuid}"] if _uuids(identity.uuid) else []
-    macs = [f"MAC {_listed(identity.macs)}"] if _macs(identity.macs) else []
-    return ", ".join((*serial, *uuid, *macs)) or "no value that identifies a machine"
 
 
 def _listed(macs: tuple[str, ...]) -> str:

@@ -18,6 +18,7 @@ from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.health import Health
+from farrier.model.identity import Identity
 from farrier.model.management import Management
 from farrier.model.networks import Networks
 from farrier.model.observation import MaasObservation, Outage, Region
@@ -65,6 +66,10 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `watched_version` is the version at that time, or None if the credential did not resolve. `good_before` is the
     version that was valid before `good_version`.
 
+    Machine: `serial`, `uuid`, `manufacturer` and `macs` are the recorded identity. `former` is the identity of a
+    machine that the node had and no longer claims, so that another node may have this machine. `replacing` is the ID of
+    the intent that allows another machine, until a verification has recorded this machine.
+
     Power: the `sync_` fields belong to the regular read of a manageable node. If `power_at` is None, `power` is
     unknown. Later reads may have confirmed the stored power without storing their time. `desired_power` is the enforced
     power, `enforced_at` is when it was last enforced, and `enforce_error` is why enforcing it failed.
@@ -90,6 +95,8 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     manufacturer: str | None = None
     product: str | None = None
     macs: tuple[str, ...] = ()
+    former: Identity | None = None
+    replacing: int | None = None
     health: str | None = None
     power: PowerState = PowerState.UNKNOWN
     power_at: datetime | None = None

@@ -133,12 +133,16 @@ Set: type[Unset] = cast(
 
 class SetBmc(Params, frozen=True):
     """Parameters of `set_bmc`. Omitted details do not change. A single detail cannot be removed; `clear_bmc` removes
-    both."""
+    both. With `replace`, the node may get another machine than the recorded one; `replace: false` ends a replacement
+    that is not done yet. While the node is in service, `replace` requires `force`."""
 
-    any_of: ClassVar[tuple[str, ...]] = ("address", "credential")
+    any_of: ClassVar[tuple[str, ...]] = ("address", "credential", "replace")
+    needs: ClassVar[Mapping[str, str]] = {"force": "replace"}
 
     address: Address | None = None
     credential: Reference | None = None
+    replace: bool | None = None
+    force: bool = False
 
 
 class SetPower(Params, frozen=True):

@@ -75,7 +75,7 @@ def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> 
     return transition(
         node,
         _goes_on(proven, now, config),
-        reason=f"the recorded machine responds; power is {reading.power}",
+        reason=f"{probing.replaced(node.bmc, reading)}the recorded machine responds; power is {reading.power}",
         cause="step: adopt",
     )
 

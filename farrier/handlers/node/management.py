@@ -22,6 +22,7 @@ from farrier.model.bmc import BmcError, BmcFailure, BmcReading, backoff
 from farrier.model.management import Management as M
 from farrier.model.node import Node
 from farrier.model.outcome import Step, Wait
+from farrier.model.runs import cause_of_intent
 
 _NEEDS_AN_EDIT = frozenset(failure for failure in BmcFailure if backoff(failure, 1) is None)
 
@@ -105,11 +106,12 @@ def _gives_way(node: Node) -> str | None:
 
 
 def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
+    replaced, by = probing.replaced(node.bmc, reading), node.bmc.replacing
     return transition(
         node,
         with_fields(node, management=M.MANAGEABLE, bmc=probing.learnt(node.bmc, reading, now)),
-        reason=f"power and management interface respond; power is {reading.power}",
-        cause="step: verify",
+        reason=f"{replaced}power and management interface respond; power is {reading.power}",
+        cause=cause_of_intent(by) if replaced and by is not None else "step: verify",
     )
 
 

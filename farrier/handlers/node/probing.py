@@ -54,19 +54,24 @@ def interrupted(node: Node) -> Node:
 
 def recorded(node: Node) -> Identity:
     """Return the recorded identity of the machine. The identity comes from the first reading of the machine's BMC and
-    from the registered MAC addresses."""
-    bmc = node.bmc
-    return Identity(serial=bmc.serial, uuid=bmc.uuid, macs=tuple(sorted({*bmc.macs, *node.macs})))
+    from the registered MAC addresses. While the machine is to be replaced, only the registered addresses count."""
+    known = _binding(node.bmc)
+    return replace(known, macs=tuple(sorted({*known.macs, *node.macs})), manufacturer=None)
+
+
+def recorded_by_bmc(bmc: Bmc) -> Identity:
+    """Return the identity of the machine that the node has or had, as its BMC reported it."""
+    return bmc.former or _of_bmc(bmc)
 
 
 async def verified(node: Node, services: NodeServices, *, must_prove: bool) -> BmcReading:
     """Verify the BMC at the node's address, and check that the machine is the recorded machine and belongs to no other
     node. The probe also reads MAC addresses, unless a serial number or a UUID of the BMC is recorded and is enough.
     Raises only `BmcError` and `LeaseLost`."""
-    is_identified = replace(_of_bmc(node.bmc), macs=()).is_known
+    is_identified = replace(_binding(node.bmc), macs=()).is_known
     reading = await services.bmc.verify(target_of_address(node), macs=must_prove or not is_identified)
     check_machine(node, reading, must_prove=must_prove)
-    holder = await services.identities.holder(node.id, identity.kept(_of_bmc(node.bmc), _seen(reading)))
+    holder = await services.identities.holder(node.id, identity.kept(_binding(node.bmc), _seen(reading)))
     if holder is not None:
         raise BmcError(BmcFailure.IDENTITY_TAKEN, holder.text, credential_version=reading.credential_version)
     return reading
@@ -99,8 +104,8 @@ def shared(node: Node) -> str | None:
 
 def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
     """Return the BMC after a successful probe, without errors and with all values of the reading. The first recorded
-    identity does not change."""
-    who = identity.kept(_of_bmc(bmc), _seen(reading))
+    identity does not change, unless the machine is to be replaced."""
+    who = identity.kept(_binding(bmc), _seen(reading))
     return Bmc(
         tries=tries_before(bmc),
         others=bmc.others,
@@ -122,6 +127,15 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
         enforce_error=_still_not_kept(bmc, reading.power),
         switching=bmc.switching,
     )
+
+
+def replaced(bmc: Bmc, reading: BmcReading) -> str:
+    """Return a text about the replacement of the machine if this reading completes a replacement; otherwise an empty
+    text."""
+    had, seen = recorded_by_bmc(bmc), _seen(reading)
+    if bmc.replacing is None or not had.is_known or isinstance(identity.compare(had, seen), Same):
+        return ""
+    return f"the machine was replaced: {identity.described(had)} before, {identity.described(seen)} now; "
 
 
 def refreshed(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
@@ -191,6 +205,11 @@ def failed(bmc: Bmc, error: BmcError, now: datetime, *, tries: tuple[datetime, .
 def _still_not_kept(bmc: Bmc, power: PowerState) -> str | None:
     """Return why power could not be enforced. The reason stays until the power is as requested or enforcement ends."""
     return None if bmc.desired_power in (None, power) else bmc.enforce_error
+
+
+def _binding(bmc: Bmc) -> Identity:
+    """Return the identity that the machine at the BMC must have."""
+    return Identity() if bmc.replacing is not None else recorded_by_bmc(bmc)
 
 
 def _of_bmc(bmc: Bmc) -> Identity:

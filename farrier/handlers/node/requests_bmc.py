@@ -13,6 +13,8 @@ from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.onboarding_adopt import back_to_the_gate, given_up
 from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request
 from farrier.handlers.node.switching import begin
+from farrier.model import identity
+from farrier.model.actions import IN_SERVICE
 from farrier.model.bmc import BmcFailure
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management as M
@@ -20,19 +22,30 @@ from farrier.model.node import Bmc, OtherLogin, Switching
 from farrier.model.outcome import Wait
 from farrier.model.params import PowerRequest, SetBmc, SetPower
 from farrier.model.runs import cause_of_intent
+from farrier.model.status import NodeStatus
+
+# In these statuses, workloads may run on the machine.
+_IN_USE = IN_SERVICE | {NodeStatus.DRAINING}
 
 
 def set_bmc(request: Request) -> Reply:
     """Change the given BMC details and reset the back-off. If the address changes, the facts about the former BMC are
-    removed. The last error stays until a successful verification, except an error about missing details."""
+    removed, but the node keeps the identity of its machine: only `replace` allows another machine. The last error stays
+    until a successful verification, except an error about missing details."""
     node, params = request.node, request.params
     assert isinstance(params, SetBmc), "the table of actions declares this type"
     if request.intent.conflict is not None:
         return Reject(reason=f"the BMC {params.address} already belongs to node {request.intent.conflict}")
+    had = probing.recorded_by_bmc(node.bmc)
+    if params.replace and had.is_known and node.status in _IN_USE and not params.force:
+        return Reject(
+            reason=f"set_bmc replace: the node is {node.status}, and its machine is {identity.described(had)}; submit "
+            "it with force: true, or take the node out of service first"
+        )
     address = params.address or node.bmc_address
     credential = params.credential or node.bmc_credential
     bmc = node.bmc if address == node.bmc_address else _known_of_any(node.bmc, request.intent.logins)
-    bmc = msgspec.structs.replace(bmc, failures=0, next_try_at=None, trying=None)
+    bmc = msgspec.structs.replace(_replacing(bmc, params, request.intent.id), failures=0, next_try_at=None, trying=None)
     if missing_detail(node) is not None:
         bmc = msgspec.structs.replace(bmc, last_error=None, failure=None)
     if node.management is M.MANAGEABLE:  # enters `verifying`, and begins at once if the login cap allows it
@@ -46,11 +59,13 @@ def set_bmc(request: Request) -> Reply:
         edited = adoption_cut_short(edited, "a newer intent changed the BMC details")
     if address != node.bmc_address:
         edited = back_to_the_gate(edited)
-    return Accept(reason="BMC details set", to=edited)
+    replaces = f"; another machine may replace {identity.described(had)}" if params.replace and had.is_known else ""
+    return Accept(reason=f"BMC details set{replaces}", to=edited)
 
 
 def clear_bmc(request: Request) -> Reply:
-    """Remove all BMC details. From then on, farrier sends no request to the BMC."""
+    """Remove all BMC details. From then on, farrier sends no request to the BMC. Another node may have the machine now,
+    but this node does not silently get another one later."""
     node = request.node
     if node.management in (M.UNMANAGED, M.ERROR):
         return Accept(reason="the node has no BMC details")
@@ -59,7 +74,9 @@ def clear_bmc(request: Request) -> Reply:
         management=M.ERROR,
         bmc_address=None,
         bmc_credential=None,
-        bmc=Bmc(last_error="the BMC details were removed", tries=node.bmc.tries),
+        bmc=Bmc(
+            last_error="the BMC details were removed", tries=node.bmc.tries, former=probing.recorded_by_bmc(node.bmc)
+        ),
     )
     if node.management is M.ADOPTING:
         gone = adoption_stopped(gone, FailureClass.ADOPT_FAILED, "the BMC details were removed")
@@ -121,10 +138,32 @@ def set_power(request: Request) -> Reply:
 
 
 def _known_of_any(bmc: Bmc, others: tuple[OtherLogin, ...] | None) -> Bmc:
-    """Return the facts about the BMC that stay valid at a new address, and the logins that other nodes made at the new
-    address."""
+    """Return the facts that stay valid at a new address, and the logins that other nodes made at the new address."""
     return Bmc(
-        last_error=bmc.last_error, failure=bmc.failure, tries=bmc.tries, others=others or (), asked_at=bmc.asked_at
+        last_error=bmc.last_error,
+        failure=bmc.failure,
+        tries=bmc.tries,
+        others=others or (),
+        asked_at=bmc.asked_at,
+        serial=bmc.serial,
+        uuid=bmc.uuid,
+        manufacturer=bmc.manufacturer,
+        macs=bmc.macs,
+        former=bmc.former,
+        replacing=bmc.replacing,
+    )
+
+
+def _replacing(bmc: Bmc, params: SetBmc, intent: int) -> Bmc:
+    """Return the BMC after the parameter `replace`. The node gives up its machine at once, so that another node may
+    have the machine."""
+    if params.replace is None:
+        return bmc
+    if not params.replace:
+        return msgspec.structs.replace(bmc, replacing=None)
+    had = probing.recorded_by_bmc(bmc)
+    return msgspec.structs.replace(
+        bmc, replacing=intent, former=had, serial=None, uuid=None, manufacturer=None, macs=()
     )
 
 

@@ -200,7 +200,7 @@ async def test_a_machine_that_a_node_gives_up_is_free_for_another_node(site: Sit
     first, second = await two_names(site)
     if way == "set_bmc":
         site.bmc.script = lambda target: reading(target) if target.address == "https://10.0.7.7" else READING
-        await first.asked("set_bmc", address="https://10.0.7.7")
+        await first.asked("set_bmc", address="https://10.0.7.7", replace=True)
     else:
         await first.asked(way)
     await second.asked("manage")
@@ -214,12 +214,11 @@ async def test_a_board_that_moved_between_two_nodes_is_accepted_the_documented_w
     for machine in (first, second):
         await machine.asked("manage")
         assert await known(machine) == ("enroll", "identity_mismatch")
-    addresses = [(await machine.look())["bmc_address"] for machine in (first, second)]
     for machine in (first, second):
-        await machine.asked("clear_bmc")
-    for machine, address in zip((first, second), addresses, strict=True):
-        await machine.asked("set_bmc", address=address, credential="env:BMC")
-        assert await known(machine) == ("manageable", None)
+        await machine.asked("set_bmc", replace=True)
+    assert await known(first) == ("enroll", "identity_taken"), "the second node had this machine until its own intent"
+    await first.asked("manage")
+    assert [await known(machine) for machine in (first, second)] == [("manageable", None)] * 2
     assert [(await machine.bmc())["serial"] for machine in (first, second)] == ["SN-2", "SN-1"]
 
 

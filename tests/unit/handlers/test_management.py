@@ -246,12 +246,12 @@ def test_complete_details_clear_the_error_incomplete() -> None:
     assert (bmc.failure, bmc.last_error) == (None, None)
 
 
-def test_a_new_address_clears_the_facts_of_the_former_bmc() -> None:
+def test_a_new_address_clears_the_facts_of_the_former_bmc_but_not_the_identity_of_the_machine() -> None:
     known = with_bmc(
         M.MANAGEABLE, Bmc(system_path="/redfish/v1/Systems/1", serial="S1", power=PowerState.ON, power_at=NOW)
     )
     bmc = moved(decide(asking(known, Action.SET_BMC, address="https://10.0.0.2"))).bmc
-    assert (bmc.system_path, bmc.serial, bmc.power, bmc.power_at) == (None, None, PowerState.UNKNOWN, None)
+    assert (bmc.system_path, bmc.serial, bmc.power, bmc.power_at) == (None, "S1", PowerState.UNKNOWN, None)
 
 
 # --- interrupted verifications

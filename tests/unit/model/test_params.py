@@ -35,7 +35,8 @@ GOOD: list[tuple[Action, dict[str, Any], params.Params]] = [
 ]
 
 BAD: list[tuple[Action, Any, str]] = [
-    (Action.SET_BMC, {}, "at least one of: address, credential"),
+    (Action.SET_BMC, {}, "at least one of: address, credential, replace"),
+    (Action.SET_BMC, {"address": "10.0.0.9", "force": True}, "force: true requires replace"),
     (Action.SET_BMC, {"address": None}, "must not be null"),
     (Action.SET_BMC, {"address": ""}, "address"),
     (Action.SET_BMC, {"address": "10.0.0.9 "}, "address"),
