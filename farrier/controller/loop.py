@@ -388,7 +388,7 @@ class Loop(Generic[R, S, W, V]):
                 self.agenda.committed(entry, run.due_at, run.rests_on)
             case Verdict.REFUSED:
                 self.agenda.committed(entry, now + self._period)
-            case Verdict.CONFLICT if result.due_in > timedelta(0):
+            case Verdict.DEFERRED:
                 self.agenda.defer(entry, now + result.due_in.total_seconds())
             case Verdict.CONFLICT:
                 self.agenda.requeue(entry)

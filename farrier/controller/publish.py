@@ -1,5 +1,5 @@
 """Publishes the metrics and log events of runs after their commit. If a run was not committed, only its failure is
-published."""
+published. A run that was deferred has not failed; it is only counted."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ class Publisher(Generic[R, S]):
                 seconds[run.finished.outcome].append(run.seconds)
                 if _has_effects(run):
                     self._publish_one(run, result, log)
+            elif result.verdict is Verdict.DEFERRED:
+                self._sink.deferred(self._kind.name)
             else:
                 self._publish_loss(run, result)
         if seconds:

@@ -84,8 +84,14 @@ WAKE_WAIT = Definition(
 )
 COMMIT_CONFLICTS = Definition(
     "farrier_commit_conflicts",
-    "Number of runs whose commit failed or has an unknown result, by verdict.",
+    "Number of runs whose commit failed or has an unknown result, by verdict. Runs that were deferred do not count.",
     ("kind", "verdict"),
+)
+COMMITS_DEFERRED = Definition(
+    "farrier_commits_deferred",
+    "Number of runs that were not committed because they have to wait: the brake of the site or the login cap of the "
+    "BMC holds them, or a client is changing a task or a network that they need.",
+    ("kind",),
 )
 STEPS_CANCELLED = Definition(
     "farrier_steps_cancelled", "Number of steps that were cancelled because the controller lost its lease.", ("kind",)

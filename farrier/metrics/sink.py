@@ -57,6 +57,7 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         self._wakeups = self._counter(definitions.WAKEUPS)
         self._wake_wait = self._histogram(definitions.WAKE_WAIT)
         self._conflicts = self._counter(definitions.COMMIT_CONFLICTS)
+        self._deferred = self._counter(definitions.COMMITS_DEFERRED)
         self._steps_cancelled = self._counter(definitions.STEPS_CANCELLED)
         self._requests = self._counter(definitions.SERVICE_REQUESTS)
         self._request_duration = self._histogram(definitions.SERVICE_DURATION)
@@ -117,6 +118,10 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         self._conflicts.add((kind, verdict))
 
     @override
+    def deferred(self, kind: str) -> None:
+        self._deferred.add((kind,))
+
+    @override
     def step_cancelled(self, kind: str) -> None:
         self._steps_cancelled.add((kind,))
 
@@ -165,9 +170,9 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         self._short_stays.exist((spec.name, str(spec.steady)) for spec in specs if spec.steady)
         self._runs.exist((kind, outcome) for kind in kinds for outcome in OUTCOMES)
         self._errors.exist((kind, error) for kind, words in self._words.kinds.items() for error in words.errors)
-        lost = [verdict.value for verdict in Verdict if verdict is not Verdict.COMMITTED]
+        lost = [verdict.value for verdict in Verdict if verdict not in {Verdict.COMMITTED, Verdict.DEFERRED}]
         self._conflicts.exist((kind, verdict) for kind in kinds for verdict in lost)
-        for per_kind in (self._duration, self._wake_wait, self._steps_cancelled, self._rerun_limited):
+        for per_kind in (self._duration, self._wake_wait, self._deferred, self._steps_cancelled, self._rerun_limited):
             per_kind.exist((kind,) for kind in kinds)
         self._wakeups.exist((source,) for source in WAKE_SOURCES)
 

@@ -159,7 +159,8 @@ class Verdict(enum.StrEnum):
 
     COMMITTED = "committed"
     LOST = "lost"  # another controller has the shard; nothing was written
-    CONFLICT = "conflict"  # the resource has changed, or the run exceeds a limit; the loop decides again
+    CONFLICT = "conflict"  # the resource has changed during the run; the loop decides again
+    DEFERRED = "deferred"  # the run has to wait, as for a limit or a short lock; the loop decides again a little later
     LOCKED = "locked"  # another transaction has locked rows of the run; the loop commits it alone
     REFUSED = "refused"  # the database refuses the writes; the error becomes the outcome of the resource
     UNKNOWN = "unknown"  # the connection broke or time ran out; the loop finds out before it loads the resource again
@@ -167,7 +168,7 @@ class Verdict(enum.StrEnum):
 
 class Result(msgspec.Struct, frozen=True):
     """The result of one run. `error` is the reason for the verdicts `refused`, `locked` and `unknown`. After verdict
-    `conflict`, the loop runs the resource again after `due_in`. `at` is the database's time of the commit, if the run
+    `deferred`, the loop runs the resource again after `due_in`. `at` is the database's time of the commit, if the run
     changed a layer."""
 
     verdict: Verdict

@@ -195,7 +195,10 @@ class MetricsSink(Protocol):
         """Record for each wake the time from its insertion to the load that read it."""
 
     def conflicted(self, kind: str, verdict: str) -> None:
-        """Record a commit that failed, because of a lost shard, a version conflict, a refusal, or an unknown result."""
+        """Record a commit that failed: a lost shard, a version conflict, locks, a refusal, or an unknown result."""
+
+    def deferred(self, kind: str) -> None:
+        """Record a run that the database deferred, as expected: the run has to wait for a limit or for a short lock."""
 
     def step_cancelled(self, kind: str) -> None:
         """Record a step that was interrupted because this process may no longer act."""

@@ -93,6 +93,11 @@ class Ledger(MetricsSink):
         self._tell()
 
     @override
+    def deferred(self, kind: str) -> None:
+        self.verdicts.append("deferred")
+        self._tell()
+
+    @override
     def step_cancelled(self, kind: str) -> None:
         self.cut += 1
         self._tell()

@@ -30,7 +30,7 @@ _ONCE = (
     "failure"
 )
 
-_CONFLICTS = 0.05  # share of all runs; changes of a shard's owner and short waits for a limit cause one in a hundred
+_CONFLICTS = 0.05  # share of all runs; changes of a shard's owner cause fewer than one in a hundred
 _ERRORS = 0.1  # share of all runs; a dead service at a site causes more errors, a few broken nodes cause fewer
 _WINDOW = timedelta(minutes=10)
 _LASTS = timedelta(minutes=15)
@@ -156,8 +156,8 @@ def _commit_conflicts() -> Alert:
         hold=_LASTS,
         because="a fail-over of the database causes only a few conflicts, and only for a moment",
         summary="{{ $value | humanizePercentage }} of the runs of {{ $labels.kind }} fail to commit",
-        description="Controllers lose shards during runs, the network breaks connections during commits, or many runs "
-        "exceed a limit at once, such as the login cap of a BMC. No data is lost, but farrier repeats the work.",
+        description="Controllers lose shards during runs, other programs change the rows during runs, or the network "
+        "breaks connections during commits. No data is lost, but farrier repeats the work.",
     )
 
 

@@ -95,6 +95,14 @@ async def test_when_all_nodes_of_a_site_fall_silent_all_stay_in_service(site: Si
     assert "the brake of the site keeps the node in service" in await waits_for(site, machines[0])
 
 
+async def test_a_run_that_the_brake_holds_is_deferred_and_is_no_conflict(site: Site) -> None:
+    await fleet(site, 6)
+    for _ in range(4):
+        await later(site, 10 * MINUTE)
+    assert len(site.ledger.verdicts) >= 4 * 6
+    assert set(site.ledger.verdicts) == {"deferred"}
+
+
 async def test_a_few_silent_nodes_leave_service(site: Site) -> None:
     machines = await fleet(site, 6)
     await site.pass_time(2 * MINUTE)

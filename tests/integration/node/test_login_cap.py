@@ -135,7 +135,7 @@ async def test_two_concurrent_commits_do_not_both_get_the_last_login(db: pg.Data
         assert len(account.refused) == 3
         await account.wait(2 * SECOND)
         assert len(account.refused) == 3
-        assert (one.ledger.verdicts + two.ledger.verdicts).count("conflict") == 1
+        assert (one.ledger.verdicts + two.ledger.verdicts).count("deferred") == 1
 
 
 async def test_the_database_has_the_cap_of_the_model(db: pg.Database) -> None:

@@ -114,7 +114,7 @@ async def test_a_result_under_way_is_not_lost_to_a_lease_that_ran_out(site: Site
     async with site.conn.transaction():
         await site.conn.execute(FINISH, machine.name, lease.task, lease.token, machine.key, True)
         await site.db.advance(MINUTE)
-        await site.ledger.until(lambda: "conflict" in site.ledger.verdicts)
+        await site.ledger.until(lambda: "deferred" in site.ledger.verdicts)
     await site.settled()
     assert (await machine.state())[0] == "retired"
     assert await statuses(machine) == ["succeeded"]

@@ -1,19 +1,20 @@
 -- Ends a commit of runs of one kind: records what their resources do not store, and returns the verdict of each of `ids`:
--- `lost` if it is not among held_runs, `conflict` if the writer wrote nothing for it (it is then due after the delay in
--- dues), and `committed` otherwise. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}],
+-- `lost` if it is not among held_runs, `conflict` if the writer wrote nothing for it because its snapshot is outdated, `deferred`
+-- if the writer wrote nothing because the run has to wait (it is then due after the delay in dues), and `committed`
+-- otherwise. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}],
 -- and `wakes` [{run, wake}], the wakes in the snapshots of the runs, which this function deletes. See begin_commit.
 CREATE OR REPLACE FUNCTION farrier.end_commit(
-    of_kind text, controller uuid, ids bigint[], held_runs bigint[], records jsonb, conflicts bigint[], dues interval[])
+    of_kind text, controller uuid, ids bigint[], held_runs bigint[], records jsonb, unwritten bigint[], dues interval[])
     RETURNS TABLE (id bigint, verdict text, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     won bigint[] := held_runs;
 BEGIN
-    IF conflicts IS NOT NULL THEN
-        won := ARRAY(SELECT r FROM unnest(won) r WHERE r <> ALL (conflicts));
+    IF unwritten IS NOT NULL THEN
+        won := ARRAY(SELECT r FROM unnest(won) r WHERE r <> ALL (unwritten));
         records := farrier.filter_runs(records, won);
-        RETURN QUERY SELECT c.run, 'conflict', c.due_in FROM unnest(conflicts, dues) c (run, due_in);
+        RETURN QUERY SELECT c.run, CASE WHEN c.due_in > interval '0' THEN 'deferred' ELSE 'conflict' END, c.due_in FROM unnest(unwritten, dues) c (run, due_in);
     END IF;
     IF records ? 'moves' THEN
         PERFORM farrier.record_moves(of_kind, controller, records -> 'moves');
