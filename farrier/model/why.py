@@ -144,12 +144,11 @@ def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[st
     if region is not None:
         error = f": {region.last_error}" if region.last_error else ""
         yield f"MAAS of site {region.site}, {region.state} for {duration.human(now - region.since)}{error}"
-    unexpected = diagnosis.not_as_expected(node, now, patience)
-    if unexpected is not None:
-        yield unexpected
-    unknown = None if node.maas is None else expected.not_known(node.maas)
-    if unknown is not None:
-        yield unknown
+    if node.maas is None:
+        return
+    for said in (diagnosis.not_as_expected(node, now, patience), expected.not_known(node.maas)):
+        if said is not None:
+            yield f"{said}; read {duration.human(now - node.maas.read_at)} ago"
 
 
 def _quarantine(node: NodeDetail) -> str | None:

@@ -38,7 +38,7 @@ from farrier.handlers.node import (
     workflow,
 )
 from farrier.handlers.node.intents import ANSWERED
-from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy
+from farrier.handlers.node.moves import Decision, NodeServices, NodeStep, Outcome, Policy
 from farrier.handlers.node.reply import Respond
 from farrier.model.actions import Action
 from farrier.model.limits import Limits
@@ -55,7 +55,6 @@ _DEFAULT_LIMITS = Limits()
 
 _Decide: TypeAlias = Callable[[Node, datetime, Policy], Decision | None]
 _Resting: TypeAlias = Wait[Write] | DoNothing[Write]
-_NodeStep: TypeAlias = Step[Node, Write, NodeServices]
 
 
 def _gone(node: Node, now: datetime, policy: Policy) -> Decision:
@@ -216,7 +215,7 @@ def _with_answers(decision: Decision, answers: tuple[Write, ...]) -> Decision:
             assert_never(never)
 
 
-def _the_bmc_first(step: _NodeStep, of_the_bmc: _Decide, node: Node, now: datetime, policy: Policy) -> Decision:
+def _the_bmc_first(step: NodeStep, of_the_bmc: _Decide, node: Node, now: datetime, policy: Policy) -> Decision:
     """Choose between a step of a stage and a step of the BMC. The BMC's step comes first, because this step is rarely
     due, while a stage may request steps without end if MAAS is unavailable. The stage's step follows at once. If the
     BMC was just read, the stage's step comes first, so that slow reads in a row do not starve the stage."""
@@ -232,7 +231,7 @@ def _the_bmc_first(step: _NodeStep, of_the_bmc: _Decide, node: Node, now: dateti
             assert_never(never)
 
 
-def _then_at_once(step: _NodeStep) -> _NodeStep:
+def _then_at_once(step: NodeStep) -> NodeStep:
     """Make the node run again at once after this step, for the step that was deferred."""
 
     async def act(services: NodeServices) -> Outcome:

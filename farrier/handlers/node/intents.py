@@ -7,21 +7,30 @@ intent, the intent stays pending. An intent whose answer needs a step also stays
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from farrier.errors import RefusedByModel
 from farrier.handlers.node import probing
 from farrier.handlers.node.failing import adoption_cut_short
-from farrier.handlers.node.moves import Change, Policy, transition
-from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request, Respond
+from farrier.handlers.node.moves import (
+    CALL_DEADLINE,
+    Change,
+    Decision,
+    NodeServices,
+    NodeStep,
+    Outcome,
+    Policy,
+    transition,
+)
+from farrier.handlers.node.reply import Accept, Ask, Hold, Reject, Reply, Request, Respond
 from farrier.model import actions
 from farrier.model.acceptance import Allowed, Later, Refused
 from farrier.model.actions import Action
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.node import Intent, Node
-from farrier.model.outcome import Wait
+from farrier.model.outcome import Step, Wait
 from farrier.model.requests import IntentStatus
 from farrier.model.runs import cause_of_intent
 from farrier.model.status import NodeStatus
@@ -37,45 +46,71 @@ _LAST_COUNTS = frozenset({Action.SET_BMC, Action.SET_POWER})
 
 def answer(
     node: Node, now: datetime, config: Policy, responses: Mapping[Action, Respond]
-) -> Change | Wait[Write] | tuple[Write, ...]:
+) -> Decision | tuple[Write, ...]:
     """Answer the intents that can be answered now. A returned Change contains all answers, and changes the node as the
     last of these intents requires. A returned Wait contains answers and other writes, and is committed without a
-    decision of the rules. A returned tuple contains only answers; they do not change the node, and are committed with
-    the decision of the rules."""
+    decision of the rules. A returned Step reads what the answer to the first intent depends on. A returned tuple
+    contains only answers; they do not change the node, and are committed with the decision of the rules."""
     writes: list[Write] = []
     for position, intent in enumerate(node.intents):
-        newer = _superseded_by(node, position) if intent.action in _LAST_COUNTS else None
-        if newer is not None:
-            writes.append(AnswerIntent(intent.id, IntentStatus.SUPERSEDED, f"by intent {newer}"))
-            continue
-        reply = _reply(node, intent, now, config, responses)
-        match reply:
-            case None:
-                continue
-            case Reject():
-                writes.append(AnswerIntent(intent.id, IntentStatus.REJECTED, reply.reason))
-                continue
-            case Hold(to=None):
-                break
-            case Hold():
-                pass
-            case Accept():
-                writes += [AnswerIntent(intent.id, IntentStatus.ACCEPTED, reply.reason), *reply.writes]
-            case _ as never:
-                assert_never(never)
-        if reply.to is not None:
-            by = f" by {intent.requested_by}" if intent.requested_by else ""
-            return transition(
-                node,
-                _made_way(node, intent, reply.to) if node.management in TRANSIENT else reply.to,
-                reason=f"{reply.reason}{by}",
-                cause=cause_of_intent(intent.id),
-                writes=tuple(writes),
-                source=reply.source,
-            )
+        reply = _reply(node, position, now, config, responses)
+        if isinstance(reply, Ask):
+            if not writes:
+                return _asking(node, intent, reply)
+            break  # the earlier answers are committed before the step
+        if isinstance(reply, Hold) and reply.to is None:
+            break
+        writes += _answers(intent, reply)
+        if isinstance(reply, Accept | Hold) and reply.to is not None:
+            return _changed(node, intent, reply, reply.to, writes)
     if all(isinstance(write, AnswerIntent) for write in writes):
         return tuple(writes)
+    return _written(writes)
+
+
+def _answers(intent: Intent, reply: Accept | Reject | Hold | AnswerIntent | None) -> tuple[Write, ...]:
+    match reply:
+        case None | Hold():
+            return ()
+        case AnswerIntent():
+            return (reply,)
+        case Reject():
+            return (AnswerIntent(intent.id, IntentStatus.REJECTED, reply.reason),)
+        case Accept():
+            return (AnswerIntent(intent.id, IntentStatus.ACCEPTED, reply.reason), *reply.writes)
+        case _ as never:
+            assert_never(never)
+
+
+def _written(writes: Iterable[Write]) -> Wait[Write]:
     return Wait(reason=ANSWERED, requeue_after=timedelta(0), writes=tuple(writes))
+
+
+def _changed(node: Node, intent: Intent, reply: Accept | Hold, to: Node, writes: Iterable[Write]) -> Change:
+    """Return the change that an intent requests, with the answers so far."""
+    by = f" by {intent.requested_by}" if intent.requested_by else ""
+    return transition(
+        node,
+        _made_way(node, intent, to) if node.management in TRANSIENT else to,
+        reason=f"{reply.reason}{by}",
+        cause=cause_of_intent(intent.id),
+        writes=tuple(writes),
+        source=reply.source,
+    )
+
+
+def _asking(node: Node, intent: Intent, ask: Ask) -> NodeStep:
+    """Return the step that reads what the answer depends on, and answers. If the step is interrupted, the intent stays
+    pending, and the next run asks again."""
+
+    async def act(services: NodeServices) -> Outcome:
+        reply = await ask.act(services)
+        writes = _answers(intent, reply)
+        if isinstance(reply, Reject) or reply.to is None:
+            return _written(writes)
+        return _changed(node, intent, reply, reply.to, writes)
+
+    return Step(name=ask.name, act=act, deadline=CALL_DEADLINE, reads_only=True)
 
 
 def _made_way(node: Node, intent: Intent, to: Node) -> Node:
@@ -89,9 +124,14 @@ def _made_way(node: Node, intent: Intent, to: Node) -> Node:
 
 
 def _reply(
-    node: Node, intent: Intent, now: datetime, config: Policy, responses: Mapping[Action, Respond]
-) -> Reply | None:
-    """Return the reply to one intent; None if the intent has to wait."""
+    node: Node, position: int, now: datetime, config: Policy, responses: Mapping[Action, Respond]
+) -> Reply | AnswerIntent | None:
+    """Return the reply to the intent at this position; None if the intent has to wait, and the answer itself if a newer
+    intent supersedes it."""
+    intent = node.intents[position]
+    newer = _superseded_by(node, position) if intent.action in _LAST_COUNTS else None
+    if newer is not None:
+        return AnswerIntent(intent.id, IntentStatus.SUPERSEDED, f"by intent {newer}")
     is_deleted = node.status is NodeStatus.DELETED  # no intent can end the pause of a deleted node
     if node.paused is not None and not is_deleted and intent.action not in actions.ANSWERED_WHILE_PAUSED:
         return None

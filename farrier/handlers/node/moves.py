@@ -57,7 +57,8 @@ class Policy(NodeConfig, frozen=True, kw_only=True):
 
 Change: TypeAlias = Transition[Node, Write] | Update[Node, Write]
 Outcome: TypeAlias = Change | Wait[Write] | DoNothing[Write] | Deleted[Write]
-Decision: TypeAlias = Outcome | outcome.Step[Node, Write, NodeServices]
+NodeStep: TypeAlias = outcome.Step[Node, Write, NodeServices]
+Decision: TypeAlias = Outcome | NodeStep
 
 
 class Done(Made, frozen=True, kw_only=True):
@@ -118,7 +119,7 @@ class Call(Made, frozen=True, kw_only=True):
 StageResult: TypeAlias = Settled | Call
 
 
-def step_of(node: Node, call: Call, settle: Callable[[Settled], Outcome]) -> outcome.Step[Node, Write, NodeServices]:
+def step_of(node: Node, call: Call, settle: Callable[[Settled], Outcome]) -> NodeStep:
     """Return the step that awaits the call; `settle` turns the call's result into an outcome. If the call raises or
     misses its deadline, it has no result. Such a call is counted, because otherwise its stage would repeat it without
     end."""

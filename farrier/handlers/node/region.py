@@ -61,7 +61,7 @@ def with_machine(
     fails if another user owns the machine, or if the machine no longer exists; in the latter case, `absent` replaces
     the failure."""
 
-    waits = _unusable(node, policy)
+    waits = unusable(node, policy)
     if waits is not None:
         return waits
     site = site_of(node, policy)
@@ -91,7 +91,7 @@ def with_machine(
 
 def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: bool = False) -> StageResult:
     """Run `ask` with a slot of the site's region. Errors of `ask` become results of the stage."""
-    waits = _unusable(node, policy)
+    waits = unusable(node, policy)
     if waits is not None:
         return waits
     site = site_of(node, policy)
@@ -106,7 +106,7 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
     return Call(name=name, act=act, reads_only=reads_only)
 
 
-def _unusable(node: Node, policy: Policy) -> Waiting | None:
+def unusable(node: Node, policy: Policy) -> Waiting | None:
     """Wait if this controller's settings have no MAAS for the node's site, or if another region may be at the URL."""
     if policy.maas_of(node) is None:
         return elsewhere(node)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeAlias
 
 import msgspec
 
-from farrier.handlers.node.moves import Policy
+from farrier.handlers.node.moves import NodeServices, Policy
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Intent, Node
 from farrier.model.outcome import Made
@@ -57,5 +57,14 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-Reply: TypeAlias = Accept | Hold | Reject
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer depends on a reading. The step `name` awaits `act`, which only reads, and returns the reply. Later
+    intents wait."""
+
+    name: str
+    act: Callable[[NodeServices], Awaitable[FinalReply]]
+
+
+FinalReply: TypeAlias = Accept | Reject
+Reply: TypeAlias = FinalReply | Hold | Ask
 Respond: TypeAlias = Callable[[Request], Reply]

@@ -1,22 +1,27 @@
 """The response to intent `adopt_observed_state`: the workflow continues from the state in MAAS.
 
-The decision uses only fresh observations. A machine of another user is not adopted. A repeated intent changes nothing.
+The machine is read before the answer, because a stored observation may be older than the change that the operator made
+in MAAS. A machine of another user is not adopted. A repeated intent changes nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt, region
 from farrier.handlers.node.decommission import adopted
-from farrier.handlers.node.moves import Done, Policy, with_note, with_workflow
+from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.moves import Done, NodeServices, Policy, with_note, with_workflow
 from farrier.handlers.node.onboarding.completion import complete
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import unready, wait_for_agent_enrollment
-from farrier.handlers.node.reply import Accept, Reject, Reply, Request
+from farrier.handlers.node.reply import Accept, Ask, FinalReply, Reject, Reply, Request
 from farrier.handlers.node.stages import continued
+from farrier.model.maas import MaasError, Seen
+from farrier.model.maas import MaasFailure as F
 from farrier.model.maas import MaasStatus as M
 from farrier.model.node import Decommission, Node, Onboarding
 from farrier.model.observation import MaasObservation
@@ -24,6 +29,7 @@ from farrier.model.stages import DETOUR, PATHS
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.workflow import OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
+from farrier.protocols import MaasClient
 
 _ACTION = "adopt_observed_state"
 # The stage at which a deployment continues if MAAS shows its machine in this state.
@@ -43,7 +49,7 @@ def adopt_observed_state(request: Request) -> Reply:
     workflow = node.live
     match workflow:
         case Onboarding(mode=OnboardingMode.DEPLOY):
-            return _of_deployment(node, now, policy)
+            return _after_a_reading(node, now, policy, _of_deployment)
         case Onboarding():
             return _of_health(node, now, policy)
         case Decommission():
@@ -61,20 +67,60 @@ def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:
     return Accept(reason="the observed state is the target state", to=complete(node, ending=W.RECONCILED))
 
 
-def _of_deployment(node: Node, now: datetime, policy: Policy) -> Reply:
-    seen = _fresh(node, now, policy)
-    if isinstance(seen, Reject):
-        return seen
+_Decide: TypeAlias = Callable[[Node, MaasObservation, datetime, Policy], FinalReply]
+
+
+def _after_a_reading(node: Node, now: datetime, policy: Policy, decide: _Decide) -> Ask | Reject:
+    """Read the node's machine, and decide with this reading."""
+    maas_id = node.maas_id
+    if maas_id is None:
+        return _no("the node has no machine in MAAS")
+    waits = region.unusable(node, policy)
+    if waits is not None:
+        return _no(waits.reason)
+    site = region.site_of(node, policy)
+
+    async def act(services: NodeServices) -> FinalReply:
+        try:
+            async with services.maas.slot(site.name) as client:
+                seen = await _read(client, maas_id, now)
+        except MaasError as error:
+            return _no(f"the machine cannot be read: {error.operation}: {error.failure}: {error.detail}")
+        if region.is_foreign(seen):
+            return _no(f"machine {seen.system_id} is owned by {(seen.owner or '')[:64]!r} in MAAS, not by farrier")
+        reply = decide(replace(node, maas=seen), seen, now, policy)
+        if isinstance(reply, Reject) or reply.to is None:
+            return reply
+        return replace(reply, to=replace(reply.to, maas=node.maas))  # only the region's handler writes observations
+
+    return Ask(name=_ACTION, act=act)
+
+
+async def _read(client: MaasClient, system_id: str, now: datetime) -> MaasObservation:
+    """Read the machine as an observation. A machine that does not exist is observed as absent."""
+    try:
+        machine = await client.machine(system_id)
+    except MaasError as error:
+        if error.failure is not F.ABSENT:
+            raise
+        return MaasObservation(system_id=system_id, state=M.ABSENT, since=now, read_at=now, fresh_at=now)
+    return MaasObservation(
+        **{name: getattr(machine, name) for name in Seen.__struct_fields__},
+        system_id=system_id,
+        state=machine.state,
+        since=now,
+        read_at=now,
+        fresh_at=now,
+        ours=bool(machine.owner) and await client.holds(machine),
+    )
+
+
+def _of_deployment(node: Node, seen: MaasObservation, now: datetime, policy: Policy) -> FinalReply:
     stage = _GOES_ON_AT.get(seen.state)
     if stage is None:
         return _no(f"MAAS reports {seen.state}; farrier can continue only from: {', '.join(_GOES_ON_AT)}")
     if seen.state in (M.DEPLOYING, M.DEPLOYED) and not seen.ours:
-        known = (
-            "it is not known whether farrier's user owns it"
-            if region.is_undecided(seen)
-            else "farrier's user does not own it"
-        )
-        return _no(f"machine {seen.system_id} is {seen.state}, but {known}")
+        return _no(f"machine {seen.system_id} is {seen.state}, but farrier's user does not own it")
     to = _adopted(node, stage, seen.state, now)
     if stage is O.WAIT_FOR_AGENT_ENROLLMENT and isinstance(wait_for_agent_enrollment(to, now, policy), Done):
         return Accept(reason="the observed state is the target state", to=complete(to, ending=W.RECONCILED))
@@ -99,31 +145,23 @@ def _adopted(node: Node, stage: O, state: M, now: datetime) -> Node:
 def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
     """Continue the decommission. If MAAS already shows the goal of a stage, the stage has nothing to do; all other
     stages still run."""
-    workflow = node.workflow
-    assert isinstance(workflow, Decommission), "the caller has checked this"
-    stages = adopted.left(workflow)
-    if not stages:
+    workflow = own(node)
+    if not adopted.left(workflow):
         return _no(f"the remaining stages of this {workflow.mode} do not depend on the state in MAAS")
-    seen = _fresh(node, now, policy)
-    if isinstance(seen, Reject):
-        return seen
     if workflow.memo.adopted and workflow.status is W.RUNNING:
         return Accept(reason="the state in MAAS is already adopted")
+    return _after_a_reading(node, now, policy, _of_release)
+
+
+def _of_release(node: Node, seen: MaasObservation, now: datetime, policy: Policy) -> FinalReply:
+    workflow = own(node)
+    stages = adopted.left(workflow)
     if not any(adopted.shows(seen, stage) for stage in stages):
         return _no(f"MAAS reports {seen.state}; stage {workflow.stage} accepts only {adopted.GOALS[stages[0]]}")
     return Accept(
         reason=f"MAAS reports {seen.state}; the workflow continues at stage {workflow.stage}",
         to=with_note(continued(node), adopted=True),
     )
-
-
-def _fresh(node: Node, now: datetime, policy: Policy) -> MaasObservation | Reject:
-    seen = node.maas
-    if seen is None or not seen.fresh(now, policy.observation_ttl):
-        return _no("there is no fresh observation of a machine in MAAS")
-    if region.is_foreign(seen):
-        return _no(f"machine {seen.system_id} is owned by {(seen.owner or '')[:64]!r} in MAAS, not by farrier")
-    return seen
 
 
 def _no(why: str) -> Reject:

@@ -6,14 +6,14 @@ intents may be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
 from farrier.handlers.node import compensating, probing, tasks, unclean
 from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import with_fields, with_note, with_workflow
-from farrier.handlers.node.reply import Accept, Reject, Reply, Request, Respond
+from farrier.handlers.node.reply import Accept, FinalReply, Reject, Reply, Request
 from farrier.handlers.node.stages import continued, counted_anew, started
 from farrier.model import params as p
 from farrier.model.failures import FailureClass
@@ -32,14 +32,14 @@ _FULL_PATH = PATHS[DecommissionMode.FULL_DECOMMISSION]
 _BEFORE_REMOVAL = tuple(s for s in _FULL_PATH[: _FULL_PATH.index(REMOVE_STARTS_AT)] if isinstance(s, D))
 
 
-def drain(request: Request) -> Reply:
+def drain(request: Request) -> FinalReply:
     """Drain the node and retire it."""
     assert isinstance(request.params, p.Drain), "the table of actions declares this type"
     options = _options(request, request.params, retire=True, leave_out=_MORE_THAN_DRAINING)
     return _decommission(request, DecommissionMode.SOFT_RESET, options, "drain")
 
 
-def remove(request: Request) -> Reply:
+def remove(request: Request) -> FinalReply:
     """Uninstall a retired node and delete it."""
     params = request.params
     assert isinstance(params, p.Remove), "the table of actions declares this type"
@@ -154,13 +154,13 @@ def mark_manual_intervention_required(request: Request) -> Reply:
     return Accept(reason=frozen.reason, to=frozen.to, writes=frozen.writes)
 
 
-_LED_THERE: Mapping[N, tuple[Respond, p.Drain | p.Remove]] = {
+_LED_THERE: Mapping[N, tuple[Callable[[Request], FinalReply], p.Drain | p.Remove]] = {
     N.DRAINING: (drain, p.Drain()),
     N.REMOVING: (remove, p.Remove()),
 }
 
 
-def _owner(request: Request) -> Reply:
+def _owner(request: Request) -> FinalReply:
     """Create the decommission that normally leads into the node's status; its stages continue from there."""
     status = request.node.status
     assert status in _LED_THERE, "in other statuses, the table of actions requires a live workflow"
@@ -172,7 +172,7 @@ def _owner(request: Request) -> Reply:
     return replace(made, reason=f"{unowned}; {made.reason}")
 
 
-def _decommission(request: Request, mode: DecommissionMode, options: Options, what: str) -> Reply:
+def _decommission(request: Request, mode: DecommissionMode, options: Options, what: str) -> FinalReply:
     node, live = request.node, request.node.workflow
     if isinstance(live, Decommission):
         return _raised(node, live, mode, options, what)
@@ -185,7 +185,7 @@ def _decommission(request: Request, mode: DecommissionMode, options: Options, wh
     return Accept(reason=f"{what} accepted", to=with_fields(request.node, workflow=begun, redeploying=False))
 
 
-def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Options, what: str) -> Reply:
+def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Options, what: str) -> FinalReply:
     """Return the live decommission with additional options. Options are added, never removed."""
     if (live.mode, _left_out(live.options)) != (mode, _left_out(options)):
         return Reject(

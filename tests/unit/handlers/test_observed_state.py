@@ -13,7 +13,7 @@ from farrier.handlers.node.moves import with_fields
 from farrier.model.actions import Action
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.node import Agent, Memo, Quarantine, TaskStatus, TaskType
-from farrier.model.outcome import Transition, Update
+from farrier.model.outcome import Step, Transition, Update
 from farrier.model.stages import PATHS
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
@@ -21,7 +21,7 @@ from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import AnswerIntent, ForgetAgent, RevokeBootstrap
-from farrier.sim.maas import ADMIN, OPERATOR, Status
+from farrier.sim.maas import ADMIN, OPERATOR, Fault, Status
 from tests.support.handled import Handled
 from tests.support.maas_region import put_into
 from tests.support.machines import machine_in, slow_region
@@ -48,11 +48,14 @@ async def standing(at: Stand, machine: Status, stage: O = O.COMMISSION_NODE, **f
     return Handled(at)
 
 
-def adopt(it: Handled) -> tuple[str, str]:
+async def adopt(it: Handled) -> tuple[str, str]:
     """Answer the intent without a further run of a stage; returns status and reason."""
     at = it.stand
     asked = intent(Action.ADOPT_OBSERVED_STATE)
     decision = it.handler().handle(with_fields(at.node, intents=(asked,)), at.now)
+    if isinstance(decision, Step):
+        assert decision.reads_only
+        decision = await decision.act(at.services)
     if isinstance(decision, Transition | Update):
         at.node = with_fields(decision.to, intents=())
     it.written += getattr(decision, "writes", ())
@@ -80,20 +83,20 @@ async def test_a_deployment_continues_at_the_stage_of_the_observed_state(
     failed = {"attempt": 4, "failure_class": FailureClass.STATE_DISAGREEMENT, "failure_detail": "it is elsewhere"}
     it = await standing(at, machine)
     at.onboards(O.CREATE_OR_FIND_IN_MAAS, status=status, **({} if status is W.RUNNING else failed))
-    assert adopt(it)[0] == "accepted"
+    assert (await adopt(it))[0] == "accepted"
     workflow = it.node.workflow
     assert workflow is not None
     assert (workflow.status, workflow.stage, workflow.attempt) == (W.RUNNING, stage, 1)
     assert (workflow.failure_class, workflow.failure_detail) == (None, None)
-    assert at.world.observed.operations == [], "no request is sent to MAAS"
+    assert set(at.world.observed.operations) <= {"machine", "whoami"}, "MAAS is read, and not changed"
 
 
 @pytest.mark.parametrize("machine", [S.DEPLOYED, S.DEPLOYING, S.READY, S.COMMISSIONING])
 async def test_a_second_intent_changes_nothing(at: Stand, machine: Status) -> None:
     it = await standing(at, machine)
-    adopt(it)
+    await adopt(it)
     first = it.node
-    assert adopt(it)[0] == "accepted"
+    assert (await adopt(it))[0] == "accepted"
     assert it.node == first
 
 
@@ -102,7 +105,7 @@ async def test_a_deployment_of_another_workflow_counts_as_deployed_but_is_not_un
     at: Stand, machine: Status
 ) -> None:
     it = await standing(at, machine, id=99)
-    adopt(it)
+    await adopt(it)
     assert it.node.workflow is not None
     known = it.node.workflow.memo
     assert (known.deploys, known.disowned) == (1, 1)
@@ -114,7 +117,7 @@ async def test_a_deployment_of_another_workflow_counts_as_deployed_but_is_not_un
 
 async def test_a_deployment_of_this_workflow_is_still_undone(at: Stand) -> None:
     it = await standing(at, S.DEPLOYED, memo=Memo(deploys=1))
-    adopt(it)
+    await adopt(it)
     await it.ask(Action.CANCEL)
     assert await it.finish() is W.CANCELLED
     assert "release" in at.world.observed.operations
@@ -122,7 +125,7 @@ async def test_a_deployment_of_this_workflow_is_still_undone(at: Stand) -> None:
 
 async def test_a_machine_that_was_released_meanwhile_is_deployed_again(at: Stand) -> None:
     it = await standing(at, S.READY, O.WAIT_FOR_AGENT_ENROLLMENT, memo=Memo(deploys=2, failed_deploys=3))
-    adopt(it)
+    await adopt(it)
     assert it.node.workflow is not None
     known = it.node.workflow.memo
     assert it.node.workflow.stage is O.CONFIGURE_STORAGE
@@ -156,7 +159,7 @@ async def test_a_deployed_machine_without_an_agent_waits_for_the_agent(at: Stand
 async def test_any_other_state_is_refused_with_the_accepted_states(at: Stand, machine: Status) -> None:
     it = await standing(at, machine)
     before = it.node
-    verdict, reason = adopt(it)
+    verdict, reason = await adopt(it)
     assert verdict == "rejected" and it.node == before
     assert f"MAAS reports {at.node.maas and at.node.maas.state}" in reason
     assert "commissioning, ready, deploying, deployed" in reason
@@ -166,21 +169,30 @@ async def test_an_absent_machine_is_not_adopted(at: Stand) -> None:
     it = await standing(at, S.READY)
     at.region.forget(next(iter(at.region.machines.values())))
     at.observe()
-    assert adopt(it) == (
+    assert await adopt(it) == (
         "rejected",
         _reason("MAAS reports absent; farrier can continue only from: commissioning, ready, deploying, deployed"),
     )
 
 
-async def test_a_stale_observation_is_not_adopted(at: Stand) -> None:
+async def test_the_machine_is_read_before_the_answer(at: Stand) -> None:
     it = await standing(at, S.DEPLOYED)
-    at.now += at.policy.observation_ttl + timedelta(seconds=1)
-    assert adopt(it) == ("rejected", _reason("there is no fresh observation of a machine in MAAS"))
+    at.now += timedelta(minutes=25)
+    put_into(at.region.machines[at.node.maas_id or ""], S.READY, owner=None, power="off", previous=S.DEPLOYED)
+    assert await adopt(it) == ("accepted", "MAAS reports ready; the workflow continues at stage configure_storage")
+    assert at.world.observed.operations == ["machine"]
 
 
-async def test_a_machine_that_was_never_observed_is_not_adopted(at: Stand) -> None:
+async def test_a_machine_that_cannot_be_read_is_not_adopted(at: Stand) -> None:
+    it = await standing(at, S.DEPLOYED)
+    at.region.faults.add(Fault(status=503, body=b"no rack", content_type="text/plain"))
+    verdict, reason = await adopt(it)
+    assert verdict == "rejected" and "cannot be read" in reason
+
+
+async def test_a_node_without_a_machine_has_nothing_to_adopt(at: Stand) -> None:
     at.onboards(O.CREATE_OR_FIND_IN_MAAS)
-    assert adopt(Handled(at)) == ("rejected", _reason("there is no fresh observation of a machine in MAAS"))
+    assert await adopt(Handled(at)) == ("rejected", _reason("the node has no machine in MAAS"))
 
 
 @pytest.mark.parametrize("machine", [S.READY, S.DEPLOYED, S.DEPLOYING, S.COMMISSIONING])
@@ -188,14 +200,14 @@ async def test_a_machine_that_another_user_holds_is_not_adopted(at: Stand, machi
     it = await standing(at, machine)
     at.region.machines[at.node.maas_id or ""].owner = OPERATOR.username
     at.observe()
-    verdict, reason = adopt(it)
+    verdict, reason = await adopt(it)
     assert verdict == "rejected" and repr(OPERATOR.username) in reason
 
 
-async def test_a_deployed_machine_with_an_unknown_owner_is_not_adopted(at: Stand) -> None:
+async def test_a_deployed_machine_without_an_owner_is_not_adopted(at: Stand) -> None:
     it = await standing(at, S.DEPLOYED)
-    at.observe(owner=None, ours=None)
-    assert adopt(it)[0] == "rejected"
+    at.region.machines[at.node.maas_id or ""].owner = None
+    assert (await adopt(it))[0] == "rejected"
 
 
 # --- decommission
@@ -224,7 +236,7 @@ async def test_a_machine_that_is_already_released_skips_the_release(
     at: Stand, machine: Status, mode: DecommissionMode, following: D
 ) -> None:
     it = await decommissioned(at, machine, D.RELEASE_MAAS_NODE, mode=mode)
-    assert adopt(it) == (
+    assert await adopt(it) == (
         "accepted",
         f"MAAS reports {machine.name.lower()}; the workflow continues at stage release_maas_node",
     )
@@ -239,7 +251,7 @@ async def test_a_machine_that_is_already_released_skips_the_release(
 async def test_an_absent_machine_skips_the_release(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.RELEASE_MAAS_NODE)
     await absent(at)
-    assert adopt(it)[0] == "accepted"
+    assert (await adopt(it))[0] == "accepted"
     await it.run()
     assert it.node.workflow is not None
     assert it.node.workflow.stage is D.POWER_OFF_MAAS_NODE and not it.node.workflow.memo.released
@@ -248,7 +260,7 @@ async def test_an_absent_machine_skips_the_release(at: Stand) -> None:
 async def test_a_new_machine_that_is_on_may_still_have_its_agent(at: Stand) -> None:
     it = await decommissioned(at, S.NEW, D.RELEASE_MAAS_NODE)
     at.observe(power_state="on")
-    assert adopt(it)[0] == "accepted"
+    assert (await adopt(it))[0] == "accepted"
     await it.run()
     assert it.node.workflow is not None and not it.node.workflow.memo.released
     assert ForgetAgent() not in it.written
@@ -256,7 +268,7 @@ async def test_a_new_machine_that_is_on_may_still_have_its_agent(at: Stand) -> N
 
 async def test_an_absent_machine_completes_the_removal_of_its_record(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.REMOVE_MAAS_RECORD)
-    assert adopt(it)[0] == "rejected"
+    assert (await adopt(it))[0] == "rejected"
     await absent(at)
     await it.ask(Action.ADOPT_OBSERVED_STATE)
     assert (it.status, it.node.status) == (W.RECONCILED, N.DELETED)
@@ -267,13 +279,13 @@ async def test_an_absent_machine_completes_the_removal_of_its_record(at: Stand) 
 @pytest.mark.parametrize("stage", [D.DRAIN_NODE, D.LOAD_SITE_CONFIG, D.RELEASE_MAAS_NODE])
 async def test_a_machine_that_is_not_released_is_refused(at: Stand, machine: Status, stage: D) -> None:
     it = await decommissioned(at, machine, stage)
-    verdict, reason = adopt(it)
+    verdict, reason = await adopt(it)
     assert verdict == "rejected" and f"stage {stage} accepts only ready, new, absent" in reason
 
 
 async def test_a_machine_that_was_deployed_again_after_the_adoption_is_released(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.LOAD_SITE_CONFIG)
-    assert adopt(it)[0] == "accepted"
+    assert (await adopt(it))[0] == "accepted"
     record = at.region.machines[it.node.maas_id or ""]
     put_into(record, S.DEPLOYED, owner=ADMIN.username, power="on", previous=S.READY)
     at.observe()
@@ -345,14 +357,14 @@ async def test_an_adoption_during_a_drain_issues_the_drain_task(at: Stand, mode:
 
 async def test_a_second_adoption_of_a_decommission_changes_nothing(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.SCRUB_GPU)
-    adopt(it)
+    await adopt(it)
     first = it.node
-    assert adopt(it) == ("accepted", "the state in MAAS is already adopted") and it.node == first
+    assert await adopt(it) == ("accepted", "the state in MAAS is already adopted") and it.node == first
 
 
 async def test_a_clean_restart_forgets_the_adopted_state(at: Stand) -> None:
     it = await decommissioned(at, S.READY, D.SCRUB_GPU)
-    adopt(it)
+    await adopt(it)
     await it.ask(Action.RESTART_CLEAN)
     assert it.node.workflow is not None and not it.node.workflow.memo.adopted
 
@@ -368,7 +380,10 @@ async def test_an_adoption_is_refused_if_no_later_stage_changes_maas(
     at: Stand, mode: DecommissionMode, stage: D
 ) -> None:
     it = await decommissioned(at, S.READY, stage, mode=mode)
-    assert adopt(it) == ("rejected", _reason(f"the remaining stages of this {mode} do not depend on the state in MAAS"))
+    assert await adopt(it) == (
+        "rejected",
+        _reason(f"the remaining stages of this {mode} do not depend on the state in MAAS"),
+    )
 
 
 def _reason(why: str) -> str:
