@@ -23,6 +23,7 @@ class BmcFailure(StrEnum):
     TIMEOUT = "timeout"  # no complete response in time, with or without a connection
     TLS = "tls"  # the certificate is not trusted for this address
     AUTH = "auth"  # the BMC refused the credential
+    REFUSED = "refused"  # the BMC knows the user, but refuses the request: a right, a licence or a state is missing
     PROTOCOL = "protocol"  # a response that is not Redfish, or without a valid power state
     UNSUPPORTED = "unsupported"  # valid Redfish without a resource or property that farrier needs
     IDENTITY_MISMATCH = "identity_mismatch"  # the machine is not the recorded one
@@ -124,6 +125,7 @@ _PAUSES: dict[BmcFailure, tuple[timedelta, timedelta] | None] = {
     BmcFailure.TIMEOUT: (timedelta(seconds=30), timedelta(minutes=5)),
     BmcFailure.TLS: (timedelta(minutes=5), timedelta(minutes=30)),
     BmcFailure.AUTH: (timedelta(minutes=5), timedelta(minutes=30)),
+    BmcFailure.REFUSED: (timedelta(minutes=5), timedelta(minutes=30)),
     BmcFailure.PROTOCOL: (timedelta(minutes=5), timedelta(minutes=30)),
     BmcFailure.UNSUPPORTED: (timedelta(minutes=5), timedelta(minutes=30)),
     BmcFailure.IDENTITY_MISMATCH: None,

@@ -226,6 +226,7 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
     BmcFailure.TIMEOUT: "check the network of this slow BMC, or reset the BMC",
     BmcFailure.TLS: "install a certificate that this site trusts, or pin the BMC's certificate",
     BmcFailure.AUTH: "correct the user and the password; farrier tries a new version of the credential at once",
+    BmcFailure.REFUSED: "correct what the BMC's reason in the error names: the account's role, a licence or the state",
     BmcFailure.PROTOCOL: "update the BMC's firmware or reset the BMC, because its Redfish responses are invalid",
     BmcFailure.UNSUPPORTED: (
         "if the firmware was just changed, submit manage; otherwise update the firmware, or use the node without its "

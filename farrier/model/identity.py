@@ -71,6 +71,12 @@ PLACEHOLDERS: tuple[str, ...] = tuple(sorted({*_NO_SERIALS, *map(str, _NO_UUIDS)
 """Values that identify no machine. The database ignores them, too, when it checks that each machine has one node."""
 
 
+def is_placeholder(text: str) -> bool:
+    """Return whether a text stands in place of a value: nothing, a vendor's words, or one repeated character."""
+    plain = text.strip().casefold()
+    return plain in _NO_SERIALS or len(set(plain) - set(":-. ")) <= 1
+
+
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """The values that identify a machine; missing values are None or empty. Two manufacturers may use the same serial
     number, so comparisons between nodes use the serial number together with `manufacturer`. `compare` ignores the

@@ -1,21 +1,26 @@
 """Pure functions that interpret responses of a BMC: a resource, a new session, or a refusal.
 
 `bmc_exchange` calls these functions for each response. A refusal becomes an error with a class and a text. The text has
-the path and the status, and never quotes a body.
+the path, the status, and the BMC's own message, without secrets and shortened. It never quotes a web page.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import msgspec
 from redfish import aio as redfish
 from yarl import URL
 
 from farrier.model.bmc import BmcError, BmcFailure
-from farrier.services import bmc_failure, bmc_resources
+from farrier.services import bmc_failure, bmc_links, bmc_messages, bmc_resources
+from farrier.services.bmc_links import Own
+from farrier.services.bmc_messages import Message
 from farrier.services.bmc_resources import Resource
 
 Response: TypeAlias = redfish.AsyncRestResponse
@@ -27,61 +32,137 @@ of a day, although they are ready after a minute."""
 _NO_FREE_SESSION = ("SessionLimitExceeded", "RAC0218")
 """Messages of a BMC that has no free session: the standard's, and that of Dell's iDRACs."""
 
+_NO_RIGHT = frozenset({"InsufficientPrivilege", "InsufficientPrivileges", "OemLicenseNotPassed", "LicenseRequired"})
+"""Messages of a BMC that knows the user, but does not permit the request. Some BMCs send them with 400 or 401."""
+_NO_LOGIN = frozenset({"NoValidSession", "UnauthorizedLoginAttempt", "LoginFailed", "AccountLocked"})
+"""Messages of a BMC that does not accept the login. Some BMCs send them with 403."""
+_MOVED = (
+    HTTPStatus.MOVED_PERMANENTLY,
+    HTTPStatus.FOUND,
+    HTTPStatus.TEMPORARY_REDIRECT,
+    HTTPStatus.PERMANENT_REDIRECT,
+)
+_STATUSES_OF_RIGHTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+_UNREADABLE = object()
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The response to a request of `path`, the BMC that sent it, and the secrets that no text may contain."""
+
+    path: str
+    response: Response
+    own: Own
+    secrets: tuple[str, ...] = ()
+
 
 class Answered(BmcError):
-    """The BMC responded with a status that is no success."""
+    """The BMC responded with a status that is no success. `moved_to` is the path to which a redirect leads, if farrier
+    may follow it."""
 
-    def __init__(self, status: int, failure: BmcFailure, detail: str, *, retry_after: timedelta | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        failure: BmcFailure,
+        detail: str,
+        *,
+        retry_after: timedelta | None = None,
+        moved_to: str | None = None,
+    ) -> None:
         super().__init__(failure, detail, retry_after=retry_after)
         self.status = status
+        self.moved_to = moved_to
 
 
-def accepted(path: str, response: Response) -> None:
+def accepted(reply: Reply) -> None:
     """Check that the response is a success. Raises `Answered` for any other status."""
+    response, wait = reply.response, _retry_after(reply.response)
     failure = bmc_failure.of_status(response.status)
     if failure is None:
         return
     if any(message in response.text for message in _NO_FREE_SESSION):
-        detail = f"{path}: the BMC has no free session; end sessions there, or use basic authentication"
-        raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=_retry_after(response))
+        detail = f"{reply.path}: the BMC has no free session; end sessions there, or use basic authentication"
+        raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=wait)
+    said = _messages(response)
+    text = _status_text(reply, said)
     # An iLO refuses an action in this way, also for a short time after a change of power.
     if response.status == HTTPStatus.BAD_REQUEST and "InvalidOperationForSystemState" in response.text:
-        detail = f"{_status_text(path, response)}: the BMC refuses this action in the machine's present state"
-        raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=_retry_after(response))
-    raise Answered(response.status, failure, _status_text(path, response), retry_after=_retry_after(response))
+        detail = f"{text}; the BMC refuses this action in the machine's present state"
+        raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=wait)
+    raise Answered(
+        response.status, _by_message(response, said) or failure, text, retry_after=wait, moved_to=_moved_to(reply)
+    )
 
 
-def resource(path: str, response: Response) -> Resource:
-    """Return the JSON object in a successful response. Raises `BmcError` for any other status or body."""
-    accepted(path, response)
-    body = response.dict
+def resource(reply: Reply) -> Resource:
+    """Return the JSON object in a successful response, with all links to the BMC's own host as paths. Raises `BmcError`
+    for any other status or body."""
+    accepted(reply)
+    body = _decoded(reply.response.text) if reply.response.read else {}
+    if body is _UNREADABLE:
+        raise BmcError(BmcFailure.PROTOCOL, "the response is not JSON")
     if not isinstance(body, dict):
-        raise BmcError(BmcFailure.PROTOCOL, f"{path} is not a JSON object")
-    return body
+        raise BmcError(BmcFailure.PROTOCOL, f"{reply.path} is not a JSON object")
+    found: Resource = bmc_links.with_paths(body, reply.own)
+    return found
 
 
-def opened(path: str, response: Response) -> tuple[str, str | None, str | None]:
+def opened(reply: Reply) -> tuple[str, str | None, str | None]:
     """Return the token, the location and the creation time of a new session. The time is by the BMC's clock."""
-    body = resource(path, response)
-    token = response.getheader("X-Auth-Token")
+    body = resource(reply)
+    token = reply.response.getheader("X-Auth-Token")
     if not isinstance(token, str) or not token.strip():
-        raise BmcError(BmcFailure.PROTOCOL, f"{path} opened a session, but returned no token")
+        raise BmcError(BmcFailure.PROTOCOL, f"{reply.path} opened a session, but returned no token")
     # Some BMCs return a URL with another host or with http, so farrier uses only its path.
     try:
-        place = URL(response.getheader("Location") or "").path
+        place = URL(reply.response.getheader("Location") or "").path
     except ValueError:
         place = ""
     location = bmc_resources.link({"@odata.id": place}) or bmc_resources.link(body)
     return token, location, bmc_resources.text(body.get("CreatedTime"))
 
 
-def _status_text(path: str, response: Response) -> str:
-    text = f"{path} returned HTTP {response.status}"
+def _decoded(text: str) -> Any:
+    """Return the decoded JSON, or `_UNREADABLE`. Firmware puts bytes of its flash memory into texts, so control
+    characters within a text are accepted, and zero bytes around the JSON."""
+    try:
+        return json.loads(text.strip("\0 \t\r\n"), strict=False)
+    except ValueError:
+        return _UNREADABLE
+
+
+def _messages(response: Response) -> tuple[Message, ...]:
+    try:
+        return bmc_messages.messages(_decoded(response.text))
+    except RecursionError:  # the status is known, and counts
+        return ()
+
+
+def _by_message(response: Response, said: Iterable[Message]) -> BmcFailure | None:
+    """Return the failure class that a message shows, because firmware confuses 401 and 403."""
+    names = {message.name for message in said}
+    if response.status not in _STATUSES_OF_RIGHTS:
+        return None
+    if names & _NO_LOGIN or "PasswordChangeRequired" in response.text:
+        return BmcFailure.AUTH
+    return BmcFailure.REFUSED if names & _NO_RIGHT else None
+
+
+def _moved_to(reply: Reply) -> str | None:
+    location = reply.response.getheader("Location")
+    if reply.response.status not in _MOVED or not isinstance(location, str):
+        return None
+    return bmc_links.moved_to(location.strip(), reply.path, reply.own)
+
+
+def _status_text(reply: Reply, said: tuple[Message, ...]) -> str:
+    response = reply.response
+    text = f"{reply.path} returned HTTP {response.status}"
     if 300 <= response.status < 400:
-        return f"{text}, a redirect; farrier does not follow redirects"
+        return f"{text}, a redirect; farrier follows only redirects of reads to another path of the same BMC"
     if response.status == HTTPStatus.FORBIDDEN and "PasswordChangeRequired" in response.text:
         return f"{text}: the BMC requires a new password for this user first"
-    return text
+    return f"{text}{bmc_messages.said(said, reply.secrets)}"
 
 
 def _retry_after(response: Response) -> timedelta | None:

@@ -27,8 +27,9 @@ from farrier.model.bmc import BmcAuth, BmcError, BmcFailure
 from farrier.model.credential import Credential
 from farrier.protocols.acting import require_lease
 from farrier.services import bmc_answers, bmc_failure, bmc_resources, bmc_sessions
-from farrier.services.bmc_answers import Answered, Response
+from farrier.services.bmc_answers import Answered, Reply, Response
 from farrier.services.bmc_limiter import BmcLimiter
+from farrier.services.bmc_links import Own
 from farrier.services.bmc_logins import Logins, Secret
 from farrier.services.bmc_resources import Resource
 from farrier.services.bmc_session_records import Entry
@@ -43,6 +44,9 @@ SESSION_SERVICE = "/redfish/v1/SessionService"
 
 # Statuses after which the action may have taken effect: the error may have occurred in transit or during the action.
 _PERHAPS_DONE = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
+
+# A BMC adds or removes a slash, or renames a version; more redirects are a loop.
+MOST_REDIRECTS = 3
 
 T = TypeVar("T")
 
@@ -123,9 +127,8 @@ class Exchange:
     @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets that no text may contain."""
-        session = self._shared.sessions.of(self._access.bmc)
-        token = () if session is None else (session.token,)
-        return token if self.credential is None else (*token, self.credential.password, _basic(self.credential))
+        tokens = self._shared.sessions.tokens(self._access.bmc)
+        return tokens if self.credential is None else (*tokens, self.credential.password, _basic(self.credential))
 
     @asynccontextmanager
     async def slot(self, within: timedelta | None = None) -> AsyncIterator[None]:
@@ -152,11 +155,10 @@ class Exchange:
         contains the credential, and may cause an unnecessary login."""
         if not self._asked_for_root:
             self._asked_for_root = True
-            request = partial(self._client.get, SERVICE_ROOT)
             try:
-                self._root = await self._send(Operation.ROOT, SERVICE_ROOT, request, bmc_answers.resource)
+                self._root = await self._get(Operation.ROOT, SERVICE_ROOT)
             except Answered as refusal:
-                if refusal.failure is not BmcFailure.AUTH:
+                if refusal.failure not in (BmcFailure.AUTH, BmcFailure.REFUSED):
                     raise
         return self._root
 
@@ -190,14 +192,17 @@ class Exchange:
             raise
 
     async def _get(self, operation: Operation, path: str) -> Resource:
-        return await self._send(operation, path, partial(self._client.get, path), bmc_answers.resource)
+        def at(place: str) -> Awaitable[Resource]:
+            return self._send(operation, place, partial(self._client.get, place), bmc_answers.resource)
+
+        return await _followed(path, at)
 
     async def _send(
         self,
         operation: Operation,
         path: str,
         request: Callable[[], Awaitable[Response]],
-        understand: Callable[[str, Response], T],
+        understand: Callable[[Reply], T],
     ) -> T:
         """Send one request, and report it to the observer, even if it fails or is cancelled."""
         self.requests += 1
@@ -206,7 +211,9 @@ class Exchange:
         try:
             dial = Dial(self._access.route, partial(self._connected, operation, login := ExitStack()))
             with login, anyio.fail_after(max(0.0, self.deadline - started)), dialling(dial):
-                understood = understand(path, await request())
+                response = await request()
+                own = Own(self._access.bmc, self._access.route.addresses)
+                understood = understand(Reply(path, response, own, self.secrets))
             result = "ok"
         except _AnotherSecret:
             self.requests -= 1
@@ -376,10 +383,14 @@ class Exchange:
         credential = await self._read()
         body = {"UserName": credential.username, "Password": credential.password}
         self._shows = _Shows.BODY
-        try:
-            return await self._send(
-                Operation.SESSION, path, partial(self._client.post, path, body=body), bmc_answers.opened
+
+        def at(place: str) -> Awaitable[tuple[str, str | None, str | None]]:
+            return self._send(
+                Operation.SESSION, place, partial(self._client.post, place, body=body), bmc_answers.opened
             )
+
+        try:
+            return await _followed(path, at)
         finally:
             self._shows = _Shows.NOTHING
 
@@ -397,6 +408,19 @@ class Exchange:
 
     def _anonymous(self) -> redfish.AsyncRedfishClient:
         return redfish.AsyncRedfishClient(str(self._access.bmc), session=self._access.http)
+
+
+async def _followed(path: str, at: Callable[[str], Awaitable[T]]) -> T:
+    """Send a request that may be repeated at another path, and follow the redirects of the BMC. The host never
+    changes."""
+    for _ in range(MOST_REDIRECTS):
+        try:
+            return await at(path)
+        except Answered as refusal:
+            if refusal.moved_to is None:
+                raise
+            path = refusal.moved_to
+    return await at(path)
 
 
 def _basic(credential: Credential) -> str:

@@ -1,8 +1,8 @@
 """Maps each exception and HTTP status to a failure class and a text. An unknown exception becomes `internal`.
 
 The BMC client uses this module for exceptions of aiohttp, ssl, the redfish library and the operating system, and for
-HTTP statuses. farrier writes the texts and adds short reasons from these libraries; it never quotes a body. The same
-cause always results in the same text, because farrier stores an outcome only when it changes.
+HTTP statuses. farrier writes the texts and adds short reasons from these libraries. The same cause always results in
+the same text, because farrier stores an outcome only when it changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from redfish import aio as redfish
 
 from farrier.errors import CredentialError, LeaseLost
 from farrier.model.bmc import BmcError, BmcFailure
-from farrier.services.bmc_transport import LARGEST_BODY_BYTES, BodyTooLarge
+from farrier.services.bmc_transport import LARGEST_BODY_BYTES, LARGEST_HEADER_BYTES, BodyTooLarge
 
 Rule: TypeAlias = tuple[tuple[type[Exception], ...], BmcFailure, Callable[[Exception], str]]
 
@@ -43,6 +43,18 @@ def _unreachable(error: Exception) -> str:
     return f"no connection: {os.strerror(number).lower()}" if number else "the BMC closed the connection"
 
 
+def _not_http(error: Exception) -> str:
+    """Return what is wrong with a response that aiohttp cannot read. The text contains nothing of the response."""
+    said = getattr(error, "message", "").partition("\n")[0].partition(":")[0]
+    if said.startswith("Got more than"):
+        return f"a header of the response is longer than {LARGEST_HEADER_BYTES} bytes"
+    if "can't be present with" in said:
+        return "the response has both Content-Length and Transfer-Encoding, which HTTP forbids"
+    if not said or said == "Bad status line":
+        return "the response is not HTTP"
+    return f"the response violates HTTP: {said.lower()}"
+
+
 def _always(text: str) -> Callable[[Exception], str]:
     return lambda _: text
 
@@ -63,7 +75,7 @@ _RULES: tuple[Rule, ...] = (
     ((redfish.RedfishTimeoutError, TimeoutError), BmcFailure.TIMEOUT, _always("no complete response in time")),
     ((BodyTooLarge,), BmcFailure.PROTOCOL, _always(f"the response is larger than {LARGEST_BODY_BYTES} bytes")),
     ((aiohttp.ClientPayloadError,), BmcFailure.PROTOCOL, _always("the response is incomplete or cannot be decoded")),
-    ((aiohttp.ClientResponseError,), BmcFailure.PROTOCOL, _always("the response is not HTTP")),
+    ((aiohttp.ClientResponseError,), BmcFailure.PROTOCOL, _not_http),
     ((redfish.RedfishProtocolError,), BmcFailure.PROTOCOL, _always("the response is not JSON")),
     ((RecursionError,), BmcFailure.PROTOCOL, _always("the JSON of the response is nested too deeply")),
     (
@@ -77,7 +89,7 @@ _RULES: tuple[Rule, ...] = (
 
 _STATUSES = {
     401: BmcFailure.AUTH,
-    403: BmcFailure.AUTH,
+    403: BmcFailure.REFUSED,
     404: BmcFailure.UNSUPPORTED,
     405: BmcFailure.UNSUPPORTED,
     410: BmcFailure.UNSUPPORTED,
@@ -135,8 +147,8 @@ def is_of_credential(error: Exception) -> bool:
 
 
 def of_status(status: int) -> BmcFailure | None:
-    """Return the class of an HTTP status, or None for success. Redirects are failures, because they are not
-    followed."""
+    """Return the class of an HTTP status, or None for success. A redirect is a failure; the client follows some of
+    them afterwards."""
     if 200 <= status < 300:
         return None
     return _STATUSES.get(status, BmcFailure.PROTOCOL)

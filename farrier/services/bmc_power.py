@@ -38,7 +38,8 @@ _TYPES: Mapping[PowerRequest, tuple[str, ...]] = {
 _AT_LAST = {PowerRequest.ON: "On", PowerRequest.OFF: "Off", PowerRequest.RESET: "On"}
 
 # With these statuses, the machine may already be in the target state, or the BMC may be busy with the previous change.
-_CONFLICTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
+# A BMC may also refuse the action with 403 because of the machine's state.
+_CONFLICTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT)
 # While a machine is being switched, its BMC may be slow, restart its web server, or send an incomplete response.
 _PASSES = (BmcFailure.UNREACHABLE, BmcFailure.TIMEOUT, BmcFailure.PROTOCOL)
 
@@ -122,7 +123,7 @@ class PowerChange:
         try:
             return bmc_resources.reset_types_of(await self._exchange.get(Operation.ACTION_INFO, info))
         except Answered as error:
-            if error.failure is not BmcFailure.UNSUPPORTED:
+            if error.failure not in (BmcFailure.UNSUPPORTED, BmcFailure.REFUSED):
                 raise
             return None
 

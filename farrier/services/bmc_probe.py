@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
-from farrier.services import bmc_failure, bmc_resources
+from farrier.services import bmc_failure, bmc_lists, bmc_resources
 from farrier.services.bmc_exchange import Exchange, Operation
 from farrier.services.bmc_resources import Resource
 
@@ -20,9 +20,17 @@ from farrier.services.bmc_resources import Resource
 STANDARD_SYSTEMS = "/redfish/v1/Systems"
 STANDARD_MANAGERS = "/redfish/v1/Managers"
 
-# A BMC has one to three systems, and a system with eight GPUs two dozen interfaces; longer lists are not read.
+# A BMC has one to three systems and managers, and a system with eight GPUs two dozen interfaces; longer lists are not
+# read.
 MOST_SYSTEMS = 8
+MOST_MANAGERS = 8
 MOST_INTERFACES = 64
+
+# After these failures, another manager may respond. A refused login must not be repeated, and a timeout leaves no time.
+_OF_ONE_MANAGER = (BmcFailure.UNREACHABLE, BmcFailure.PROTOCOL, BmcFailure.UNSUPPORTED, BmcFailure.REFUSED)
+
+# A BMC with these failures has no usable list of interfaces.
+_NO_LIST = (BmcFailure.UNSUPPORTED, BmcFailure.PROTOCOL, BmcFailure.REFUSED)
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +75,14 @@ class Probe:
         """Return the host's path and resource. Each system that may be the host is read once."""
         collection = await self._systems_path()
         await self._exchange.log_in()
-        paths = bmc_resources.possible_hosts(await self._members(Operation.SYSTEMS, collection))
+        listed = await bmc_lists.members(self._exchange, Operation.SYSTEMS, collection)
+        if listed.lacks is not None and listed.paths:
+            raise BmcError(
+                BmcFailure.UNSUPPORTED,
+                f"the BMC's list of systems is incomplete ({listed.lacks}), so farrier cannot tell which system is the "
+                "host; add the path of the host's system to the BMC address",
+            )
+        paths = bmc_resources.possible_hosts(listed.paths)
         if len(paths) > MOST_SYSTEMS:
             raise BmcError(
                 BmcFailure.UNSUPPORTED,
@@ -87,16 +102,36 @@ class Probe:
         return path
 
     async def _check_manager(self, system: Resource) -> None:
-        """Read a manager of the system, which proves that the management interface works. Raises `BmcError` without a
-        manager."""
+        """Read a manager of the system, which proves that the management interface works. One manager that responds is
+        enough: while the host is off, others may not. Raises `BmcError` without such a manager."""
         paths = bmc_resources.managers(system)
         if not paths:
-            paths = await self._members(Operation.MANAGERS, STANDARD_MANAGERS)
-            if len(paths) != 1:
-                raise BmcError(BmcFailure.UNSUPPORTED, f"the system lists no manager and the BMC lists {len(paths)}")
-        # Every listed manager manages this system, so a successful read of any manager is enough.
-        path = paths[0]
-        if not bmc_resources.is_manager(await self._exchange.get(Operation.MANAGER, path)):
+            paths = (await bmc_lists.members(self._exchange, Operation.MANAGERS, STANDARD_MANAGERS)).paths
+        if not paths:
+            raise BmcError(BmcFailure.UNSUPPORTED, "neither the system nor the BMC lists a manager")
+        first: BmcError | None = None
+        for path in paths[:MOST_MANAGERS]:
+            try:
+                await self._read_manager(path)
+            except BmcError as error:
+                if error.failure not in _OF_ONE_MANAGER:
+                    raise
+                first = first or error
+            else:
+                return
+        assert first is not None, "there is at least one path"
+        raise first
+
+    async def _read_manager(self, path: str) -> None:
+        """Read one manager. Raises `BmcError`."""
+        try:
+            manager = await self._exchange.get(Operation.MANAGER, path)
+        except bmc_failure.FORESEEN as error:
+            if isinstance(error, BmcError):
+                raise
+            failure, text = bmc_failure.of_exception(error)
+            raise BmcError(failure, text) from error
+        if not bmc_resources.is_manager(manager):
             raise BmcError(BmcFailure.PROTOCOL, f"{path} is not a manager")
 
     async def _settled(self, path: str, system: Resource) -> Resource:
@@ -120,15 +155,12 @@ class Probe:
         if collection is None:
             return ()
         try:
-            paths = await self._members(Operation.INTERFACES, collection)
-            if len(paths) > MOST_INTERFACES:
+            listed = await bmc_lists.members(self._exchange, Operation.INTERFACES, collection)
+            if listed.lacks is not None or len(listed.paths) > MOST_INTERFACES:
                 return ()
-            interfaces = [await self._exchange.get(Operation.INTERFACES, path) for path in paths]
+            interfaces = [await self._exchange.get(Operation.INTERFACES, path) for path in listed.paths]
+            return tuple(sorted({mac for interface in interfaces for mac in bmc_resources.macs(interface)}))
         except bmc_failure.FORESEEN as error:
-            if bmc_failure.of_exception(error)[0] in (BmcFailure.UNSUPPORTED, BmcFailure.PROTOCOL):
+            if bmc_failure.of_exception(error)[0] in _NO_LIST:
                 return ()
             raise
-        return tuple(sorted({mac for mac in map(bmc_resources.mac, interfaces) if mac}))
-
-    async def _members(self, operation: Operation, path: str) -> tuple[str, ...]:
-        return bmc_resources.links((await self._exchange.get(operation, path)).get("Members"))

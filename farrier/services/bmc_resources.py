@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from farrier.model import identity
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
 
 Resource: TypeAlias = Mapping[str, Any]
@@ -26,7 +27,7 @@ _POWER = {
     "Off": PowerState.OFF,
     "PoweringOff": PowerState.OFF,
 }
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_MAC_DIGITS = 12
 # The system of an NVIDIA GPU baseboard has this ID on the BMCs of all vendors.
 _GPU_BASEBOARD = re.compile(r"HGX_Baseboard_[0-9]+")
 
@@ -157,17 +158,38 @@ def uuid(system: Resource) -> str | None:
     return value.lower() if value else None
 
 
-def mac(interface: Resource) -> str | None:
-    """Return the burnt-in address of a network interface, or the address in use, as `aa:bb:cc:dd:ee:ff`. The interface
-    that connects the host to its BMC has none, because all machines of a vendor may have the same address there."""
+def macs(interface: Resource) -> tuple[str, ...]:
+    """Return the burnt-in address of a network interface, or the address in use, as `aa:bb:cc:dd:ee:ff`. Raises
+    `BmcError` for a text that is no address, because the address is then unknown. The interface that connects the host
+    to its BMC has none, because all machines of a vendor may have the same address there."""
     related = interface.get("Links")
     if isinstance(related, Mapping) and link(related.get("HostInterface")) is not None:
-        return None
+        return ()
     for field in ("PermanentMACAddress", "MACAddress"):
-        value = text(interface.get(field))
-        if value and _MAC.fullmatch(spelled := value.lower().replace("-", ":")):
-            return spelled
-    return None
+        value = interface.get(field)
+        found = _addresses(value.strip().lower()) if isinstance(value, str) else ()
+        if found:
+            return found
+    return ()
+
+
+def _addresses(value: str) -> tuple[str, ...]:
+    """Return the addresses in a text, in any notation. A world-wide name may be beside them; it has 8 bytes, and the
+    hardware address of InfiniBand 20."""
+    found = []
+    for word in [value] if identity.is_placeholder(value) or _digits(value) else re.split(r"[\s,;/|]+", value):
+        digits = _digits(word)
+        if len(digits) == _MAC_DIGITS and not identity.is_placeholder(word):
+            found.append(":".join(digits[at : at + 2] for at in range(0, _MAC_DIGITS, 2)))
+        elif not digits and not identity.is_placeholder(word):
+            raise BmcError(BmcFailure.PROTOCOL, "the BMC lists a MAC address in an unknown notation")
+    return tuple(found)
+
+
+def _digits(word: str) -> str:
+    """Return the hexadecimal digits of a hardware address without separators; empty for any other text."""
+    digits = re.sub(r"[:.\s-]", "", word.removeprefix("0x"))
+    return digits if re.fullmatch(r"[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{40}", digits) else ""
 
 
 def _has_bios(system: Resource) -> bool:

@@ -34,7 +34,8 @@ END_TIMEOUT = timedelta(seconds=5)
 CLOSE_TIMEOUT = timedelta(seconds=10)
 """Time limit to end all sessions when the client closes, as part of the process's shutdown."""
 MOST_AT_ONCE = 100
-
+MOST_ENDED = 8
+"""Largest number of tokens of ended sessions that are kept per BMC. A BMC names only a session that just ended."""
 
 USUAL_TIMEOUT = timedelta(minutes=30)
 """Assumed time after which a BMC ends an unused session, if the BMC does not report it. This is the usual default."""
@@ -88,12 +89,19 @@ class Sessions:
 
     def __init__(self, records: SessionRecords, clock: Clock) -> None:
         self._open: dict[URL, Session] = {}
+        self._ended: dict[URL, tuple[str, ...]] = {}  # the newest tokens of ended sessions
         self.records = records
         self._clock = clock
         self._expire: dict[Path, float] = {}  # when sessions that cannot be closed expire
 
     def of(self, bmc: URL) -> Session | None:
         return self._open.get(bmc)
+
+    def tokens(self, bmc: URL) -> tuple[str, ...]:
+        """Return the tokens that no text may contain: of the open session, and of sessions that a BMC may still
+        name."""
+        session = self._open.get(bmc)
+        return (*self._ended.get(bmc, ()), *(() if session is None else (session.token,)))
 
     def keep(self, bmc: URL, session: Session) -> None:
         self._open[bmc] = session
@@ -128,6 +136,7 @@ class Sessions:
         session = self._open.pop(bmc, None)
         if session is None:
             return
+        self._ended[bmc] = (*self._ended.get(bmc, ()), session.token)[-MOST_ENDED:]
         reason = None
         try:
             with anyio.fail_after(END_TIMEOUT.total_seconds()), dialling(Dial(session.route)):

@@ -40,6 +40,8 @@ from farrier.services.trust import connector_ssl
 
 # A system's resource has 2 to 20 KiB; a larger body is not a Redfish resource.
 LARGEST_BODY_BYTES = 1024 * 1024
+# Firmware sends cookies and policies of its web pages with each response, 9 KiB in one header; aiohttp allows 8 KiB.
+LARGEST_HEADER_BYTES = 64 * 1024
 
 
 Headers: TypeAlias = MutableMapping[str, str]
@@ -213,6 +215,8 @@ async def open_sessions(
                 response_class=_Bounded,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout.total_seconds()),
                 middlewares=(sent_once,),  # otherwise aiohttp would send a login again after a closed connection
+                max_line_size=LARGEST_HEADER_BYTES,
+                max_field_size=LARGEST_HEADER_BYTES,
                 trust_env=False,
             )
             sessions[trust] = await stack.enter_async_context(session)

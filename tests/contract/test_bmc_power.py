@@ -193,7 +193,7 @@ async def test_a_system_that_does_not_switch_is_a_timeout_and_gets_no_second_act
     [
         (400, BmcFailure.PROTOCOL),
         (401, BmcFailure.AUTH),
-        (403, BmcFailure.AUTH),
+        (403, BmcFailure.REFUSED),
         (404, BmcFailure.UNSUPPORTED),
         (409, BmcFailure.UNREACHABLE),
         (412, BmcFailure.PROTOCOL),
@@ -213,7 +213,7 @@ async def test_a_refused_action_counts_as_not_sent(bmc: FakeBmc, status: int, ex
     assert bmc.resets == ["ForceOff"]
 
 
-@pytest.mark.parametrize("status", [400, 409])
+@pytest.mark.parametrize("status", [400, 403, 409])
 async def test_a_refused_change_succeeds_if_the_power_is_as_requested(bmc: FakeBmc, status: int) -> None:
     """A person may have pressed the power button on the machine first."""
     bmc.reset_answer = Page(status)

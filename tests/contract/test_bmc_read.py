@@ -84,7 +84,7 @@ async def test_a_read_needs_no_action_that_switches_power(bmc: FakeBmc) -> None:
     ("answer", "expected"),
     [
         pytest.param(Page(401), "auth", id="401"),
-        pytest.param(Page(403), "auth", id="403"),
+        pytest.param(Page(403), "refused", id="403"),
         pytest.param(Page(404), "unsupported", id="404"),
         pytest.param(Page(409), "unreachable", id="409"),
         pytest.param(Page(500), "protocol", id="500"),

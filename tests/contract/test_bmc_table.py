@@ -20,7 +20,7 @@ ON_SUSHY = {
     "refused": "test_bmc_client::test_a_closed_port_is_unreachable",
     "never answers": "test_bmc_client::test_a_bmc_that_never_answers_fails_as_timeout_and_recovers",
     "404 system": "test_bmc_client::test_a_missing_system_is_unsupported_and_named",
-    "redirect": "test_bmc_client::test_a_redirect_is_not_followed",
+    "redirect": "test_bmc_client::test_a_redirect_to_another_path_of_the_bmc_is_followed",
     "several systems": "test_bmc_static::test_a_bmc_without_the_required_resources_is_unsupported::two-hosts",
     "malformed JSON": "test_bmc_static::test_a_system_that_cannot_be_read_is_a_matter_of_protocol::malformed",
     "huge body": "test_bmc_static::test_a_system_that_cannot_be_read_is_a_matter_of_protocol::huge",

@@ -15,7 +15,7 @@ ANSWERS = frozenset(
         "cancelled",  # by farrier
         *(MaasFailure.ABSENT, MaasFailure.ADDRESS_TAKEN, MaasFailure.CAPACITY, MaasFailure.CONFLICT),
         *(MaasFailure.POWER, MaasFailure.FORBIDDEN, MaasFailure.INVALID),
-        *(BmcFailure.INCOMPLETE, BmcFailure.UNSUPPORTED),
+        *(BmcFailure.INCOMPLETE, BmcFailure.UNSUPPORTED, BmcFailure.REFUSED),
         "missing",  # Vault does not have this secret
     }
 )

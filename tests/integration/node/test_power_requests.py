@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.bmc import LOGIN_CAP, BmcError, BmcFailure, PowerState
 from farrier.model.params import PowerRequest
 from tests.support import pg, proxy
 from tests.support import site as sites
@@ -91,6 +91,34 @@ async def test_the_answer_to_a_failed_set_power_is_the_bmcs_reason(site: Site) -
     answer = await machine.ask("set_power", power="reset")
     assert answer == Answer("rejected", "set_power reset: unsupported: the BMC allows On, ForceOff")
     assert (await machine.look())["management"] == "manageable"
+
+
+async def test_refused_resets_have_the_bmcs_reason_and_do_not_delay_the_next_read(site: Site) -> None:
+    """The BMC knows the user, so no refusal is a step toward a locked account."""
+    machine = await site.with_bmc()
+    said = "HTTP 403: Base.1.8.InsufficientPrivilege: There are insufficient privileges"
+
+    def refuse(*_: object) -> None:
+        raise BmcError(BmcFailure.REFUSED, said, credential_version="v1")
+
+    site.bmc.power_script = refuse  # type: ignore[assignment]
+    for _ in range(LOGIN_CAP + 1):
+        answer = await machine.ask("set_power", power="reset")
+        assert answer == Answer("rejected", f"set_power reset: refused: {said}")
+    before = len(site.bmc.reads)
+    await site.wait(DUE)
+    assert len(site.bmc.reads) > before
+    assert (await machine.bmc()).get("tries") is None
+
+
+async def test_a_refused_verification_has_the_bmcs_reason_in_history(site: Site) -> None:
+    machine = await site.with_bmc()
+    said = "HTTP 403: SMC.1.0.OemLicenseNotPassed: Not licensed to perform this request"
+    site.bmc.fail(BmcError(BmcFailure.REFUSED, said, credential_version="v1"))
+    await machine.asked("manage")
+    history = "SELECT reason FROM farrier.history WHERE kind = 'node' AND layer = 'management' ORDER BY version DESC"
+    assert await site.conn.fetchval(history) == f"refused: {said}"
+    assert (await machine.bmc())["last_error"] == said
 
 
 async def test_set_power_is_rejected_while_a_workflow_that_uses_maas_is_live(site: Site) -> None:
