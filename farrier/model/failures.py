@@ -233,8 +233,7 @@ BMC_ADVICE: Mapping[BmcFailure, str] = {
         "BMC"
     ),
     BmcFailure.IDENTITY_MISMATCH: (
-        "if the address is wrong, correct it with set_bmc; if the machine was replaced, submit set_bmc with "
-        "replace: true (and force: true while the node is in service)"
+        "correct a wrong address with set_bmc; if the machine was replaced, submit set_bmc with replace: true"
     ),
     BmcFailure.IDENTITY_TAKEN: (
         "correct the address with set_bmc, or use clear_bmc on the node that the error names; then submit manage for "

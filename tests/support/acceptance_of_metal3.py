@@ -134,9 +134,9 @@ async def access_fails(site: Site) -> None:
 )
 async def another_address(site: Site) -> None:
     machine = await adoption.adopted_without_an_agent(site)
-    await machine.asked("set_bmc", address="https://10.0.9.9")
+    await machine.asked("set_bmc", address="https://10.0.9.1")
     assert await layers(machine) == ("active", "manageable")
-    assert site.bmc.calls[-1].address == "https://10.0.9.9"
+    assert site.bmc.calls[-1].address == "https://10.0.9.1"
 
 
 @row("D29", theirs="new credentials are used at once while verifying", ours="the same")

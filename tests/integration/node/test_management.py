@@ -57,18 +57,6 @@ async def test_a_verification_that_sees_another_machine_fails_and_waits_for_an_e
     assert len(site.bmc.calls) == dialled
 
 
-@pytest.mark.parametrize("clears", [True, False], ids=["cleared and given again", "another address"])
-async def test_a_replaced_machine_is_accepted_after_its_bmc_was_cleared_or_changed(site: Site, clears: bool) -> None:
-    machine = await site.with_bmc()
-    address = (await machine.look())["bmc_address"]
-    site.bmc.script = lambda _target: adoption.another_machine()
-    await machine.asked("manage")
-    if clears:
-        await machine.asked("clear_bmc")
-    await machine.asked("set_bmc", address=address if clears else "https://10.0.9.1", credential="env:BMC")
-    assert ((await machine.look())["management"], (await machine.bmc())["serial"]) == ("manageable", "SN-9")
-
-
 async def test_a_registered_mac_address_that_the_bmc_lacks_is_another_machine(site: Site) -> None:
     site.bmc.script = lambda _target: msgspec.structs.replace(
         READING, serial=None, uuid=None, macs=("aa:bb:cc:00:00:09",)
