@@ -7,7 +7,7 @@ benchmarks needs it.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import TypeAlias
@@ -89,7 +89,7 @@ class Unconnected(Regions):
         return None
 
     @override
-    def slot(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
+    def slot(self, site: str, caller: Hashable) -> AbstractAsyncContextManager[MaasClient]:
         raise MaasError(MaasFailure.UNREACHABLE, "benchmarks have no MAAS")
 
 

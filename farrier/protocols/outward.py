@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -148,9 +148,10 @@ class Regions(Protocol):
         """Return the client with which the observer reads the site's region. Slots do not limit this client. The result
         is None if the site has no region."""
 
-    def slot(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
+    def slot(self, site: str, caller: Hashable) -> AbstractAsyncContextManager[MaasClient]:
         """Wait for a slot of the site's region, and return the region's client for a few successive calls. The number
-        of slots is limited, so that no call waits in the client's own queue.
+        of slots is limited, so that no call waits in the client's own queue. Callers, such as nodes, are served in the
+        order in which they first came; a refused caller keeps its place.
 
         Raises `MaasError` before anything is sent: `busy` if the queue is too long; `unreachable` for a site without a
         region; or the error of an earlier slot if this error affects every node.

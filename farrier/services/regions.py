@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextlib import AbstractAsyncContextManager
 
 import msgspec
@@ -39,13 +39,13 @@ class Regions(SiteClients[MaasSettings, RegionLimiter]):
             kept.client.forget_trouble()
         super().take(opened)
 
-    def slot(self, site: str) -> AbstractAsyncContextManager[protocols.MaasClient]:
+    def slot(self, site: str, caller: Hashable) -> AbstractAsyncContextManager[protocols.MaasClient]:
         kept = self._sites.get(site)
         if kept is None:
             raise MaasError(
                 MaasFailure.UNREACHABLE, f"site {site} has no region in this controller's settings", operation="slot"
             )
-        return kept.client.slot()
+        return kept.client.slot(caller)
 
     def client(self, site: str) -> protocols.MaasClient | None:
         """Return the client of a site's region. The region's observer uses this client, because the observer's requests

@@ -6,6 +6,7 @@ every decision unless a test moves it.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -79,7 +80,7 @@ class NoRegions(Regions):
         return None
 
     @override
-    def slot(self, site: str) -> AbstractAsyncContextManager[MaasClient]:
+    def slot(self, site: str, caller: Hashable) -> AbstractAsyncContextManager[MaasClient]:
         raise MaasError(MaasFailure.UNREACHABLE, f"site {site} has no region in this controller's settings")
 
 

@@ -6,7 +6,7 @@ than a real region: a request that must never be sent fails the test.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import NoReturn, cast
@@ -135,7 +135,7 @@ class PlayedRegion(Regions):
 
     @override
     @asynccontextmanager
-    async def slot(self, site: str) -> AsyncIterator[MaasClient]:
+    async def slot(self, site: str, caller: Hashable) -> AsyncIterator[MaasClient]:
         if not self._answers:
             raise MaasError(MaasFailure.UNREACHABLE, "no route", operation="turn")
         yield cast(MaasClient, PlayedClient(self))

@@ -7,7 +7,7 @@ to do at once, as the loop would. `observe` plays the region's observer. All res
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -55,7 +55,7 @@ class OneRegion(Regions):
 
     @override
     @asynccontextmanager
-    async def slot(self, site: str) -> AsyncIterator[MaasClient]:
+    async def slot(self, site: str, caller: Hashable) -> AsyncIterator[MaasClient]:
         client = self.client(site)
         if client is None:
             raise MaasError(

@@ -69,7 +69,7 @@ def with_machine(
     async def act(services: NodeServices) -> Settled:
         assert node.maas_id is not None, "only called once the node has a machine"
         try:
-            async with services.maas.slot(site.name) as client:
+            async with services.maas.slot(site.name, node.id) as client:
                 machine = await client.machine(node.maas_id)
                 if machine.owner and not await client.holds(machine):
                     return _of_another(node, machine)
@@ -98,7 +98,7 @@ def with_region(node: Node, policy: Policy, ask: Ask, *, name: str, reads_only: 
 
     async def act(services: NodeServices) -> Settled:
         try:
-            async with services.maas.slot(site.name) as client:
+            async with services.maas.slot(site.name, node.id) as client:
                 return await ask(client)
         except MaasError as error:
             return of_error(error)

@@ -82,7 +82,7 @@ def _after_a_reading(node: Node, now: datetime, policy: Policy, decide: _Decide)
 
     async def act(services: NodeServices) -> FinalReply:
         try:
-            async with services.maas.slot(site.name) as client:
+            async with services.maas.slot(site.name, node.id) as client:
                 seen = await _read(client, maas_id, now)
         except MaasError as error:
             return _no(f"the machine cannot be read: {error.operation}: {error.failure}: {error.detail}")

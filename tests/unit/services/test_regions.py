@@ -11,11 +11,13 @@ from datetime import timedelta
 
 import anyio
 import pytest
+from anyio import CancelScope
+from anyio.abc import TaskGroup
 
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.services import maas
 from farrier.services.maas_service import CONCURRENCY, MaasSettings
-from farrier.services.region_limiter import SLOTS
+from farrier.services.region_limiter import LONGEST_AGAIN, PLACE_KEPT, SLOTS
 from farrier.services.regions import Regions
 from farrier.services.times import Times
 from farrier.sim.maas import Broken, Fault, Region, RegionTransport
@@ -38,14 +40,14 @@ class Place:
         self.observed = observed
 
     async def slot(self, *, takes: timedelta = timedelta(0), error: MaasError | None = None) -> None:
-        async with self.found.slot(SITE):
+        async with self.found.slot(SITE, object()):
             self.clock.advance(takes)
             if error is not None:
                 raise error
 
     async def refused(self) -> MaasError:
         with pytest.raises(MaasError) as raised:
-            async with self.found.slot(SITE):
+            async with self.found.slot(SITE, object()):
                 pytest.fail("the turn had to be refused")
         return raised.value
 
@@ -70,7 +72,7 @@ def failing(error: MaasError) -> Iterator[None]:
 
 async def test_a_finished_request_frees_its_slot(at: Place) -> None:
     for _ in range(2 * SLOTS):
-        async with at.found.slot(SITE) as client:
+        async with at.found.slot(SITE, object()) as client:
             assert client is at.found.client(SITE)
 
 
@@ -80,7 +82,7 @@ async def test_a_full_queue_refuses_requests_at_once_with_a_constant_text(at: Pl
         await at.slot(takes=timedelta(seconds=60))
     async with AsyncExitStack() as stack:
         for _ in range(SLOTS):
-            await stack.enter_async_context(at.found.slot(SITE))
+            await stack.enter_async_context(at.found.slot(SITE, object()))
         refusals = [await at.refused() for _ in range(20)]
     assert {error.failure for error in refusals} == {MaasFailure.BUSY}
     assert len({error.detail for error in refusals}) == 1
@@ -92,7 +94,7 @@ async def test_a_refused_request_is_retried_after_the_queue_is_served(at: Place)
         await at.slot(takes=timedelta(seconds=6))
     async with AsyncExitStack() as stack:
         for _ in range(SLOTS):
-            await stack.enter_async_context(at.found.slot(SITE))
+            await stack.enter_async_context(at.found.slot(SITE, object()))
         async with anyio.create_task_group() as group:
             for _ in range(5):
                 group.start_soon(_in_line, at)
@@ -104,8 +106,59 @@ async def test_a_refused_request_is_retried_after_the_queue_is_served(at: Place)
     assert sum(seconds[-10:]) > 2 * sum(seconds[:10]), "each is requeued a little later than the previous one"
 
 
+async def _fill(at: Place, group: TaskGroup, stack: AsyncExitStack) -> list[CancelScope]:
+    """Occupy all slots, and let as many callers wait as the queue takes. Returns a scope for each of these callers."""
+    for _ in range(100):
+        await at.slot(takes=timedelta(seconds=6))
+    for _ in range(SLOTS):
+        await stack.enter_async_context(at.found.slot(SITE, object()))
+    scopes = [CancelScope() for _ in range(5)]
+    for scope in scopes:
+        group.start_soon(_in_line_within, at, scope)
+        await anyio.wait_all_tasks_blocked()
+    return scopes
+
+
+async def _in_line_within(at: Place, scope: CancelScope) -> None:
+    with scope:
+        await _in_line(at)
+
+
+async def _is_let_in(at: Place, caller: object) -> bool:
+    """Whether the caller may wait for a slot. It does not wait."""
+    with anyio.move_on_after(0):
+        try:
+            async with at.found.slot(SITE, caller):
+                pass
+        except MaasError:
+            return False
+    return True
+
+
+async def test_a_refused_caller_keeps_its_place_before_those_that_come_later(at: Place) -> None:
+    async with anyio.create_task_group() as group, AsyncExitStack() as stack:
+        waiting = await _fill(at, group, stack)
+        assert not await _is_let_in(at, "gpu-1"), "the queue is full"
+        waiting[0].cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert not await _is_let_in(at, "gpu-2"), "the free place belongs to gpu-1"
+        assert await _is_let_in(at, "gpu-1")
+        group.cancel_scope.cancel()
+
+
+async def test_a_caller_that_does_not_return_loses_its_place(at: Place) -> None:
+    async with anyio.create_task_group() as group, AsyncExitStack() as stack:
+        waiting = await _fill(at, group, stack)
+        assert not await _is_let_in(at, "gpu-1")
+        waiting[0].cancel()
+        await anyio.wait_all_tasks_blocked()
+        at.clock.advance(LONGEST_AGAIN + PLACE_KEPT)
+        assert await _is_let_in(at, "gpu-2")
+        group.cancel_scope.cancel()
+
+
 async def _in_line(at: Place) -> None:
-    async with at.found.slot(SITE):
+    async with at.found.slot(SITE, object()):
         pass
 
 
@@ -120,7 +173,7 @@ async def _at_once(at: Place) -> int:
 
     async def stay() -> None:
         nonlocal inside
-        async with at.found.slot(SITE):
+        async with at.found.slot(SITE, object()):
             inside += 1
             await anyio.sleep_forever()
 
@@ -154,7 +207,7 @@ async def test_a_failure_of_the_whole_region_is_tried_again_by_one_request(at: P
         assert refusal.retry_after is not None
         assert timedelta(0) < refusal.retry_after <= timedelta(seconds=10)
     at.clock.advance(timedelta(seconds=5))
-    async with at.found.slot(SITE):
+    async with at.found.slot(SITE, object()):
         await at.refused()  # the others wait for the result of the trial
     await at.slot()
 
@@ -164,7 +217,7 @@ async def test_a_failure_at_one_site_refuses_no_request_at_another(at: Place) ->
     with failing(REFUSED):
         await at.slot(error=REFUSED)
     assert (await at.refused()).failure is MaasFailure.AUTH
-    async with at.found.slot("south") as client:
+    async with at.found.slot("south", object()) as client:
         assert (await client.whoami()).is_superuser
 
 
@@ -173,7 +226,7 @@ async def test_a_region_that_keeps_refusing_is_tried_once_a_minute(at: Place) ->
     for _ in range(3600):
         at.clock.advance(timedelta(seconds=1))
         try:
-            async with at.found.slot(SITE):
+            async with at.found.slot(SITE, object()):
                 tries += 1
                 raise REFUSED
         except MaasError:
@@ -208,7 +261,7 @@ async def test_requests_that_fail_together_count_as_one_failure(at: Place) -> No
 
 async def _fails_together(at: Place) -> None:
     try:
-        async with at.found.slot(SITE):
+        async with at.found.slot(SITE, object()):
             await anyio.wait_all_tasks_blocked()
             raise REFUSED
     except MaasError:
@@ -252,5 +305,5 @@ async def test_concurrent_reads_of_networks_share_one_request(at: Place) -> None
 
 
 async def _reads_networks(at: Place) -> None:
-    async with at.found.slot(SITE) as client:
+    async with at.found.slot(SITE, object()) as client:
         assert await client.subnets() and await client.vlans()

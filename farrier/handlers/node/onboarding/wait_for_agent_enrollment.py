@@ -123,7 +123,7 @@ def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult
     async def act(services: NodeServices) -> Settled:
         events: tuple[Event, ...] = ()
         try:
-            async with services.maas.slot(site.name) as client:
+            async with services.maas.slot(site.name, node.id) as client:
                 events = await client.events(system_id=node.maas_id, limit=detour.MOST_EVENTS)
         except MaasError:
             pass  # the stage fails even without the events
