@@ -35,7 +35,7 @@ BEGIN
     END IF;
     IF users <> '{}' THEN
         changes := farrier.runs_without(changes, users);
-        IF jsonb_array_length(changes -> 'runs') = 0 THEN RETURN; END IF;
+        IF changes = '{}' THEN RETURN; END IF;
     END IF;
     RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_nodes(changes) w;
 END $$;

@@ -13,7 +13,7 @@ BEGIN
     IF cardinality(unwritten) > 0 THEN
         RETURN QUERY SELECT u, interval '1 second' FROM unnest(unwritten) u;
         changes := farrier.runs_without(changes, unwritten);
-        IF jsonb_array_length(changes -> 'runs') = 0 THEN RETURN; END IF;
+        IF changes = '{}' THEN RETURN; END IF;
     END IF;
     unwritten := ARRAY(
         SELECT c.run FROM jsonb_to_recordset(changes -> 'resources') c (run bigint, state text, draining boolean)
@@ -22,7 +22,7 @@ BEGIN
     IF cardinality(unwritten) > 0 THEN
         RETURN QUERY SELECT u, interval '0' FROM unnest(unwritten) u;
         changes := farrier.runs_without(changes, unwritten);
-        IF jsonb_array_length(changes -> 'runs') = 0 THEN RETURN; END IF;
+        IF changes = '{}' THEN RETURN; END IF;
     END IF;
     unwritten := ARRAY(SELECT w.run FROM farrier.write_resources(changes) w);
     IF cardinality(unwritten) > 0 THEN

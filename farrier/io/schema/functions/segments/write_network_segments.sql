@@ -29,7 +29,7 @@ BEGIN
         RETURN QUERY SELECT h, interval '1 second' FROM unnest(held) h;
         RETURN QUERY SELECT o, interval '0' FROM unnest(other) o;
         changes := farrier.runs_without(changes, held || other);
-        IF jsonb_array_length(changes -> 'runs') = 0 THEN RETURN; END IF;
+        IF changes = '{}' THEN RETURN; END IF;
     END IF;
     RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_resources(changes) w;
 END $$;
