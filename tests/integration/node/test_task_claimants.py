@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import pytest
 
 from farrier.io.pool import Connection
@@ -140,6 +141,21 @@ async def test_a_worker_needs_no_agent_key_and_takes_what_its_login_was_granted_
         await site.settled()
         assert (await first.state())[0] == "retired"
         assert [task["claimed_by"] for task in await first.tasks()] == [f"worker {login}"]
+
+
+async def test_a_workers_finish_that_waited_for_the_same_call_succeeds(site: Site) -> None:
+    machine = await site.draining()
+    async with logged_in(site) as (worker, login), site.db.connect() as again, anyio.create_task_group() as group:
+        await again.execute(f"SET SESSION AUTHORIZATION {login}")
+        await site.conn.execute(GRANT, login, ["node.drain"], None)
+        row = await worker.fetchrow(CLAIM_WORK, None)
+        assert row is not None
+        given = row["task"], row["lease_token"]
+        async with worker.transaction():
+            await worker.execute(FINISH_WORK, *given)
+            group.start_soon(again.execute, FINISH_WORK, *given)
+            await site.db.until_blocked()
+    assert [task["status"] for task in await machine.tasks()] == ["succeeded"]
 
 
 async def test_history_names_the_agent_or_worker_of_a_task(site: Site) -> None:

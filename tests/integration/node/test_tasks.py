@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import anyio
 import msgspec
 import pytest
 
@@ -94,6 +95,24 @@ async def test_a_repeated_finish_changes_nothing(site: Site) -> None:
     await machine.end(lease)
     assert await refusal(site.conn, FINISH, machine.name, lease.task, lease.token, machine.key, False) == STALE
     assert (await machine.state())[0] == "retired"
+
+
+async def test_a_finish_that_waited_for_the_same_call_succeeds(site: Site) -> None:
+    machine = await site.draining()
+    lease = await machine.claim(DRAIN)
+    assert lease is not None
+    given = machine.name, lease.task, lease.token, machine.key
+    async with (
+        site.db.connect() as first,
+        site.db.connect() as again,
+        anyio.create_task_group() as group,
+        first.transaction(),
+    ):
+        await first.execute(FINISH, *given, True)
+        group.start_soon(again.execute, FINISH, *given, True)
+        await site.db.until_blocked()
+    assert await refusal(site.conn, FINISH, *given, False) == STALE
+    assert await statuses(machine) == ["succeeded"]
 
 
 async def test_a_late_result_counts_until_the_task_is_issued_again(site: Site) -> None:
