@@ -114,6 +114,14 @@ async def test_a_commit_is_refused_unless_the_node_names_its_one_live_workflow(
         assert await refusal(conn, before, f"{move}; {AT_COMMIT}") == REFUSED
 
 
+async def test_a_truncate_of_workflows_is_refused_while_a_node_has_a_live_one(every_db: pg.Database) -> None:
+    async with every_db.connect() as conn:
+        await register(conn)
+        assert await refusal(conn, "", "TRUNCATE farrier.node_onboardings CASCADE") == REFUSED
+        assert await refusal(conn, "", "TRUNCATE farrier.node_decommissions CASCADE") is None, "none is live"
+        assert await refusal(conn, "", "TRUNCATE farrier.nodes CASCADE") is None, "no node is left"
+
+
 async def test_without_a_live_workflow_the_database_accepts_exactly_the_mapped_statuses(every_db: pg.Database) -> None:
     """A node enters `draining` or `removing` only in the commit that begins the decommission that owns the status."""
     ended = "UPDATE farrier.node_onboardings SET status = 'cancelled'"
