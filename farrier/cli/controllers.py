@@ -17,7 +17,12 @@ from farrier.model import duration
 from farrier.model.controller_views import ControllerView, Life, Ownership, Share
 from farrier.model.views import Page
 
-_COLOURS = {Life.ALIVE.value: "green", Life.OUT_OF_TOUCH.value: "yellow", Life.EXPIRED.value: "red"}
+_COLOURS = {
+    Life.ALIVE.value: "green",
+    Life.LEAVING.value: "yellow",
+    Life.OUT_OF_TOUCH.value: "yellow",
+    Life.EXPIRED.value: "red",
+}
 _NONE = "none"
 
 

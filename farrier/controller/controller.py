@@ -20,10 +20,10 @@ import structlog
 
 from farrier.controller.host import Host, asked
 from farrier.controller.loop import Loop
-from farrier.controller.ownership import RENEW_EVERY
+from farrier.controller.ownership import RENEW_EVERY, SETTLED_AFTER
 from farrier.controller.signal import Wakeup
 from farrier.errors import DatabaseUnreachable
-from farrier.model.controllers import ACT_FOR, SHARDS, Seen, Shard
+from farrier.model.controllers import SHARDS, Seen, Shard
 from farrier.protocols import Controllers
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -36,8 +36,6 @@ _POLL_SECONDS = _LEAVE_SECONDS = 5.0
 # has listed _MANY resources of a kind, it takes no more shards of this kind.
 _AT_ONCE = 16
 _MANY = 10_000
-# A former owner that is connected to the former primary may act for ACT_FOR.
-_AFTER_PROMOTION = ACT_FOR + 1
 _COLLAPSE_EVERY = 60.0
 # The interval, in seconds, between two attempts to read kinds that cannot be read.
 _TRY_KINDS_EVERY = 30.0
@@ -69,7 +67,6 @@ class Controller:
         self._listed = self._to_list()
         self.failing: str | None = None  # the error of the last round; None if the round succeeded
         self._rounds = anyio.Lock()
-        self._stopping = False
 
     @property
     def in_flight(self) -> int:
@@ -110,7 +107,8 @@ class Controller:
                 for loop in self._loops.values():
                     loops.start_soon(loop.run, stop, name=f"loop of {loop.kind}")
                 await stop.wait()
-                self._stopping = True
+                # The next renewal publishes this, so that other controllers take each shard once it is given back.
+                self._own.leaving = True
                 self._nudge.set()
             # Let the current round end. If its statement that gives shards back were cancelled, this controller might
             # keep them, and other controllers would have to wait until it expires.
@@ -135,8 +133,8 @@ class Controller:
             if self._own.is_out_of_touch(self._clock.monotonic()):
                 await self._give_up()
             if not more:
-                soon = _DRAINING if self._stopping else _SOON
-                hurries = failed or self._stopping or self._own.id is None
+                soon = _DRAINING if self._own.leaving else _SOON
+                hurries = failed or self._own.leaving or self._own.id is None
                 # The interval is counted from the beginning of the round, because observers count only reads that are
                 # close together, even if rounds are slow.
                 left = RENEW_EVERY - (self._clock.monotonic() - self._round_began_at)
@@ -151,8 +149,9 @@ class Controller:
         assert self._own.id is not None
         lags = {kind: self._loops[kind].lag() for kind in sorted(self._own.kinds)}
         sent_at = self._clock.monotonic()
-        seen = await self._controllers.renew(self._own.id, lags)
+        seen = await self._controllers.renew(self._own.id, lags, leaving=self._own.leaving)
         self._renewed_at = self._clock.monotonic()
+        self._own.read_timeline(seen.timeline, self._renewed_at)
         if not self._is_same_server(seen):
             return False
         if not self._host.may_act():  # steps that began before the late renewal must end
@@ -170,7 +169,7 @@ class Controller:
     async def _join(self) -> bool:
         """Join under a new ID when the steps of the old ID have ended. Returns whether this process joined."""
         now = self._clock.monotonic()
-        if now < self._join_at or self._stopping or any(len(loop.steps) for loop in self._loops.values()):
+        if now < self._join_at or self._own.leaving or any(len(loop.steps) for loop in self._loops.values()):
             return False
         id_ = uuid4()
         if self._before is not None:  # so that the shards of the old ID need not wait for its expiry
@@ -195,7 +194,7 @@ class Controller:
                 loop.woken_all()
             return True
         _log.warning("database.promoted", timeline=seen.timeline)
-        self._join_at = self._clock.monotonic() + _AFTER_PROMOTION
+        self._join_at = self._clock.monotonic() + SETTLED_AFTER
         self._lose(self._own.abandoned())
         return False
 
@@ -204,8 +203,6 @@ class Controller:
         for dead in plan.expired:
             _log.warning("controller.declared_dead", controller=str(dead.id))
             await self._controllers.expire(dead.id, dead.renewals)
-        if self._stopping:
-            return False
         more = bool(plan.expired)
         for kind, rows in _by_kind(plan.take).items():
             for first in range(0, len(rows), _AT_ONCE):
@@ -228,15 +225,14 @@ class Controller:
         return len(listed.ids)
 
     async def _give_back_quiet(self) -> None:
-        """Give back the closing shards that have no running work; when the process stops, give back all shards without
-        running work. Steps of a closing shard have as much time to end as steps of a process that stops."""
+        """Give back the closing shards that have no running work. Interrupt the steps of shards that close for too
+        long."""
         latest = self._clock.monotonic() - self._host.config.drain_timeout.total_seconds()
         quiet: list[Shard] = []
-        for kind, shard in self._own.held:
-            since = self._own.closing.get((kind, shard))
-            if since is not None and since <= latest:
+        for (kind, shard), since in self._own.closing.items():
+            if since <= latest:
                 self._loops[kind].steps.interrupt_all(shard)
-            if (self._stopping or since is not None) and self._loops[kind].is_quiet(shard):
+            if self._loops[kind].is_quiet(shard):
                 quiet.append((kind, shard))
         await self._give_back(quiet)
 

@@ -7,6 +7,10 @@ Each row of `controllers` belongs to one process; the process renews its row eve
 process dead when the counter of renewals has not changed for EXPIRED_AFTER, measured by the observer's clock. The
 observer counts at most GAP of the interval between two reads. A process may act for at most ACT_FOR after it sent its
 last successful renewal. ACT_FOR is shorter than EXPIRED_AFTER, so a process that was declared dead no longer acts.
+
+After the promotion of a standby, processes that are still connected to the former primary may act for ACT_FOR. Their
+rows show that they last renewed on the former timeline, so an observer declares them dead SETTLED_AFTER it has seen the
+new timeline. A process that sees the promotion gives up its shards, and joins again after the same time.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from farrier.model.controllers import ACT_FOR, Controller, Seen, Shard, ShardRow
 RENEW_EVERY = 2.0
 EXPIRED_AFTER = 10.0
 GAP = 3.0
+# After this many seconds on a timeline, no controller that renewed only on an earlier timeline can still act.
+SETTLED_AFTER = ACT_FOR + 1
 # If replies are late for this many seconds, another controller may serve the shards better.
 GIVE_UP_AFTER = 30.0
 
@@ -61,6 +67,8 @@ class Ownership:
         # handles wakes, but starts no steps.
         self.closing: dict[Shard, float] = {}
         self.acts_until = -math.inf  # the time until which runs may start and steps may continue
+        self.leaving = False  # this process gives all shards back, and stops
+        self._timeline, self._timeline_since = "", -math.inf  # the database's timeline, and when it was first seen
         self._observed: dict[UUID, _ControllerRead] = {}
         self._rows: dict[Shard, ShardRow] = {}
 
@@ -69,6 +77,15 @@ class Ownership:
         yet."""
         self.id = id_
         self.acts_until = sent_at + ACT_FOR
+
+    def read_timeline(self, timeline: str, now: float) -> None:
+        """Record the database's timeline, which a reply contained that arrived at `now`."""
+        if timeline != self._timeline:
+            self._timeline, self._timeline_since = timeline, now
+
+    def is_settled(self, now: float) -> bool:
+        """Return whether no controller that renewed only on an earlier timeline can still act."""
+        return now - self._timeline_since >= SETTLED_AFTER
 
     def is_out_of_touch(self, now: float) -> bool:
         """Return whether the last successful renewal is so long ago that this process must give its shards back."""
@@ -114,7 +131,8 @@ class Ownership:
         expired = tuple(
             observed.controller
             for id_, observed in self._observed.items()
-            if id_ != self.id and observed.unchanged >= EXPIRED_AFTER
+            if id_ != self.id
+            and (observed.unchanged >= EXPIRED_AFTER or self._is_of_the_past(observed.controller, now))
         )
         living = {
             id_: observed.controller for id_, observed in self._observed.items() if observed.controller not in expired
@@ -122,8 +140,8 @@ class Ownership:
         take: list[Shard] = []
         for kind in sorted(self.kinds):
             rows = [row for row in self._rows.values() if row.shard[0] == kind]
-            running = sum(kind in controller.kinds for controller in living.values())
-            share = math.ceil(len(rows) / max(1, running))
+            running = sum(kind in controller.kinds and not controller.leaving for controller in living.values())
+            share = 0 if self.leaving else math.ceil(len(rows) / max(1, running))
             closing = sorted(shard for shard in self.closing if shard[0] == kind)
             kept = sorted(shard for shard in self.held.keys() - self.closing.keys() if shard[0] == kind)
             self.closing |= dict.fromkeys(kept[share:], now)
@@ -151,6 +169,10 @@ class Ownership:
         for shard in shards:
             self._rows[shard] = ShardRow(shard, None, self.held[shard])
             self._drop(shard)
+
+    def _is_of_the_past(self, controller: Controller, now: float) -> bool:
+        """Return whether the controller has renewed only on an earlier timeline, and can no longer act."""
+        return controller.timeline != self._timeline and self.is_settled(now)
 
     def _drop(self, shard: Shard) -> None:
         self.held.pop(shard, None)

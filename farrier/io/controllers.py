@@ -43,8 +43,9 @@ class PostgresControllers:
     async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
         await self._fetch(_JOIN, controller, name, farrier.__version__, list(kinds))
 
-    async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
-        (record,) = await self._fetch(_RENEW, controller, list(lags), list(lags.values()), within=_RENEW_SECONDS)
+    async def renew(self, controller: UUID, lags: Mapping[str, float], *, leaving: bool = False) -> Seen:
+        row = controller, list(lags), list(lags.values()), leaving
+        (record,) = await self._fetch(_RENEW, *row, within=_RENEW_SECONDS)
         return _seen(record[0])
 
     async def expire(self, controller: UUID, renewals: int | None) -> None:

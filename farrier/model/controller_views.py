@@ -18,6 +18,7 @@ class Life(StrEnum):
     """The state of a controller, derived from the time of its last renewal."""
 
     ALIVE = "alive"
+    LEAVING = "leaving"  # it stops, and gives its shards back
     OUT_OF_TOUCH = "out of touch"  # it may not act, and other controllers will soon declare it dead
     EXPIRED = "expired"  # another controller declared it dead
 
@@ -41,13 +42,16 @@ class ControllerView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     renewed_at: datetime
     expired: bool
+    leaving: bool = False
     shares: tuple[Share, ...]
 
     def life(self, now: datetime) -> Life:
         """Return the state of the controller at the database's time `now`."""
         if self.expired:
             return Life.EXPIRED
-        return Life.OUT_OF_TOUCH if now - self.renewed_at > timedelta(seconds=ACT_FOR) else Life.ALIVE
+        if now - self.renewed_at > timedelta(seconds=ACT_FOR):
+            return Life.OUT_OF_TOUCH
+        return Life.LEAVING if self.leaving else Life.ALIVE
 
 
 class Ownership(msgspec.Struct, frozen=True, kw_only=True):

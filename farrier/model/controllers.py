@@ -18,11 +18,14 @@ Shard: TypeAlias = tuple[str, int]  # kind, number
 
 
 class Controller(msgspec.Struct, frozen=True):
-    """A row of the table `controllers`. Rows of controllers that were declared dead are not included."""
+    """A row of the table `controllers`. Rows of controllers that were declared dead are not included. `timeline` is the
+    timeline of the database on which the last renewal was made. A controller that is `leaving` takes no more shards."""
 
     id: UUID
     kinds: frozenset[str]
     renewals: int
+    timeline: str
+    leaving: bool = False
 
 
 class ShardRow(msgspec.Struct, frozen=True, array_like=True):

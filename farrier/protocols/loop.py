@@ -129,10 +129,9 @@ class StateIO(Protocol[R, S, W]):
         """Write the marks of steps before the steps begin, and remove the marks of steps that ended. Returns the IDs
         that were marked; IDs of a shard that the controller does not own are not marked."""
 
-    async def settle(self, versions: Mapping[int, int], controller: UUID) -> Mapping[int, datetime | None]:
-        """Make sure that each commit whose reply was lost has happened or will never happen. `versions` maps the ID of
-        each resource to the version of the snapshot of its run. Returns the IDs whose commits have happened, with the
-        time of each commit that changed a layer."""
+    async def settle(self, runs: Sequence[Finished[S, W]]) -> Mapping[int, datetime | None]:
+        """Make sure that the commit of each run, whose reply was lost, has happened or will never happen. All runs have
+        a version. Returns the IDs whose commits have happened, with the time of each commit that changed a layer."""
 
     async def interrupted(self, ids: Collection[int]) -> frozenset[int]:
         """Return the resources among `ids` that have a pending intent whose action interrupts a running step."""
@@ -145,9 +144,10 @@ class Controllers(Protocol):
     async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
         """Insert the row of this process."""
 
-    async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
-        """Renew the row of this process. The row contains the kinds of the process, and for each kind the delay of its
-        runs in seconds (`lags`). Returns the rows of all controllers, and of all shards of these kinds."""
+    async def renew(self, controller: UUID, lags: Mapping[str, float], *, leaving: bool = False) -> Seen:
+        """Renew the row of this process. The row contains the kinds of the process, for each kind the delay of its runs
+        in seconds (`lags`), and whether the process is `leaving`. Returns the rows of all controllers, and of all
+        shards of these kinds."""
 
     async def expire(self, controller: UUID, renewals: int | None) -> None:
         """Declare another controller dead, unless it has renewed its row since `renewals` was read. If `renewals` is

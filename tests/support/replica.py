@@ -49,12 +49,12 @@ class Rounds(PostgresControllers):
         await super().join(controller, name, kinds)
 
     @override
-    async def renew(self, controller: UUID, lags: Mapping[str, float]) -> Seen:
+    async def renew(self, controller: UUID, lags: Mapping[str, float], *, leaving: bool = False) -> Seen:
         self.begun += 1
         self._tell()
         if self.cut_off:
             raise DatabaseUnreachable("the test", "cut off")
-        seen = await super().renew(controller, lags)
+        seen = await super().renew(controller, lags, leaving=leaving)
         timeline = self.timeline or seen.timeline
         return msgspec.structs.replace(seen, started=seen.started + self.restarts, timeline=timeline)
 

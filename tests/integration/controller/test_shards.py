@@ -89,6 +89,21 @@ async def test_after_a_promotion_a_controller_joins_again_after_seven_seconds(sh
         assert (replica.id != before, replica.shards) == (True, ALL)
 
 
+async def test_after_a_promotion_the_shards_of_a_controller_at_the_former_primary_are_taken_as_well(shop: Shop) -> None:
+    isolated, second = Replica(shop), Replica(shop)
+    async with at_work(isolated, second):
+        await until_shared(isolated, second, sizes=[32, 32])
+        isolated.rounds.cut_off = True
+        second.rounds.timeline = "FFFFFFFF"
+        with capture_logs() as logs:
+            second.controller.woken("shards", None)
+            await until_logged(logs, "database.promoted")
+            second.clock.advance(timedelta(seconds=8))
+            await until_logged(logs, "controller.declared_dead")
+        await second.round()
+        assert second.shards == ALL
+
+
 async def test_two_controllers_with_the_same_name_share_the_shards(shop: Shop) -> None:
     first, second = Replica(shop, name="a"), Replica(shop, name="a")
     async with at_work(first, second):
@@ -108,6 +123,27 @@ async def test_a_controller_that_stops_gives_all_back_and_another_takes_over_at_
         await second.ledger.until(lambda: set(handler.order) >= set(range(1, 101)))
         assert handler.recovered == {}
         assert await shop.pool.fetchval("SELECT count(*) FROM farrier.controllers") == 1
+
+
+async def test_the_shards_of_a_controller_that_leaves_are_taken_while_its_last_step_runs(shop: Shop) -> None:
+    await shop.register(*range(64))
+    bench, handler = Bench(MADE), Careful()
+    first, second = Replica(shop, Scripted({1: bench.script})), Replica(shop, handler)
+    async with at_work(first) as group:
+        await bench.begun.wait()
+        await second.start(group)
+        group.start_soon(first.stop)
+        with anyio.fail_after(PATIENCE):
+            while second.shards != ALL - {1}:
+                await second.round()
+        assert first.shards == {1}, "its step still runs"
+        bench.let_go.set()
+        with anyio.fail_after(PATIENCE):
+            while second.shards != ALL:
+                await second.round()
+        assert handler.recovered == {}
+        assert first.ledger.moves == [("raw", "made")]
+        await second.stop()
 
 
 async def test_a_controller_that_leaves_notifies_the_others(shop: Shop) -> None:

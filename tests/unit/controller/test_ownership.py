@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from farrier.controller.ownership import EXPIRED_AFTER, GIVE_UP_AFTER, RENEW_EVERY, Ownership
+from farrier.controller.ownership import EXPIRED_AFTER, GIVE_UP_AFTER, RENEW_EVERY, SETTLED_AFTER, Ownership
 from farrier.model.controllers import ACT_FOR, SHARDS, Controller, Seen, Shard, ShardRow
 
 KINDS = frozenset({"node"})
@@ -16,6 +16,7 @@ ME, YOU, OTHER, GONE = (UUID(int=number) for number in (1, 2, 3, 4))
 def joined(id_: UUID = ME) -> Ownership:
     ownership = Ownership()
     ownership.kinds = KINDS
+    ownership.read_timeline("1", START)
     ownership.join(id_, START)
     return ownership
 
@@ -26,7 +27,7 @@ def rows(owners: Mapping[int, UUID | None], *, epoch: int = 1) -> tuple[ShardRow
 
 
 def live(*ids: UUID, renewals: int = 1) -> list[Controller]:
-    return [Controller(id_, KINDS, renewals) for id_ in ids]
+    return [Controller(id_, KINDS, renewals, "1") for id_ in ids]
 
 
 def renewed(
@@ -62,9 +63,36 @@ def test_two_controllers_take_half_each_and_begin_with_different_ones() -> None:
 
 def test_a_controller_that_does_not_run_the_kind_has_no_share() -> None:
     ownership = joined()
-    other = Controller(OTHER, frozenset({"maas_region"}), 1)
+    other = Controller(OTHER, frozenset({"maas_region"}), 1, "1")
     renewed(ownership, [*live(ME), other], rows({}))
     assert len(taken(ownership)) == SHARDS
+
+
+def test_a_controller_that_leaves_has_no_share() -> None:
+    ownership = joined()
+    ownership.took({("node", number): 1 for number in range(SHARDS // 2)})
+    leaving = Controller(YOU, KINDS, 1, "1", leaving=True)
+    renewed(ownership, [*live(ME), leaving], rows(dict.fromkeys(range(SHARDS // 2), ME)))
+    assert len(taken(ownership)) == SHARDS // 2, "it takes what the other has given back"
+
+
+def test_a_controller_that_leaves_closes_all_shards_and_takes_none() -> None:
+    ownership = joined()
+    ownership.took({("node", 1): 1})
+    ownership.leaving = True
+    renewed(ownership, live(ME), rows({1: ME}))
+    assert taken(ownership) == ()
+    assert set(ownership.closing) == {("node", 1)}
+
+
+def test_a_controller_that_renewed_only_before_a_promotion_is_declared_dead_when_it_can_no_longer_act() -> None:
+    ownership = joined()
+    ownership.read_timeline("2", START + 10)
+    isolated, follower = Controller(YOU, KINDS, 1, "1"), Controller(OTHER, KINDS, 1, "2")
+    renewed(ownership, [isolated, follower], rows({0: YOU}), START + 10)
+    assert ownership.plan(START + 10 + ACT_FOR).expired == ()
+    assert [each.id for each in ownership.plan(START + 10 + SETTLED_AFTER).expired] == [YOU]
+    assert ACT_FOR < SETTLED_AFTER < EXPIRED_AFTER
 
 
 def test_a_controller_that_joins_gets_its_share_from_those_that_have_more() -> None:

@@ -12,6 +12,9 @@ CREATE TABLE farrier.controllers (
     renewals   bigint      NOT NULL DEFAULT 0,                  -- other controllers declare the daemon dead when this
                                                                 -- number does not increase
     renewed_at timestamptz NOT NULL DEFAULT farrier.now(),
+    timeline   text        NOT NULL,                            -- timeline of the database at the last renewal; after the promotion
+                                                                -- of a standby, it shows who still uses the former primary
+    leaving    boolean     NOT NULL DEFAULT false,              -- the daemon stops: it gives its shards back, and takes no more
     expired    boolean     NOT NULL DEFAULT false               -- declared dead: it can no longer renew, and other controllers take
                                                                 -- its shards
 ) WITH (fillfactor = 50);

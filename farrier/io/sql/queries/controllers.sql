@@ -6,7 +6,7 @@ SELECT json_build_object(
            'controllers', (
                SELECT coalesce(json_agg(json_build_object(
                           'id', c.id, 'name', c.name, 'release', c.release, 'started_at', c.started_at,
-                          'renewed_at', c.renewed_at, 'expired', c.expired,
+                          'renewed_at', c.renewed_at, 'expired', c.expired, 'leaving', c.leaving,
                           'shares', (
                               SELECT coalesce(json_agg(json_build_object('kind', kind, 'shards', coalesce(s.n, 0), 'lag', r.lag) ORDER BY kind), '[]')
                                 FROM (SELECT * FROM unnest(c.kinds, c.lags) u (kind, lag)) r
