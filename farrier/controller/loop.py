@@ -413,8 +413,8 @@ class Loop(Generic[R, S, W, V]):
         while True:
             await anyio.sleep(_PAUSE)
             unknown = self._still_unknown()
-            if unknown and self._host.ownership.id is not None:
-                await self._settle_all(unknown, self._host.ownership.id)
+            if unknown:
+                await self._settle_all(unknown)
                 self._to_load.ring()
             # Forget settled runs now. Otherwise, if the reply to the resource's next commit is lost as well, the entry
             # is unknown again, and the old run would be published again.
@@ -423,14 +423,14 @@ class Loop(Generic[R, S, W, V]):
     def _still_unknown(self) -> list[tuple[Entry[R], Run[R, S, W]]]:
         return [each for each in self._unknown if each[0].phase is Phase.UNKNOWN]
 
-    async def _settle_all(self, unknown: Batch, id_: UUID) -> None:
+    async def _settle_all(self, unknown: Batch) -> None:
         # A resource that could not be read has no version, and its run wrote no state.
-        versions = {entry.id: run.finished.version for entry, run in unknown if run.finished.version is not None}
+        runs = [run.finished for _, run in unknown if run.finished.version is not None]
         with asked(
             _QUERY_SECONDS,
             lambda error: _log.warning("settle.failed", kind=self.kind, rows=len(unknown), error=error),
         ):
-            happened = await self.io.settle(versions, id_)
+            happened = await self.io.settle(runs)
             for entry, run in unknown:
                 if entry.id in happened:
                     self._publisher.publish([run], {entry.id: Result(Verdict.COMMITTED, at=happened[entry.id])})

@@ -73,11 +73,11 @@ class OutcomeValidator(Generic[R, S, W]):
                 f"an outcome at {outcome.source} that changes {', '.join(lost)}, but no commit would write this "
                 "change; a run may change only layers, last_error, and the fields in `columns` of the Extension"
             )
-        history, again = {}, None
+        reason, cause, source, again = "", "", "", None
         if isinstance(outcome, Transition):
             if not moves:
                 raise HandlerGarbage(f"a Transition at {outcome.source} that changes no layer; use an Update")
-            history = {"reason": outcome.reason, "cause": outcome.cause, "source": outcome.source}
+            reason, cause, source = outcome.reason, outcome.cause, outcome.source
             again = _AT_ONCE if then is None else then.requeue_after
         elif not isinstance(outcome, Deleted):
             again = outcome.requeue_after
@@ -106,7 +106,9 @@ class OutcomeValidator(Generic[R, S, W]):
             samples=outcome.samples,
             record=None if is_quiet or key == turn.outcome_key else stored,
             outcome_key=key,
-            **history,
+            reason=reason,
+            cause=cause,
+            source=source,
         )
 
     def fail(self, turn: Turn, version: int | None, record: Record) -> Finished[S, W]:

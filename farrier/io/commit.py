@@ -112,7 +112,15 @@ class Committer(Generic[R, S, W]):
         """Send one batch as one statement, and return the result of each run."""
         # For the kind's writer: the version of each run's snapshot, and the kind's own sections.
         read = [run for run in batch if run.version is not None]
-        runs = [{"run": run.id, "version": run.version, "writes": bool(run.writes) and run.to is None} for run in read]
+        runs = [
+            {
+                "run": run.id,
+                "version": run.version,
+                "writes": bool(run.writes) and run.to is None,
+                "commit_id": run.commit_id,
+            }
+            for run in read
+        ]
         try:
             changes = _encode({"runs": runs, **self._rows.changes(read)} if read else {}).decode()
             records = _encode(_records(batch)).decode()

@@ -196,7 +196,7 @@ async def _require_states(conn: Connection, spec: KindSpec, layer: KindLayer) ->
             f"resources of kind {spec.name} have NULL in column {column} or {clock}, so they have no state in layer "
             f"{layer.name}",
             hint=f"Write a state of the layer into each row, such as: UPDATE {spec.relation} SET {column} = "
-            f"coalesce({column}, '{first}'), {clock} = farrier.now(), version = version + 2 WHERE {column} IS NULL OR "
+            f"coalesce({column}, '{first}'), {clock} = farrier.now(), version = version + 1 WHERE {column} IS NULL OR "
             f"{clock} IS NULL",
         )
     if lost := sorted(inhabited - set(layer.states)):

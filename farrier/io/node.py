@@ -67,7 +67,7 @@ class NodeRows:
         changes: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for run in runs:
             if run.to is not None:
-                changes["nodes"].append(_node_row(run.id, run.to))
+                changes["nodes"].append({**_node_row(run.id, run.to), "commit_id": run.commit_id})
                 if run.to.bmc.trying is not None:
                     changes["logins"].append(_login_row(run.id, run.to))
                 if run.to.workflow is not None:

@@ -67,7 +67,7 @@ class ResourceRows(Generic[R, W]):
                 changes["ended"].append({"run": run.id})
             if run.to is not None:
                 values = {name: getattr(run.to, name) for name in self._columns}
-                changes["resources"].append({**values, "run": run.id})
+                changes["resources"].append({**values, "commit_id": run.commit_id, "run": run.id})
             for write in run.writes:
                 section, row = self._section(write)
                 changes[section].append({**row, "run": run.id})

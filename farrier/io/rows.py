@@ -32,8 +32,8 @@ class Rows(Protocol[R_co, S, W]):
         """The qualified name of the kind's SQL function that writes the result of `changes`. Its signature is (jsonb)
         RETURNS TABLE (run bigint, due_in interval). The function returns each run for which it wrote nothing, with the
         delay after which the resource of this run must run again. The function writes nothing for a run if the version
-        has changed or the writes are no longer valid. The function increments the version of each resource that it
-        changes."""
+        has changed or the writes are no longer valid. In each resource that it changes, the function increments the
+        version and stores the run's `commit_id`."""
 
     @property
     def interrupted(self) -> str | None:
@@ -45,6 +45,6 @@ class Rows(Protocol[R_co, S, W]):
 
     def changes(self, runs: Sequence[Finished[S, W]]) -> Changes:
         """Return the states and writes of these runs in sections that the kind defines. Each element names its `run`.
-        The writer also receives the section `runs`. The section `runs` contains the version of each run's snapshot, and
-        `writes`, which is set if the run has writes but no new state. Raises the errors of encoders for a value of the
-        wrong type."""
+        The writer also receives the section `runs`. The section `runs` contains the version of each run's snapshot, its
+        `commit_id`, and `writes`, which is set if the run has writes but no new state. Raises the errors of encoders
+        for a value of the wrong type."""

@@ -21,7 +21,7 @@ from farrier.io import commit, session, statements
 from farrier.io.pool import Pool
 from farrier.io.rows import Rows
 from farrier.model.controllers import Listed
-from farrier.model.runs import Loaded, Marking
+from farrier.model.runs import Finished, Loaded, Marking
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -114,10 +114,10 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         )
         return frozenset(record["id"] for record in records)
 
-    async def settle(self, versions: Mapping[int, int], controller: UUID) -> Mapping[int, datetime | None]:
-        records = await session.fetch(
-            self._pool, _SETTLE, self._rows.kind, controller, list(versions), list(versions.values())
-        )
+    async def settle(self, runs: Sequence[Finished[S, W]]) -> Mapping[int, datetime | None]:
+        ids, versions = [run.id for run in runs], [run.version for run in runs]
+        commits = [run.commit_id for run in runs]
+        records = await session.fetch(self._pool, _SETTLE, self._rows.kind, ids, versions, commits)
         return {record["id"]: record["at"] for record in records}
 
     async def interrupted(self, ids: Collection[int]) -> frozenset[int]:

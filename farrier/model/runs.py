@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -115,7 +115,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     """A finished run, ready to commit. `outcome` is the name of the outcome in metrics. `record` is None if the outcome
     is already stored. `version` is the version of the snapshot, or None if the snapshot could not be read. `to` is None
     if no state is written. `wakes` contains the wakes that were visible with the snapshot. If `confirms` is set, `to`
-    may stay in memory."""
+    may stay in memory. `commit_id` identifies the commit of this run; the resource stores it."""
 
     id: int
     epoch: int
@@ -135,6 +135,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     reason: str = ""
     cause: str = ""
     source: str = ""
+    commit_id: UUID = msgspec.field(default_factory=uuid4)
 
     @property
     def rests(self) -> bool:

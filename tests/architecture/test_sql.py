@@ -59,15 +59,16 @@ def test_no_sql_uses_an_advisory_lock() -> None:
     assert not [path.name for path in sources.sql_files() if "advisory" in sources.bare_sql(path)]
 
 
-def test_only_writers_increment_a_version_by_one() -> None:
-    """If a version is higher by one, settle_runs concludes that the unknown commit succeeded."""
-    by_one = re.compile(r"\bSET version = (?:\w+\.)?version \+ 1\b")
-    others = [
+def test_a_statement_stores_a_commit_id_exactly_if_it_writes_a_run() -> None:
+    """From the stored ID, settle_runs concludes that a commit without a reply succeeded."""
+    increment = re.compile(r"\bSET version = (?:\w+\.)?version \+ 1,?(?P<stores>\s*commit_id = )?")
+    wrong = [
         path.stem
         for path in sources.sql_files()
-        if not path.stem.startswith("write_") and by_one.search(sources.bare_sql(path))
+        for found in increment.finditer(sources.bare_sql(path))
+        if path.stem.startswith("write_") != (found["stores"] is not None)
     ]
-    assert not others
+    assert not wrong
 
 
 def test_every_statement_is_loaded_by_python() -> None:

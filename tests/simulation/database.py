@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 from uuid import UUID
 
 from farrier.controller.agenda import Entry
@@ -26,9 +27,13 @@ class Bug(enum.Enum):
     ACTS_UNMARKED = "a step acts before its mark is on disk"
     ACTS_EXPIRED = "a step acts although its renewals were not confirmed"
     RECOVERY_LEFT_OUT = "the first run after a step without a recorded end does not recover"
-    EDIT_LIKE_A_COMMIT = "another function increments the version by one, as a commit does"
+    SETTLED_BY_VERSION = "a commit without a reply counts as done if the version is higher by one"
     WOKEN_AND_AT_REST = "a commit that leaves nothing to do drops a wake that arrived meanwhile"
     MARKS_UNORDERED = "a statement whose reply was lost removes the mark of a later step"
+
+
+# The ID of a commit. A controller under one epoch has at most one commit for a version.
+CommitId: TypeAlias = tuple[UUID, int, int]
 
 
 class Violation(AssertionError):
@@ -38,10 +43,11 @@ class Violation(AssertionError):
 @dataclass
 class Resource:
     """`wanted` is the last request, `done` the last request that runs have carried out. A resource that is `outside`
-    needs a step for that."""
+    needs a step for that. `commit` is the ID of the last commit."""
 
     outside: bool
     version: int = 1
+    commit: CommitId | None = None
     wanted: int = 0
     done: int = 0
 
@@ -67,6 +73,10 @@ class Call:
     wakes: tuple[int, ...] = ()
     done: int = 0
     number: int = 0  # the number of a statement on marks, in the order of sending
+
+    def commit_id(self) -> CommitId:
+        assert self.snapshot is not None
+        return self.owner, self.epoch, self.snapshot.version
 
     def is_on_marks(self) -> bool:
         return self.what in ("mark", "unmark")
@@ -96,7 +106,7 @@ class Database:
     def edit(self, id_: int) -> None:
         """Another function of the database changes the resource without enqueueing it."""
         self.resources[id_].wanted += 1
-        self.resources[id_].version += 1 if self.bug is Bug.EDIT_LIKE_A_COMMIT else 2
+        self.resources[id_].version += 1
 
     def read(self, call: Call) -> None:
         """Load one snapshot: the resource, and the wakes that are visible."""
@@ -132,6 +142,7 @@ class Database:
             raise Violation(f"a {call.what} of {id_} was decided on version {snapshot.version}, and it has a later one")
         self.resources[id_].done = call.done
         self.resources[id_].version += 1
+        self.resources[id_].commit = call.commit_id()
         self.unaccounted.discard(id_)
         self.delete(call.wakes, id_, snapshot)
 

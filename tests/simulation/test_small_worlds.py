@@ -55,7 +55,7 @@ PLANTED = {
     Bug.ACTS_UNMARKED: (Size(ids=(1,), shards=1, processes=1), Budget(asks=1)),
     Bug.ACTS_EXPIRED: (ONE_OUTSIDE, Budget(asks=1, pauses=1, silences=1)),
     Bug.RECOVERY_LEFT_OUT: (ONE_OUTSIDE, Budget(asks=1, crashes=1, silences=1)),
-    Bug.EDIT_LIKE_A_COMMIT: (Size(ids=(1,), shards=1, processes=1), Budget(asks=1, edits=1, lost_replies=1)),
+    Bug.SETTLED_BY_VERSION: (Size(ids=(1,), shards=1, processes=1), Budget(asks=1, edits=1, lost_replies=1)),
     Bug.WOKEN_AND_AT_REST: (ALONE, Budget(asks=2)),
     Bug.MARKS_UNORDERED: (Size(ids=(1,), shards=1, processes=1), Budget(asks=2, lost_replies=1)),
 }

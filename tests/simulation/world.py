@@ -201,6 +201,7 @@ class World:
 
     def _join(self, process: Process) -> None:
         self.database.rows[process.id] = 0
+        process.ownership.read_timeline("1", self.now)
         process.ownership.join(process.id, self.now)
 
     def _manage_all(self) -> None:
@@ -239,7 +240,7 @@ class World:
             renewed=process.id in rows,
             timeline="1",
             started=0.0,
-            controllers=tuple(Controller(id_, frozenset([KIND]), renewals) for id_, renewals in rows.items()),
+            controllers=tuple(Controller(id_, frozenset([KIND]), renewals, "1") for id_, renewals in rows.items()),
             expired=False,
             shards=tuple(ShardRow((KIND, number), owner, epoch) for number, (owner, epoch) in owners.items()),
         )
@@ -378,9 +379,12 @@ class World:
             return
         resource = self.database.resources[call.entry.id]
         assert call.snapshot is not None
-        happened = resource.version == call.snapshot.version + 1
+        if self.bug is Bug.SETTLED_BY_VERSION:
+            happened = resource.version == call.snapshot.version + 1
+        else:
+            happened = resource.commit == call.commit_id()
         if resource.version == call.snapshot.version:
-            resource.version += 2
+            resource.version += 1
         if happened:
             self._ended(process, call.entry)
         process.agenda.requeue(call.entry)

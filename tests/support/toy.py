@@ -30,6 +30,7 @@ CREATE = """
     CREATE TABLE farrier_toy.widgets (
         id         bigint      PRIMARY KEY,
         version    bigint      NOT NULL DEFAULT 1,
+        commit_id  uuid,
         state      text        NOT NULL DEFAULT 'raw',
         entered_at timestamptz NOT NULL DEFAULT farrier.now(),
         payload    text        NOT NULL DEFAULT '' CHECK (payload <> 'poison'),
@@ -63,12 +64,13 @@ CREATE = """
                            FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
             changes := farrier.filter_runs(changes, fit);
         END IF;
-        UPDATE farrier_toy.widgets w SET version = w.version + 1
-          FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean) WHERE w.id = c.run AND c.writes;
+        UPDATE farrier_toy.widgets w SET version = w.version + 1, commit_id = c.commit_id
+          FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean, commit_id uuid)
+         WHERE w.id = c.run AND c.writes;
         UPDATE farrier_toy.widgets w
-           SET version = w.version + 1, state = c.state, payload = c.payload,
+           SET version = w.version + 1, commit_id = c.commit_id, state = c.state, payload = c.payload,
                entered_at = CASE WHEN w.state = c.state THEN w.entered_at ELSE farrier.now() END
-          FROM jsonb_to_recordset(changes -> 'widgets') c (run bigint, state text, payload text)
+          FROM jsonb_to_recordset(changes -> 'widgets') c (run bigint, state text, payload text, commit_id uuid)
          WHERE w.id = c.run;
         UPDATE farrier_toy.requests r SET answers = answers + 1
           FROM jsonb_to_recordset(changes -> 'answers') c (request bigint) WHERE r.id = c.request;
@@ -182,7 +184,9 @@ class WidgetRows:
     def changes(self, runs: Sequence[Finished[Shape, Answer]]) -> Changes:
         return {
             "widgets": [
-                {"run": run.id, "state": run.to.state, "payload": run.to.payload} for run in runs if run.to is not None
+                {"run": run.id, "state": run.to.state, "payload": run.to.payload, "commit_id": run.commit_id}
+                for run in runs
+                if run.to is not None
             ],
             "answers": [{"run": run.id, "request": write.request} for run in runs for write in run.writes],
         }

@@ -13,7 +13,7 @@ from farrier.io.controllers import PostgresControllers
 from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
 from farrier.model.runs import Due, Verdict
 from tests.support import pg, proxy, toy
-from tests.support.held import hold, take
+from tests.support.held import Held, hold, take
 from tests.support.loop import Shop
 from tests.support.owners import declared_dead
 from tests.support.toy import Answer, Shape, State
@@ -242,7 +242,7 @@ async def test_a_commit_with_a_lost_reply_is_found_and_not_repeated(shop: Shop) 
         between.cut_after(b"it was raw")
         assert await held.commit(moves, stays) == {1: Verdict.UNKNOWN, 2: Verdict.UNKNOWN}
         assert between.cuts == 1
-        found = await held.io.settle({1: 1, 2: 1}, held.owner)
+        found = await held.io.settle([moves, stays])
         assert found[1] is not None and found[2] is None
         assert await held.commit(moves, stays) == {1: Verdict.CONFLICT, 2: Verdict.CONFLICT}
     assert (await shop.widget(1))["state"] == "made"
@@ -260,27 +260,48 @@ async def test_the_log_has_the_reason_why_the_server_could_not_commit(shop: Shop
 async def test_a_commit_that_was_settled_before_it_arrived_can_never_happen(shop: Shop) -> None:
     held = await hold(shop, 1)
     late = held.finish(1, MADE)
-    assert await held.io.settle({1: 1}, held.owner) == {}, "it was not committed"
+    assert await held.io.settle([late]) == {}, "it was not committed"
     assert await held.commit(late) == {1: Verdict.CONFLICT}
     assert (await shop.widget(1))["state"] == "raw"
 
 
 async def test_settling_waits_for_a_commit_that_is_still_open(shop: Shop) -> None:
     held = await hold(shop, 1)
+    run = held.finish(1, MADE)
     found: dict[int, object] = {}
 
     async def settle() -> None:
-        found.update(await held.io.settle({1: 1}, held.owner))
+        found.update(await held.io.settle([run]))
 
     async with shop.db.connect() as slow, anyio.create_task_group() as group:
         commit = slow.transaction()
         await commit.start()
-        await slow.execute("UPDATE farrier_toy.widgets SET version = version + 1 WHERE id = 1")
+        await slow.execute("UPDATE farrier_toy.widgets SET version = 2, commit_id = $1 WHERE id = 1", run.commit_id)
         group.start_soon(settle)
         await shop.until_blocked()
         assert found == {}
         await commit.commit()
     assert found == {1: None}
+
+
+async def test_a_commit_of_the_next_owner_is_not_taken_for_the_unknown_commit_of_the_former(shop: Shop) -> None:
+    former = await hold(shop, 1)
+    lost = former.finish(1, MADE)
+    await declared_dead(shop.pool, former.owner)
+    owner, epochs = await take(shop)
+    heir = Held(former.io, owner, epochs, await former.io.load([1]))
+    same = heir.finish(1, MADE)
+    assert await heir.commit(same) == {1: Verdict.COMMITTED}
+    assert set(await former.io.settle([lost])) == set(), "only the heir's run was committed"
+    assert set(await heir.io.settle([same])) == {1}
+
+
+async def test_a_commit_is_found_although_a_function_changed_the_resource_since(shop: Shop) -> None:
+    held = await hold(shop, 1)
+    run = held.finish(1, MADE)
+    await held.commit(run)
+    await shop.pool.execute("UPDATE farrier_toy.widgets SET version = version + 1")
+    assert set(await held.io.settle([run])) == {1}
 
 
 @pytest.mark.parametrize("happened", [False, True])
@@ -290,8 +311,8 @@ async def test_settling_a_commit_twice_has_the_same_result(shop: Shop, *, happen
     run = held.finish(1, MADE)
     if happened:
         await held.commit(run)
-    first = await held.io.settle({1: 1}, held.owner)
-    assert await held.io.settle({1: 1}, held.owner) == first
+    first = await held.io.settle([run])
+    assert await held.io.settle([run]) == first
     assert set(first) == ({1} if happened else set())
     assert await held.commit(run) == {1: Verdict.CONFLICT}
 

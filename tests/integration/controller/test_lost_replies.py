@@ -21,7 +21,7 @@ SOLD = Transition[Shape, Answer](to=Shape(State.SOLD), reason="it was made", cau
 
 class Losing(WidgetIO):
     """Storage that makes every commit, and loses the replies to the first `lose` commits that hold a run with this
-    outcome. After a lost reply, a client changes the widgets if `changed` is set."""
+    outcome. After a lost reply, the commits have also changed the widgets if `changed` is set."""
 
     def __init__(self, shop: Shop, outcome: str, *, lose: int, changed: bool = False) -> None:
         super().__init__(shop.pool, toy.WidgetRows())
@@ -40,15 +40,18 @@ class Losing(WidgetIO):
             return results
         self._lose -= 1
         if self._changed:
-            await self._pool.execute("UPDATE farrier_toy.widgets SET version = version + 1")
+            for run in runs:
+                await self._pool.execute(
+                    "UPDATE farrier_toy.widgets SET commit_id = $2 WHERE id = $1", run.id, run.commit_id
+                )
         return {run.id: Result(Verdict.UNKNOWN) for run in runs}
 
     @override
-    async def settle(self, versions: Mapping[int, int], controller: UUID) -> Mapping[int, datetime | None]:
-        if self.holds & versions.keys():
+    async def settle(self, runs: Sequence[Finished[Shape, Answer]]) -> Mapping[int, datetime | None]:
+        if self.holds & {run.id for run in runs}:
             self.held.set()
             await self.let_go.wait()
-        return await super().settle(versions, controller)
+        return await super().settle(runs)
 
 
 def goes_on(widget: Widget, now: datetime) -> Decided:
@@ -80,8 +83,7 @@ async def test_a_step_whose_commit_happened_is_not_recovered_although_the_reply_
 
 
 async def test_a_failed_recovery_is_repeated_although_it_was_committed_without_a_reply(shop: Shop) -> None:
-    """A commit of a failure does not change the version. The controller finds that the commit happened because a client
-    changed the widget meanwhile."""
+    """A commit of a failure does not change the widget, so the test writes into the widget that the commit happened."""
     await shop.register(1)
     await leave_a_mark(shop, 1)
     handler, io = Redoing(toy.content, fail=1), Losing(shop, "error", lose=1, changed=True)

@@ -152,6 +152,28 @@ async def test_a_run_of_a_lost_shard_does_not_affect_other_runs(yard: Yard) -> N
     assert [(await yard.crate(id_))["state"] for id_ in (first, second)] == ["packing", "packed"]
 
 
+async def test_runs_whose_shards_are_all_lost_are_lost(yard: Yard) -> None:
+    made = await yard.create("c-1")
+    io, fence = yard.io(), await fences.owned(yard.pool, "crate")
+    loaded = await io.load([made])
+    results = await io.commit([packed(loaded, made, fence.epoch(made) + 1)], fence.controller)
+    assert results[made].verdict is Verdict.LOST
+    assert (await yard.crate(made))["state"] == "packing"
+
+
+async def test_a_commit_without_a_reply_is_found_by_its_id(yard: Yard) -> None:
+    moved, asked = await yard.create("c-1"), await yard.create("c-2")
+    request = await yard.ask("delete", "c-2")
+    io, fence = yard.io(), await fences.owned(yard.pool, "crate")
+    loaded = await io.load([moved, asked])
+    answers = answered(loaded, asked, fence, request)
+    runs = [packed(loaded, moved, fence.epoch(moved)), answers]
+    await io.commit(runs, fence.controller)
+    assert set(await io.settle(runs)) == {moved, asked}
+    others = [packed(loaded, moved, fence.epoch(moved)), answered(loaded, asked, fence, request)]
+    assert set(await io.settle(others)) == set(), "other runs, decided on the same versions"
+
+
 async def test_a_write_that_the_table_refuses_refuses_only_the_run_that_made_it(yard: Yard) -> None:
     first, second = await yard.create("c-1"), await yard.create("c-2")
     io, fence = yard.io(), await fences.owned(yard.pool, "crate")
@@ -233,6 +255,18 @@ def packed(loaded: Loaded[Crate], id_: int, epoch: int, **changes: Any) -> Finis
         to=msgspec.structs.replace(crate, state="packed", **changes),
         moves=(Move("state", "packing", "packed", None),),
         record=Record("transition"),
+    )
+
+
+def answered(loaded: Loaded[Crate], id_: int, fence: fences.Fence, request: int) -> Finished[Crate, Answer]:
+    return Finished(
+        id=id_,
+        epoch=fence.epoch(id_),
+        wakes=loaded.wakes[id_],
+        version=loaded.resources[id_].version,
+        due=Due.PERIODIC,
+        outcome="do_nothing",
+        writes=(Answer(request, accepted=True),),
     )
 
 

@@ -18,6 +18,8 @@ CREATE TABLE farrier.nodes (
     created_at            timestamptz NOT NULL DEFAULT farrier.now(),
     version               bigint      NOT NULL DEFAULT 1,      -- incremented by each commit that writes the row; a run that was
                                                                -- decided on another version is a conflict
+    commit_id             uuid,                                -- the last commit of a run that wrote the row; null: no commit. See
+                                                               -- settle_runs
     status                text        NOT NULL,                -- coarse lifecycle (farrier.model.status); edges are in
                                                                -- farrier.edges
     status_entered_at     timestamptz NOT NULL DEFAULT farrier.now(),  -- when the node entered this status

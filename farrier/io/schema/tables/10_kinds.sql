@@ -3,8 +3,8 @@
 -- The kinds. Every migration records kind node; make_kind records the other kinds.
 CREATE TABLE farrier.kinds (
     kind          text     PRIMARY KEY CHECK (kind ~ '^[a-z][a-z0-9_]{0,39}$'),
-    relation      regclass NOT NULL UNIQUE,  -- its table, with columns id and version; after the table was dropped, an oid without a
-                                             -- table
+    relation      regclass NOT NULL UNIQUE,  -- its table, with columns id, version and commit_id; after the table was dropped, an oid
+                                             -- without a table
     fingerprint   text,                      -- hash of the spec from which its states, edges and actions were written;
                                              -- null until they are written
     living        text     NOT NULL DEFAULT 'ended_at IS NULL',  -- SQL condition that a row of the table has not ended
@@ -57,6 +57,8 @@ CREATE TABLE farrier.resources (
     site             text,                                        -- null: no site
     version          bigint      NOT NULL DEFAULT 1,              -- incremented by each commit that writes the row; a run that was
                                                                   -- decided on another version is a conflict
+    commit_id        uuid,                                        -- the last commit of a run that wrote the row; null: no commit.
+                                                                  -- See settle_runs
     state            text        NOT NULL,                        -- a trigger sets it to the first state of the kind when the row is
                                                                   -- inserted
     state_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- when the resource entered this state

@@ -1,6 +1,6 @@
 -- Writes the runs of a commit. It is the writer of kinds with one table. Returns the runs whose resource no longer has
 -- the version in `runs`, and writes nothing for them. Locks the rows in the order of ids. Sections: `kind` [{run,
--- kind}], `runs` [{run, version, writes}], `resources` [{run, columns}], `answers` [{run, request, accepted, reason}],
+-- kind}], `runs` [{run, version, writes, commit_id}], `resources` [{run, columns}], `answers` [{run, request, accepted, reason}],
 -- `ended` [{run}]. Rejects the pending intents of a resource that has ended, because no later run decides on them. The
 -- writer of a kind with more tables calls it first, and writes nothing for the runs that it returns.
 CREATE OR REPLACE FUNCTION farrier.write_resources(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
@@ -20,7 +20,8 @@ BEGIN
         RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
         changes := farrier.filter_runs(changes, fit);
     END IF;
-    EXECUTE format('UPDATE %s r SET version = r.version + 1 FROM jsonb_to_recordset($1) c (run bigint, writes boolean)
+    EXECUTE format('UPDATE %s r SET version = r.version + 1, commit_id = c.commit_id
+                      FROM jsonb_to_recordset($1) c (run bigint, writes boolean, commit_id uuid)
                      WHERE r.id = c.run AND c.writes', relation) USING changes -> 'runs';
     columns := (SELECT string_agg(format('%1$I = c.%1$I', k), ', ' ORDER BY k)
                   FROM jsonb_object_keys(changes #> '{resources,0}') k WHERE k <> 'run');

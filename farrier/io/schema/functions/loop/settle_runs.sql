@@ -1,24 +1,23 @@
--- Finds out which runs were committed by a commit whose reply the controller did not receive. Locks each resource; if
--- the commit has not happened, increments the version so that it can never happen. The increment is two, so that a
--- repeated call does not mistake it for a commit. Returns the committed runs; `at` is the time of a run that changed a
--- layer, null for other runs. `versions` are the versions on which the runs were decided.
-CREATE OR REPLACE FUNCTION farrier.settle_runs(of_kind text, controller uuid, ids bigint[], versions bigint[])
+-- Settles runs whose commits got no reply: after this call, each commit has happened or can never happen. Locks each resource, so
+-- it waits for a commit that is still open. If the resource still has the version on which the run was decided, increments this
+-- version, so that the commit finds a conflict. Returns the runs whose commits happened: a resource has the ID of the last
+-- commit that wrote it. `at` is the time of a run that changed a layer, null for other runs. May be repeated.
+CREATE OR REPLACE FUNCTION farrier.settle_runs(of_kind text, ids bigint[], versions bigint[], commits uuid[])
     RETURNS TABLE (id bigint, at timestamptz)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    found bigint[];
-    current bigint[];
+    happened bigint[];
 BEGIN
     PERFORM farrier.on_disk();
-    EXECUTE format('WITH l AS MATERIALIZED (SELECT id, version FROM %1$s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE),
-                         u AS (UPDATE %1$s r SET version = l.version + 2 FROM l JOIN unnest($1, $2) d (id, version) USING (id, version)
+    EXECUTE format('WITH l AS MATERIALIZED (SELECT id, version, commit_id FROM %1$s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE),
+                         u AS (UPDATE %1$s r SET version = l.version + 1 FROM l JOIN unnest($1, $2) d (id, version) USING (id, version)
                                 WHERE r.id = l.id)
-                    SELECT array_agg(id), array_agg(version) FROM l',
-                   (farrier.kind_of(of_kind)).relation) INTO found, current USING ids, versions;
+                    SELECT array_agg(id) FROM l JOIN unnest($1, $3) d (id, commit_id) USING (id, commit_id)',
+                   (farrier.kind_of(of_kind)).relation) INTO happened USING ids, versions, commits;
     RETURN QUERY SELECT r.id, min(h.at)
       FROM unnest(ids, versions) r (id, version)
-      JOIN unnest(found, current) f (id, version) ON f.id = r.id AND f.version = r.version + 1
-      LEFT JOIN farrier.history h ON h.kind = of_kind AND h.id = r.id AND h.version = r.version + 1 AND h.controller = settle_runs.controller
+      LEFT JOIN farrier.history h ON h.kind = of_kind AND h.id = r.id AND h.version = r.version + 1
+     WHERE r.id = ANY (happened)
      GROUP BY r.id;
 END $$;

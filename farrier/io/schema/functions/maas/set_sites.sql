@@ -1,7 +1,6 @@
 -- Records the regions that a controller has configured: [{site, url, motion_seconds, sweep_seconds}], and enqueues
 -- them. Leaves other regions unchanged, because another controller may have configured them. If the URL of a region
--- changes, its earlier readings become invalid. Increments versions by two, which no commit does. May be repeated.
--- Locks the regions in the order of ids.
+-- changes, its earlier readings become invalid. May be repeated. Locks the regions in the order of ids.
 CREATE OR REPLACE FUNCTION farrier.set_sites(sites jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -12,7 +11,7 @@ BEGIN
       FROM jsonb_to_recordset(sites) c (site text, url text, motion_seconds double precision, sweep_seconds double precision)
      ORDER BY c.site
         ON CONFLICT (name) WHERE ended_at IS NULL DO UPDATE
-       SET version = r.version + 2, motion_every = excluded.motion_every, sweep_every = excluded.sweep_every,
+       SET version = r.version + 1, motion_every = excluded.motion_every, sweep_every = excluded.sweep_every,
            identified_at = NULL, next_try_at = NULL, configured_at = excluded.configured_at,
            -- Another region has other events, other users, and other machines with the same ids, so earlier readings do not apply.
            since = CASE WHEN r.url = excluded.url THEN r.since ELSE farrier.now() END,

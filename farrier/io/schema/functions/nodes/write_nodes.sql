@@ -39,11 +39,11 @@ BEGIN
         changes := farrier.filter_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 
-    -- A commit with any write increments the version, so that a commit whose reply was lost can be settled. Section
-    -- `nodes` increments it, too; `writes` is true for the few runs that write something but no row of nodes.
+    -- A commit with any write increments the version and stores its ID, so that a commit whose reply was lost can be settled.
+    -- Section `nodes` does this, too; `writes` is true for the few runs that write something but no row of nodes.
     IF changes @? '$.runs[*] ? (@.writes == true)' THEN
-        UPDATE farrier.nodes n SET version = n.version + 1
-          FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean)
+        UPDATE farrier.nodes n SET version = n.version + 1, commit_id = c.commit_id
+          FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean, commit_id uuid)
          WHERE n.id = c.run AND c.writes;
     END IF;
     IF changes ? 'nodes' THEN
@@ -52,6 +52,7 @@ BEGIN
         END IF;
         UPDATE farrier.nodes n
            SET version = n.version + 1,
+               commit_id = r.commit_id,
                status = r.status,
                status_entered_at = CASE WHEN n.status = r.status THEN n.status_entered_at ELSE farrier.now() END,
                management = r.management,

@@ -1,6 +1,6 @@
 -- Mends the rows of a kind with these ids, and the rows of its layers in other tables; changes and wrong are
 -- expressions of mendable. If the schema of the kind's table has a function KIND_unseen(bigint[]), calls it with the
--- resources that have a running step. Increments by two, which no commit does, the version of each row that it changes
+-- resources that have a running step. Increments the version of each row that it changes
 -- or that has a running step: the run was decided on the old time, so its commit is a conflict and it is decided again.
 -- Enqueues all these resources, because a controller has their old times in memory, including times from tables that
 -- were mended before. Locks the rows in the order of ids. Called by mend.
@@ -25,7 +25,7 @@ BEGIN
            INTO more USING $6, back, ids;
         anew := anew || more;
     END LOOP;
-    EXECUTE format('UPDATE %s SET version = version + 2, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
+    EXECUTE format('UPDATE %s SET version = version + 1, %s WHERE id = ANY ($3) AND (%s OR id = ANY ($4))', relation, changes, wrong)
       USING $6, back, ids, anew;
     INSERT INTO wakes (kind, resource) SELECT of_kind, l.id FROM living(of_kind, ids) l (id);
 END $$;
