@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import anyio
@@ -10,10 +11,12 @@ import msgspec
 import typer
 
 from farrier import config as settings
-from farrier.cli import output
+from farrier.cli import output, secret_check
 from farrier.cli.connection import with_settings
+from farrier.cli.secret_check import Unreadable
 from farrier.config import Config, site_files, token_file
 from farrier.config.sites import Sites
+from farrier.errors import ExitCode
 from farrier.log import mask_urls
 from farrier.model.counted import counted
 
@@ -39,18 +42,28 @@ def print_all(ctx: typer.Context, as_json: output.AsJson = False) -> None:
 @with_settings
 def check(given: Config, as_json: output.AsJson = False) -> None:
     """Check the settings, kinds, sites, tokens and certificate that `farrier run` would use, and show the settings that
-    differ from their defaults. Requires no database. Exit code 2: something is invalid. An expired certificate causes
+    differ from their defaults. Also check that this process can read the secrets of the settings and of the sites.
+    Requires no database. Exit code 2: something is invalid; 1: a secret cannot be read. An expired certificate causes
     only a warning."""
     sites = anyio.run(_read, given)
+    missing = anyio.run(partial(secret_check.unreadable, given, sites, of_settings=True))
     changed = dict(_changed(given))
     if as_json:
-        output.json({"changed": changed, "sites": sorted(sites)})
-        return
+        output.json({"changed": changed, "sites": sorted(sites), "unreadable": missing})
+    else:
+        _show(changed, sites, missing)
+    if missing:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _show(changed: Mapping[str, Any], sites: Sites, missing: Iterable[Unreadable]) -> None:
     output.facts((name, output.text(value)) for name, value in changed.items())
     typer.echo(
         f"the settings are valid; {counted(len(changed), 'setting')} with a value other than the default; "
         f"sites: {', '.join(sites) or 'none'}"
     )
+    for each in missing:
+        typer.echo(f"farrier: cannot read the secret of {each}", err=True)
 
 
 async def _read(given: Config) -> Sites:

@@ -17,7 +17,7 @@ from farrier.services.regions import Regions, settings_of
 from farrier.services.times import Times
 
 
-class _Unobserved(ServiceObserver):
+class Unobserved(ServiceObserver):
     """An observer that ignores requests, because a command does not count them."""
 
     @override
@@ -38,7 +38,7 @@ def configured(settings: Config) -> Sites:
 @asynccontextmanager
 async def opened(settings: Config, sites: Sites) -> AsyncIterator[Regions]:
     """Open the clients of the regions of these sites."""
-    observer = _Unobserved()
+    observer = Unobserved()
     async with (
         wiring.credentials(settings, observer=observer) as store,
         Regions.open(credentials=store, times=Times(clock=MonotonicClock()), observer=observer) as regions,

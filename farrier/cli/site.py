@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any
 
 import anyio
 import msgspec
 import typer
 
-from farrier.cli import arguments, brakes, group, intent_answers, listing, output, regions
+from farrier.cli import arguments, brakes, group, intent_answers, listing, output, regions, secret_check
 from farrier.cli.connection import opened, with_settings
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
@@ -125,26 +126,34 @@ def check(
     ask: Annotated[
         bool, typer.Option("--ask", help="Ask each region for its version and for the user of farrier's API key.")
     ] = False,
+    files_only: Annotated[
+        bool, typer.Option("--files-only", help="Read no secrets, for example on a machine that does not have them.")
+    ] = False,
     as_json: output.AsJson = False,
 ) -> None:
-    """Check site files. Requires no database. Exit code 2: a file is invalid; 1: a region does not respond."""
+    """Check site files, and whether this process can read the secrets that they name. Requires no database. Exit code
+    2: a file is invalid; 1: a secret cannot be read, or a region does not respond."""
     sites = site_files.load(directory) if directory else regions.configured(settings)
+    missing = () if files_only else anyio.run(partial(secret_check.unreadable, settings, sites, of_settings=False))
     asked = anyio.run(_ask, settings, sites) if ask else ()
     if as_json:
-        output.json({"sites": list(sites), "regions": asked})
+        output.json({"sites": list(sites), "unreadable": missing, "regions": asked})
     else:
         typer.echo(_right(sites))
+        for each in missing:
+            typer.echo(f"farrier: cannot read the secret of {each}", err=True)
         output.table(
             ("SITE", "VERSION", "USER", "ERROR"), ((each.site, each.version, _user(each), each.error) for each in asked)
         )
-    if any(each.error is not None for each in asked):
+    if missing or any(each.error is not None for each in asked):
         raise typer.Exit(ExitCode.FAILED)
 
 
 def _right(sites: Sites) -> str:
     if not sites:
         return "there are no sites"
-    return f"{counted(len(sites), 'site')} {'is' if len(sites) == 1 else 'are'} valid: {', '.join(sites)}"
+    are = "the file of 1 site is" if len(sites) == 1 else f"the files of {len(sites)} sites are"
+    return f"{are} valid: {', '.join(sites)}"
 
 
 @site.command("unbrake")

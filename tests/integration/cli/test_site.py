@@ -103,7 +103,8 @@ async def test_an_unknown_site_is_refused_with_a_list_of_the_known_sites(at_site
 
 
 async def test_files_are_checked_without_a_database(nowhere: Prompt, sites: Path) -> None:
-    assert (await nowhere("site", "check", sites)).out == "2 sites are valid: north, south\n"
+    checked = await nowhere("site", "check", "--files-only", sites)
+    assert checked.out == "the files of 2 sites are valid: north, south\n"
     (sites / "south.toml").write_text("[release]\nerase = 'all'\n")
     said = await nowhere("site", "check", sites, ends=ExitCode.USAGE)
     assert "- south.toml: [release] erase: expected one of 'none', 'quick', 'secure', 'full'; got 'all'" in said.err
@@ -112,7 +113,20 @@ async def test_files_are_checked_without_a_database(nowhere: Prompt, sites: Path
 
 async def test_the_check_of_a_single_site_reports_it_in_the_singular(nowhere: Prompt, sites: Path) -> None:
     (sites / "south.toml").unlink()
-    assert (await nowhere("site", "check", sites)).out == "1 site is valid: north\n"
+    said = await nowhere("site", "check", "--files-only", sites)
+    assert said.out == "the file of 1 site is valid: north\n"
+
+
+@pytest.mark.parametrize("key", [None, "no key at all"])
+@pytest.mark.parametrize("command", [("site", "check"), ("config", "check")], ids=" ".join)
+async def test_a_check_fails_if_the_key_of_a_region_cannot_be_read(
+    at_sites: Prompt, command: tuple[str, str], key: str | None
+) -> None:
+    at_sites.environment["FARRIER_SECRET_NORTH"] = key
+    said = await at_sites(*command, ends=ExitCode.FAILED)
+    assert "cannot read the secret of maas.key of site north" in said.err and "no key at all" not in said.err
+    (fault,) = (await at_sites(*command, "--json", ends=ExitCode.FAILED)).json["unreadable"]
+    assert fault["setting"] == "maas.key of site north"
 
 
 async def test_without_a_directory_there_is_nothing_to_check(nowhere: Prompt) -> None:
@@ -122,7 +136,7 @@ async def test_without_a_directory_there_is_nothing_to_check(nowhere: Prompt) ->
 
 async def test_site_check_calls_the_regions_on_request(at_sites: Prompt) -> None:
     said = (await at_sites("site", "check", "--ask")).out.splitlines()
-    assert said[0] == "2 sites are valid: north, south"
+    assert said[0] == "the files of 2 sites are valid: north, south"
     assert said[2].split() == ["north", "3.7.3", ADMIN.username]
     at_sites.environment["FARRIER_SECRET_NORTH"] = OPERATOR.key
     (region,) = (await at_sites("site", "check", "--ask", "--json")).json["regions"]
