@@ -254,6 +254,15 @@ class LeaseLost(FarrierError):
     label = "lease_lost"
 
 
+class HeldAfterRestore(FarrierError):
+    """A step of a resource that is held after a restore tried to change an outside service. Nothing was sent."""
+
+    label = "held_after_restore"
+
+    def __init__(self) -> None:
+        super().__init__("the resource is held after the restore of a backup, so farrier sends no changes for it")
+
+
 class ServiceError(FarrierError):
     """A call to an outside service failed. `__cause__` is the original error; `detail` contains no secrets."""
 

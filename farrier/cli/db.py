@@ -1,4 +1,5 @@
-"""`farrier db`: migrates, checks and prints the schema, creates the roles, and prints the embedded server's DSN."""
+"""`farrier db`: migrates, checks and prints the schema, creates the roles, and prints the embedded server's DSN. Module
+`restore` has the commands for a restored database."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import anyio
 import msgspec
 import typer
 
-from farrier.cli import group, migration, output
+from farrier.cli import group, migration, output, restore
 from farrier.cli.connection import administer, located, with_settings
 from farrier.config import Config
 from farrier.errors import ConfigError, SchemaEdited
@@ -112,6 +113,12 @@ def url(settings: Config) -> None:
     if not settings.database.embedded:
         raise ConfigError("no embedded server is configured; use --embedded DIR, or set database.embedded")
     typer.echo(EmbeddedServer(Path(settings.database.embedded)).start())
+
+
+db.command("restored")(restore.restored)
+db.command("moved")(restore.moved)
+db.command("holds")(restore.holds)
+db.command("lift")(restore.lift)
 
 
 async def _checked(conn: Single) -> tuple[migrate.SchemaStatus, tuple[identities.Duplicate, ...]]:

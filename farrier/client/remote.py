@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
+
 from farrier.client import calls
 from farrier.client.asynchronous import AsyncFarrier
 from farrier.client.calls import Call, Filter, Nothing
@@ -26,7 +28,9 @@ from farrier.model.api_answers import (
     Breaches,
     Changes,
     Enqueued,
+    Holds,
     Kinds,
+    LiftedHolds,
     Members,
     ShownResource,
     Tasks,
@@ -61,6 +65,7 @@ from farrier.model.resource_views import (
     ResourceView,
     WantedResources,
 )
+from farrier.model.restores import HoldView, Lift, Lifted
 from farrier.model.views import NodeDetail, NodeView, Page, TaskView, Wanted
 
 
@@ -130,6 +135,11 @@ class Remote:
         query = calls.query_of(_given({"status": tuple(statuses), "node": node, "limit": limit}))
         page = await self._api.call(Call(path="/tasks", type=Tasks, query=query))
         return Page(page.now, page.tasks)
+
+    async def holds(self, kind: str | None = None, site: str | None = None) -> Page[HoldView]:
+        query = calls.query_of(_given({"kind": kind, "site": site}))
+        page = await self._api.call(Call(path="/restore-holds", type=Holds, query=query))
+        return Page(page.now, page.holds)
 
     async def controllers(self) -> Ownership:
         return await self._api.controllers()
@@ -226,6 +236,10 @@ class Remote:
         body = {"reason": reason, "seconds": lasts.total_seconds(), "requested_by": requested_by}
         path = f"/sites/{calls.quoted(site)}/brake-lift"
         await self._api.call(Call(method="POST", path=path, type=Nothing, body=body))
+
+    async def lift_holds(self, lift: Lift) -> tuple[Lifted, ...]:
+        call = Call(method="POST", path="/restore-holds/lift", type=LiftedHolds, body=msgspec.to_builtins(lift))
+        return (await self._api.call(call)).resources
 
     async def enqueue(self, kind: str, resource: str) -> int:
         path = f"{calls.resource_path(kind, resource)}/enqueue"

@@ -24,6 +24,7 @@ import msgspec
 
 from farrier.controller.wheel import NOWHERE, Wheel
 from farrier.model.controllers import SHARDS
+from farrier.model.restores import Hold
 
 R = TypeVar("R")
 
@@ -66,6 +67,7 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     outcome: Any = None  # the decision because of which the entry is IDLE
     confirmed: R | None = None  # the snapshot with confirmations that are not stored yet
     wakes: tuple[Any, ...] = ()
+    hold: Hold | None = None  # set while the resource is held after a restore
 
 
 class _Queue(Generic[R]):

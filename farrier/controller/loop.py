@@ -194,7 +194,7 @@ class Loop(Generic[R, S, W, V]):
             if entry.snapshot is None or entry.reload_at <= now:
                 agenda.reload(entry, now)
                 continue
-            decision = self._runner.remembered(entry.snapshot, at, entry.outcome)
+            decision = self._runner.remembered(entry.snapshot, at, entry.outcome, entry.hold)
             ended = time.perf_counter()
             if ended - began > BLOCKED:
                 self._blocked(entry, ended - began)
@@ -261,6 +261,7 @@ class Loop(Generic[R, S, W, V]):
         """Record the result of the load for one resource. Returns whether to run the resource."""
         wakes = loaded.wakes.get(entry.id, ())
         snapshot = loaded.resources.get(entry.id)
+        entry.hold = loaded.holds.get(entry.id)
         if snapshot is not None and entry.confirmed is not None:
             stored, snapshot = snapshot, self._runner.confirmed(snapshot, entry.confirmed, loaded.now)
             entry.confirmed = None if snapshot is stored else snapshot
@@ -286,6 +287,7 @@ class Loop(Generic[R, S, W, V]):
             outcome_key=loaded.keys.get(entry.id),
             wakes=entry.wakes,
             recovers=entry.step,
+            hold=entry.hold,
         )
         if entry.snapshot is None:
             self._hand_over(entry, self._runner.missing(turn, loaded.unreadable[entry.id]))

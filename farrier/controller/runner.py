@@ -20,11 +20,13 @@ import msgspec
 import structlog
 
 from farrier.config import ControllerConfig
+from farrier.controller import held
 from farrier.controller.agenda import Entry
 from farrier.controller.outcome_validator import OutcomeValidator, recorded
 from farrier.controller.stalls import watched
-from farrier.errors import FarrierError, HandlerTimeout, InternalError, LeaseLost
+from farrier.errors import FarrierError, HandlerTimeout, HeldAfterRestore, InternalError, LeaseLost
 from farrier.model.outcome import Record, Resting, Step, Transition, Wait, rests
+from farrier.model.restores import Hold
 from farrier.model.runs import Finished, Turn
 from farrier.protocols import Kind, Snapshot, StateHandler
 from farrier.protocols.acting import acting_while
@@ -93,7 +95,10 @@ class Acting(Generic[R, S, W, V]):
         return not self.interrupted and self.lost is None and self._may_act()
 
     def require(self) -> None:
-        """Raise `LeaseLost` if the step must not act now. The run then ends, even if the step catches this error."""
+        """Raise `LeaseLost` if the step must not act now. The run then ends, even if the step catches this error. Raise
+        `HeldAfterRestore` for a held resource, for which no step may change anything."""
+        if self.turn.hold is not None:
+            raise HeldAfterRestore
         if self.lost is None and not self._may_act():
             self.lost = LeaseLost("the process lost its lease before the step acted; nothing was sent")
         if self.lost is not None:
@@ -118,12 +123,17 @@ class Runner(Generic[R, S, W, V]):
         self._limit = config.max_handling_time
         self._idle: dict[str, Resting] = {}  # by source line
 
-    def remembered(self, resource: R, now: datetime, before: Resting | None) -> Resting | None:
+    def remembered(
+        self, resource: R, now: datetime, before: Resting | None, hold: Hold | None = None
+    ) -> Resting | None:
         """Return the decision from a snapshot in memory, if it is to do nothing and equals the previous decision
         `before`. Returns None for any other decision, and if the handler raises; the run on a fresh snapshot then acts,
         or reports the error."""
         try:
-            decision = self._handler.handle(resource, now)
+            if hold is None:
+                decision = self._handler.handle(resource, now)
+            else:
+                decision = held.observe(self._handler, resource, now, hold)
             return decision if rests(decision, before) else None
         except _ITS_OWN_OR_CANCELLED:
             return None
@@ -140,13 +150,15 @@ class Runner(Generic[R, S, W, V]):
         """Decide from a fresh snapshot, without any I/O."""
         started = time.perf_counter()
         try:
-            if turn.recovers is None:
+            if turn.hold is not None:
+                decision = held.observe(self._handler, resource, now, turn.hold)
+            elif turn.recovers is None:
                 decision = self._handler.handle(resource, now)
             else:
                 decision = self._handler.recover(resource, now, turn.recovers)
             if isinstance(decision, Step):
                 return decision
-            then = self._then(resource, decision, now)
+            then = self._then(resource, decision, now, turn.hold)
             finished = self._validator.finish(turn, resource, decision, None if then is None else then[1])
         except _ITS_OWN_OR_CANCELLED as error:
             run = self._failed(turn, resource, error, started)
@@ -160,10 +172,12 @@ class Runner(Generic[R, S, W, V]):
         compare only the line. Without sharing, a million outcomes would take 100 MB."""
         return outcome if type(outcome) is Wait else self._idle.setdefault(outcome.source, outcome)
 
-    def _then(self, resource: R, decision: object, now: datetime) -> tuple[R, Resting] | None:
+    def _then(self, resource: R, decision: object, now: datetime, hold: Hold | None) -> tuple[R, Resting] | None:
         """If the resource has nothing to do after the commit of `decision`, return the snapshot after the commit,
         together with the next decision. Otherwise return None, also if that snapshot cannot be computed."""
         if isinstance(decision, Transition):
+            if hold is not None:
+                return None
             try:
                 after = self._handler.after(resource, decision, now)
                 if after is None:

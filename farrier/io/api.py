@@ -25,12 +25,14 @@ from farrier.model.requests import (
     Registration,
     Request,
 )
+from farrier.model.restores import Lift, Lifted
 
 _ASK = statements.load("api/ask")
 _ANSWER = statements.load("api/answer")
 REGISTER = statements.load("api/register")
 _ISSUE_BOOTSTRAP = statements.load("api/issue_bootstrap")
 _LIFT_BRAKE = statements.load("api/lift_brake")
+_LIFT_HOLDS = statements.load("api/lift_holds")
 _ENQUEUE = statements.load("wakes/enqueue")
 
 _ANSWERED = ("farrier_intent_answered", "farrier_resource_intent_answered")
@@ -93,6 +95,13 @@ class PostgresRequests:
 
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str | None = None) -> None:
         await self._value(_LIFT_BRAKE, site, reason, lasts, requested_by or self._requested_by)
+
+    async def lift_holds(self, lift: Lift) -> tuple[Lifted, ...]:
+        names = None if lift.names is None else list(lift.names)
+        by = lift.requested_by or self._requested_by
+        arguments = lift.kind, names, lift.site, lift.then, lift.reason, by
+        async with refusals.borrowed(self._pool) as conn:
+            return await reading.fetch(conn, Lifted, _LIFT_HOLDS, *arguments)
 
     async def enqueue(self, kind: str, resource: str) -> int:
         async with refusals.borrowed(self._pool) as conn:

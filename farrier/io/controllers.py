@@ -10,6 +10,7 @@ from uuid import UUID
 import anyio
 import asyncpg
 import msgspec
+import structlog
 
 import farrier
 from farrier.errors import DatabaseUnreachable
@@ -17,6 +18,7 @@ from farrier.io import session, statements
 from farrier.io.pool import Pool
 from farrier.model.controllers import Seen, Woken
 
+_RECOGNISE = statements.load("loop/recognise")
 _JOIN = statements.load("loop/join")
 _RENEW = statements.load("loop/renew")
 _EXPIRE = statements.load("loop/expire")
@@ -28,8 +30,12 @@ _POLL = statements.load("loop/poll")
 _COLLAPSE = statements.load("loop/collapse")
 
 _ANSWER_SECONDS = 5.0
+# A restored database gets a hold for each resource; a million take some 20 seconds.
+_RECOGNISE_SECONDS = 120.0
 # Short enough that a controller can try twice within the time for which it may act.
 _RENEW_SECONDS = 2.5
+
+_log = structlog.stdlib.get_logger(__name__)
 
 _seen = msgspec.json.Decoder(Seen).decode
 
@@ -41,6 +47,9 @@ class PostgresControllers:
         self._pool = connections
 
     async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
+        (record,) = await self._fetch(_RECOGNISE, within=_RECOGNISE_SECONDS)
+        if record[0] is not None:
+            _log.warning("database.restored", held=record[0])
         await self._fetch(_JOIN, controller, name, farrier.__version__, list(kinds))
 
     async def renew(self, controller: UUID, lags: Mapping[str, float], *, leaving: bool = False) -> Seen:

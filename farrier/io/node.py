@@ -7,7 +7,7 @@ fields of this result have the names of columns. The module uses no connection.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 import msgspec
@@ -26,6 +26,7 @@ from farrier.model.writes import (
     ForgetAgent,
     IssueBootstrap,
     LeaveService,
+    LiftHold,
     RevokeBootstrap,
     SetDetails,
     UseNetworks,
@@ -50,6 +51,15 @@ _OWNED = [
     "deleting",
     "redeploying",
 ]
+
+
+# The sections of writes that have no fields.
+_WITHOUT_FIELDS: Mapping[type[Write], str] = {
+    RevokeBootstrap: "revoked",
+    ForgetAgent: "forgotten",
+    LeaveService: "leaving",
+    LiftHold: "lifted",
+}
 
 
 class NodeRows:
@@ -114,14 +124,10 @@ def _write_row(write: Write) -> tuple[str, dict[str, Any]]:
             return "ends", msgspec.structs.asdict(write)
         case IssueBootstrap():
             return "tokens", {"digest": write.digest, "seconds": write.ttl.total_seconds()}
-        case RevokeBootstrap():
-            return "revoked", {}
-        case ForgetAgent():
-            return "forgotten", {}
         case SetDetails():
             return "details", msgspec.structs.asdict(write)
-        case LeaveService():
-            return "leaving", {}
+        case RevokeBootstrap() | ForgetAgent() | LeaveService() | LiftHold():
+            return _WITHOUT_FIELDS[type(write)], {}
         case UseNetworks():
             return "networks", msgspec.structs.asdict(write)
         case _ as never:

@@ -38,6 +38,7 @@ from farrier.model.resource_views import (
     ResourceView,
     WantedResources,
 )
+from farrier.model.restores import HoldView
 from farrier.model.selection import LabelTest, NameRange
 from farrier.model.views import (
     Counts,
@@ -62,6 +63,7 @@ _DETAIL = statements.load("queries/detail")
 _HISTORY = statements.load("queries/history")
 _TASKS = statements.load("queries/tasks")
 _FIGURES = statements.load("queries/figures")
+_HOLDS = statements.load("queries/holds")
 _CONTROLLERS = statements.load("queries/controllers")
 _BRAKES = statements.load("queries/brakes")
 _KINDS = statements.load("resources/kinds")
@@ -192,6 +194,10 @@ class PostgresQueries:
         async with refusals.borrowed(self._pool) as conn:
             id_ = None if node is None else await reading.find_resource(conn, NODE, node)
             return await reading.page(conn, TaskView, _TASKS, id_, list(statuses), limit)
+
+    async def holds(self, kind: str | None = None, site: str | None = None) -> Page[HoldView]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await reading.page(conn, HoldView, _HOLDS, kind, site)
 
     async def controllers(self) -> Ownership:
         async with refusals.borrowed(self._pool) as conn:

@@ -21,6 +21,7 @@ from farrier.io import commit, session, statements
 from farrier.io.pool import Pool
 from farrier.io.rows import Rows
 from farrier.model.controllers import Listed
+from farrier.model.restores import Hold
 from farrier.model.runs import Finished, Loaded, Marking
 
 R = TypeVar("R")
@@ -31,6 +32,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # How many snapshots to decode before other tasks run: half a millisecond of work.
 _SLICE = 64
+
+_hold = msgspec.json.Decoder(Hold).decode
 
 _LIST = statements.load("loop/list")
 _LOAD = statements.load("loop/load")
@@ -84,8 +87,9 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         wakes: dict[int, tuple[UUID, ...]] = {}
         woken_at: dict[int, datetime] = {}
         keys: dict[int, int] = {}
+        holds: dict[int, Hold] = {}
         decode = self._rows.decode
-        for count, (id_, at, snapshot, seen, key) in enumerate(records):
+        for count, (id_, at, snapshot, seen, key, hold) in enumerate(records):
             if count % _SLICE == _SLICE - 1:
                 await anyio.lowlevel.checkpoint()
             if snapshot is not None:
@@ -96,9 +100,11 @@ class PostgresStateIO(commit.Committer[R, S, W]):
                     unreadable[id_] = error
             elif key is not None:
                 keys[id_] = key
+            elif hold is not None:
+                holds[id_] = _hold(hold)
             else:
                 wakes[id_], woken_at[id_] = tuple(seen), at
-        return Loaded(now, resources, unreadable, wakes, woken_at, keys)
+        return Loaded(now, resources, unreadable, wakes, woken_at, keys, holds)
 
     async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
         pairs = [(id_, wake) for id_, seen in wakes.items() for wake in seen]
@@ -143,4 +149,5 @@ class PostgresStateIO(commit.Committer[R, S, W]):
             {**first.wakes, **second.wakes},
             {**first.woken_at, **second.woken_at},
             {**first.keys, **second.keys},
+            {**first.holds, **second.holds},
         )

@@ -12,6 +12,7 @@ from farrier.model.history import HistoryEntry
 from farrier.model.intent_views import IntentView
 from farrier.model.requests import Registered
 from farrier.model.resource_views import AddressView, KindView, LateResource, MemberView, ResourceView
+from farrier.model.restores import HoldView, Lifted
 from farrier.model.views import NodeDetail, NodeView, RequestView, TaskView
 
 MOST_ROWS = 1000
@@ -185,6 +186,19 @@ class Tasks(msgspec.Struct, frozen=True, kw_only=True):
 
     now: datetime
     tasks: tuple[TaskView, ...]
+
+
+class Holds(msgspec.Struct, frozen=True, kw_only=True):
+    """The resources that are held after a restore."""
+
+    now: datetime
+    holds: tuple[HoldView, ...]
+
+
+class LiftedHolds(msgspec.Struct, frozen=True, kw_only=True):
+    """The selected resources, each with why it is still held."""
+
+    resources: tuple[Lifted, ...]
 
 
 class Enqueued(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ import msgspec
 from farrier.errors import FarrierError
 from farrier.model.measures import Sample
 from farrier.model.outcome import Record
+from farrier.model.restores import Hold
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -25,7 +26,7 @@ class Loaded(msgspec.Struct, Generic[R], frozen=True):
     the resource does not exist.
 
     `wakes` contains the wakes that were visible with the snapshots, and `woken_at` is when the first of these wakes was
-    inserted. `keys` identify the stored outcomes.
+    inserted. `keys` identify the stored outcomes. `holds` contains the holds of resources after a restore.
     """
 
     now: datetime
@@ -34,6 +35,7 @@ class Loaded(msgspec.Struct, Generic[R], frozen=True):
     wakes: Mapping[int, tuple[UUID, ...]] = {}
     woken_at: Mapping[int, datetime] = {}
     keys: Mapping[int, int] = {}
+    holds: Mapping[int, Hold] = {}
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +43,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     number of immediate reruns before this run.
 
     `outcome_key` identifies the stored outcome. `recovers` is the name of a step that may have acted and whose end is
-    not recorded.
+    not recorded. `hold` is set while the resource is held after a restore.
     """
 
     id: int
@@ -50,6 +52,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     outcome_key: int | None = None
     wakes: tuple[UUID, ...] = ()
     recovers: str | None = None
+    hold: Hold | None = None
 
 
 class Place(msgspec.Struct, frozen=True):

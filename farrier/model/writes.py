@@ -81,6 +81,10 @@ class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[str, ...] = ()
 
 
+class LiftHold(msgspec.Struct, frozen=True):
+    """Lifts the hold of the node after a restore."""
+
+
 Write: TypeAlias = (
     AnswerIntent
     | CreateTask
@@ -91,4 +95,5 @@ Write: TypeAlias = (
     | SetDetails
     | LeaveService
     | UseNetworks
+    | LiftHold
 )

@@ -27,6 +27,7 @@ from farrier.model.resource_views import (
     ResourceView,
     WantedResources,
 )
+from farrier.model.restores import HoldView, Lift, Lifted
 from farrier.model.views import (
     Counts,
     Figures,
@@ -119,6 +120,10 @@ class Queries(Protocol):
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         """Return agent tasks of one node or of all nodes, the newest first."""
 
+    async def holds(self, kind: str | None = None, site: str | None = None) -> Page[HoldView]:
+        """Return the resources of one kind or of all kinds, at one site or at all sites, that are held after a
+        restore."""
+
     async def controllers(self) -> Ownership:
         """Return all controllers, including expired controllers, and their numbers of shards by kind."""
 
@@ -206,6 +211,9 @@ class Requests(Protocol):
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str | None = None) -> None:
         """Let any number of nodes of a site leave service for the time `lasts`. The database accepts this only if the
         brake of the site keeps a node in service or is already lifted."""
+
+    async def lift_holds(self, lift: Lift) -> tuple[Lifted, ...]:
+        """Lift holds after a restore. Without a choice, resources with a difference or a live workflow stay held."""
 
     async def enqueue(self, kind: str, resource: str) -> int:
         """Make the handler of a resource run as soon as possible. The resource is given by name or ID. Returns the

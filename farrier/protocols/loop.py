@@ -9,7 +9,8 @@ from uuid import UUID
 
 from farrier.model.controllers import Listed, Seen, Woken
 from farrier.model.measures import Sample
-from farrier.model.outcome import Decision, Transition
+from farrier.model.outcome import Decision, Transition, Wait
+from farrier.model.restores import Hold, held
 from farrier.model.runs import Answered, Failure, Finished, Loaded, Marking, Move, Place, Result
 
 R = TypeVar("R", bound="Snapshot")
@@ -84,6 +85,13 @@ class StateHandler(Protocol[R, S, W, V]):
         """Decide like `handle`, but after an interrupted step with the name `step`. This step may have changed an
         outside service, and its end is not recorded. The default is to call `handle`."""
         return self.handle(resource, now)
+
+    def observe(self, resource: R, now: datetime, hold: Hold) -> Decision[S, W, V]:  # noqa: ARG002
+        """Decide for a resource that is held after a restore: read the outside services, and change nothing in them.
+        Must ignore intents. Only a step that only reads is allowed. `DoNothing` means that the outside services match
+        the resource; the reason of a `Wait` says what differs. The default is a `Wait`, because the loop cannot compare
+        anything."""
+        return Wait(reason=held("farrier cannot compare this kind with the outside services"), rests=True)
 
     def after(self, resource: R, moved: Transition[S, W], now: datetime) -> R | None:  # noqa: ARG002
         """Return the snapshot that a load would return if `moved` was committed at `now` and nothing else changed.

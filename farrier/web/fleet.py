@@ -1,5 +1,5 @@
-"""API operations on the fleet: list tasks, controllers and brakes, show figures, enqueue a resource, and lift the brake
-of a site."""
+"""API operations on the fleet: list tasks, controllers and brakes, show figures, enqueue a resource, lift the brake of
+a site, and lift holds after a restore."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from farrier.model.api_answers import Brakes, Enqueued, Tasks
+from farrier.model.api_answers import Brakes, Enqueued, Holds, LiftedHolds, Tasks
 from farrier.model.api_token import Scope
 from farrier.model.controller_views import Ownership
 from farrier.model.edges import NODE
 from farrier.model.node import TaskStatus
 from farrier.model.params import BRAKE_LIFT_MAX, REASON_MAX
+from farrier.model.restores import Lift
 from farrier.model.views import Figures
 from farrier.web import operation
 from farrier.web.access import requester
@@ -29,6 +30,11 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
     node: Annotated[str | None, Meta(description="Return only tasks of this node: its name or ID.")] = None
     status: Annotated[tuple[TaskStatus, ...], Meta(description="Return only tasks with one of these statuses.")] = ()
     limit: Limit = 100
+
+
+class HoldFilter(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Annotated[str | None, Meta(description="Return only resources of this kind.")] = None
+    site: Annotated[str | None, Meta(description="Return only resources of this site.")] = None
 
 
 class OfSite(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +103,20 @@ async def _enqueue(call: Call[OfNode, None] | Call[OfResource, None], kind: str,
     return operation.json(Enqueued(kind=kind, id=id_), HTTPStatus.ACCEPTED)
 
 
+async def list_holds(call: Call[HoldFilter, None]) -> Response:
+    """List the resources that are held after the restore of a backup, with what differs from the outside services."""
+    page = await call.backend.queries.holds(call.given.kind, call.given.site)
+    return operation.json(Holds(now=page.now, holds=page.rows))
+
+
+async def lift_holds(call: Call[NoParameters, Lift]) -> Response:
+    """Lift holds after the restore of a backup. Without a choice, resources with a difference or a live workflow stay
+    held."""
+    by = await requester(call.request, call.body.requested_by)
+    lifted = await call.backend.requests.lift_holds(msgspec.structs.replace(call.body, requested_by=by))
+    return operation.json(LiftedHolds(resources=lifted))
+
+
 _ENQUEUED = {202: Answer(what="The resource is enqueued.", body=Enqueued)}
 
 OPERATIONS = [
@@ -123,6 +143,23 @@ OPERATIONS = [
         given=OfResource,
         scope=Scope.INTENT,
         answers=_ENQUEUED,
+    ),
+    Operation(
+        path="/restore-holds",
+        respond=list_holds,
+        given=HoldFilter,
+        answers={200: Answer(what="The held resources.", body=Holds)},
+    ),
+    Operation(
+        path="/restore-holds/lift",
+        method="POST",
+        respond=lift_holds,
+        body=Lift,
+        scope=Scope.INTENT,
+        answers={
+            200: Answer(what="The selected resources.", body=LiftedHolds),
+            404: Answer(what="A named resource is not held.", body=Problem, media=MEDIA),
+        },
     ),
     Operation(
         path="/sites/{site}/brake-lift",

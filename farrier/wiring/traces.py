@@ -22,6 +22,7 @@ import farrier
 from farrier.config import TracesConfig
 from farrier.errors import ConfigError, FarrierError
 from farrier.model.outcome import Decision, Step, Transition
+from farrier.model.restores import Hold
 from farrier.protocols import Kind, ServiceObserver, StateHandler
 
 if TYPE_CHECKING:
@@ -100,6 +101,10 @@ class _TracedHandler(StateHandler[Any, Any, Any, Any]):
     @override
     def recover(self, resource: Any, now: datetime, step: str) -> Decision[Any, Any, Any]:
         return self._traced(resource, self._inner.recover(resource, now, step))
+
+    @override
+    def observe(self, resource: Any, now: datetime, hold: Hold) -> Decision[Any, Any, Any]:
+        return self._traced(resource, self._inner.observe(resource, now, hold))
 
     def _traced(self, resource: Any, decision: Decision[Any, Any, Any]) -> Decision[Any, Any, Any]:
         if not isinstance(decision, Step):

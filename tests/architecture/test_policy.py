@@ -23,6 +23,7 @@ from farrier.model import (
     node,
     observation,
     requests,
+    restores,
     sla,
     stages,
     ufm,
@@ -107,6 +108,7 @@ ENUMERATIONS: Mapping[str, set[str]] = {
     "node_uses_kind_check": {network_segment.KIND, ib_partition.KIND},
     "nodes_live_workflow_kind_check": set(workflow.WorkflowKind),
     "resource_intents_status_check": set(requests.IntentStatus),
+    "restore_holds_choice_check": set(restores.Choice),
     "schema_objects_kind_check": set(ObjectKind),
 }
 

@@ -28,6 +28,7 @@ BEGIN
     FOR one IN SELECT c.oid::regclass AS name, format('farrier_test.%I', 'rows_of_' || c.oid) AS copy
                  FROM pg_class c
                 WHERE c.relkind = 'r' AND c.relpersistence <> 't'
+                  AND c.relname <> 'installation'  -- every copy has its own row
                   AND c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'farrier_test'::regnamespace)
                 ORDER BY 1 LOOP
         EXECUTE format('SELECT (count(*), max(xmin::text::bigint))::text FROM %s', one.name) INTO state;
@@ -71,6 +72,10 @@ BEGIN
     END;
     IF changed IS NULL THEN
         PERFORM farrier_test.repair();
+        IF farrier.is_restored() OR EXISTS (SELECT FROM farrier.installation i WHERE i.restored_at IS NOT NULL) THEN
+            DELETE FROM farrier.installation;
+            PERFORM farrier.settle_here(false);
+        END IF;
         UPDATE farrier_test.clock SET shift = '0', frozen = NULL WHERE shift <> '0' OR frozen IS NOT NULL;
         PERFORM pg_stat_force_next_flush();  -- the counters of the next test begin without the rows read here
     END IF;

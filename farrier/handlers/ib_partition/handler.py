@@ -14,11 +14,13 @@ from typing import TypeAlias
 from typing_extensions import override
 
 from farrier.handlers.ib_partition.requests import after, named
+from farrier.handlers.ib_partition.restored import compare
 from farrier.handlers.ib_partition.steps import Outcome, give_up, keep
 from farrier.handlers.resource import accept, settle
 from farrier.model.ib_partition import DELETING, GONE, IbPartition, PartitionWrite
 from farrier.model.outcome import Deleted, Step, Transition, Update, Wait
 from farrier.model.resource import Answer
+from farrier.model.restores import Hold
 from farrier.model.runs import cause_of_intent
 from farrier.protocols import Fabrics, StateHandler
 
@@ -47,6 +49,12 @@ class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, Fa
                 reason="the partition has no site and therefore no UFM; delete it and create it again with a site"
             )
         return _step("reconcile", partial(keep, resource, now))
+
+    @override
+    def observe(self, resource: IbPartition, now: datetime, hold: Hold) -> Decision:
+        """Compare the partition with UFM, and change nothing there."""
+        act = partial(compare, resource, now)
+        return Step(name="compare", act=act, deadline=DEADLINE, reads_only=True)
 
 
 def _answered(partition: IbPartition) -> Decision:

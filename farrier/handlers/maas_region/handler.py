@@ -21,6 +21,7 @@ from farrier.model.maas_region import MaasRegion, Named, RegionState, RegionWrit
 from farrier.model.observation import DOUBTFUL
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
 from farrier.model.resource import Answer
+from farrier.model.restores import Hold
 from farrier.model.runs import cause_of_intent
 from farrier.protocols import Regions, StateHandler
 
@@ -93,6 +94,11 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, Regions]):
             return settle(resource, found, now, pace)
 
         return Step(name="look", act=act, deadline=DEADLINE, reads_only=True)
+
+    @override
+    def observe(self, resource: MaasRegion, now: datetime, hold: Hold) -> Decision:
+        """Read the region as always, because its runs only read."""
+        return self.handle(resource, now)
 
 
 def _answered(region: MaasRegion) -> Change:

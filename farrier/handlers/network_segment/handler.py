@@ -19,6 +19,7 @@ from farrier.model import duration
 from farrier.model.network_segment import Closing, Growing, NetworkSegment, SegmentState, SegmentWrite
 from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
 from farrier.model.resource import Answer, Pending
+from farrier.model.restores import Hold
 from farrier.model.runs import cause_of_intent
 from farrier.protocols import StateHandler
 
@@ -67,6 +68,11 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
                 return Deleted()
             case _ as never:
                 assert_never(never)
+
+    @override
+    def observe(self, resource: NetworkSegment, now: datetime, hold: Hold) -> Decision:
+        """Do nothing: a segment exists only in the database, so nothing outside can differ."""
+        return DoNothing()
 
     def _ready(self, segment: NetworkSegment, now: datetime) -> Decision:
         settled = settle(segment, after)

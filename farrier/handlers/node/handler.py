@@ -34,6 +34,7 @@ from farrier.handlers.node import (
     requests_observed,
     requests_onboard,
     requests_workflow,
+    restored,
     status,
     workflow,
 )
@@ -46,6 +47,7 @@ from farrier.model.management import Management as M
 from farrier.model.mapping import WITHOUT_WORKFLOW
 from farrier.model.node import Node
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
+from farrier.model.restores import Hold
 from farrier.model.status import NodeStatus as N
 from farrier.model.writes import Write
 
@@ -151,9 +153,7 @@ class NodeHandler:
 
     def handle(self, resource: Node, now: datetime) -> Decision:
         """Decide one run. Pure: the same snapshot and time give the same decision."""
-        site = resource.site if resource.site in self._limits.sites else None
-        model = resource.model if resource.model in self._limits.models else None
-        policy = self._policies[site, model]
+        policy = self._policy(resource)
         answered = intents.answer(resource, now, policy, RESPONSES) if resource.intents else ()
         if not isinstance(answered, tuple):
             return answered
@@ -173,6 +173,11 @@ class NodeHandler:
             decision = _together(resting) if len(resting) > 1 else next(iter(resting.values()), _AT_REST)
         return _with_answers(decision, answered) if answered else decision
 
+    def observe(self, resource: Node, now: datetime, hold: Hold) -> Decision:
+        """Decide for a node that is held after a restore: only read."""
+        adopt = RESPONSES[Action.ADOPT_OBSERVED_STATE]
+        return restored.observe(resource, now, self._policy(resource), hold, adopt=adopt)
+
     def after(self, resource: Node, moved: Transition[Node, Write], now: datetime) -> Node | None:
         """Return the node after a transition that changes only its status; None for any other transition."""
         return status.after(resource, moved, now)
@@ -185,6 +190,10 @@ class NodeHandler:
         """Decide what follows a step whose result was not recorded. Possible effects of the step on the BMC are handled
         first."""
         return power.recover(resource, now, step=step) or probing.recover(resource) or self.handle(resource, now)
+
+    def _policy(self, node: Node) -> Policy:
+        site = node.site if node.site in self._limits.sites else None
+        return self._policies[site, node.model if node.model in self._limits.models else None]
 
 
 def _together(resting: Mapping[_Decide, _Resting]) -> Decision:

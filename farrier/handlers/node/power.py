@@ -75,6 +75,12 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
     return enforced or DoNothing(requeue_after=due - now)
 
 
+def observe(node: Node, now: datetime, config: Policy) -> Decision:
+    """Read the power if a read is due. Never switch it, because the node is held after a restore."""
+    due = next_read(node, config)
+    return _read(node, now, config) if now >= due else DoNothing(requeue_after=due - now)
+
+
 def recover(node: Node, now: datetime, *, step: str) -> Decision | None:
     """Decide what follows a step with this name whose result was not recorded. If the step may have sent a login, the
     login counts. Return None if the step cannot have sent a login, or if other logins already reach the login cap."""

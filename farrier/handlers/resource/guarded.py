@@ -13,6 +13,7 @@ from farrier.model.acceptance import Refused
 from farrier.model.kinds import KindSpec, check
 from farrier.model.outcome import Decision, Step, Transition, Wait
 from farrier.model.resource import Answer, Pending, Resource
+from farrier.model.restores import Hold
 from farrier.protocols import StateHandler
 
 R = TypeVar("R", bound=Resource)
@@ -39,6 +40,10 @@ class Guarded(StateHandler[R, R, Any, Any]):
         # A run that only answers would be recorded as the end of the recovery, so the run after the step gives the
         # answers.
         return decision if isinstance(decision, Step) else _with(refusals, decision)
+
+    @override
+    def observe(self, resource: R, now: datetime, hold: Hold) -> Decision[R, Any, Any]:
+        return self._inner.observe(resource.but(requests=()) if resource.requests else resource, now, hold)
 
     @override
     def after(self, resource: R, moved: Transition[R, Any], now: datetime) -> R | None:

@@ -50,6 +50,8 @@ CALLS = {
         "join_partition": f"'ib', '{GUIDS[1]}', 'a'",
         "leave_partition": f"'ib', '{GUIDS[1]}', 'a'",
         "lift_brake": "'ams1', 'planned work'",
+        "list_holds": "",
+        "lift_holds": "NULL, NULL, NULL, NULL, 'compared'",
     },
     "farrier_agent": OF_ALL
     | {
@@ -73,6 +75,7 @@ CALLS = {
         "columns_of": "(SELECT n FROM farrier.nodes n WHERE n.id = $id)",
         "selected_nodes": "'{}', '{}', '{}', false, '{}', '{}', '{}'",
         "text_array": "'[]'",
+        "list_holds": "",
         "late_clocks": "'{node}', '{active}', '{\"\"}', '{\"\"}', '{\"\"}', '{1 minute}', farrier.now()",
     },
 }

@@ -54,6 +54,8 @@ OF_THE_LOOP = (
         "pulse",
         "pulse_gaps",
         "mends",
+        "installation",
+        "restore_holds",
     ),
 )
 OF_THE_MODEL = (

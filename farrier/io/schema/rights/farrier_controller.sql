@@ -5,7 +5,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
     farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
     farrier.maas_regions, farrier.node_observations,
-    farrier.departures, farrier.brakes, farrier.brake_lifts,
+    farrier.departures, farrier.brakes, farrier.brake_lifts, farrier.restore_holds,
     farrier.resources, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers, farrier.freed_numbers,
     farrier.network_segments, farrier.segment_usage, farrier.segment_prefixes, farrier.segment_free, farrier.segment_addresses,
     farrier.ib_partitions, farrier.ib_members, farrier.node_uses, farrier.node_ib_ports
@@ -21,10 +21,10 @@ GRANT SELECT ON
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
-    farrier.pulse_gaps, farrier.outages, farrier.departing, farrier.brakes_holding, farrier.braked_nodes, farrier.brakes_lifted, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_states, farrier.node_workflows, farrier.workflow_clocks,
+    farrier.pulse_gaps, farrier.outages, farrier.installation, farrier.departing, farrier.brakes_holding, farrier.braked_nodes, farrier.brakes_lifted, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_states, farrier.node_workflows, farrier.workflow_clocks,
     farrier.all_intents, farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
 REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,
-    farrier.grant_worker, farrier.revoke_worker
+    farrier.grant_worker, farrier.revoke_worker, farrier.settle_here
     FROM farrier_controller CASCADE;

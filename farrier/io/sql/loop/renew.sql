@@ -1,12 +1,12 @@
 -- Renews a controller, and returns all controllers that are not declared dead and all shards of its kinds, as JSON. The timeline
--- changes when a standby is promoted.
+-- changes when a standby is promoted. In a restored database, no controller is renewed until it has joined anew.
 WITH here AS (
     SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8) AS timeline
 ), renewed AS (
     UPDATE farrier.controllers c
        SET renewals = c.renewals + 1, renewed_at = farrier.now(), kinds = $2::text[], lags = $3, leaving = $4, timeline = h.timeline
       FROM here h
-     WHERE c.id = $1 AND NOT c.expired AND farrier.on_disk()
+     WHERE c.id = $1 AND NOT c.expired AND NOT farrier.is_restored() AND farrier.on_disk()
     RETURNING c.id
 )
 SELECT json_build_object(

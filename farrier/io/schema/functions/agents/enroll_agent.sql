@@ -1,7 +1,7 @@
 -- Enrolls the agent of a node: spends the bootstrap token, stores facts, enqueues the node, and returns the node's id and the key
 -- for all later calls. The key is returned only here; the database keeps its digest. An agent that enrolls again gets another
 -- key, and its earlier health is removed. Locks the token's row, so that only one of two concurrent calls succeeds.
--- FR400 for a malformed token or malformed facts, FR403 for a token that is unknown, used, revoked or expired.
+-- FR400 for a malformed token or malformed facts, FR403 for a token that is unknown, used, revoked or expired, FR409 for a node that is held after a restore.
 CREATE OR REPLACE FUNCTION farrier.enroll_agent(token text, facts jsonb DEFAULT '{}', OUT node bigint, OUT agent_key text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -25,6 +25,7 @@ BEGIN
         RAISE EXCEPTION 'facts must be a JSON object of at most 64 KiB; this one %', fault
             USING ERRCODE = 'FR400', HINT = 'Send only facts that identify the system, not logs.';
     END IF;
+    PERFORM refuse_held(t.node_id);
     node := t.node_id;
     agent_key := new_secret();
     UPDATE bootstrap_tokens b SET used_at = farrier.now() WHERE b.hash = t.hash;

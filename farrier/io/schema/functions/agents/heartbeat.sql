@@ -1,7 +1,7 @@
 -- Records a heartbeat of a node's agent with one UPDATE of one row. Enqueues the node only for a report that may change
 -- a decision: the first report, a report with another health, a report after a silence longer than offline_after, and
 -- each of the first ssh_seed_limit consecutive reports of a failed SSH seed, because the handler counts these. FR400
--- for a malformed report, FR403 for a wrong key, FR404 for an unknown node.
+-- for a malformed report, FR403 for a wrong key, FR404 for an unknown node, FR409 for a node that is held after a restore.
 CREATE OR REPLACE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -12,6 +12,7 @@ DECLARE
 BEGIN
     IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;
     SELECT a.last_heartbeat_at, a.health, a.key_hash, a.ssh_seed_failures INTO was FROM node_agents a WHERE a.node_id = target FOR UPDATE;
+    PERFORM refuse_held(target);
     PERFORM check_agent_key(node, was.key_hash, agent_key);
     -- The stored report passed this check before, so a report that equals it needs no second check.
     changed := was.health IS DISTINCT FROM health;

@@ -109,6 +109,11 @@ BEGIN
             ON CONFLICT (hash) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = NULL
              WHERE bootstrap_tokens.used_at IS NULL AND bootstrap_tokens.node_id = excluded.node_id;
     END IF;
+    IF changes ? 'lifted' THEN  -- nodes whose hold after a restore ends
+        UPDATE farrier.restore_holds h SET lifted_at = farrier.now()
+          FROM jsonb_to_recordset(changes -> 'lifted') c (run bigint)
+         WHERE h.kind = 'node' AND h.id = c.run AND h.lifted_at IS NULL;
+    END IF;
     IF changes ? 'forgotten' THEN  -- nodes whose agents are removed, with their keys
         DELETE FROM farrier.node_agents a USING jsonb_to_recordset(changes -> 'forgotten') c (run bigint) WHERE a.node_id = c.run;
     END IF;
