@@ -38,6 +38,11 @@ _POWER: Final = re.compile(
     r"\bBMC\b|Failed to complete power action|Missing (or invalid power setting|power tool)"
     r"|^Invalid transition: Disk erasing -> (?!Entering rescue mode)"
 )
+# A lack of addresses: maasserver/models/subnet.py:641, models/node.py:4920 and 4944, api/nodes.py:1061.
+_EXHAUSTED: Final = re.compile(
+    "No more IPs available|Failed to allocate the required AUTO IP|IP address checks failed"
+    "|Unable to allocate static IP"
+)
 _FAILED: Final = range(500, 1000)
 _START: Final = "MAAS returned HTTP {status}"
 
@@ -71,6 +76,9 @@ RULES: Final = (
     # The region returns a conflict of its database as a page, and a conflict with a machine's state as text.
     Rule(failure=F.BUSY, statuses={409, 503}, stay=True),
     Rule(failure=F.BUSY, statuses={409, 503}, page=True),
+    # MAAS up to 3.5: provisioningserver/rpc/power.py:269, with the status of maasserver/clusterrpc/power.py:73. The
+    # action that is in progress ends by itself.
+    Rule(failure=F.CONFLICT, statuses={503}, text=re.compile("another action is already in progress")),
     Rule(
         failure=F.POWER,
         statuses={409, *_FAILED},
@@ -78,7 +86,7 @@ RULES: Final = (
         detail=f"{_START}: it could not switch the machine through its BMC{{said}}",
     ),
     Rule(failure=F.CONFLICT, statuses={409}),
-    Rule(failure=F.CAPACITY, statuses={503}),
+    Rule(failure=F.CAPACITY, statuses={503}, text=_EXHAUSTED),
     Rule(failure=F.UPSTREAM, statuses=_FAILED),
     redirect(F.PROTOCOL, "the URL must be that of the region itself"),
     Rule(failure=F.PROTOCOL),

@@ -84,13 +84,15 @@ class EraseFate(enum.Enum):
 
 class Nature(msgspec.Struct, frozen=True, kw_only=True):
     """The hardware of one machine, and the results of the work on this machine. `bmc_error` is the error of the
-    machine's BMC."""
+    machine's BMC. With `never_on`, the region ends between the commit of each status and the power action, so no work
+    begins (maasserver/models/node.py:2573)."""
 
     hardware: Hardware = Hardware()
     commission: CommissionFate = CommissionFate.PASSES
     deploy: DeployFate = DeployFate.SUCCEEDS
     erase: EraseFate = EraseFate.SUCCEEDS
     bmc_error: str | None = None
+    never_on: bool = False
 
 
 class Durations(msgspec.Struct, frozen=True, kw_only=True):

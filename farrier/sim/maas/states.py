@@ -59,7 +59,8 @@ def _switch_later(
                 revert()
             raise
 
-    call.later.append(switch)
+    if not (on and region.nature_of(machine).never_on):
+        call.later.append(switch)
 
 
 def acquire(region: Region, call: Call, machine: Machine) -> None:
@@ -126,7 +127,8 @@ def _begin_deployment(region: Region, call: Call, machine: Machine) -> None:
             revert()
             raise
 
-    call.later.append(start)
+    if not region.nature_of(machine).never_on:
+        call.later.append(start)
 
 
 def release(region: Region, call: Call, machine: Machine) -> None:

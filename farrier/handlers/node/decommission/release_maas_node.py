@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from farrier.config.sites import Erase
-from farrier.handlers.node import region
+from farrier.handlers.node import lost_power, region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import S, in_use, left_alone, unlock
@@ -48,6 +48,7 @@ def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     return (
         left_alone(node)
         or _adopted(node, now, policy)
+        or _never_erased(node, now, policy)
         or machines.unseen(node, _RELEASE, _ABORT)
         or _still_at_work(node)
         or region.with_machine(
@@ -59,6 +60,22 @@ def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
 def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
     done = adopted.goal_shown(node, now, policy, DecommissionStage.RELEASE_MAAS_NODE)
     return _given_back(node, done) if done is not None and adopted.is_given_back(node.maas) else done
+
+
+def _never_erased(node: Node, now: datetime, policy: Policy) -> StageResult | None:
+    """Abort an erasure of disks for which MAAS never switched the machine on; None if there is no such erasure. After
+    the abort, the stage releases the machine again."""
+    seen = region.latest(node)
+    if seen is None or seen.status != S.DISK_ERASING or not lost_power.is_lost(node, now, policy, seen):
+        return None
+
+    async def decide(machine: Machine, _client: MaasClient) -> Settled | Send:
+        if machine.status != S.DISK_ERASING or not lost_power.shows_off(machine):
+            return Waiting(reason="waits until farrier has read the machine in MAAS")
+        abort = Abort(comment=region.comment(node, _ABORT))
+        return region.asking(node, now, abort, "abort an erasure that never began", record=_ABORT)
+
+    return region.with_machine(node, policy, decide, name="release_maas_node")
 
 
 def _still_at_work(node: Node) -> Waiting | None:

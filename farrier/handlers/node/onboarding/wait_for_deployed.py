@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from farrier.handlers.node import region
+from farrier.handlers.node import lost_power, region
 from farrier.handlers.node.moves import Done, Policy, StageResult, Step, Waiting, with_note
 from farrier.handlers.node.onboarding import detour
 from farrier.model.maas import StatusNumber as S
@@ -44,6 +44,8 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
     if seen.status == S.DEPLOYING:
         if detour.is_overdue(node, now, policy):
             return Step(to=detour.to_classification(node), reason="the deployment takes too long")
+        if lost_power.is_lost(node, now, policy, seen):
+            return Step(to=detour.to_classification(node), reason="MAAS deploys the machine, but did not switch it on")
         return Waiting(reason=f"waits for MAAS to deploy the machine: {_phase(seen)}", timed=False)
     reason = _ENDED.get(seen.status)
     if reason is not None:

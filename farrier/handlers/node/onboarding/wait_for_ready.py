@@ -1,6 +1,7 @@
 """Stage `wait_for_ready`: waits until the commissioning has passed.
 
-The stage uses only observations, and sends no request. If the commissioning fails, the attempt fails, and the next
+The stage uses only observations. It sends a request only to abort a commissioning for which MAAS never switched the
+machine on. If the commissioning fails, the attempt fails, and the next
 attempt goes back to `commission_node`. Going back resets the stage's count of attempts, so the number of the
 commissioning is the number of the attempt, for the back-off and for the limit of attempts.
 """
@@ -9,14 +10,20 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node import region
-from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Step, Waiting, at_stage
+from farrier.handlers.node import lost_power, region
+from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Step, Waiting, at_stage
 from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, quoted
+from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasStatus, StatusNumber
+from farrier.model.maas import MaasStatus, Machine, StatusNumber
+from farrier.model.maas_changes import Abort
 from farrier.model.node import Node, Workflow
 from farrier.model.observation import MaasObservation
 from farrier.model.stages import OnboardingStage
+from farrier.protocols import MaasClient
+
+_ABORT = "abort"
+_NEVER_ON = "MAAS commissioned machine {}, but did not switch it on; farrier aborted the commissioning"
 
 
 def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
@@ -29,6 +36,8 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     if seen.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED} and workflow.memo.has_deployed and seen.owner:
         return Done(reason=f"this onboarding already deploys the machine: {stands}")
     if seen.state is MaasStatus.COMMISSIONING:
+        if region.was_asked(node, _ABORT) or lost_power.is_lost(node, now, policy, seen):
+            return _aborted(node, now, policy)
         return Waiting(reason=f"waits for MAAS to commission the machine: {stands}")
     if seen.state is MaasStatus.READY and seen.commissioning_status_name == PASSED:
         return Done(reason="the machine is commissioned and ready")
@@ -37,7 +46,7 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     if seen.state is MaasStatus.BROKEN:
         back = at_stage(node, OnboardingStage.COMMISSION_NODE)
         return Step(to=back, reason=f"machine {seen.system_id} was marked broken in MAAS")
-    why = _failure(seen)
+    why = _NEVER_ON.format(seen.system_id) if region.was_asked(node, _ABORT) else _failure(seen)
     if why is None:
         detail = f"machine {seen.system_id} is {stands} in MAAS, which this onboarding did not request"
         return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
@@ -55,6 +64,20 @@ def _failure(seen: MaasObservation) -> str | None:
         passed = seen.commissioning_status_name or "unknown"
         return f"machine {seen.system_id} is ready, but no commissioning passed: {passed[:64]}"
     return None
+
+
+def _aborted(node: Node, now: datetime, policy: Policy) -> StageResult:
+    """Abort a commissioning that never began, one time in each attempt. Afterwards, the attempt fails."""
+
+    async def decide(machine: Machine, _client: MaasClient) -> Settled | Send:
+        if machine.state is not MaasStatus.COMMISSIONING or not lost_power.shows_off(machine):
+            return Waiting(reason="waits until farrier has read the machine in MAAS")
+        if region.was_asked(node, _ABORT):
+            return Waiting(reason="waits for MAAS to abort a commissioning that never began")
+        abort = Abort(comment=region.comment(node, _ABORT))
+        return region.asking(node, now, abort, "abort a commissioning that never began", record=_ABORT)
+
+    return region.with_machine(node, policy, decide, name="abort_commissioning")
 
 
 def _again(node: Node, workflow: Workflow, why: str) -> StageResult:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 import pytest
 
 from farrier.config.sites import Erase, ReleaseSite
 from farrier.handlers.node.decommission.release_maas_node import wanted
 from farrier.handlers.node.moves import Waiting, with_fields
+from farrier.model.bmc import PowerState
 from farrier.model.failures import FAILURES
 from farrier.model.failures import FailureClass as F
 from farrier.model.maas_changes import Release
-from farrier.model.node import Options
+from farrier.model.management import Management
+from farrier.model.node import Bmc, Options
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.workflow import DecommissionMode
 from farrier.model.writes import ForgetAgent, RevokeBootstrap
@@ -135,6 +138,24 @@ async def test_erasing_is_awaited_by_the_observation_without_requests_to_maas(st
     is_through(await stand.settle())
     is_released(stand)
     assert machine.status is S.READY and sent(stand) == ["release"]
+
+
+async def test_an_erasure_whose_power_action_was_lost_is_aborted_and_requested_again(stand: Stand) -> None:
+    machine = await given_deployed(stand, STAGE)
+    stand.use(release=ReleaseSite(erase=Erase.QUICK))
+    machine.power_state = "off"
+    stand.region.natures[machine.system_id] = Nature(never_on=True)
+    await stand.settle()
+    stand.pass_time(timedelta(minutes=6))
+    bmc = Bmc(power=PowerState.OFF, power_at=stand.now)
+    stand.node = with_fields(stand.node, management=Management.MANAGEABLE, bmc=bmc)
+    stand.observe()
+    stand.region.natures[machine.system_id] = Nature()
+    await stand.settle()
+    assert sent(stand) == ["release", "abort"]
+    stand.observe()
+    await stand.settle()
+    assert sent(stand) == ["release", "abort", "release"] and machine.status is S.DISK_ERASING
 
 
 async def test_the_stage_waits_for_an_erasure_that_the_region_adds(stand: Stand) -> None:

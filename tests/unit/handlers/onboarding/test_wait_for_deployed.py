@@ -9,8 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_note
+from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_fields, with_note
+from farrier.model.bmc import PowerState
 from farrier.model.failures import FailureClass
+from farrier.model.management import Management
+from farrier.model.node import Bmc
 from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import OPERATOR, DeployFate, Nature, Status
 from tests.support.deployments import MINUTE, SECOND, entered, issue, memo, on_ready, record, workflow
@@ -205,3 +208,12 @@ async def test_the_reason_of_the_wait_does_not_change_with_time(at: Stand) -> No
     at.now += 10 * MINUTE + SECOND
     second = await look(at)
     assert isinstance(first, Waiting) and isinstance(second, Waiting) and first.reason == second.reason
+
+
+async def test_a_deployment_whose_power_action_was_lost_is_classified_before_its_deadline(at: Stand) -> None:
+    off = Bmc(power=PowerState.OFF, power_at=at.now + timedelta(minutes=6))
+    at.node = with_fields(at.node, management=Management.MANAGEABLE, bmc=off)
+    at.pass_time(timedelta(minutes=6))
+    settled = await look(at, power_state="off")
+    assert isinstance(settled, Step) and "did not switch it on" in settled.reason
+    assert settled.to.live.stage is OnboardingStage.CLASSIFY_DEPLOY_FAILURE

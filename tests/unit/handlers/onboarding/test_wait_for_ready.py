@@ -6,16 +6,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from farrier.handlers.node.moves import with_fields, with_workflow
+from farrier.model.bmc import PowerState
 from farrier.model.failures import MAX_ATTEMPTS
 from farrier.model.failures import FailureClass as F
-from farrier.model.node import Memo, StopRequest
+from farrier.model.management import Management
+from farrier.model.node import Bmc, Memo, StopRequest
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.sim.maas import OPERATOR, CommissionFate, Nature, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
-from tests.support.found_machines import fails, has, is_done, is_held, memo, round_of_scripts, steps, waits
+from tests.support.found_machines import changes, fails, has, is_done, is_held, memo, round_of_scripts, steps, waits
 from tests.support.handled import Handled
 from tests.support.stages import SECOND, Stand
 
@@ -159,6 +162,46 @@ async def test_a_machine_that_was_deleted_is_reported(stand: Stand) -> None:
     stand.region.forget(given(stand, S.COMMISSIONING))
     stand.observe()
     fails(await stand.once(), F.MACHINE_DELETED_UPSTREAM)
+
+
+# --- a power action that was lost
+
+
+def is_off(stand: Stand, *, minutes: int) -> None:
+    """Let time pass, and let farrier read that the machine is off."""
+    stand.pass_time(timedelta(minutes=minutes))
+    stand.observe(power_state="off")
+    bmc = Bmc(power=PowerState.OFF, power_at=stand.now)
+    stand.node = with_fields(stand.node, management=Management.MANAGEABLE, bmc=bmc)
+
+
+async def test_a_commissioning_whose_power_action_was_lost_is_aborted_and_requested_again(stand: Stand) -> None:
+    machine = given(stand, S.NEW, power_state="off")
+    stand.region.natures[machine.system_id] = Nature(never_on=True)
+    stand.onboards(O.COMMISSION_NODE, memo=Memo())
+    is_done(await stand.settle())
+    stand.onboards(STAGE, memo=Memo(commissions=1))
+    is_off(stand, minutes=2)
+    waits(await stand.once())
+    is_off(stand, minutes=5)
+    stand.region.natures[machine.system_id] = Nature()
+    waits(await stand.settle())
+    assert changes(stand)[-1] == "abort" and changes(stand).count("abort") == 1
+    stand.pass_time(SECOND)
+    stand.observe()
+    assert "did not switch it on" in fails(await stand.once(), F.COMMISSIONING_FAILED).detail
+
+
+@pytest.mark.parametrize(("in_maas", "by_bmc"), [("on", PowerState.OFF), ("off", PowerState.ON)])
+async def test_a_commissioning_continues_unless_both_maas_and_the_bmc_report_power_off(
+    stand: Stand, in_maas: str, by_bmc: PowerState
+) -> None:
+    is_held(given(stand, S.COMMISSIONING))
+    is_off(stand, minutes=20)
+    stand.node = with_fields(stand.node, bmc=replace(stand.node.bmc, power=by_bmc))
+    stand.observe(power_state=in_maas)
+    waits(await stand.once())
+    assert changes(stand) == []
 
 
 # --- with the handler: both stages, back-off and an operator

@@ -1,0 +1,36 @@
+"""Recognises work of MAAS on a machine that was never switched on.
+
+MAAS commits the status of a machine before it switches the machine on. If the region ends in between, the machine stays
+in this status, and MAAS sets no time limit, because it sets the limit after the power action
+(maasserver/models/node.py:2573, 2757). Pure.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from farrier.handlers.node.moves import Policy, attempt_began_at, has_fresh_power
+from farrier.model.bmc import PowerState
+from farrier.model.maas import Machine
+from farrier.model.node import Node
+from farrier.model.observation import MaasObservation
+
+# MAAS switches a machine on within a minute. The machine may be off for seconds while it restarts.
+_SWITCHED_ON_WITHIN = timedelta(minutes=5)
+
+
+def is_lost(node: Node, now: datetime, policy: Policy, seen: MaasObservation) -> bool:
+    """Return whether farrier's last request reached MAAS, but not the machine: minutes after the request, both MAAS and
+    the BMC report that the machine is off."""
+    bmc = node.bmc
+    if not shows_off(seen) or seen.ours is not True or bmc.power is not PowerState.OFF or bmc.power_at is None:
+        return False
+    asked_at = node.live.memo.asked_at
+    begun = attempt_began_at(node.live)
+    due = max(begun, asked_at or begun) + _SWITCHED_ON_WITHIN
+    return min(seen.read_at, bmc.power_at) >= due and has_fresh_power(node, now, policy)
+
+
+def shows_off(seen: MaasObservation | Machine) -> bool:
+    """Return whether MAAS reports that the machine is off."""
+    return seen.power_state == "off"
