@@ -15,8 +15,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from farrier.bulk.run import Bulk, Following, Operations, Result, Target
 from farrier.cli import added_options, arguments, intent_answers, output
-from farrier.cli.bulk import Bulk, Following, Operations, Result, Target
 from farrier.cli.connection import Session
 from farrier.errors import ExitCode
 from farrier.model.counted import counted

@@ -12,8 +12,8 @@ import anyio
 import msgspec
 import typer
 
+from farrier.bulk.run import LOOK_EVERY_SECONDS, Reached
 from farrier.cli import arguments, output
-from farrier.cli.bulk import LOOK_EVERY_SECONDS, Reached
 from farrier.cli.connection import Session
 from farrier.errors import ExitCode, RefusedByModel
 from farrier.model.edges import NODE

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from farrier.bulk.run import Reached
 from farrier.cli import arguments, completed_names, completion, intent_answers, output
-from farrier.cli.bulk import Reached
 from farrier.cli.connection import Session
 from farrier.cli.intent_answers import Asking
 from farrier.model import actions, param_texts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Annotated
 
@@ -17,8 +17,8 @@ from farrier.cli.missing import Missing
 from farrier.cli.output import Cell
 from farrier.model.clocks import Overdue
 from farrier.model.details import LISTED
+from farrier.model.node_notes import notes
 from farrier.model.views import NodeView, Page, Wanted
-from farrier.model.workflow import WorkflowStatus
 
 
 @with_database
@@ -68,25 +68,6 @@ async def _pages(session: Session, wanted: Wanted, missing: Missing) -> AsyncIte
 _ABOVE = "above_sla"
 
 
-def _notes(node: NodeView) -> Iterator[str]:
-    """Return notes about problems that may need a decision of an operator."""
-    workflow = node.workflow
-    if node.paused is not None:
-        yield f"paused: {node.paused}"
-    if node.held:
-        yield "held by the brake"
-    if node.quarantine_cause is not None:
-        yield f"{node.quarantine_cause}: {node.quarantine_reason}"
-    if workflow is not None and workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION:
-        yield f"waits for an operator: {workflow.failure_class or workflow.kind}"
-    if workflow is not None and workflow.status == WorkflowStatus.FAILED_RETRYABLE:
-        yield f"retries: {workflow.failure_class or workflow.kind}"
-    if node.bmc_failure is not None:
-        yield f"BMC: {node.bmc_failure}"
-    if node.power_failure is not None:
-        yield f"power unreadable: {node.power_failure}"
-
-
 def _workflow(row: Overdue, _: datetime) -> Cell:
     workflow = row.node.workflow
     if workflow is None:
@@ -106,7 +87,7 @@ _COLUMNS: tuple[Column[Overdue], ...] = (
     Column("ABOVE SLA", lambda row, _: output.excess(row.clocks[0] if row.clocks else None), ages=True),
     Column("MANAGEMENT", lambda row, _: row.node.management and output.state(row.node.management)),
     *map(_detail, LISTED),
-    Column("NOTE", lambda row, _: "; ".join(_notes(row.node))),
+    Column("NOTE", lambda row, _: "; ".join(notes(row.node))),
     Column("WORKFLOW", _workflow, wide=True),
     Column("ID", lambda row, _: str(row.node.id), wide=True),
     Column("LABELS", lambda row, _: ",".join(f"{key}={value}" for key, value in row.node.labels.items()), wide=True),

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from farrier.bulk.run import Operations, Reached, Target
 from farrier.cli import arguments, bulk_options, completed_names, intent_kind, output, pages
 from farrier.cli import resource_commands as commands
-from farrier.cli.bulk import Operations, Reached, Target
 from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
@@ -53,7 +53,9 @@ async def act(  # noqa: PLR0913 - one parameter is one option
         return
     request = Request(kind=kind, resource="", action=action, key=how.key, requested_by=how.requested_by)
     reached = partial(_reached, session, kind, how.following.until)
-    operations = Operations(session=session, request=request, params=lambda _: params, reached=reached)
+    operations = Operations(
+        requests=session.requests, queries=session.queries, request=request, params=lambda _: params, reached=reached
+    )
     await bulk_options.run(action, kind, [_target(spec, each) for each in found], operations, how)
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec, get_args
 import msgspec
 import typer
 
+from farrier.bulk.run import Reached
 from farrier.cli import (
     arguments,
     completed_names,
@@ -26,7 +27,6 @@ from farrier.cli import (
     pages,
     resource_view,
 )
-from farrier.cli.bulk import Reached
 from farrier.cli.connection import Session
 from farrier.cli.form import Form, formed, formed_as_is
 from farrier.cli.intent_answers import Asking

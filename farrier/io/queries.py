@@ -43,6 +43,7 @@ from farrier.model.selection import LabelTest, NameRange
 from farrier.model.views import (
     Counts,
     Figures,
+    Group,
     NodeDetail,
     NodeView,
     OrderedPage,
@@ -55,6 +56,7 @@ from farrier.model.views import (
 _INVENTORY = statements.load("queries/inventory")
 _ORDERED = statements.load("queries/ordered")
 _COUNTS = statements.load("queries/counts")
+_GROUPS = statements.load("queries/groups")
 _NAMES = statements.load("queries/names")
 _OVERDUE = statements.load("queries/overdue")
 _SCAN = statements.load("queries/scan")
@@ -118,6 +120,10 @@ class PostgresQueries:
         async with self._scanning() as conn:
             (counted,) = await reading.fetch(conn, Counts, _COUNTS, *await _selected(conn, wanted))
             return counted
+
+    async def groups(self, wanted: Wanted, by: str, *, limit: int) -> tuple[Group, ...]:
+        async with self._scanning() as conn:
+            return await reading.fetch(conn, Group, _GROUPS, *await _selected(conn, wanted), by, limit)
 
     @asynccontextmanager
     async def _scanning(self) -> AsyncIterator[Connection]:

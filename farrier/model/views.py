@@ -72,12 +72,27 @@ class OrderedPage(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many nodes a filter selects. `values` covers the fields status, management, site and model. For each value of
-    such a field, it contains the number of nodes that the filter would select with this value; the most frequent value
-    comes first."""
+    """How many nodes a filter selects. `values` covers the fields status, management, site, model and rack. For each
+    value of such a field, it contains the number of nodes that the filter would select with this value; the most
+    frequent value comes first."""
 
     selected: int
     values: Mapping[str, Mapping[str, int]]
+
+
+GROUPS = ("status", *LISTED)
+"""The fields by which a page groups nodes."""
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """The selected nodes with one value of a field; None for the nodes without a value. A group of a rack also has the
+    rack's site. `statuses` counts its nodes by status, and `held` the nodes that a brake holds."""
+
+    site: str | None
+    value: str | None
+    nodes: int
+    held: int
+    statuses: Mapping[str, int]
 
 
 class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):

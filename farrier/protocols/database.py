@@ -31,6 +31,7 @@ from farrier.model.restores import HoldView, Lift, Lifted
 from farrier.model.views import (
     Counts,
     Figures,
+    Group,
     NodeDetail,
     NodeView,
     OrderedPage,
@@ -176,6 +177,9 @@ class ServerQueries(Queries, Protocol):
 
     async def counts(self, wanted: Wanted) -> Counts:
         """Return how many nodes a filter selects, and how many it would select with other values. Reads all nodes."""
+
+    async def groups(self, wanted: Wanted, by: str, *, limit: int) -> tuple[Group, ...]:
+        """Return the selected nodes grouped by one of the fields `views.GROUPS`, by site and value. Reads all nodes."""
 
     async def settled(self) -> datetime:
         """Return the time up to which history is complete: no earlier change can become visible any more."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import urlencode
 
+from farrier.model.views import Group
+
 PAGE = "after"
 """The parameter with the key after which a page begins. A link that changes the filter omits this parameter, so it
 leads to the first page."""
@@ -32,6 +34,15 @@ class Address:
             others = [each for each in self.pairs if each[0] != name]
             self._replaced[name, value] = _link([*others, (name, value)] if value else others)
         return self._replaced[name, value]
+
+    def inside(self, field: str, group: Group) -> str:
+        """Return the address of the nodes of a group; empty for nodes without a value, and for the racks of
+        nodes without a site, because no filter selects them."""
+        if group.value is None or (field == "rack" and group.site is None):
+            return ""
+        chosen = {field: group.value} | ({"site": group.site} if group.site else {})
+        others = [each for each in self.pairs if each[0] not in {*chosen, "group"}]
+        return _link([*others, *chosen.items()])
 
     def first(self) -> str:
         """Return the address of the first page."""

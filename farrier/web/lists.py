@@ -1,4 +1,4 @@
-"""The pages with lists: the inventory, which begins with late nodes, and the resources of a kind.
+"""The pages with lists: the inventory, which begins with late nodes or shows groups, and the resources of a kind.
 
 Each list has a search, a filter for each column, an order, and pages. A page begins after the key of the previous page.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -16,11 +17,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from farrier.model import details
-from farrier.model.clocks import worst
+from farrier.model.actions import Action
+from farrier.model.clocks import above, worst
 from farrier.model.management import Management
 from farrier.model.resource_views import KindView, clocks_of
 from farrier.model.status import NodeStatus
-from farrier.model.views import BY_NAME, ORDERS, NodeView, Page, SortKey, Wanted
+from farrier.model.views import BY_NAME, GROUPS, ORDERS, NodeView, Page, SortKey, Wanted
 from farrier.web import acting, render
 from farrier.web import given as reading
 from farrier.web.address import Address
@@ -29,38 +31,35 @@ from farrier.web.breaches import late_resources
 from farrier.web.parameter_types import Nodes, narrowed
 from farrier.web.parameters import key_of, parse_after, searched, without_blanks
 from farrier.web.resources import Page as ResourcePage
+from farrier.web.runs import runs_of
 
 # Interval at which an open page fetches its content again.
 LIVE_SECONDS = 10
 _ROWS = 100
 _MOST_LATE = 20
+# Enough for the racks of a large site; a filter by site shows the racks of another.
+_MOST_GROUPS = 1000
 _STATUSES = tuple(status.value for status in NodeStatus if status is not NodeStatus.DELETED)
 _MANAGEMENTS = tuple(management.value for management in Management)
 _NODES = narrowed(Nodes)
+# What `_rows` and `_groups` replace.
+_NO_ROWS = {"groups": (), "nodes": (), "late_resources": (), "more_late": 0, "next": None}
 # Parameters of the inventory that select nodes, in the order in which the page shows them.
 _FILTERS = ("q", "name", "label", "status", "management", *details.LISTED, "failed")
 
 
 @without_blanks
 async def inventory(request: Request) -> Response:
-    """GET /?q=…&label=…&status=…&management=…&site=…&failed=1&sort=…&after=…"""
+    """GET /?q=…&label=…&status=…&management=…&site=…&failed=1&group=…&sort=…&after=…"""
     backend, given = backend_of(request), request.query_params
-    chosen = _selection(request)
-    order = given.get("sort", BY_NAME)
-    found, following = await _page(backend, chosen, order, given.get("after", ""))
-    late = await backend.queries.overdue(chosen, backend.limits, limit=_MOST_LATE)
+    chosen = selection(request)
     address = Address(given.multi_items())
+    brakes = await backend.queries.brakes()
     values = {
         "at": "nodes",
         "every": LIVE_SECONDS,
-        "now": found.now,
-        "nodes": found.rows,
-        "late": late.rows,
-        "more_late": late.more,
-        "late_resources": [
-            (each, clock) for each, clock in await late_resources(backend) if chosen.fits_site(each.site)
-        ][:_MOST_LATE],
-        "brakes": (await backend.queries.brakes()).rows,
+        "now": brakes.now,
+        "brakes": brakes.rows,
         "figures": await backend.queries.figures(),
         "counts": await backend.counts.of(backend.queries, chosen),
         "statuses": _STATUSES,
@@ -69,12 +68,43 @@ async def inventory(request: Request) -> Response:
         "given": given,
         "active": _active(request),
         "listed": details.LISTED,
-        "order": order,
+        "fields": GROUPS,
+        "group": given.get("group", ""),
+        "order": given.get("sort", BY_NAME),
         "address": address,
-        "next": None if following is None else address.page(following),
         "is_first": "after" not in given,
+        "runs": runs_of(request).current,
+        "actions": tuple(map(str, Action)) if await acting.client_of(request) is not None else (),
+        "kept": [pair for pair in address.pairs if pair[0] in _FILTERS],
     }
-    return render.page(request, "inventory.html", values)
+    group = given.get("group", "")
+    rows = await _groups(backend, chosen, group) if group else await _rows(request, backend, chosen)
+    return render.page(request, "inventory.html", values | _NO_ROWS | rows)
+
+
+async def _groups(backend: Backend, chosen: Wanted, field: str) -> dict[str, Any]:
+    if field not in GROUPS:
+        raise HTTPException(400, f"group must be one of {', '.join(GROUPS)}, not {field!r}")
+    return {"groups": await backend.queries.groups(chosen, field, limit=_MOST_GROUPS)}
+
+
+async def _rows(request: Request, backend: Backend, chosen: Wanted) -> dict[str, Any]:
+    """Return a page of nodes. By name, the first page begins with the nodes that are furthest above a limit, and no
+    page repeats them."""
+    given = request.query_params
+    order, after_ = given.get("sort", BY_NAME), given.get("after", "")
+    found, following = await _page(backend, chosen, order, after_)
+    late = None if order != BY_NAME else await backend.queries.overdue(chosen, backend.limits, limit=_MOST_LATE)
+    first = () if late is None else tuple(each.node for each in late.rows)
+    before = {node.id for node in first}
+    rows = (*(() if after_ else first), *(node for node in found.rows if node.id not in before))
+    others = [(each, clock) for each, clock in await late_resources(backend) if chosen.fits_site(each.site)]
+    return {
+        "nodes": [(node, worst(above(node, found.now, backend.limits))) for node in rows],
+        "more_late": 0 if late is None else late.more,
+        "late_resources": others[:_MOST_LATE],
+        "next": None if following is None else Address(given.multi_items()).page(following),
+    }
 
 
 async def nodes(request: Request) -> Response:
@@ -90,7 +120,7 @@ def _layer_of(state: str) -> str:
     return "management" if state in _MANAGEMENTS else "status"
 
 
-def _selection(request: Request) -> Wanted:
+def selection(request: Request) -> Wanted:
     """Return the filter of the inventory. It has the parameters of the API, and a search."""
     given = reading.parameters(request, _NODES, reading.fields(_NODES, "/"))
     names, labels = searched(request)

@@ -1,7 +1,8 @@
 """The pages for operators: their paths, the kinds and the controllers.
 
 `lists` has the inventory and the resources of a kind, `one` has the page of one resource, `past` has the page of
-history, `acting` has the pages that submit intents, and `login` has the login page. The server renders all pages, and
+history, `acting` has the pages that submit an intent, `many` those that submit an action for many nodes, and
+`login` has the login page. The server renders all pages, and
 they need no script; `live.js` updates an open page.
 """
 
@@ -12,7 +13,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from farrier.model.edges import NODE
-from farrier.web import acting, lists, login, one, past, render
+from farrier.web import acting, lists, login, many, one, past, render
 from farrier.web.backend import backend_of
 
 
@@ -48,6 +49,7 @@ ROUTES = [
     Route("/resources/{kind}", lists.resources),
     Route("/resources/{kind}/{name}", one.resource),
     *acting.ROUTES,
+    *many.ROUTES,
     *login.ROUTES,
     Route("/controllers", controllers),
     Route("/history", past.history),

@@ -21,6 +21,7 @@ from farrier.model.clocks import Clock
 from farrier.model.counted import counted
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry
+from farrier.model.node_notes import notes
 from farrier.model.timeline import Row
 from farrier.web import return_path
 
@@ -112,6 +113,7 @@ _templates.filters |= {
     "counted": counted,
     "labels": _labels,
     "fact": _fact,
+    "notes": notes,
     "resource_path": _resource_path,
 }
 

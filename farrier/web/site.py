@@ -26,6 +26,7 @@ from farrier.web.exposition import Exposition
 from farrier.web.hosts import KnownHosts
 from farrier.web.one_per_cycle import OnePerCycle
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
+from farrier.web.runs import Runs
 
 # On these pages, the browser runs only scripts from this server. No page may embed these pages in a frame.
 _POLICY = (
@@ -83,6 +84,7 @@ class Site:
         )
         self._site.router.redirect_slashes = False  # clients of the API do not follow redirects
         self._site.state.access = access or Access()
+        self._site.state.runs = Runs()
         # These are outside of Starlette, because Starlette makes the response to an unexpected error outside of its
         # middleware.
         self.app: ASGIApp = OnePerCycle(_Headers(KnownHosts(self._site, names)))

@@ -37,6 +37,9 @@ PATHS = (
     "/",
     "/?status=offline&sort=oldest&q=gpu-1*",
     "/?q=nosuch",
+    "/?group=rack",
+    "/act?action=drain&which=all&site=s1",
+    "/act?action=set&which=picked",
     "/nodes/node-1",
     "/resources",
     "/resources/maas_region",
@@ -86,6 +89,20 @@ PLACEHOLDER = """
     () => [getComputedStyle(document.querySelector("[placeholder]"), "::placeholder").color,
            getComputedStyle(document.querySelector(".dim")).color]
 """
+# The rows of the nodes in the inventory.
+ROWS = """
+    () => [...document.querySelectorAll(".rows tbody tr")].map((row) => {
+        const {height, bottom} = row.getBoundingClientRect();
+        return {height, bottom, display: getComputedStyle(row).display};
+    })
+"""
+# The brake of a site holds eight nodes.
+BRAKE = """
+    INSERT INTO farrier.brakes (site, in_service, departed, counted_at, since)
+    VALUES ('s1', 10, 8, farrier.now(), farrier.now());
+    INSERT INTO farrier.departures (site, node, at, held)
+    SELECT site, id, farrier.now(), true FROM farrier.nodes WHERE site = 's1' AND status = 'active'
+"""
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -116,7 +133,7 @@ async def test_no_page_violates_a_rule_of_axe_or_is_wider_than_its_window(url: s
     found = []
     rules = await anyio.Path(AXE).read_text(encoding="utf-8")
     async with browser() as opened:
-        for width in (1280, 390):
+        for width in (1440, 1024, 390):
             context = await opened.new_context(
                 color_scheme=scheme,  # type: ignore[arg-type]
                 viewport={"width": width, "height": 844},
@@ -151,7 +168,7 @@ async def test_pages_load_without_an_error_in_the_console(url: str) -> None:
         page = await opened.new_page()
         page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: said.append(str(error)))
-        for path in (path for path in PATHS if "nosuch" not in path and "/act/" not in path and "/create/" not in path):
+        for path in (path for path in PATHS if not any(each in path for each in ("nosuch", "/act", "/create/"))):
             await page.goto(url + path)
     assert not said
 
@@ -192,6 +209,52 @@ async def test_each_table_has_a_name_for_screen_readers(url: str) -> None:
                 path for line in (await page.locator("main").aria_snapshot()).splitlines() if "- table:" in line
             ]
     assert nameless == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768)])
+async def test_each_node_of_the_inventory_is_one_line_of_a_table(url: str, width: int, height: int) -> None:
+    async with browser() as opened:
+        page = await opened.new_page(viewport={"width": width, "height": height}, extra_http_headers=WITH_TOKEN)
+        await page.goto(url)
+        rows = await page.evaluate(ROWS)
+    assert len(rows) == 31
+    assert {row["display"] for row in rows} == {"table-row"}
+    assert (
+        max(row["height"] for row in rows) < 40
+    )  # a line has 23 pixels, its box for ticking 25, and both have a margin
+    assert sum(row["bottom"] <= height for row in rows) >= 10
+
+
+@pytest.mark.parametrize("may_act", [True, False])
+async def test_the_first_node_is_visible_on_a_phone_without_scrolling(
+    url: str, conn: Connection, may_act: bool
+) -> None:
+    await without_guards(conn, BRAKE)
+    async with browser() as opened:
+        headers = WITH_TOKEN if may_act else None
+        page = await opened.new_page(viewport={"width": 390, "height": 844}, extra_http_headers=headers)
+        await page.goto(url)
+        assert "holds 8 nodes" in await page.locator("#top").inner_text()
+        assert (await page.evaluate(ROWS))[0]["bottom"] <= 844
+        assert await page.evaluate(OVERFLOW) == 0
+
+
+async def test_ticked_nodes_stay_ticked_while_the_page_follows_the_database(
+    url: str, conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "LIVE_SECONDS", 1)
+    async with browser() as opened:
+        page = await opened.new_page(extra_http_headers=WITH_TOKEN)
+        await page.goto(f"{url}/?q=gpu-1*")
+        await page.get_by_label("choose gpu-12").check()
+        await conn.execute("UPDATE farrier.nodes SET status = 'quarantined' WHERE name = 'gpu-13'")
+        await page.wait_for_selector("tr:has-text('gpu-13') .quarantined")
+        assert await page.get_by_label("choose gpu-12").is_checked()
+        await page.get_by_label("choose all nodes of this page").check()
+        await page.get_by_label("choose gpu-12").uncheck()
+        await page.get_by_label("action").select_option("pause")
+        await page.get_by_role("button", name="for ticked nodes").click()
+        await page.wait_for_selector("h1:has-text('pause 9 nodes')")
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -14,7 +14,8 @@ from farrier.io.pool import Connection
 from farrier.io.queries import PostgresQueries
 from farrier.model.details import LISTED
 from farrier.model.selection import label_tests
-from farrier.model.views import BY_NAME, ORDERS, SortKey, Wanted
+from farrier.model.stages import STAGES
+from farrier.model.views import BY_NAME, GROUPS, ORDERS, SortKey, Wanted
 from farrier.web import one
 from farrier.web.backend import Backend
 from farrier.web.recent_counts import RecentCounts
@@ -71,6 +72,11 @@ def row(page: str, name: str) -> str:
     found = re.search(rf'<th scope="row">{name}\b.*?</tr>', page, re.DOTALL)
     assert found is not None, f"{name} is not in the timeline"
     return html.unescape(found[0])
+
+
+def nodes_of(page: str) -> list[str]:
+    """The nodes of an inventory, in the order of its rows."""
+    return re.findall(r'<td class="name"><a href="/nodes/([^"]+)"', page)
 
 
 async def without_guards(conn: Connection, statements: str) -> None:
@@ -159,7 +165,7 @@ async def test_the_inventory_is_searched_by_parts_of_names_and_by_labels(
         ("!row", set()),
     ):
         page = (await web.get("/", params={"q": search})).text
-        assert set(re.findall(r'<td><a href="/nodes/([^"]+)"', page)) == expected, search
+        assert set(nodes_of(page)) == expected, search
         assert f"{len(expected)} selected" in page
     wrong = await web.get("/", params={"q": "!=3"})
     assert wrong.status_code == 400 and "expected KEY, !KEY, KEY=VALUE" in html.unescape(wrong.text)
@@ -173,7 +179,7 @@ async def test_each_count_of_the_inventory_links_to_the_nodes_that_it_counts(
     link, count = re.search(r'<a href="([^"]*status=offline)" class="tile"><b>(\d+)</b>', page).groups()  # type: ignore[union-attr]
     followed = (await web.get("/" + html.unescape(link))).text
     assert f"{count} selected" in followed
-    assert len(set(re.findall(r'<td><a href="/nodes/([^"]+)"', followed))) == int(count) > 0
+    assert len(set(nodes_of(followed))) == int(count) > 0
 
 
 async def test_the_filters_count_the_nodes_of_each_value(db: pg.Database, conn: Connection) -> None:
@@ -242,13 +248,49 @@ async def test_a_sorted_inventory_leads_from_page_to_page(web: httpx.AsyncClient
     assert 'aria-sort="ascending"' in first
     (following,) = re.findall(r'rel="next" href="([^"]+)"', first)
     second = (await web.get("/" + html.unescape(following))).text
-    names = [
-        set(re.findall(r'<td><a href="/nodes/([^"]+)"', page.partition(">Inventory</h2>")[2]))
-        for page in (first, second)
-    ]
+    names = [set(nodes_of(page)) for page in (first, second)]
     assert len(names[0]) == 100 and names[1] and not names[0] & names[1]
     assert (await web.get("/?sort=colour")).status_code == 400
     assert (await web.get("/?sort=oldest&after=x")).status_code == 400
+
+
+async def test_the_inventory_begins_with_late_nodes_and_names_no_stage(
+    web: httpx.AsyncClient, conn: Connection
+) -> None:
+    await register(conn, "node-1")
+    await without_guards(conn, ";".join((ONBOARDING, FLEET)))
+    page = (await web.get("/")).text
+    assert nodes_of(page)[:2] == ["node-1", "gpu-10"]
+    assert len(set(nodes_of(page))) == len(nodes_of(page)) == 31
+    assert re.search(r'data-label="above" class="late">\d+m', page)
+    assert not any(stage in page for stages in STAGES.values() for stage in stages)
+    assert "resolve_power_credentials" in (await web.get("/nodes/node-1")).text
+
+
+async def test_a_late_node_is_on_one_page_of_the_inventory(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-999")
+    await without_guards(conn, ";".join((ONBOARDING, FLEET.replace("39", "150"))))
+    first = (await web.get("/")).text
+    (following,) = re.findall(r'rel="next" href="([^"]+)"', first)
+    second = (await web.get("/" + html.unescape(following))).text
+    names = nodes_of(first) + nodes_of(second)
+    assert names[0] == "gpu-999" and len(names) == len(set(names)) == 142
+
+
+async def test_groups_have_counts_and_lead_to_their_nodes(web: httpx.AsyncClient, conn: Connection) -> None:
+    await without_guards(conn, FLEET)
+    for field in GROUPS:
+        page = (await web.get("/", params={"group": field})).text
+        rows = re.findall(r'<td><a href="([^"]+)">.*?</a>\s*<td data-label="nodes">(\d+)', page)
+        assert rows, field
+        for link, count in rows:
+            assert len(nodes_of((await web.get("/" + html.unescape(link))).text)) == int(count), link
+    offline = (await web.get("/", params={"group": "rack", "status": "offline", "site": "s2"})).text
+    assert re.findall(r'<td><a href="[^"]+">(.*?)</a>\s*<td data-label="nodes">(\d+)', offline) == [
+        ("s2 / r2", "1"),
+        ("s2 / r4", "1"),
+    ]
+    assert (await web.get("/?group=colour")).status_code == 400
 
 
 async def test_empty_fields_of_a_form_are_left_out_of_the_address(web: httpx.AsyncClient) -> None:
@@ -336,7 +378,7 @@ async def test_a_filter_by_status_hides_late_resources_that_are_no_nodes(
     """)
     for given, is_shown in (("", True), ("site=ams", True), ("status=active", False), ("failed=1", False)):
         page = (await web.get(f"/?{given}")).text
-        assert ("maas_region failing" in page) is is_shown, given
+        assert ("maas_region ams</a> by" in page) is is_shown, given
 
 
 async def test_a_misspelt_state_of_a_node_is_refused_instead_of_matching_no_node(web: httpx.AsyncClient) -> None:

@@ -1,5 +1,5 @@
 // Keeps a page current without a reload. While the page is visible, fetches it every data-every seconds, and replaces the
-// changed regions that are marked data-live. Focus, open details and typed text are kept. The key `/` moves to the search.
+// changed regions that are marked data-live. Focus, open details, typed text and ticked boxes are kept. The key `/` moves to the search.
 "use strict";
 
 const every = 1000 * Number(document.body.dataset.every || 0);
@@ -23,7 +23,7 @@ function showStale(reason, isFault = true) {
 function isInUse() {
   const selected = document.getSelection();
   const at = document.activeElement;
-  const typing = at && at.closest("[data-live]") && at.matches("input, select, textarea");
+  const typing = at && at.closest("[data-live]") && at.matches("input:not([type=checkbox]), select, textarea");
   return typing || (selected && !selected.isCollapsed);
 }
 
@@ -43,6 +43,10 @@ function swap(region, fresh) {
   for (const details of region.querySelectorAll("details[open][id]")) {
     const same = fresh.querySelector("#" + CSS.escape(details.id));
     if (same) same.open = true;
+  }
+  for (const ticked of region.querySelectorAll("input[type=checkbox]:checked[value]")) {
+    const same = fresh.querySelector(`input[name="${CSS.escape(ticked.name)}"][value="${CSS.escape(ticked.value)}"]`);
+    if (same) same.checked = true;
   }
   if (region.innerHTML === fresh.innerHTML) return;
   const find = place(document.activeElement, region);
@@ -99,6 +103,13 @@ if (every && document.querySelector("[data-live]")) {
   setInterval(refresh, every);
   document.addEventListener("visibilitychange", refresh);
 }
+
+// Only a script can tick all rows, so the page shows this box only to browsers that run it.
+document.documentElement.classList.add("scripted");
+document.addEventListener("change", (event) => {
+  if (event.target.id !== "tick-all") return;
+  for (const box of document.querySelectorAll("input[name=pick]")) box.checked = event.target.checked;
+});
 
 document.addEventListener("keydown", (event) => {
   const search = document.querySelector("input[type=search]");

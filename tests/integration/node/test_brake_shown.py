@@ -89,7 +89,7 @@ async def test_pages_show_which_nodes_are_held(site: Site, web: httpx.AsyncClien
         page = (await web.get(path)).text
         assert "The brake of site ams1 holds 6 nodes in service" in page
         assert f'href="/nodes/{silent[0].name}"' in page
-    assert (await web.get("/")).text.count("held by the brake") == 6
+    assert (await web.get("/")).text.count(">held by the brake<") == 6
     assert "by the brake of site ams1, which last refused" in (await web.get(f"/nodes/{silent[0].name}")).text
 
 

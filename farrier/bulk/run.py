@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import msgspec
 
-from farrier.cli.connection import Session
 from farrier.errors import MalformedRequest, RefusedByModel
 from farrier.model.intent_views import IntentView
 from farrier.model.requests import IntentStatus, Request
+from farrier.protocols import Queries
 
 LOOK_EVERY_SECONDS = 0.2
-"""No notification reports a change of a state to clients, so commands poll."""
+"""No notification reports a change of a state to clients, so commands and pages poll."""
 # The number of intents that one poll reads. If more intents are pending, several polls read them one after the other.
 _LOOKED = 20
 # The number of resources whose states one statement reads.
@@ -62,12 +62,20 @@ class Reached(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
+class Asks(Protocol):
+    """Submits intents, as `protocols.Requests` does."""
+
+    async def ask(self, request: Request) -> int:
+        """Insert an intent and return its ID. Raises RefusedByModel."""
+
+
 class Operations(msgspec.Struct, frozen=True, kw_only=True):
     """The database operations on the resources of one kind. `request` is the intent without resource and parameters.
     `params` returns the parameters for the resource with an ID. `reached` returns the present state of each resource
     with one of these IDs, and whether this is the awaited state."""
 
-    session: Session
+    requests: Asks
+    queries: Queries
     request: Request
     params: Callable[[int], Mapping[str, Any]]
     reached: Callable[[Sequence[int]], Awaitable[Mapping[int, Reached]]]
@@ -76,11 +84,11 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
         """Submit the intent for the ID of the target and not for its name, because another resource may get the name
         meanwhile. Raises RefusedByModel."""
         request = msgspec.structs.replace(self.request, resource=str(target.id), params=self.params(target.id))
-        return await self.session.requests.ask(request)
+        return await self.requests.ask(request)
 
     async def intent(self, intent: int) -> IntentView:
         """Return the intent with its answer."""
-        return (await self.session.queries.intent(self.request.kind, intent)).rows[0]
+        return (await self.queries.intent(self.request.kind, intent)).rows[0]
 
 
 class Following(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,8 +128,17 @@ class Bulk:
         self._following = following
         self._finished = finished
         self._flights: dict[int, Flight] = {}
-        self._stopped = False
+        self._stopped = ""  # why no more intents are submitted
         self.results: list[Result] = []
+
+    @property
+    def waiting(self) -> int:
+        """The number of resources for which no intent was submitted yet."""
+        return len(self._waiting)
+
+    def stop(self, reason: str) -> None:
+        """Submit no more intents. Resources whose intent was submitted are followed to the end."""
+        self._stopped = self._stopped or reason
 
     async def run(self) -> None:
         """Submit the intents and follow all resources. If the number in flight is limited, no intent is submitted after
@@ -194,11 +211,12 @@ class Bulk:
 
     def _give_up(self, flight: Flight, status: str, reason: str) -> None:
         self._finish(flight, status, reason)
-        self._stopped = self._following.most is not None
+        if self._following.most is not None:
+            self.stop("an earlier resource was late or failed")
 
     def _leave_out_the_rest(self) -> None:
         while self._waiting:
-            self._end(self._waiting.popleft(), "not begun", "an earlier resource was late or failed")
+            self._end(self._waiting.popleft(), "not begun", self._stopped)
 
     def _end(
         self, target: Target, status: str, reason: str | None, *, intent: int | None = None, state: str | None = None
