@@ -14,7 +14,7 @@ from farrier.cli.import_file import Fault, Row
 from farrier.config.reading import nearest
 from farrier.handlers.node.onboarding.discovery import macs_of
 from farrier.model.details import CONTROL
-from farrier.model.identity import PLACEHOLDERS
+from farrier.model.identity import is_filler
 from farrier.model.maas import Machine
 from farrier.model.maas_changes import LookUp
 from farrier.model.views import Wanted
@@ -107,4 +107,4 @@ def _model(reported: str | None) -> str | None:
     """Return the model in the form of the detail. MAAS stores the text that the firmware reports, which may be a
     placeholder."""
     text = _BLANKS.sub(" ", reported or "").strip()[:_MOST_MODEL].rstrip()
-    return None if text.lower() in ("", *PLACEHOLDERS) else text
+    return None if not text or is_filler(text) else text

@@ -68,6 +68,7 @@ def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tupl
     yield "BMC", node.bmc_address
     yield "credential", node.bmc_credential
     yield "same machine", ", ".join(node.same_machine)
+    yield "alike", ", ".join(node.alike_machines)
     yield "power", _power(node, now) if node.bmc_address else None
     if node.management == Management.MANAGEABLE:
         yield "power error", node.bmc.sync_failure and f"{node.bmc.sync_failure}: {node.bmc.sync_error}"

@@ -1,96 +1,91 @@
 """Compares the recorded identity of a machine with the identity that its BMC reports. Verification and adoption refuse
-a machine that is not the recorded machine, or that belongs to another node. A value proves nothing if it is not
-recorded, if the BMC does not report it, or if it is a vendor's placeholder. The comparison ignores case, spaces,
+a machine that is not the recorded machine, or that belongs to another node. A value proves something only if it can be
+unique: not missing, not a vendor's words, not a pattern of digits, and for a MAC address, not locally administered. A
+registered MAC address counts in any case, because an operator stated it. The comparison ignores case, spaces,
 separators, and the byte order of a UUID, because some firmware updates swap the byte order.
 """
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from typing import Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
 
-# Placeholders that boards report when SMBIOS has no serial number, from the defaults of board vendors.
+# Words that boards report when SMBIOS has no serial number, from the defaults of board vendors: letters and digits in
+# lower case. A word that ends with % stands for all words that begin with it.
 _NO_SERIALS = frozenset(
     {
-        "n/a",
-        "na",
-        "none",
-        "null",
-        "nil",
-        "empty",
-        "default",
-        "invalid",
-        "oem",
-        "standard",
-        "undefined",
-        "unknown",
-        "unspecified",
-        "not applicable",
-        "not available",
-        "not defined",
-        "not provided",
-        "not set",
-        "not specified",
-        "default string",
-        "default_string",
-        "to be filled",
-        "to be filled by o.e.m.",
-        "to be filled by o.e.m",
-        "to be filled by oem",
-        "serial number",
-        "system serial number",
-        "chassis serial number",
-        "base board serial number",
-        "123456",
-        "1234567",
-        "12345678",
-        "123456789",
-        "1234567890",
-        "0123456789",
-        "0123456789abcdef",
-        "1234567890abcdef",
+        *("", "na", "none", "null", "nil", "empty", "oem", "standard", "invalid%", "test", "sample", "dummy"),
+        *("default", "defaultstring%", "undefined%", "unknown%", "unspecified", "unavailable", "notapplicable"),
+        *("notavailable", "notdefined", "notprovided", "notset%", "notspecified%", "notpresent", "notassigned"),
+        *("tobefilled%", "filledby%", "tbd", "tobedefined", "tobedetermined", "oemdefault%", "chassisserial"),
+        *("serial", "serialno", "serialnumber%", "sernum%", "systemserial%", "productserial%", "yourserial%"),
+        *("chassisserialnumber", "baseboardserial%", "boardserial%", "motherboardserial%", "type1%serial%"),
+        *("type2%serial%", "type3%serial%", "noserial%", "noassettag", "assettag", "1234567890abcdef%"),
     }
 )
-# Default UUIDs of AMI and its licensees, found in thousands of machines.
+# UUIDs that vendors ship in many machines and that are no pattern, as hexadecimal digits: Dell without a service tag,
+# SolidRun's LX2160A.
 _NO_UUIDS = frozenset(
-    map(
-        UUID,
-        (
-            "03000200-0400-0500-0006-000700080009",
-            "03020100-0504-0706-0809-0a0b0c0d0e0f",
-            "00112233-4455-6677-8899-aabbccddeeff",
-            "12345678-1234-5678-90ab-cddeefaabbcc",
-            "deadbeef-dead-beef-dead-beefdeadbeef",
-        ),
-    )
+    {
+        "4c4c454400002010802080c04f202020",
+        "4c4c4544002020108020a0c04f202020",
+        "8a95d1987f4611e5bf8b08002704d48e",
+    }
 )
 
-PLACEHOLDERS: tuple[str, ...] = tuple(sorted({*_NO_SERIALS, *map(str, _NO_UUIDS)}))
-"""Values that identify no machine. The database ignores them, too, when it checks that each machine has one node."""
+PLACEHOLDERS: tuple[str, ...] = tuple(sorted(_NO_SERIALS | _NO_UUIDS))
+"""Values that identify no machine, as patterns of SQL's LIKE. The database ignores them, too, when it checks that each
+machine has one node."""
+
+_WORDS = re.compile("|".join(word.replace("%", ".*") for word in sorted(_NO_SERIALS)))
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+# Steps between neighbouring digits that count from the last digit to the first, and back.
+_AROUND = {"90": 1, "f0": 1, "09": -1, "0f": -1}
+
+_SHORTEST_REPEATED = 6  # digits; a shorter serial number, such as 1212, may repeat a part by chance
+_SHORTEST_COUNTED = 4  # digits; a shorter serial number may count by chance
+# Of the 31 pairs of neighbouring digits in a random UUID, 6 are close, and 24 practically never.
+_MOST_CLOSE = 23
+
+
+def is_filler(text: str) -> bool:
+    """Return whether a text is nothing, or a vendor's words in place of a value."""
+    return _WORDS.fullmatch(_plain(text)) is not None
 
 
 def is_placeholder(text: str) -> bool:
-    """Return whether a text stands in place of a value: nothing, a vendor's words, or one repeated character."""
-    plain = text.strip().casefold()
-    return plain in _NO_SERIALS or len(set(plain) - set(":-. ")) <= 1
+    """Return whether a text stands in place of a number: nothing, a vendor's words, or a pattern of digits."""
+    return is_filler(text) or _is_pattern(_plain(text))
+
+
+def _plain(text: str) -> str:
+    return re.sub("[^a-z0-9]", "", text.casefold())
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """The values that identify a machine; missing values are None or empty. Two manufacturers may use the same serial
     number, so comparisons between nodes use the serial number together with `manufacturer`. `compare` ignores the
-    manufacturer."""
+    manufacturer. `macs` are addresses that a BMC reports, and `registered` are addresses that operators stated."""
 
     serial: str | None = None
     uuid: str | None = None
     macs: tuple[str, ...] = ()
+    registered: tuple[str, ...] = ()
     manufacturer: str | None = None
+
+    @property
+    def has_serial(self) -> bool:
+        """Whether the serial number can identify a machine."""
+        return bool(_serial(self.serial))
 
     @property
     def is_known(self) -> bool:
         """Whether at least one of the values can identify a machine."""
-        return bool(_serial(self.serial) or _uuids(self.uuid) or _macs(self.macs))
+        return bool(_serial(self.serial) or _uuids(self.uuid) or _macs(self.macs) or _addresses(self.registered))
 
 
 class Same(msgspec.Struct, frozen=True):
@@ -138,9 +133,13 @@ def compare(recorded: Identity, seen: Identity) -> Verdict:
     if _uuids(recorded.uuid) and _uuids(seen.uuid):
         same = not _uuids(recorded.uuid).isdisjoint(_uuids(seen.uuid))
         _note(same, "UUID", str(recorded.uuid), str(seen.uuid), matches=matches, differs=differs)
-    if not differs and not matches and _macs(recorded.macs) and _macs(seen.macs):
-        same = not _macs(recorded.macs).isdisjoint(_macs(seen.macs))
-        _note(same, "MAC", _listed(recorded.macs), _listed(seen.macs), matches=matches, differs=differs)
+    ours, theirs = _macs(recorded.macs) | _addresses(recorded.registered), _macs(seen.macs)
+    if recorded.registered:
+        theirs = _addresses(seen.macs)
+    if not differs and not matches and ours and theirs:
+        expected = _listed(tuple(sorted({*recorded.macs, *recorded.registered})))
+        same = not ours.isdisjoint(theirs)
+        _note(same, "MAC", expected, _listed(seen.macs), matches=matches, differs=differs)
     if differs:
         return Another(f"another machine responds: {'; '.join(differs)}")
     if matches:
@@ -156,7 +155,7 @@ def kept(recorded: Identity, seen: Identity) -> Identity:
     return Identity(
         serial=recorded.serial if _serial(recorded.serial) else seen.serial,
         uuid=recorded.uuid if _uuids(recorded.uuid) else seen.uuid,
-        macs=recorded.macs or seen.macs,
+        macs=recorded.macs if _macs(recorded.macs) or not seen.macs else seen.macs,
         manufacturer=seen.manufacturer,
     )
 
@@ -165,7 +164,8 @@ def described(identity: Identity) -> str:
     """Return the values that can identify the machine, as a text."""
     serial = [f"serial {identity.serial}"] if _serial(identity.serial) else []
     uuid = [f"UUID {identity.uuid}"] if _uuids(identity.uuid) else []
-    macs = [f"MAC {_listed(identity.macs)}"] if _macs(identity.macs) else []
+    known = tuple(sorted({*(identity.macs if _macs(identity.macs) else ()), *identity.registered}))
+    macs = [f"MAC {_listed(known)}"] if known else []
     return ", ".join((*serial, *uuid, *macs)) or "no value that identifies a machine"
 
 
@@ -183,21 +183,63 @@ def _listed(macs: tuple[str, ...]) -> str:
 def _serial(text: str | None) -> str:
     """Return the serial in canonical form; empty for a placeholder."""
     plain = (text or "").strip().casefold()
-    return "" if plain in _NO_SERIALS or len(set(plain)) <= 1 else plain
+    return "" if is_placeholder(plain) else plain
 
 
 def _uuids(text: str | None) -> frozenset[UUID]:
-    """Return the UUID in both byte orders; empty for a placeholder."""
+    """Return the UUID in both byte orders; empty if it cannot be unique."""
     try:
         uuid = UUID((text or "").strip())
     except ValueError:
         return frozenset()
-    swapped = UUID(bytes_le=uuid.bytes)
-    says_nothing = len(set(uuid.bytes)) == 1 or not _NO_UUIDS.isdisjoint((uuid, swapped))
-    return frozenset() if says_nothing else frozenset((uuid, swapped))
+    both = frozenset((uuid, UUID(bytes_le=uuid.bytes)))
+    return both if all(_is_unique(one.hex) for one in both) else frozenset()
+
+
+def _is_unique(digits: str) -> bool:
+    """Return whether the 32 digits can be the UUID of one machine, in this order of bytes. Vendors ship UUIDs that
+    count, some with a MAC address between the counting bytes."""
+    if digits.startswith("0" * 20):
+        return _is_unique_mac(digits[20:])
+    close = sum(abs(step) <= 1 for step in _steps(digits))
+    if digits in _NO_UUIDS or _is_pattern(digits) or close > _MOST_CLOSE:
+        return False
+    numbers = bytes.fromhex(digits)
+    every_second = (numbers[::2], numbers[1::2])
+    return all(len({(after - before) % 256 for before, after in pairwise(part)}) > 1 for part in every_second)
+
+
+def _is_pattern(digits: str) -> bool:
+    """Return whether digits and letters were written, not assigned: they are empty, repeat a part of themselves, or
+    count."""
+    length = len(digits)
+    parts = range(1, length // 2 + 1) if length >= _SHORTEST_REPEATED else range(1, min(2, length // 2 + 1))
+    steps = set(_steps(digits))
+    counts = length >= _SHORTEST_COUNTED and steps in ({1}, {-1})
+    return length <= 1 or counts or any(digits == digits[:part] * (length // part) for part in parts)
+
+
+def _steps(digits: str) -> tuple[int, ...]:
+    """Return the differences between neighbouring digits."""
+    return tuple(
+        _AROUND.get(before + after, _ALPHABET.find(after) - _ALPHABET.find(before))
+        for before, after in pairwise(digits)
+    )
+
+
+def _is_unique_mac(digits: str) -> bool:
+    """Return whether the 12 digits can be the address of one network card. The two low bits of the first byte mark
+    addresses that are locally administered, or of a group."""
+    assigned = not int(digits[1], 16) & 0b11
+    return assigned and not _is_pattern(digits) and any(abs(step) > 1 for step in _steps(digits))
+
+
+def _addresses(texts: tuple[str, ...]) -> frozenset[str]:
+    """Return the addresses as hexadecimal digits, without placeholders."""
+    plain = (re.sub(r"[:. -]", "", text.casefold()) for text in texts)
+    return frozenset(mac for mac in plain if re.fullmatch("[0-9a-f]{12}", mac) and len(set(mac)) > 1)
 
 
 def _macs(texts: tuple[str, ...]) -> frozenset[str]:
-    """Return the addresses as hexadecimal digits, without placeholders."""
-    plain = ("".join(char for char in text.casefold() if char not in ":-. ") for text in texts)
-    return frozenset(mac for mac in plain if len(set(mac)) > 1)
+    """Return the addresses that can be unique, as hexadecimal digits."""
+    return frozenset(filter(_is_unique_mac, _addresses(texts)))

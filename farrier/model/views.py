@@ -219,7 +219,9 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     machine. `paused_by` and `quarantined_by` are the operators who paused and quarantined the node; each is None if no
     operator did so or the intent names no operator. `alerts` are the alerts of the agent's last heartbeat.
     `enrolled_at` is when the agent last enrolled, or None without an agent. While the node is held,
-    `braked_at` is when the brake last refused to take it out of service.
+    `braked_at` is when the brake last refused to take it out of service. `same_machine` names the nodes that recorded
+    the same machine. `alike_machines` names the values that machines of other nodes also have, although the machines
+    otherwise differ.
     """
 
     version: int
@@ -233,6 +235,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     deleting: bool
     held_here: bool = False
     same_machine: tuple[str, ...] = ()
+    alike_machines: tuple[str, ...] = ()
     outcome: Record | None
     outcome_at: datetime | None
     controller: str | None

@@ -126,9 +126,7 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
             "the brake of the site keeps the node in service, because too many nodes of the site would leave "
             "service together"
         )
-    if node.same_machine:
-        others = ", ".join(node.same_machine)
-        yield f"{others} recorded the same machine: an action on one of the nodes also affects the others"
+    yield from _of_other_nodes(node)
     if diagnosis.is_unread(node):
         yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"
     yield from _not_kept(node)
@@ -136,6 +134,18 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
         yield f"cleanup not validated: {node.quarantine_reason}"
     elif node.quarantine_cause is not None and not diagnosis.goes_on(node):
         yield f"quarantined, {_quarantine(node)}"
+
+
+def _of_other_nodes(node: NodeDetail) -> Iterator[str]:
+    """Yield the other nodes that recorded the machine, or a machine with a value in common."""
+    if node.same_machine:
+        others = ", ".join(node.same_machine)
+        yield f"{others} recorded the same machine: an action on one of the nodes also affects the others"
+    if node.alike_machines:
+        yield (
+            f"the machine has {', '.join(node.alike_machines)}, but otherwise differs, so farrier treats them as two "
+            "machines; if they are one machine, clear the BMC of one of the nodes"
+        )
 
 
 def _in_maas(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str]:

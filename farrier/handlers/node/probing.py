@@ -56,7 +56,7 @@ def recorded(node: Node) -> Identity:
     """Return the recorded identity of the machine. The identity comes from the first reading of the machine's BMC and
     from the registered MAC addresses. While the machine is to be replaced, only the registered addresses count."""
     known = _binding(node.bmc)
-    return replace(known, macs=tuple(sorted({*known.macs, *node.macs})), manufacturer=None)
+    return replace(known, registered=tuple(sorted(node.macs)), manufacturer=None)
 
 
 def recorded_by_bmc(bmc: Bmc) -> Identity:
@@ -66,10 +66,10 @@ def recorded_by_bmc(bmc: Bmc) -> Identity:
 
 async def verified(node: Node, services: NodeServices, *, must_prove: bool) -> BmcReading:
     """Verify the BMC at the node's address, and check that the machine is the recorded machine and belongs to no other
-    node. The probe also reads MAC addresses, unless a serial number or a UUID of the BMC is recorded and is enough.
-    Raises only `BmcError` and `LeaseLost`."""
-    is_identified = replace(_binding(node.bmc), macs=()).is_known
-    reading = await services.bmc.verify(target_of_address(node), macs=must_prove or not is_identified)
+    node. The probe also reads MAC addresses, unless a serial number is recorded and is enough. Raises only `BmcError`
+    and `LeaseLost`."""
+    macs = must_prove or not _binding(node.bmc).has_serial
+    reading = await services.bmc.verify(target_of_address(node), macs=macs)
     check_machine(node, reading, must_prove=must_prove)
     holder = await services.identities.holder(node.id, identity.kept(_binding(node.bmc), _seen(reading)))
     if holder is not None:

@@ -44,10 +44,10 @@ async def test_clear_bmc_does_not_make_a_node_forget_which_machine_it_had(site: 
 
 
 async def test_mac_addresses_that_a_bmc_reported_are_enough_to_refuse_another_machine(site: Site) -> None:
-    bare = replace(READING, serial=None, uuid=None, macs=("aa:bb:cc:00:00:01",))
+    bare = replace(READING, serial=None, uuid=None, macs=("a4:bb:6d:00:00:01",))
     site.bmc.script = site.bmc.read_script = lambda _target: bare
     machine = await in_service(site)
-    site.bmc.script = site.bmc.read_script = lambda _target: replace(bare, macs=("aa:bb:cc:00:00:02",))
+    site.bmc.script = site.bmc.read_script = lambda _target: replace(bare, macs=("a4:bb:6d:00:00:02",))
     await machine.asked("set_bmc", address=NEW)
     assert (await known(machine))[:2] == ("enroll", "identity_mismatch")
 
@@ -103,11 +103,11 @@ async def test_a_replacement_can_be_called_off(site: Site) -> None:
 
 
 async def test_registered_mac_addresses_stay_binding_in_a_replacement(site: Site) -> None:
-    machine = await site.with_bmc(macs=["aa:bb:cc:00:00:01"])
-    bare = replace(READING, serial="SN-2", uuid=None, macs=("aa:bb:cc:00:00:02",))
+    machine = await site.with_bmc(macs=["a4:bb:6d:00:00:01"])
+    bare = replace(READING, serial="SN-2", uuid=None, macs=("a4:bb:6d:00:00:02",))
     site.bmc.script = site.bmc.read_script = lambda _target: bare
     await machine.asked("set_bmc", address=NEW, replace=True)
     assert (await known(machine))[1] == "identity_mismatch", "the registration still says which machine it must be"
-    await machine.asked("set", macs=["aa:bb:cc:00:00:02"])
+    await machine.asked("set", macs=["a4:bb:6d:00:00:02"])
     await machine.asked("manage")
     assert await known(machine) == ("manageable", None, "SN-2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 import anyio
 import msgspec
@@ -20,6 +21,7 @@ from farrier.model.identity import Identity, Same
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.fake_bmc import READING, reading
+from tests.support.identities import OWN_SERIALS, OWN_UUIDS, SHIPPED_MACS, SHIPPED_SERIALS, SHIPPED_UUIDS
 from tests.support.loop import PATIENCE
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
@@ -80,11 +82,11 @@ async def test_a_machine_of_another_node_is_not_verified_and_the_error_names_tha
 async def test_an_adoption_of_a_machine_that_another_node_has_stops_and_quarantines(site: Site) -> None:
     site.bmc.script = lambda target: replace(READING, serial=f"SN-{target.address}", uuid=None)
     await site.with_bmc("gpu-1")
-    second = await site.with_bmc("gpu-2", agentless=True, macs=["aa:bb:cc:00:00:01"])
+    second = await site.with_bmc("gpu-2", agentless=True, macs=["a4:bb:6d:00:00:01"])
     # The first node's machine is now behind the second's address, and the second has no serial number on record.
     await second.site.conn.execute("UPDATE farrier.nodes SET bmc = bmc - 'serial' WHERE id = $1", second.id)
     site.bmc.script = lambda _target: replace(
-        READING, serial="SN-https://10.0.0.1", uuid=None, macs=("aa:bb:cc:00:00:01",)
+        READING, serial="SN-https://10.0.0.1", uuid=None, macs=("a4:bb:6d:00:00:01",)
     )
     await second.ask("adopt")
     assert await known(second) == ("adopt_failed", "identity_taken")
@@ -119,7 +121,7 @@ async def test_power_of_a_machine_is_switched_only_by_the_node_that_has_it(site:
             {"serial": "a1", "manufacturer": "DELL INC"},
             id="serial and manufacturer",
         ),
-        pytest.param({"macs": ("aa:bb:cc:00:00:01",)}, {"macs": ("aa:bb:cc:00:00:01",)}, id="MACs, for want of both"),
+        pytest.param({"macs": ("a4:bb:6d:00:00:01",)}, {"macs": ("a4:bb:6d:00:00:01",)}, id="MACs, for want of both"),
     ],
 )
 async def test_a_machine_is_recognised_in_every_spelling(site: Site, one: Given, other: Given) -> None:
@@ -142,8 +144,8 @@ async def test_a_machine_is_recognised_in_every_spelling(site: Site, one: Given,
             id="one serial of two makers",
         ),
         pytest.param(
-            {"serial": "A1", "macs": ("aa:bb:cc:00:00:01",)},
-            {"serial": "A2", "macs": ("aa:bb:cc:00:00:01",)},
+            {"serial": "A1", "macs": ("a4:bb:6d:00:00:01",)},
+            {"serial": "A2", "macs": ("a4:bb:6d:00:00:01",)},
             id="a card that moved",
         ),
     ],
@@ -156,8 +158,8 @@ async def test_placeholder_identities_do_not_make_two_machines_one(site: Site, o
 
 
 async def test_a_registered_mac_address_identifies_a_machine_without_serial_and_uuid(site: Site) -> None:
-    await site.register("gpu-1", macs=["aa:bb:cc:00:00:01"])
-    same_everywhere(site, serial=None, uuid=None, macs=("aa:bb:cc:00:00:01",))
+    await site.register("gpu-1", macs=["a4:bb:6d:00:00:01"])
+    same_everywhere(site, serial=None, uuid=None, macs=("a4:bb:6d:00:00:01",))
     second = await site.with_bmc("gpu-2")
     assert await known(second) == ("enroll", "identity_taken")
     assert (await second.bmc())["last_error"] == "this machine belongs to node gpu-1: it has the same MAC address"
@@ -240,6 +242,17 @@ SERIALS = (None, "", "SN-1", " sn-1", "N/A", "0123456789", "1111", "Sn-2")
 UUIDS = (None, "nonsense", UUID, SWAPPED, f"{{{UUID.upper()}}}", FILLED_UUID, "f" * 32, UUID[:-1] + "3")
 
 
+async def test_the_database_knows_which_values_can_be_unique_like_the_model(db: pg.Database) -> None:
+    machines = [
+        *(Identity(serial=serial) for serial in (*SHIPPED_SERIALS, *OWN_SERIALS)),
+        *(Identity(uuid=uuid) for uuid in (*SHIPPED_UUIDS, *OWN_UUIDS, *(str(uuid4()) for _ in range(100)))),
+        *(Identity(macs=(mac,)) for mac in (*SHIPPED_MACS, "a4:bb:6d:00:00:01", "AC-1F-6B-8D-2F-10")),
+    ]
+    async with db.connect() as conn:
+        for machine in machines:
+            assert bool(await keys(conn, machine)) == machine.is_known, machine
+
+
 async def test_the_database_distinguishes_machines_like_the_model(db: pg.Database) -> None:
     async with db.connect() as conn:
         for recorded in (Identity(serial="SN-1"), Identity(uuid=UUID)):
@@ -251,7 +264,8 @@ async def test_the_database_distinguishes_machines_like_the_model(db: pg.Databas
 
 
 async def keys(conn: Connection, machine: Identity) -> set[tuple[str, str]]:
-    rows = await conn.fetch("SELECT * FROM farrier.identity_keys($1, $2, NULL, NULL)", machine.serial, machine.uuid)
+    query = "SELECT * FROM farrier.identity_keys($1, $2, NULL, to_jsonb($3::text[]))"
+    rows = await conn.fetch(query, machine.serial, machine.uuid, list(machine.macs))
     return {(row["kind"], row["value"]) for row in rows}
 
 

@@ -13,5 +13,5 @@ GRANT SELECT (
 GRANT EXECUTE ON FUNCTION
     farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
     farrier.count_resources, farrier.count_states, farrier.late_resources, farrier.list_holds,
-    farrier.columns_of, farrier.selected_nodes, farrier.late_clocks, farrier.text_array, farrier.list_addresses, farrier.partition_members, farrier.node_facts, farrier.same_machine, farrier.shard_of
+    farrier.columns_of, farrier.selected_nodes, farrier.late_clocks, farrier.text_array, farrier.list_addresses, farrier.partition_members, farrier.node_facts, farrier.same_machine, farrier.alike_machines, farrier.shard_of
     TO farrier_reader;

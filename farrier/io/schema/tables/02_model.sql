@@ -64,7 +64,8 @@ CREATE TABLE farrier.constants (
     login_cap             integer  NOT NULL,  -- failed logins that one BMC may receive within login_window
     login_window          interval NOT NULL,
     ssh_seed_limit        integer  NOT NULL,  -- failed SSH seeds in a row after which a node is unhealthy
-    identity_placeholders text[]   NOT NULL,  -- values that vendors ship in place of serial numbers and UUIDs
+    identity_placeholders text[]   NOT NULL,  -- values that vendors ship in place of serial numbers and UUIDs: patterns of LIKE in
+                                              -- lower case, without separators
     brake_retry           interval NOT NULL   -- after this time, farrier tries again to take a held node out of service
 );
 

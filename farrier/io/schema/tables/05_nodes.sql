@@ -109,14 +109,16 @@ CREATE TABLE farrier.bmc_logins (
 CREATE INDEX bmc_logins_at ON farrier.bmc_logins (at);
 
 -- The identities of each node's machine, from nodes.bmc. Of several nodes with one machine, one holds it. The other nodes recorded it
--- while its number counted as a placeholder (one of identity_placeholders); such duplicates are reported and kept. Only
--- claim_identity and derive_identities write here.
+-- while its number counted as a placeholder (one of identity_placeholders); such duplicates are reported and kept. Machines that differ
+-- may share a value, which then proves nothing between them. Only claim_identity and derive_identities write here.
 CREATE TABLE farrier.node_identities (
     node_id bigint  NOT NULL REFERENCES farrier.nodes,
     kind    text    NOT NULL CHECK (kind IN ('uuid', 'serial', 'mac')),
     value   text    COLLATE "C" NOT NULL,  -- in the canonical form of identity_keys
-    holds   boolean NOT NULL,              -- the machine belongs to this node; false for a duplicate
-    PRIMARY KEY (node_id, kind, value)
+    holds   boolean NOT NULL,              -- the first node with this value; false for another machine with it, and for a duplicate
+    shared  boolean NOT NULL,              -- the machine otherwise differs from the machine of the holder
+    PRIMARY KEY (node_id, kind, value),
+    CHECK (NOT (holds AND shared))
 );
 CREATE UNIQUE INDEX node_identities_one ON farrier.node_identities (kind, value) WHERE holds;
 CREATE INDEX node_identities_shared ON farrier.node_identities (kind, value) WHERE NOT holds;

@@ -23,7 +23,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
               WHERE o.id = live.id AND other.site IS NOT DISTINCT FROM n.site AND other.id <> n.id AND other.status <> 'deleted')
            END AS candidate_of,
            -- There are few duplicates or none, so one lookup is enough for most loads.
-           CASE WHEN EXISTS (SELECT FROM farrier.node_identities WHERE NOT holds) THEN farrier.same_machine(n.id) ELSE '{}' END AS same_machine,
+           CASE WHEN EXISTS (SELECT FROM farrier.node_identities WHERE NOT (holds OR shared)) THEN farrier.same_machine(n.id) ELSE '{}' END AS same_machine,
            CASE WHEN n.maas_id IS NOT NULL THEN (
              SELECT o.mode FROM farrier.node_onboardings o
               WHERE o.node_id = n.id AND o.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.succeeded))

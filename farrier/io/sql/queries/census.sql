@@ -162,7 +162,8 @@ SELECT row_to_json(x)::text
                      GROUP BY power) c) AS power,
            (SELECT count(*) FROM farrier.nodes WHERE paused IS NOT NULL AND status <> 'deleted') AS paused,
            (SELECT count(DISTINCT node_id) FROM farrier.node_identities
-             WHERE (kind, value) IN (SELECT d.kind, d.value FROM farrier.node_identities d WHERE NOT d.holds)) AS same_machine,
+             WHERE NOT shared AND (kind, value) IN (
+                       SELECT d.kind, d.value FROM farrier.node_identities d WHERE NOT (d.holds OR d.shared))) AS same_machine,
            (SELECT count(*) FROM farrier.brakes_holding) AS brakes_holding,
            (SELECT a.silent - e.n FROM agents a, silent_elsewhere e) AS heartbeats_stale,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'error', error, 'count', n)), '[]') FROM failing) AS failing,
