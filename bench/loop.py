@@ -105,7 +105,9 @@ class Unplugged(BmcClient):
         raise BmcError(BmcFailure.UNREACHABLE, "benchmarks have no BMC")
 
     @override
-    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+    async def set_power(
+        self, target: BmcTarget, wanted: PowerRequest, *, graceful: bool = False, send: bool = True
+    ) -> BmcReading:
         raise BmcError(BmcFailure.UNREACHABLE, "benchmarks have no BMC")
 
 

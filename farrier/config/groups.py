@@ -126,6 +126,13 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             "stage. Then farrier cancels the stage's agent tasks that have not ended."
         ),
     ] = _seconds(600)
+    force_power_after: Annotated[
+        timedelta,
+        Meta(
+            description="Time that an operating system has for a graceful shutdown by set_power. Then farrier forces "
+            "the power off. The parameter force_after of an intent takes precedence."
+        ),
+    ] = _seconds(300)
     observation_ttl: Annotated[
         timedelta,
         Meta(

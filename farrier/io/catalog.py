@@ -174,7 +174,12 @@ def _model() -> dict[str, Rows]:
             for status in workflow.WorkflowStatus
         ],
         "actions": [
-            {"action": action, "since": spec.since, "while_paused": action in actions.ANSWERED_WHILE_PAUSED}
+            {
+                "action": action,
+                "since": spec.since,
+                "while_paused": action in actions.ANSWERED_WHILE_PAUSED,
+                "overtakes": spec.overtakes,
+            }
             for action, spec in actions.ACTIONS.items()
         ],
         "task_types": [{"type": type_} for type_ in TaskType],

@@ -62,6 +62,8 @@ class Group(StrEnum):
 UNDELETED = frozenset(N) - {N.DELETED}
 NEVER_ACTIVE = frozenset({N.BOOTSTRAP_ISSUED, N.ENROLLING, N.QUARANTINED})
 IN_SERVICE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
+IN_USE = IN_SERVICE | {N.DRAINING}
+"""In these statuses, workloads may run on the machine."""
 BEING_DECOMMISSIONED = IN_SERVICE | {N.DRAINING, N.RETIRED, N.REMOVING}
 
 
@@ -73,6 +75,7 @@ class ActionSpec(KindAction, frozen=True, kw_only=True):
     accepted_in: frozenset[N] = UNDELETED
     managements: frozenset[Management] = frozenset(Management)
     condition: WorkflowCondition = workflow_condition.ANY
+    overtakes: bool = False  # answered before a `set_power` whose action was sent and has no effect yet
     regardless_in: frozenset[N] = frozenset()  # accepted in these statuses, with any workflow
     stops: frozenset[Management] = frozenset()  # accepted in these, with any workflow; the action ends them
     since: int = 1
@@ -129,6 +132,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         description="block the node from scheduling until it is released or its onboarding completes",
         params=params.Because,
         accepted_in=frozenset({N.ENROLLING, N.ACTIVE, N.OFFLINE, N.QUARANTINED}),
+        overtakes=True,
     ),
     Action.RELEASE: ActionSpec(
         group=Group.LIFECYCLE,
@@ -198,6 +202,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         condition=workflow_condition.UNDER_WAY,
         stops=TRANSIENT,
         interrupts=True,
+        overtakes=True,
     ),
     Action.ADOPT_OBSERVED_STATE: ActionSpec(
         group=Group.OPERATOR,

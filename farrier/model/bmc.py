@@ -110,6 +110,10 @@ class BmcError(errors.ServiceError):
         self.sent = sent
 
 
+class NotYet(BmcError):
+    """No request failed, but the machine does not have the requested power yet. A caller may wait longer."""
+
+
 LOGIN_CAP = 3
 """Largest number of failed logins at a BMC within `LOGIN_WINDOW`, over all nodes and calls. The strictest default of
 common firmware locks the account at the fourth failed login."""

@@ -35,13 +35,26 @@ class Switching(msgspec.Struct, frozen=True, kw_only=True):
     """A power action. farrier commits the action to the database before it sends the action to the BMC, so that a crash
     cannot hide the action. `intent` is the ID of the intent that requested the action, or None if farrier enforces a
     target power. `enforce` is set if the intent also requests that farrier enforces this power afterwards. `unsure` is
-    set if an earlier attempt may have sent the action."""
+    set if an earlier attempt may have sent the action.
+
+    `part` is the present part of an action with several parts: a graceful reset is `off`, then `on`. Until `force_at`,
+    the machine is switched off gracefully. `forced` is set if this time has passed. `sent_at` is set while farrier
+    waits for the effect of the present part."""
 
     power: PowerRequest
     at: datetime
     intent: int | None = None
     enforce: bool = False
     unsure: bool = False
+    part: PowerRequest | None = None
+    force_at: datetime | None = None
+    forced: bool = False
+    sent_at: datetime | None = None
+
+    @property
+    def asked(self) -> PowerRequest:
+        """The power to request from the BMC now."""
+        return self.part or self.power
 
 
 class OtherLogin(msgspec.Struct, frozen=True, kw_only=True):

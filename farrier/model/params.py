@@ -71,6 +71,17 @@ class PowerRequest(StrEnum):
     RESET = "reset"
 
 
+class PowerMode(StrEnum):
+    """How a machine is switched off."""
+
+    GRACEFUL = "graceful"  # the operating system shuts down; after a deadline, farrier forces the power off
+    FORCE = "force"  # at once, whatever runs on the machine
+
+
+FORCE_AFTER_MAX = 86_400
+"""Largest deadline of a graceful shutdown, in seconds. A machine that has not shut down within a day never does."""
+
+
 class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The base of the parameters of an action. Parameters are texts, flags, choices, integers, lists of texts and JSON
     objects. The rules between fields are data, so that the database can check the same rules."""
@@ -147,10 +158,13 @@ class SetBmc(Params, frozen=True):
 
 class SetPower(Params, frozen=True):
     """Parameters of `set_power`. With `enforce`, farrier keeps the power `on` or `off` from then on; without `enforce`,
-    farrier stops enforcing power."""
+    farrier stops enforcing power. `mode` is how `off` and `reset` switch the machine off; the default is `graceful` for
+    a node in service, and otherwise `force`. After `force_after` seconds, `graceful` becomes `force`."""
 
     power: PowerRequest
     enforce: bool = False
+    mode: PowerMode | None = None
+    force_after: Annotated[int, msgspec.Meta(ge=1, le=FORCE_AFTER_MAX)] | None = None
 
 
 class Onboard(Params, frozen=True):

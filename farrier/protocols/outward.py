@@ -41,16 +41,19 @@ class BmcClient(Protocol):
         """Read power, health and identity with one GET of the system; `power` may be `unknown`. May be called any
         number of times. Raises `ValueError` without a `system_path`."""
 
-    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+    async def set_power(
+        self, target: BmcTarget, wanted: PowerRequest, *, graceful: bool = False, send: bool = True
+    ) -> BmcReading:
         """Set the power to `wanted` and confirm the result by reading; after a reset, `on` is expected. Needs a
         `system_path`.
 
         The method first reads the system, and sends no action if the power is already as wanted. Otherwise, it sends
         the action one time, with a type that the BMC allows, and never repeats the action, even after an error. Then it
-        reads until the power is as wanted; after the deadline, it raises `BmcError` `timeout`. A caller must not repeat
-        the call without a check. After an error whose `sent` is set, or if it is unknown whether the action was sent,
-        the caller passes `send=False`; the method then only reads. A reset of a system that is off switches it on.
-        `off` does not wait for the operating system.
+        reads for a few seconds until the power is as wanted. If it is not yet, the method raises `NotYet`, and the
+        caller may wait longer. A caller must not repeat the call without a check. After an
+        error whose `sent` is set, or if it is unknown whether the action was sent, the caller passes `send=False`; the
+        method then only reads. A reset of a system that is off switches it on. With `graceful`, `off` asks the
+        operating system to shut down, if the BMC offers this; otherwise `off` does not wait for the operating system.
         """
 
 

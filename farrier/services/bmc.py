@@ -23,7 +23,7 @@ from typing_extensions import override
 from farrier import protocols
 from farrier.config import BmcConfig, BmcTrustConfig
 from farrier.errors import ConfigError, LeaseLost
-from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcReading, BmcTarget
+from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcReading, BmcTarget, NotYet
 from farrier.model.params import PowerRequest
 from farrier.services import bmc_failure, bmc_resources
 from farrier.services.bindings import Bindings
@@ -135,11 +135,13 @@ class RedfishBmc(protocols.BmcClient):
         return await self._call(target, read)
 
     @override
-    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+    async def set_power(
+        self, target: BmcTarget, wanted: PowerRequest, *, graceful: bool = False, send: bool = True
+    ) -> BmcReading:
         path = _known(target)
 
         async def switch(exchange: Exchange) -> Found:
-            return await PowerChange(exchange, path).run(wanted, send=send)
+            return await PowerChange(exchange, path, graceful=graceful).run(wanted, send=send)
 
         return await self._call(target, switch)
 
@@ -168,7 +170,7 @@ class RedfishBmc(protocols.BmcClient):
         if failure is BmcFailure.INTERNAL:
             trace = "".join(traceback.format_exception(error))
             log.error("bmc.client_bug", traceback=scrubbed(trace, secrets))
-        return BmcError(
+        return (NotYet if isinstance(error, NotYet) else BmcError)(
             failure,
             scrubbed(detail, secrets),
             credential_version=credential.version if credential is not None else None,

@@ -7,8 +7,9 @@ The BMC client creates a `PowerChange` for each call. Each read and the action w
 calls to the BMC can run during a power change, which takes minutes. The client converts each error except `LeaseLost`
 to a `BmcError`, whose `sent` is true if the action may have reached the BMC.
 
-`off` sends `ForceOff`, which always takes effect. An operating system may ignore `GracefulShutdown`, and a node is
-drained before an orderly shutdown, so `GracefulShutdown` is sent only if the BMC allows nothing else.
+`off` sends `ForceOff`, which always takes effect; a graceful `off` sends `GracefulShutdown`, which an operating system
+may ignore. If the BMC allows only one of them, `off` sends this one. A client waits only a few seconds for the effect:
+its caller decides how long to wait for a slow machine, and what happens then.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import assert_never
 
 import anyio
 
-from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.bmc import BmcError, BmcFailure, NotYet, PowerState
 from farrier.model.params import PowerRequest
 from farrier.services import bmc_failure, bmc_resources
 from farrier.services.bmc_answers import Answered
@@ -34,6 +35,7 @@ _TYPES: Mapping[PowerRequest, tuple[str, ...]] = {
     PowerRequest.OFF: ("ForceOff", "GracefulShutdown"),
     PowerRequest.RESET: ("ForceRestart", "PowerCycle"),
 }
+_GRACEFUL = {**_TYPES, PowerRequest.OFF: ("GracefulShutdown", "ForceOff")}
 # Only the final state proves a change: PoweringOn and PoweringOff may last long, and may fail.
 _AT_LAST = {PowerRequest.ON: "On", PowerRequest.OFF: "Off", PowerRequest.RESET: "On"}
 
@@ -47,10 +49,13 @@ _PASSES = (BmcFailure.UNREACHABLE, BmcFailure.TIMEOUT, BmcFailure.PROTOCOL)
 class PowerChange:
     """One change of the power of the system at `path`."""
 
-    def __init__(self, exchange: Exchange, path: str) -> None:
+    def __init__(self, exchange: Exchange, path: str, *, graceful: bool = False) -> None:
         self._exchange = exchange
         self._times = exchange.times
         self._path = path
+        self._types = _GRACEFUL if graceful else _TYPES
+        # A machine that shuts down needs no second request to do so; a forced `off` ends a shutdown that hangs.
+        self._off = ("Off", "PoweringOff") if graceful else ("Off",)
 
     async def run(self, wanted: PowerRequest, *, send: bool) -> Found:
         """Change the power. If `send` is false, only verify the power."""
@@ -58,9 +63,22 @@ class PowerChange:
         if send:
             system = await self._clear(system, wanted)
         end = anyio.current_time() + self._times.power_deadline.total_seconds()
-        if send and not _is_or_becomes(system, wanted):
+        if send and not self._is_or_becomes(system, wanted):
             system = await self._act(system, wanted)
         return Found(system_path=self._path, system=await self._proven(system, wanted, end))
+
+    def _is_or_becomes(self, system: Resource, wanted: PowerRequest) -> bool:
+        """Return whether no action is needed. A machine that is powering off does not count as off for a forced `off`,
+        because its shutdown may hang."""
+        match wanted:
+            case PowerRequest.ON:
+                return bmc_resources.power(system) is PowerState.ON
+            case PowerRequest.OFF:
+                return bmc_resources.power_text(system) in self._off
+            case PowerRequest.RESET:
+                return False
+            case _ as never:
+                assert_never(never)
 
     async def _read(self, within: timedelta | None = None) -> Resource:
         async with self._exchange.slot(within):
@@ -104,7 +122,7 @@ class PowerChange:
         other errors, unless the action may have reached the BMC."""
         async with self._exchange.slot():
             await self._exchange.log_in()
-            reset = _choose(kind, await self._allowed(system))
+            reset = _choose(self._types[kind], kind, await self._allowed(system))
             try:
                 await self._exchange.reset(target, reset)
             except bmc_failure.FORESEEN as error:
@@ -137,7 +155,7 @@ class PowerChange:
             if left <= timedelta(0):
                 state = bmc_resources.power_text(system)
                 why = f" after {wanted} was sent" if self._exchange.sent else f"; expected {_AT_LAST[wanted]}"
-                raise BmcError(BmcFailure.TIMEOUT, f"{self._path} stays {state}{why}{failed}")
+                raise NotYet(BmcFailure.TIMEOUT, f"{self._path} stays {state}{why}{failed}")
             await anyio.sleep(pause.total_seconds())
             try:
                 system = await self._read(min(left, self._times.deadline))
@@ -159,26 +177,12 @@ def _unclear(system: Resource, wanted: PowerRequest) -> bool:
     return wanted is PowerRequest.ON and bmc_resources.power_text(system) == "PoweringOff"
 
 
-def _is_or_becomes(system: Resource, wanted: PowerRequest) -> bool:
-    """Return whether no action is needed. A machine that is powering off does not count as off, because its shutdown
-    may hang."""
-    match wanted:
-        case PowerRequest.ON:
-            return bmc_resources.power(system) is PowerState.ON
-        case PowerRequest.OFF:
-            return bmc_resources.power_text(system) == "Off"
-        case PowerRequest.RESET:
-            return False
-        case _ as never:
-            assert_never(never)
-
-
-def _choose(kind: PowerRequest, allowed: frozenset[str] | None) -> str:
+def _choose(types: tuple[str, ...], kind: PowerRequest, allowed: frozenset[str] | None) -> str:
     """Return the most preferred reset type that the BMC allows, or the first preference if the BMC lists no types."""
     if allowed is None:
-        return _TYPES[kind][0]
-    for reset in _TYPES[kind]:
+        return types[0]
+    for reset in types:
         if reset in allowed:
             return reset
     listed = ", ".join(sorted(filter(None, map(bmc_resources.text, allowed)))) or "none"
-    raise BmcError(BmcFailure.UNSUPPORTED, f"{kind} requires {' or '.join(_TYPES[kind])}; the BMC allows {listed}")
+    raise BmcError(BmcFailure.UNSUPPORTED, f"{kind} requires {' or '.join(types)}; the BMC allows {listed}")

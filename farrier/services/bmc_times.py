@@ -35,6 +35,6 @@ class BmcTimes(msgspec.Struct, frozen=True, kw_only=True):
     power_settling_pause: timedelta = timedelta(seconds=10)
     """Delay before a refused `on` is sent again, unless the BMC requires another delay."""
 
-    power_deadline: timedelta = timedelta(minutes=2)
-    """Time within which the power has to change after the action was first sent. The slowest machines take a minute to
-    switch off, and a step may take three minutes."""
+    power_deadline: timedelta = timedelta(seconds=5)
+    """Time within which most machines switch. A call does not wait longer, so that intents are answered meanwhile; the
+    handler waits for slower machines (`handlers.node.switching`)."""

@@ -104,7 +104,9 @@ class Played(BmcClient):
         return await self.verify(target)
 
     @override
-    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+    async def set_power(
+        self, target: BmcTarget, wanted: PowerRequest, *, graceful: bool = False, send: bool = True
+    ) -> BmcReading:
         return await self.verify(target)
 
 

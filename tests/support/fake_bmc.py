@@ -44,7 +44,8 @@ def _number(text: str) -> int:
 class FakeBmc(BmcClient):
     """Every BMC of the site. `power` is the power state of all machines. `script`, `read_script` and `power_script`
     return the results of verifications, reads and changes of power, or raise errors. `powers` lists the changes of
-    power, each with whether the client was allowed to send it. After `hold`, calls wait until `let_go`; `cut` is set
+    power, each with whether the client was allowed to send it; `graceful` lists for each sent change whether it was
+    graceful. After `hold`, calls wait until `let_go`; `cut` is set
     when a waiting call was cancelled."""
 
     def __init__(self) -> None:
@@ -52,6 +53,7 @@ class FakeBmc(BmcClient):
         self.asked_for_macs: list[bool] = []
         self.reads: list[BmcTarget] = []
         self.powers: list[tuple[BmcTarget, PowerRequest, bool]] = []
+        self.graceful: list[bool] = []
         self.power = PowerState.ON
         self.recover()
         self.hold()
@@ -107,8 +109,12 @@ class FakeBmc(BmcClient):
         return self.read_script(target)
 
     @override
-    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+    async def set_power(
+        self, target: BmcTarget, wanted: PowerRequest, *, graceful: bool = False, send: bool = True
+    ) -> BmcReading:
         self.powers.append((target, wanted, send))
+        if send:
+            self.graceful.append(graceful)
         await self._wait(target, changes_power=True)
         return self.power_script(target, wanted) if send else self.read_script(target)
 

@@ -85,7 +85,9 @@ class World(BmcClient):
         return self._called("read")
 
     @override
-    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+    async def set_power(
+        self, target: BmcTarget, wanted: PowerRequest, *, graceful: bool = False, send: bool = True
+    ) -> BmcReading:
         return self._called(f"{wanted} sent" if send else f"{wanted} looked at")
 
 

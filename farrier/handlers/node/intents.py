@@ -2,7 +2,8 @@
 
 The table of actions (`model.actions`) decides whether an intent fits the node's states; the response to its action
 decides the result. The handler passes the responses to `answer`. If only a transient state or a pause forbids an
-intent, the intent stays pending. An intent whose answer needs a step also stays pending, with all later intents.
+intent, the intent stays pending. An intent whose answer needs a step also stays pending, with all later intents. Only
+while farrier waits for the effect of a power action, the actions that overtake are answered first.
 """
 
 from __future__ import annotations
@@ -52,14 +53,19 @@ def answer(
     decision of the rules. A returned Step reads what the answer to the first intent depends on. A returned tuple
     contains only answers; they do not change the node, and are committed with the decision of the rules."""
     writes: list[Write] = []
+    held = False
     for position, intent in enumerate(node.intents):
+        if held and not actions.ACTIONS[intent.action].overtakes:
+            continue
         reply = _reply(node, position, now, config, responses)
         if isinstance(reply, Ask):
             if not writes:
                 return _asking(node, intent, reply)
             break  # the earlier answers are committed before the step
         if isinstance(reply, Hold) and reply.to is None:
-            break
+            if not _is_awaited(node, intent):
+                break
+            held = True
         writes += _answers(intent, reply)
         if isinstance(reply, Accept | Hold) and reply.to is not None:
             return _changed(node, intent, reply, reply.to, writes)
@@ -155,11 +161,17 @@ def _reply(
     return responses[intent.action](Request(node, intent, params, now, config))
 
 
+def _is_awaited(node: Node, intent: Intent) -> bool:
+    """Return whether the power action of this intent was sent, and farrier only waits for its effect."""
+    switching = node.bmc.switching
+    return switching is not None and switching.intent == intent.id and switching.sent_at is not None
+
+
 def _superseded_by(node: Node, position: int) -> int | None:
     """Return the newer intent with the same action, or None. If a step already acts for this intent, the result is also
     None, because the result of the step is its answer."""
     intent, switching = node.intents[position], node.bmc.switching
-    if switching is not None and switching.intent == intent.id:
+    if switching is not None and switching.intent == intent.id and not _is_awaited(node, intent):
         return None
     return next((other.id for other in node.intents[position + 1 :] if other.action is intent.action), None)
 

@@ -58,7 +58,7 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
         return None
     bmc = node.bmc
     if bmc.switching is not None:
-        return switching.proceed(node, now)
+        return switching.proceed(node, now, config)
     if bmc.asked_at is not None:
         return probing.begin_verify(node, now, reason="manage was requested", cause="rule: manage")
     due = next_read(node, config)

@@ -6,26 +6,21 @@ from typing import assert_never
 
 import msgspec
 
-from farrier.handlers.node import probing
+from farrier.handlers.node import probing, switching
 from farrier.handlers.node.failing import adoption_cut_short, adoption_stopped
 from farrier.handlers.node.logins import counted, missing_detail, target_of, waits_for_others
 from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.onboarding_adopt import back_to_the_gate, given_up
 from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request
-from farrier.handlers.node.switching import begin
 from farrier.model import identity
-from farrier.model.actions import IN_SERVICE
+from farrier.model.actions import IN_USE
 from farrier.model.bmc import BmcFailure
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management as M
-from farrier.model.node import Bmc, OtherLogin, Switching
+from farrier.model.node import Bmc, Node, OtherLogin
 from farrier.model.outcome import Wait
-from farrier.model.params import PowerRequest, SetBmc, SetPower
+from farrier.model.params import PowerMode, PowerRequest, SetBmc, SetPower
 from farrier.model.runs import cause_of_intent
-from farrier.model.status import NodeStatus
-
-# In these statuses, workloads may run on the machine.
-_IN_USE = IN_SERVICE | {NodeStatus.DRAINING}
 
 
 def set_bmc(request: Request) -> Reply:
@@ -37,7 +32,7 @@ def set_bmc(request: Request) -> Reply:
     if request.intent.conflict is not None:
         return Reject(reason=f"the BMC {params.address} already belongs to node {request.intent.conflict}")
     had = probing.recorded_by_bmc(node.bmc)
-    if params.replace and had.is_known and node.status in _IN_USE and not params.force:
+    if params.replace and had.is_known and node.status in IN_USE and not params.force:
         return Reject(
             reason=f"set_bmc replace: the node is {node.status}, and its machine is {identity.described(had)}; submit "
             "it with force: true, or take the node out of service first"
@@ -60,7 +55,8 @@ def set_bmc(request: Request) -> Reply:
     if address != node.bmc_address:
         edited = back_to_the_gate(edited)
     replaces = f"; another machine may replace {identity.described(had)}" if params.replace and had.is_known else ""
-    return Accept(reason=f"BMC details set{replaces}", to=edited)
+    ends = _no_longer_enforced(node.bmc, bmc)
+    return Accept(reason=f"BMC details set{replaces}{ends}{_what_follows(edited)}", to=edited)
 
 
 def clear_bmc(request: Request) -> Reply:
@@ -80,7 +76,8 @@ def clear_bmc(request: Request) -> Reply:
     )
     if node.management is M.ADOPTING:
         gone = adoption_stopped(gone, FailureClass.ADOPT_FAILED, "the BMC details were removed")
-    return Accept(reason="BMC details removed", to=back_to_the_gate(gone))
+    ends = _no_longer_enforced(node.bmc, gone.bmc)
+    return Accept(reason=f"BMC details removed{ends}", to=back_to_the_gate(gone))
 
 
 def manage(request: Request) -> Reply:
@@ -106,13 +103,11 @@ def set_power(request: Request) -> Reply:
     action is sent."""
     node, now, params = request.node, request.now, request.params
     assert isinstance(params, SetPower), "the table of actions declares this type"
-    if node.bmc.switching is not None:
+    if switching.is_busy(node.bmc):
         return Hold(reason="farrier is already switching the power")
-    if params.enforce and params.power is PowerRequest.RESET:
-        return Reject(
-            reason="set_power reset: a reset happens once, so farrier cannot enforce it; use enforce only with on or "
-            "off"
-        )
+    fault = _fault_of_power(params)
+    if fault is not None:
+        return Reject(reason=f"set_power {params.power}: {fault}")
     shared = probing.shared(node)
     if shared is not None:
         return Reject(reason=f"set_power {params.power}: {shared}")
@@ -126,15 +121,30 @@ def set_power(request: Request) -> Reply:
             reason=f"set_power {params.power}: farrier has never identified the machine behind the BMC; submit manage "
             "first"
         )
-    wanted = Switching(power=params.power, at=now, intent=request.intent.id, enforce=params.enforce)
-    begun = begin(node.bmc, wanted)
+    wanted = switching.requested(node, now, request.config, params, intent=request.intent.id)
+    begun = switching.begin(node.bmc, wanted)
     if isinstance(begun, Wait):
         if waits_for_others(begun):
             return Hold(reason=begun.reason)
+        if params.enforce:
+            later = switching.kept(node.bmc, params.power, begun.reason, node.bmc.enforced_at)
+            reason = f"set_power {params.power}: not done yet: {begun.reason}; {switching.keeps_trying()}"
+            return Accept(reason=reason, to=with_fields(node, bmc=later))
         return Reject(reason=f"set_power {params.power}: {begun.reason}; submit it again in a few minutes")
     if node.bmc.asked_at is not None:
         return Hold(reason="farrier verifies the BMC first")
     return Hold(reason=f"power {params.power} is about to be sent", to=with_fields(node, bmc=begun))
+
+
+def _fault_of_power(params: SetPower) -> str | None:
+    """Return why these parameters contradict each other, or None."""
+    if params.enforce and params.power is PowerRequest.RESET:
+        return "a reset happens once, so farrier cannot enforce it; use enforce only with on or off"
+    if params.power is PowerRequest.ON and (params.mode is not None or params.force_after is not None):
+        return "nothing is switched off; use mode and force_after only with off or reset"
+    if params.mode is PowerMode.FORCE and params.force_after is not None:
+        return "mode force has no deadline; use force_after only with mode graceful"
+    return None
 
 
 def _known_of_any(bmc: Bmc, others: tuple[OtherLogin, ...] | None) -> Bmc:
@@ -151,6 +161,9 @@ def _known_of_any(bmc: Bmc, others: tuple[OtherLogin, ...] | None) -> Bmc:
         macs=bmc.macs,
         former=bmc.former,
         replacing=bmc.replacing,
+        desired_power=bmc.desired_power,
+        enforced_at=bmc.enforced_at,
+        enforce_error=bmc.enforce_error,
     )
 
 
@@ -163,8 +176,34 @@ def _replacing(bmc: Bmc, params: SetBmc, intent: int) -> Bmc:
         return msgspec.structs.replace(bmc, replacing=None)
     had = probing.recorded_by_bmc(bmc)
     return msgspec.structs.replace(
-        bmc, replacing=intent, former=had, serial=None, uuid=None, manufacturer=None, macs=()
+        bmc,
+        replacing=intent,
+        former=had,
+        serial=None,
+        uuid=None,
+        manufacturer=None,
+        macs=(),
+        desired_power=None,
+        enforced_at=None,
+        enforce_error=None,
     )
+
+
+def _no_longer_enforced(before: Bmc, after: Bmc) -> str:
+    ends = before.desired_power is not None and after.desired_power is None
+    return f"; farrier no longer enforces power {before.desired_power}" if ends else ""
+
+
+def _what_follows(edited: Node) -> str:
+    """Return what an operator has to do before farrier verifies the BMC."""
+    missing = missing_detail(edited)
+    if missing is not None:
+        return f"; {missing}"
+    if edited.management is M.ADOPT_FAILED:
+        return "; farrier reads the BMC after the intent adopt or manage"
+    if edited.management is M.ENROLL and not edited.auto_manage and edited.bmc.asked_at is None:
+        return "; farrier verifies the BMC after the intent manage"
+    return ""
 
 
 def _after_edit(management: M) -> M:

@@ -4,6 +4,11 @@ Each action has two commits. The first commit records the action before it is se
 and the answer to the intent. A step sends an action again only if the BMC has refused it. If the end of a step is
 unknown, the next step reads the power first. This step sends `on` or `off` again only if the power differs, and never
 repeats a `reset`.
+
+If an action was sent and has no effect yet, a commit between these two records this. From then on, steps that only read
+wait for the effect, so that urgent intents are answered meanwhile. A graceful `off` has its own deadline, after which
+farrier forces the power off. A graceful `reset` is a graceful `off` and then `on`, because no read of a BMC shows
+whether an operating system has restarted.
 """
 
 from __future__ import annotations
@@ -17,10 +22,11 @@ from farrier.handlers.node import probing
 from farrier.handlers.node.logins import counted, has_try, target_of, tries_after, tries_before
 from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.model import duration
-from farrier.model.bmc import BmcError, BmcReading, PowerState
+from farrier.model.actions import IN_USE
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, NotYet, PowerState
 from farrier.model.node import Bmc, Node, Switching
 from farrier.model.outcome import Step, Update, Wait
-from farrier.model.params import PowerRequest
+from farrier.model.params import PowerMode, PowerRequest, SetPower
 from farrier.model.requests import IntentStatus
 from farrier.model.workflow_condition import POWER_IS_FREE
 from farrier.model.writes import AnswerIntent, Write
@@ -37,7 +43,41 @@ DEADLINE = timedelta(minutes=3)
 # and a lost reset is better than a second reset.
 AT_ONCE = timedelta(seconds=10)
 
+# The slowest machines take a minute to switch off, and a minute to switch on.
+TAKES = timedelta(minutes=2)
+# The BMC client reads for some seconds in each call, so the pause between two calls is short.
+_LOOK_AGAIN_AFTER = timedelta(seconds=1)
+# While a machine is being switched, its BMC may be slow, restart its web server, or send an incomplete response.
+_PASSES = (BmcFailure.UNREACHABLE, BmcFailure.TIMEOUT, BmcFailure.PROTOCOL)
+# With these failures, a BMC refuses a graceful shutdown that the machine cannot do; a forced one may still work.
+_NO_GRACE = (BmcFailure.PROTOCOL, BmcFailure.REFUSED, BmcFailure.UNSUPPORTED)
+
+# With these failures, every further attempt fails until an operator changes something.
+_FOR_GOOD = (BmcFailure.UNSUPPORTED, BmcFailure.IDENTITY_MISMATCH, BmcFailure.IDENTITY_TAKEN)
+
 _REACHED = {PowerRequest.ON: PowerState.ON, PowerRequest.OFF: PowerState.OFF, PowerRequest.RESET: PowerState.ON}
+
+
+def requested(node: Node, now: datetime, config: Policy, params: SetPower, *, intent: int | None = None) -> Switching:
+    """Return the action for these parameters. By default, a machine that may be in use is switched off gracefully."""
+    mode = params.mode or (PowerMode.GRACEFUL if node.status in IN_USE else PowerMode.FORCE)
+    graceful = mode is PowerMode.GRACEFUL and params.power is not PowerRequest.ON
+    has = config.force_power_after if params.force_after is None else timedelta(seconds=params.force_after)
+    return Switching(
+        power=params.power,
+        at=now,
+        intent=intent,
+        enforce=params.enforce,
+        part=PowerRequest.OFF if graceful and params.power is PowerRequest.RESET else None,
+        force_at=now + has if graceful else None,
+    )
+
+
+def is_busy(bmc: Bmc) -> bool:
+    """Return whether another action must end first. An intent replaces an action that only enforces a target power and
+    was already sent."""
+    wanted = bmc.switching
+    return wanted is not None and (wanted.intent is not None or wanted.sent_at is None)
 
 
 def begin(bmc: Bmc, wanted: Switching) -> Bmc | Wait[Write]:
@@ -46,8 +86,8 @@ def begin(bmc: Bmc, wanted: Switching) -> Bmc | Wait[Write]:
     return may if isinstance(may, Wait) else replace(may, switching=wanted)
 
 
-def proceed(node: Node, now: datetime) -> Decision:
-    """Send the action that the last commit recorded, or drop it."""
+def proceed(node: Node, now: datetime, config: Policy) -> Decision:
+    """Send the action that the last commit recorded, wait for its effect, or drop it."""
     wanted = node.bmc.switching
     assert wanted is not None, "the caller has checked this"
     if not _is_wanted(node, wanted):
@@ -60,7 +100,9 @@ def proceed(node: Node, now: datetime) -> Decision:
         )
     shared = probing.shared(node)
     if shared is not None:
-        return _not_done(node, shared, tries=tries_before(node.bmc))
+        return _not_done(node, shared, tries=tries_before(node.bmc), for_good=True)
+    if wanted.sent_at is not None:
+        return _await(node, now, wanted, config)
     if not has_try(node.bmc) or now - wanted.at > AT_ONCE:
         again = begin(node.bmc, replace(wanted, at=now, unsure=True))
         if isinstance(again, Wait):
@@ -82,6 +124,10 @@ def proceed(node: Node, now: datetime) -> Decision:
         except BmcError as error:
             if wanted.intent is None:
                 _log.warning("power.not_enforced", node=node.name, wanted=wanted.power, error=str(error))
+            if isinstance(error, NotYet) or (
+                wanted.force_at is not None and error.failure in _NO_GRACE and not error.sent
+            ):
+                return _sent(node, now, wanted, error)
             return _failed(node, error)
 
     return Step(name="set_power", act=switch, deadline=DEADLINE, reads_only=False, if_interrupted=doubt(node))
@@ -97,6 +143,67 @@ def doubt(node: Node) -> Update[Node, Write]:
         reason=f"the result of power {wanted.power} is unknown",
         requeue_after=timedelta(0),
     )
+
+
+def _sent(node: Node, now: datetime, wanted: Switching, error: BmcError) -> Change:
+    """Record that the action was sent and has no effect yet."""
+    waits = replace(node.bmc, switching=replace(wanted, sent_at=now, unsure=False))
+    return transition(node, with_fields(node, bmc=waits), reason=error.detail, cause="step: set power")
+
+
+def _await(node: Node, now: datetime, wanted: Switching, config: Policy) -> Decision:
+    """Read until the action has its effect. After the deadline, force a graceful action, or give up."""
+    assert wanted.sent_at is not None, "the caller has checked this"
+    if now >= (wanted.force_at or wanted.sent_at + TAKES):
+        return _force(node, now, wanted) if wanted.force_at is not None else _in_vain(node, wanted)
+    if not has_try(node.bmc):
+        again = counted(node.bmc, now)
+        if isinstance(again, Wait):
+            return again
+        return Update(to=with_fields(node, bmc=again), reason=_waits(wanted), requeue_after=timedelta(0), quiet=True)
+
+    async def look(services: NodeServices) -> Outcome:
+        try:
+            reading = await services.bmc.set_power(target_of(node), wanted.asked, send=False)
+            probing.check_machine(node, reading)
+        except BmcError as error:
+            if isinstance(error, NotYet) or error.failure in _PASSES:
+                return Wait(reason=_waits(wanted), requeue_after=_LOOK_AGAIN_AFTER)
+            error.sent = True
+            return _failed(node, error)
+        if reading.power is not _REACHED[wanted.asked]:
+            return Wait(reason=_waits(wanted), requeue_after=_LOOK_AGAIN_AFTER)
+        return _reached(node, now, wanted, reading)
+
+    spent = Update[Node, Write](
+        to=with_fields(node, bmc=replace(node.bmc, trying=None)),
+        reason=_waits(wanted),
+        requeue_after=timedelta(0),
+        quiet=True,
+    )
+    return Step(name="await_power", act=look, deadline=config.transient_deadline, reads_only=True, if_interrupted=spent)
+
+
+def _waits(wanted: Switching) -> str:
+    then = "; then farrier forces it off" if wanted.force_at is not None else ""
+    until = f" until {wanted.force_at:%H:%M:%S} UTC" if wanted.force_at is not None else ""
+    return f"power {wanted.asked} was sent; farrier waits for the machine{until}{then}"
+
+
+def _force(node: Node, now: datetime, wanted: Switching) -> Decision:
+    begun = begin(node.bmc, replace(wanted, at=now, sent_at=None, force_at=None, forced=True, unsure=False))
+    if isinstance(begun, Wait):
+        return begun
+    reason = "the machine did not shut down in time; farrier forces its power off"
+    return transition(node, with_fields(node, bmc=begun), reason=reason, cause="rule: power")
+
+
+def _in_vain(node: Node, wanted: Switching) -> Outcome:
+    why = (
+        f"{BmcFailure.TIMEOUT}: power is still not {_REACHED[wanted.asked]} {duration.human(TAKES)} after power "
+        f"{wanted.asked} was sent; the action was sent and may still take effect"
+    )
+    return _not_done(node, why, tries=tries_before(node.bmc))
 
 
 def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] | None:
@@ -117,7 +224,7 @@ def enforce(node: Node, now: datetime, config: Policy) -> Change | Wait[Write] |
             reason=f"{differs}; farrier switches it at most once in {duration.human(ENFORCE_EVERY)}",
             requeue_after=requeue_after,
         )
-    begun = begin(bmc, Switching(power=PowerRequest(desired), at=now))
+    begun = begin(bmc, requested(node, now, config, SetPower(power=PowerRequest(desired))))
     if isinstance(begun, Wait):
         return begun
     to = with_fields(node, bmc=replace(begun, enforced_at=now))
@@ -130,47 +237,80 @@ async def _switched(node: Node, now: datetime, wanted: Switching, services: Node
     probing.check_machine(node, await services.bmc.read(target))
     if wanted.intent is None:
         _log.info("power.enforced", node=node.name, found=node.bmc.power, wanted=wanted.power)
-    again = wanted.unsure and wanted.power is PowerRequest.RESET
-    reading = await services.bmc.set_power(target, wanted.power, send=not again)
-    if again or reading.power is not _REACHED[wanted.power]:
+    again = wanted.unsure and wanted.asked is PowerRequest.RESET
+    graceful = wanted.force_at is not None
+    reading = await services.bmc.set_power(target, wanted.asked, graceful=graceful, send=not again)
+    if again or reading.power is not _REACHED[wanted.asked]:
         return _not_done(node, f"power is {reading.power} now", tries=tries_before(node.bmc), reading=(reading, now))
+    return _reached(node, now, wanted, reading)
+
+
+def _reached(node: Node, now: datetime, wanted: Switching, reading: BmcReading) -> Outcome:
+    """Answer the intent, or begin the second part of the action."""
+    known = probing.refreshed(node.bmc, reading, now)
+    if wanted.part is PowerRequest.OFF:
+        on = replace(wanted, part=PowerRequest.ON, at=now, force_at=None, sent_at=None, unsure=False)
+        off = with_fields(node, bmc=replace(known, switching=on))
+        return transition(
+            node, off, reason=f"power is {reading.power}; farrier switches it on", cause="step: set power"
+        )
     desired = node.bmc.desired_power
     if wanted.intent is not None:
         desired = reading.power if wanted.enforce else None
     bmc = replace(
-        probing.refreshed(node.bmc, reading, now),
-        switching=None,
-        tries=tries_before(node.bmc),
-        trying=None,
-        desired_power=desired,
-        enforce_error=None,
+        known, switching=None, tries=tries_before(node.bmc), trying=None, desired_power=desired, enforce_error=None
     )
-    done = f"power {wanted.power} done: power is {reading.power}"
+    forced = " (forced, because the machine did not shut down in time)" if wanted.forced else ""
+    done = f"power {wanted.power} done: power is {reading.power}{forced}"
     return _answered(node, bmc, IntentStatus.ACCEPTED, done)
 
 
 def _failed(node: Node, error: BmcError) -> Outcome:
     sent = "; the action was sent and may still take effect" if error.sent else ""
-    return _not_done(node, f"{error.failure}: {error.detail}{sent}", tries=tries_after(node.bmc, error))
+    return _not_done(
+        node,
+        f"{error.failure}: {error.detail}{sent}",
+        tries=tries_after(node.bmc, error),
+        for_good=error.failure in _FOR_GOOD,
+    )
 
 
 def _not_done(
-    node: Node, why: str, *, tries: tuple[datetime, ...], reading: tuple[BmcReading, datetime] | None = None
+    node: Node,
+    why: str,
+    *,
+    tries: tuple[datetime, ...],
+    reading: tuple[BmcReading, datetime] | None = None,
+    for_good: bool = False,
 ) -> Outcome:
     """Return the outcome for an action that was not done, or whose result is unknown. The answer to the intent states
-    which of these is the case."""
+    which of these is the case, and whether farrier tries again. With `for_good`, another try cannot succeed."""
     wanted = node.bmc.switching
     assert wanted is not None, "the caller has checked this"
     known = node.bmc if reading is None else probing.refreshed(node.bmc, *reading)
     bmc = replace(known, switching=None, tries=tries, trying=None)
+    if wanted.unsure:
+        why = f"the outcome is unknown, because farrier was interrupted after it may have sent the request; {why}"
     if wanted.intent is None:  # no intent gets this text as its answer, so the node stores it
-        bmc = replace(bmc, enforce_error=why)
-    unknown = (
-        "the outcome is unknown, because farrier was interrupted after it may have sent the request; "
-        if wanted.unsure
-        else ""
-    )
-    return _answered(node, bmc, IntentStatus.REJECTED, f"set_power {wanted.power}: {unknown}{why}")
+        return _answered(
+            node, replace(bmc, enforce_error=why), IntentStatus.REJECTED, f"set_power {wanted.power}: {why}"
+        )
+    if wanted.enforce and not for_good:
+        reason = f"set_power {wanted.power}: not done yet: {why}; {keeps_trying()}"
+        return _answered(node, kept(bmc, wanted.power, why, wanted.at), IntentStatus.ACCEPTED, reason)
+    target = bmc.desired_power
+    stays = "; farrier does not try again" if target is None else f"; farrier still enforces power {target}"
+    return _answered(node, bmc, IntentStatus.REJECTED, f"set_power {wanted.power}: {why}{stays}")
+
+
+def kept(bmc: Bmc, power: PowerRequest, why: str, at: datetime | None) -> Bmc:
+    """Return the BMC with `power` as its target power, which the last attempt, at `at`, did not reach."""
+    return replace(bmc, desired_power=PowerState(power), enforced_at=at, enforce_error=why)
+
+
+def keeps_trying() -> str:
+    """Return the text that farrier tries again."""
+    return f"farrier enforces it from now on, and tries at most once in {duration.human(ENFORCE_EVERY)}"
 
 
 def _answered(node: Node, bmc: Bmc, status: IntentStatus, reason: str) -> Change:

@@ -89,7 +89,9 @@ async def test_the_answer_to_a_failed_set_power_is_the_bmcs_reason(site: Site) -
 
     site.bmc.power_script = refuse  # type: ignore[assignment]
     answer = await machine.ask("set_power", power="reset")
-    assert answer == Answer("rejected", "set_power reset: unsupported: the BMC allows On, ForceOff")
+    assert answer == Answer(
+        "rejected", "set_power reset: unsupported: the BMC allows On, ForceOff; farrier does not try again"
+    )
     assert (await machine.look())["management"] == "manageable"
 
 
@@ -104,7 +106,7 @@ async def test_refused_resets_have_the_bmcs_reason_and_do_not_delay_the_next_rea
     site.bmc.power_script = refuse  # type: ignore[assignment]
     for _ in range(LOGIN_CAP + 1):
         answer = await machine.ask("set_power", power="reset")
-        assert answer == Answer("rejected", f"set_power reset: refused: {said}")
+        assert answer == Answer("rejected", f"set_power reset: refused: {said}; farrier does not try again")
     before = len(site.bmc.reads)
     await site.wait(DUE)
     assert len(site.bmc.reads) > before

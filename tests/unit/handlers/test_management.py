@@ -60,7 +60,9 @@ class OneAnswer(BmcClient):
         return await self.verify(target)
 
     @override
-    async def set_power(self, target: BmcTarget, wanted: PowerRequest, *, send: bool = True) -> BmcReading:
+    async def set_power(
+        self, target: BmcTarget, wanted: PowerRequest, *, graceful: bool = False, send: bool = True
+    ) -> BmcReading:
         return await self.verify(target)
 
 

@@ -169,7 +169,7 @@ def test_a_switch_with_an_unknown_result_at_the_login_cap_is_rejected() -> None:
 def test_a_refusal_of_the_bmc_is_the_answer_with_its_failure_class(failure: BmcFailure) -> None:
     node = begun(manageable({"desired_power": PowerState.ON}), power="off")
     result = World(BmcError(failure, "it said no")).act(decide(node))
-    assert answers(result) == [("rejected", f"set_power off: {failure}: it said no")]
+    assert answers(result) == [("rejected", f"set_power off: {failure}: it said no; farrier still enforces power on")]
     after = moved(result).bmc
     assert (after.switching, after.desired_power) == (None, PowerState.ON), "the power was not changed"
     assert after.tries == ((NOW,) if failure is BmcFailure.AUTH else ())

@@ -46,7 +46,8 @@ CREATE TABLE farrier.contradictions (
 CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
     since        integer NOT NULL,  -- the version of the API in which it was added
-    while_paused boolean NOT NULL   -- the intent is handled even while the node is paused
+    while_paused boolean NOT NULL,  -- the intent is handled even while the node is paused
+    overtakes    boolean NOT NULL   -- the intent is answered before a set_power whose action was sent and has no effect yet
 );
 
 -- The recommended action for each failure.
