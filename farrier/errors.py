@@ -219,8 +219,8 @@ class RowsLocked(HandlerError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"the run could not write, because another transaction has locked its rows ({reason}); find this "
-            "transaction in pg_stat_activity (backend_xid is set, and xact_start is old), and end it"
+            f"the run could not write, because another transaction has locked its rows ({reason}); end this "
+            "transaction or its session"
         )
 
 

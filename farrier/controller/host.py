@@ -22,6 +22,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     sink: MetricsSink
     clock: Clock
     ownership: Ownership
+    # One connection at most serves the runs whose rows other transactions have locked.
+    for_locked: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
 
     def may_act(self) -> bool:
         """Return whether a run may begin and a step may continue now. This method reads the clock instead of relying on

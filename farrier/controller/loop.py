@@ -14,16 +14,15 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, assert_never
 from uuid import UUID
 
 import anyio
 import structlog
-from anyio.abc import TaskGroup
 
 from farrier.controller.agenda import Agenda, Entry, Phase
 from farrier.controller.host import Host, asked
+from farrier.controller.locked import AGAIN_AFTER, Locked
 from farrier.controller.publish import Publisher
 from farrier.controller.runner import Acting, Run, Runner
 from farrier.controller.signal import Bell
@@ -87,6 +86,7 @@ class Loop(Generic[R, S, W, V]):
         self._unknown: list[tuple[Entry[R], Run[R, S, W]]] = []  # runs whose commits may have happened
         self._to_load, self._to_commit = Bell(), Bell()
         self._finished: list[tuple[Entry[R], Run[R, S, W]]] = []
+        self._locked: Locked[R] = Locked()
         self._seen: dict[int, Sequence[UUID]] = {}  # wakes of runs that had nothing to write
         self._time: tuple[float, datetime] | None = None  # one moment, by this process' clock and the database's clock
         self._stopping = False
@@ -148,8 +148,8 @@ class Loop(Generic[R, S, W, V]):
         async with anyio.create_task_group() as background:
             for serve in (self._sweep, self._settle, self.steps.interrupt):
                 background.start_soon(serve)
-            for _ in range(_COMMITTERS):
-                background.start_soon(self._commit, background)
+            for serve in (self._commit_locked, *[self._commit] * _COMMITTERS):
+                background.start_soon(serve)
             async with anyio.create_task_group() as work:
                 background.start_soon(self.steps.mark, work)
                 for _ in range(self._host.config.passes):
@@ -330,33 +330,43 @@ class Loop(Generic[R, S, W, V]):
             self._publisher.publish([run], {finished.id: _RESTED})
         elif self.agenda.commits(entry):
             run.due_at = due_at
-            self._finished.append((entry, run))
+            if not self._locked.takes((entry, run)):
+                self._finished.append((entry, run))
 
     def _consume(self, id_: int, wakes: Sequence[UUID]) -> None:
         if wakes:
             self._seen[id_] = (*self._seen.get(id_, ()), *wakes)
 
-    async def _commit(self, tasks: TaskGroup) -> NoReturn:
-        """Commit finished runs together, until cancelled. If another transaction has locked the rows of a run, this run
-        waits in a separate task, so that it does not delay other runs."""
+    async def _commit(self) -> NoReturn:
+        """Commit finished runs together, until cancelled."""
         many = self._host.config.batch
         while True:
             if self._finished:
                 batch, self._finished = self._finished[:many], self._finished[many:]
-                for each in await self._commit_together(batch, patient=False):
-                    tasks.start_soon(partial(self._commit_together, [each], patient=True))
+                await self._commit_together(batch)
             elif self._seen:
                 await self._delete_seen()
             else:
                 await self._to_commit.wait()
 
-    async def _commit_together(self, batch: Batch, *, patient: bool) -> Batch:
-        """Commit these runs, and publish their results. Returns the runs whose rows another transaction has locked. A
-        cancellation does not interrupt the commit; a time limit does."""
+    async def _commit_locked(self) -> NoReturn:
+        """Repeat the commits of runs whose rows other transactions have locked, until cancelled."""
+        while True:
+            if not self._locked.waiting:
+                await self._locked.added.wait()
+            await anyio.sleep(AGAIN_AFTER)
+            async with self._host.for_locked:
+                # Runs that are locked again wait for the next turn.
+                for _ in range(0, len(self._locked.waiting), self._host.config.batch):
+                    await self._commit_together(self._locked.take(self._host.config.batch))
+
+    async def _commit_together(self, batch: Batch) -> None:
+        """Commit these runs, and publish their results. A cancellation does not interrupt the commit; a time limit
+        does."""
         # The shard may have been lost since the run, and this process may own it again under another epoch.
-        batch = [each for each in batch if each[0].phase is not Phase.GONE]
+        batch = [each for each in batch if each[0].phase is Phase.COMMITTING]
         if not batch:
-            return []
+            return
         runs = [run.finished for _, run in batch]
         id_ = self._host.ownership.id
         verdict = Verdict.LOST if id_ is None else Verdict.UNKNOWN
@@ -367,15 +377,36 @@ class Loop(Generic[R, S, W, V]):
                 lambda error: _log.warning("commit.failed", kind=self.kind, runs=len(runs), error=error),
                 shield=True,
             ):
-                results = await self.io.commit(runs, id_, patient=patient)
-        locked = [] if patient else [each for each in batch if results[each[0].id].verdict is Verdict.LOCKED]
-        settled = [each for each in batch if patient or results[each[0].id].verdict is not Verdict.LOCKED]
+                results = await self.io.commit(runs, id_)
+            results = await self._report_locks(batch, results, id_)
+        settled = [each for each in batch if each[0].id in results]
         self._publisher.publish([run for _, run in settled], results)
         for entry, run in settled:
             self._settle_entry(entry, run, results[entry.id])
         if self.agenda.load_at <= self._clock.monotonic():
             self._to_load.ring()
-        return locked
+
+    async def _report_locks(self, batch: Batch, results: Mapping[int, Result], id_: UUID) -> Mapping[int, Result]:
+        """Return the results without those of runs whose commits are repeated because their rows are locked. If a run
+        has waited long enough, its lock is stored as the outcome of the resource."""
+        now, tired = self._clock.monotonic(), []
+        repeated: set[int] = set()
+        for each in batch:
+            id_of = each[0].id
+            if results[id_of].verdict is not Verdict.LOCKED:
+                self._locked.freed(id_of)
+            elif self._locked.found(each, now):
+                repeated.add(id_of)
+            else:
+                tired.append(each[1].finished)
+        if tired:
+            with asked(
+                _QUERY_SECONDS,
+                lambda error: _log.warning("commit.failed", kind=self.kind, runs=len(tired), error=error),
+                shield=True,
+            ):
+                results = {**results, **await self.io.report_locked(tired, results, id_)}
+        return {run: result for run, result in results.items() if run not in repeated}
 
     def _settle_entry(self, entry: Entry[R], run: Run[R, S, W], result: Result) -> None:
         finished, now = run.finished, self._clock.monotonic()
@@ -432,12 +463,15 @@ class Loop(Generic[R, S, W, V]):
             _QUERY_SECONDS,
             lambda error: _log.warning("settle.failed", kind=self.kind, rows=len(unknown), error=error),
         ):
-            happened = await self.io.settle(runs)
+            settled = await self.io.settle(runs)
             for entry, run in unknown:
-                if entry.id in happened:
-                    self._publisher.publish([run], {entry.id: Result(Verdict.COMMITTED, at=happened[entry.id])})
-                    self.steps.ended(entry, run.recovers)
-                self.agenda.requeue(entry)
+                if run.finished.version is None:
+                    self.agenda.requeue(entry)
+                elif entry.id in settled:
+                    if settled[entry.id].happened:
+                        self._publisher.publish([run], {entry.id: Result(Verdict.COMMITTED, at=settled[entry.id].at)})
+                        self.steps.ended(entry, run.recovers)
+                    self.agenda.requeue(entry)
 
     # --- internals
 

@@ -1,9 +1,10 @@
 """Commits finished runs of one kind. One call commits many runs; each run is committed as a whole or not at all.
 
 The statement locks the shards. Then the kind's writer locks the resources in order, compares versions, and writes the
-runs whose versions are current. After an error of the database, `Committer` halves the batch until the run that caused
-the error is alone. `Committer` reports this run as refused or, if another transaction has locked the run's rows, as
-locked. A run whose reply was lost is `unknown` and is never sent again.
+runs whose versions are current. It skips resources that another transaction has locked; their runs are reported as
+locked. After an error of the database, `Committer` halves the batch until the run that caused the error is alone.
+`Committer` reports this run as refused or, if another transaction has locked other rows of the run, as locked. A run
+whose reply was lost is `unknown` and is never sent again.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ S = TypeVar("S")
 W = TypeVar("W")
 
 _COMMIT = statements.load("loop/commit")
+_HOLDERS = statements.load("loop/holders")
 
 # The delay before a refused run is retried. The run fails again until its data changes, so a short delay would gain
 # nothing.
@@ -41,8 +43,12 @@ _UNENCODABLE = (TypeError, ValueError, AttributeError, AssertionError, msgspec.M
 
 _encode = msgspec.json.Encoder().encode
 
+# How long a commit waits for locks of other transactions. A batch waits for a short transaction to end. Each part of a
+# batch that had to be halved waits less, because a long transaction may have locked rows of many runs.
+_PATIENCE = "50ms"
+_LITTLE_PATIENCE = "10ms"
+
 _COMMITTED = Result(Verdict.COMMITTED)
-_LOCKED = Result(Verdict.LOCKED)
 
 
 class Committer(Generic[R, S, W]):
@@ -53,19 +59,17 @@ class Committer(Generic[R, S, W]):
         self._rows = rows
         self._statement = _COMMIT.replace("writer_of_kind", rows.writer)
 
-    async def commit(
-        self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
-    ) -> Mapping[int, Result]:
+    async def commit(self, runs: Sequence[Finished[S, W]], controller: UUID) -> Mapping[int, Result]:
         """Implements `StateIO.commit`."""
-        return await self._commit(runs, controller, patient=patient)
+        return await self._commit(runs, controller, patience=_PATIENCE)
 
     async def _commit(
-        self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool, again: bool = False
+        self, runs: Sequence[Finished[S, W]], controller: UUID, *, patience: str, again: bool = False
     ) -> dict[int, Result]:
         """Commit the batch in one call, or in several calls if the database refuses it. `again` is set for the retry
         after a transient error."""
         try:
-            return await self._call(runs, controller, patient=patient)
+            return await self._call(runs, controller, patience=patience)
         except session.ReplyLost as lost:
             unknown = Result(Verdict.UNKNOWN, DatabaseUnreachable("the pool", str(lost)))
             return {run.id: unknown for run in runs}
@@ -75,40 +79,57 @@ class Committer(Generic[R, S, W]):
         except session.Refusal as error:
             refusal = error
         passes = session.classify(refusal) is session.Trouble.MOMENT
-        if passes and not again and not (patient and isinstance(refusal, asyncpg.LockNotAvailableError)):
-            return await self._commit(runs, controller, patient=patient, again=True)
+        is_locked = isinstance(refusal, asyncpg.LockNotAvailableError)
+        if passes and not again and not is_locked:
+            return await self._commit(runs, controller, patience=patience, again=True)
         if len(runs) > 1:
             middle = len(runs) // 2
-            first = await self._commit(runs[:middle], controller, patient=patient, again=passes)
-            return first | await self._commit(runs[middle:], controller, patient=patient, again=passes)
+            first = await self._commit(runs[:middle], controller, patience=_LITTLE_PATIENCE, again=passes)
+            return first | await self._commit(runs[middle:], controller, patience=_LITTLE_PATIENCE, again=passes)
         (run,) = runs
         if passes:
-            return {run.id: await self._locked(run, refusal, controller) if patient else _LOCKED}
+            return {run.id: Result(Verdict.LOCKED, RowsLocked(session.reason_of(refusal)))}
         return {run.id: await self._refused(run, refusal, controller)}
 
-    async def _locked(self, run: Finished[S, W], error: Exception, controller: UUID) -> Result:
-        """Store the lock as the outcome of the resource; this write needs none of the locked rows. Without this
-        outcome, nothing would show why the resource makes no progress. The run's wakes remain, because the run is
-        repeated."""
-        locked = RowsLocked(session.reason_of(error))
+    async def report_locked(
+        self, runs: Sequence[Finished[S, W]], results: Mapping[int, Result], controller: UUID
+    ) -> Mapping[int, Result]:
+        """Implements `StateIO.report_locked`. The write needs none of the locked rows. The wakes of the runs remain,
+        because the runs are repeated."""
+        holders: dict[int, str] = {}
+        with suppress(DatabaseUnreachable):
+            ids = [run.id for run in runs]
+            records = await session.fetch(self._pool, _HOLDERS, self._rows.kind, ids)
+            holders = {record["id"]: record["holders"] for record in records}
+        errors = {run.id: self._locked(run.id, holders, results) for run in runs}
+        confessions = [_confession(run, errors[run.id]) for run in runs]
         with suppress(session.ReplyLost, DatabaseUnreachable, *session.Refusal):
-            confession = msgspec.structs.replace(_confession(run, locked), version=None, wakes=())
-            await self._call([confession], controller, patient=False)
-        return Result(Verdict.LOCKED, locked)
+            await self._call(
+                [msgspec.structs.replace(each, version=None, wakes=()) for each in confessions],
+                controller,
+                patience=_PATIENCE,
+            )
+        return {id_: Result(Verdict.LOCKED, error) for id_, error in errors.items()}
+
+    def _locked(self, id_: int, holders: Mapping[int, str], results: Mapping[int, Result]) -> FarrierError:
+        """Return the error for a locked run, with the session that holds the lock if it was found."""
+        if id_ in holders:
+            return RowsLocked(holders[id_])
+        return results[id_].error or RowsLocked("its session is not known")
 
     async def _refused(self, run: Finished[S, W], error: Exception, controller: UUID) -> Result:
         """Store the database's error as the outcome of the run that caused it."""
         refusal = RefusedByModel(f"{_rejected(error)}: {session.reason_of(error)}")
         result = _COMMITTED
         try:
-            result = (await self._call([_confession(run, refusal)], controller, patient=False))[run.id]
+            result = (await self._call([_confession(run, refusal)], controller, patience=_PATIENCE))[run.id]
         except (session.ReplyLost, DatabaseUnreachable):
             return Result(Verdict.UNKNOWN, refusal)
         except session.Refusal:
             pass
         return Result(Verdict.REFUSED, refusal) if result.verdict is Verdict.COMMITTED else result
 
-    async def _call(self, batch: Sequence[Finished[S, W]], controller: UUID, *, patient: bool) -> dict[int, Result]:
+    async def _call(self, batch: Sequence[Finished[S, W]], controller: UUID, *, patience: str) -> dict[int, Result]:
         """Send one batch as one statement, and return the result of each run."""
         # For the kind's writer: the version of each run's snapshot, and the kind's own sections.
         read = [run for run in batch if run.version is not None]
@@ -127,7 +148,7 @@ class Committer(Generic[R, S, W]):
         except _UNENCODABLE as error:
             raise session.Unsendable(f"{type(error).__name__}: {error}") from error
         fence = {run.id % SHARDS: run.epoch for run in batch}
-        to = self._rows.kind, controller, list(fence), list(fence.values()), patient
+        to = self._rows.kind, controller, list(fence), list(fence.values()), patience
         async with session.borrowed(self._pool) as conn:
             rows = await session.commit_by(conn, self._statement, *to, [run.id for run in batch], changes, records)
         moved = {run.id for run in batch if run.moves}

@@ -22,7 +22,7 @@ from farrier.io.pool import Pool
 from farrier.io.rows import Rows
 from farrier.model.controllers import Listed
 from farrier.model.restores import Hold
-from farrier.model.runs import Finished, Loaded, Marking
+from farrier.model.runs import Finished, Loaded, Marking, Settled
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -120,11 +120,11 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         )
         return frozenset(record["id"] for record in records)
 
-    async def settle(self, runs: Sequence[Finished[S, W]]) -> Mapping[int, datetime | None]:
+    async def settle(self, runs: Sequence[Finished[S, W]]) -> Mapping[int, Settled]:
         ids, versions = [run.id for run in runs], [run.version for run in runs]
         commits = [run.commit_id for run in runs]
         records = await session.fetch(self._pool, _SETTLE, self._rows.kind, ids, versions, commits)
-        return {record["id"]: record["at"] for record in records}
+        return {record["id"]: Settled(record["happened"], record["at"]) for record in records}
 
     async def interrupted(self, ids: Collection[int]) -> frozenset[int]:
         if self._rows.interrupted is None or not ids:

@@ -158,6 +158,14 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
     epochs: Mapping[int, int]
 
 
+class Settled(msgspec.Struct, frozen=True):
+    """Whether a commit whose reply was lost has happened; if not, it never will. `at` is the time of a commit that
+    changed a layer."""
+
+    happened: bool
+    at: datetime | None = None
+
+
 class Verdict(enum.StrEnum):
     """How the commit of a finished run ended."""
 
@@ -165,7 +173,7 @@ class Verdict(enum.StrEnum):
     LOST = "lost"  # another controller has the shard; nothing was written
     CONFLICT = "conflict"  # the resource has changed during the run; the loop decides again
     DEFERRED = "deferred"  # the run has to wait, as for a limit or a short lock; the loop decides again a little later
-    LOCKED = "locked"  # another transaction has locked rows of the run; the loop commits it alone
+    LOCKED = "locked"  # another transaction has locked rows of the run; the loop repeats the commit
     REFUSED = "refused"  # the database refuses the writes; the error becomes the outcome of the resource
     UNKNOWN = "unknown"  # the connection broke or time ran out; the loop finds out before it loads the resource again
 

@@ -11,7 +11,7 @@ from farrier.model.controllers import Listed, Seen, Woken
 from farrier.model.measures import Sample
 from farrier.model.outcome import Decision, Transition, Wait
 from farrier.model.restores import Hold, held
-from farrier.model.runs import Answered, Failure, Finished, Loaded, Marking, Move, Place, Result
+from farrier.model.runs import Answered, Failure, Finished, Loaded, Marking, Move, Place, Result, Settled
 
 R = TypeVar("R", bound="Snapshot")
 R_contra = TypeVar("R_contra", bound="Snapshot", contravariant=True)
@@ -122,13 +122,17 @@ class StateIO(Protocol[R, S, W]):
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
         """Load snapshots of all layers, and the wakes that are visible with them, in one statement."""
 
-    async def commit(
-        self, runs: Sequence[Finished[S, W]], controller: UUID, *, patient: bool = False
-    ) -> Mapping[int, Result]:
+    async def commit(self, runs: Sequence[Finished[S, W]], controller: UUID) -> Mapping[int, Result]:
         """Commit finished runs together; each run is committed completely or not at all. Returns a result for every
         run, and never raises because of a single run. If another transaction has locked rows of a run, the result of
-        the run is `locked`, and nothing of it is written. With `patient`, the commit waits up to a second for these
-        rows."""
+        the run is `locked`, and nothing of it is written."""
+
+    async def report_locked(
+        self, runs: Sequence[Finished[S, W]], results: Mapping[int, Result], controller: UUID
+    ) -> Mapping[int, Result]:
+        """Store as the outcome of each run that another transaction has locked its rows, with the session of this
+        transaction. Without this outcome, nothing would show why the resource makes no progress. `results` are the
+        results of the commit. Returns the results with the error that is stored."""
 
     async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
         """Delete these wakes of resources whose runs had nothing to write. May be repeated."""
@@ -137,9 +141,9 @@ class StateIO(Protocol[R, S, W]):
         """Write the marks of steps before the steps begin, and remove the marks of steps that ended. Returns the IDs
         that were marked; IDs of a shard that the controller does not own are not marked."""
 
-    async def settle(self, runs: Sequence[Finished[S, W]]) -> Mapping[int, datetime | None]:
+    async def settle(self, runs: Sequence[Finished[S, W]]) -> Mapping[int, Settled]:
         """Make sure that the commit of each run, whose reply was lost, has happened or will never happen. All runs have
-        a version. Returns the IDs whose commits have happened, with the time of each commit that changed a layer."""
+        a version. Leaves out runs whose resources are locked."""
 
     async def interrupted(self, ids: Collection[int]) -> frozenset[int]:
         """Return the resources among `ids` that have a pending intent whose action interrupts a running step."""

@@ -41,8 +41,8 @@ class Held:
         marking = Marking(number=self.markings, begun=dict.fromkeys(ids, "work"), ended=set(), epochs=self.epochs)
         return await self.io.mark(marking, self.owner)
 
-    async def commit(self, *runs: Finished[Shape, Answer], patient: bool = False) -> dict[int, Verdict]:
-        results = await self.io.commit(runs, self.owner, patient=patient)
+    async def commit(self, *runs: Finished[Shape, Answer]) -> dict[int, Verdict]:
+        results = await self.io.commit(runs, self.owner)
         return {id_: result.verdict for id_, result in results.items()}
 
 

@@ -57,11 +57,10 @@ CREATE = """
             SELECT w.id FROM farrier_toy.widgets w
               JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint, version bigint)
                 ON c.run = w.id AND c.version = w.version
-             ORDER BY w.id FOR NO KEY UPDATE OF w);
+             ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED);
     BEGIN
         IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
-            RETURN QUERY SELECT c.run, interval '0'
-                           FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
+            RETURN QUERY SELECT * FROM farrier.unfit_runs('farrier_toy.widgets', changes -> 'runs', fit);
             changes := farrier.filter_runs(changes, fit);
         END IF;
         UPDATE farrier_toy.widgets w SET version = w.version + 1, commit_id = c.commit_id

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import timedelta
 
-import anyio
 import asyncpg
 import pytest
 
 from farrier.io.controllers import PostgresControllers
 from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
-from farrier.model.runs import Due, Verdict
+from farrier.model.runs import Due, Settled, Verdict
 from tests.support import pg, proxy, toy
 from tests.support.held import Held, hold, take
 from tests.support.loop import Shop
 from tests.support.owners import declared_dead
 from tests.support.toy import Answer, Shape, State
-
-# The time limit of a commit in the loop.
-COMMIT_SECONDS = 10
 
 MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
 POISON = Transition[Shape, Answer](to=Shape(State.MADE, "poison"), reason="it was raw", cause="timer")
@@ -76,21 +71,13 @@ async def test_a_version_conflict_affects_only_its_own_run(shop: Shop) -> None:
     assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.CONFLICT, 3: Verdict.COMMITTED}
 
 
-async def test_a_concurrent_write_between_check_and_write_is_a_conflict_of_its_run_only(shop: Shop) -> None:
+async def test_a_write_under_way_locks_its_run_only_and_then_is_a_conflict(shop: Shop) -> None:
     held = await hold(shop, 1, 2, 3)
-    verdicts: dict[int, Verdict] = {}
-
-    async def commit() -> None:
-        verdicts.update(await held.commit(*(held.finish(id_, MADE) for id_ in (1, 2, 3))))
-
-    async with shop.db.connect() as somebody, anyio.create_task_group() as group:
-        racing = somebody.transaction()
-        await racing.start()
+    runs = [held.finish(id_, MADE) for id_ in (1, 2, 3)]
+    async with shop.db.connect() as somebody, somebody.transaction():
         await somebody.execute("UPDATE farrier_toy.widgets SET version = version + 1 WHERE id = 2")
-        group.start_soon(commit)
-        await shop.until_blocked()
-        await racing.commit()
-    assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.CONFLICT, 3: Verdict.COMMITTED}
+        assert await held.commit(*runs) == {1: Verdict.COMMITTED, 2: Verdict.LOCKED, 3: Verdict.COMMITTED}
+    assert await held.commit(runs[1]) == {2: Verdict.CONFLICT}
     assert await shop.history(1) == [("raw", "made")]
     assert await shop.history(2) == []
 
@@ -181,16 +168,14 @@ async def test_a_deferred_refusal_refuses_the_run_before_the_commit(shop: Shop) 
     assert "not for sale" in (await shop.outcome(1))["reason"]
 
 
-async def test_a_run_with_a_locked_shard_comes_last_and_then_waits(shop: Shop) -> None:
+async def test_runs_with_a_locked_shard_are_locked_until_it_is_free(shop: Shop) -> None:
     held = await hold(shop, 1, 2)
     runs = [held.finish(1, MADE), held.finish(2, CONTENT)]
     async with shop.db.connect() as client:
         async with client.transaction():
             await client.execute("SELECT FROM farrier.shards WHERE kind = 'widget' FOR UPDATE")
             assert await held.commit(*runs) == {1: Verdict.LOCKED, 2: Verdict.LOCKED}
-            assert await held.commit(runs[0], patient=True) == {1: Verdict.LOCKED}
-        for run in runs:
-            assert await held.commit(run, patient=True) == {run.id: Verdict.COMMITTED}
+        assert await held.commit(*runs) == {1: Verdict.COMMITTED, 2: Verdict.COMMITTED}
 
 
 async def test_an_update_keeps_the_clock_writes_no_history_and_does_not_run_again(shop: Shop) -> None:
@@ -243,7 +228,8 @@ async def test_a_commit_with_a_lost_reply_is_found_and_not_repeated(shop: Shop) 
         assert await held.commit(moves, stays) == {1: Verdict.UNKNOWN, 2: Verdict.UNKNOWN}
         assert between.cuts == 1
         found = await held.io.settle([moves, stays])
-        assert found[1] is not None and found[2] is None
+        assert found[1].happened and found[2].happened
+        assert found[1].at is not None and found[2].at is None
         assert await held.commit(moves, stays) == {1: Verdict.CONFLICT, 2: Verdict.CONFLICT}
     assert (await shop.widget(1))["state"] == "made"
     assert await shop.history(1) == [("raw", "made")]
@@ -260,28 +246,21 @@ async def test_the_log_has_the_reason_why_the_server_could_not_commit(shop: Shop
 async def test_a_commit_that_was_settled_before_it_arrived_can_never_happen(shop: Shop) -> None:
     held = await hold(shop, 1)
     late = held.finish(1, MADE)
-    assert await held.io.settle([late]) == {}, "it was not committed"
+    assert await held.io.settle([late]) == {1: Settled(happened=False)}
     assert await held.commit(late) == {1: Verdict.CONFLICT}
     assert (await shop.widget(1))["state"] == "raw"
 
 
-async def test_settling_waits_for_a_commit_that_is_still_open(shop: Shop) -> None:
-    held = await hold(shop, 1)
-    run = held.finish(1, MADE)
-    found: dict[int, object] = {}
-
-    async def settle() -> None:
-        found.update(await held.io.settle([run]))
-
-    async with shop.db.connect() as slow, anyio.create_task_group() as group:
-        commit = slow.transaction()
-        await commit.start()
-        await slow.execute("UPDATE farrier_toy.widgets SET version = 2, commit_id = $1 WHERE id = 1", run.commit_id)
-        group.start_soon(settle)
-        await shop.until_blocked()
-        assert found == {}
-        await commit.commit()
-    assert found == {1: None}
+async def test_an_open_commit_is_not_settled_and_the_others_are(shop: Shop) -> None:
+    held = await hold(shop, 1, 2)
+    runs = [held.finish(1, MADE), held.finish(2, MADE)]
+    async with shop.db.connect() as slow:
+        async with slow.transaction():
+            await slow.execute(
+                "UPDATE farrier_toy.widgets SET version = 2, commit_id = $1 WHERE id = 1", runs[0].commit_id
+            )
+            assert await held.io.settle(runs) == {2: Settled(happened=False)}
+        assert (await held.io.settle(runs[:1]))[1].happened
 
 
 async def test_a_commit_of_the_next_owner_is_not_taken_for_the_unknown_commit_of_the_former(shop: Shop) -> None:
@@ -292,8 +271,8 @@ async def test_a_commit_of_the_next_owner_is_not_taken_for_the_unknown_commit_of
     heir = Held(former.io, owner, epochs, await former.io.load([1]))
     same = heir.finish(1, MADE)
     assert await heir.commit(same) == {1: Verdict.COMMITTED}
-    assert set(await former.io.settle([lost])) == set(), "only the heir's run was committed"
-    assert set(await heir.io.settle([same])) == {1}
+    assert not (await former.io.settle([lost]))[1].happened, "only the heir's run was committed"
+    assert (await heir.io.settle([same]))[1].happened
 
 
 async def test_a_commit_is_found_although_a_function_changed_the_resource_since(shop: Shop) -> None:
@@ -301,7 +280,7 @@ async def test_a_commit_is_found_although_a_function_changed_the_resource_since(
     run = held.finish(1, MADE)
     await held.commit(run)
     await shop.pool.execute("UPDATE farrier_toy.widgets SET version = version + 1")
-    assert set(await held.io.settle([run])) == {1}
+    assert (await held.io.settle([run]))[1].happened
 
 
 @pytest.mark.parametrize("happened", [False, True])
@@ -313,63 +292,79 @@ async def test_settling_a_commit_twice_has_the_same_result(shop: Shop, *, happen
         await held.commit(run)
     first = await held.io.settle([run])
     assert await held.io.settle([run]) == first
-    assert set(first) == ({1} if happened else set())
+    assert first[1].happened is happened
     assert await held.commit(run) == {1: Verdict.CONFLICT}
 
 
-async def test_a_run_with_a_locked_row_comes_last_and_then_waits(shop: Shop) -> None:
+async def test_one_transaction_commits_all_runs_but_those_with_locked_rows(shop: Shop) -> None:
+    widgets = range(1, 201)
+    held = await hold(shop, *widgets)
+    async with shop.db.connect() as somebody, somebody.transaction():
+        await somebody.execute("SELECT FROM farrier_toy.widgets WHERE id % 2 = 0 FOR UPDATE")
+        verdicts = await held.commit(*(held.finish(id_, MADE) for id_ in widgets))
+    assert verdicts == {id_: Verdict.COMMITTED if id_ % 2 else Verdict.LOCKED for id_ in widgets}
+    written = await shop.pool.fetch("SELECT DISTINCT xmin::text FROM farrier_toy.widgets WHERE state = 'made'")
+    assert len(written) == 1
+    assert [await shop.wakes(id_) for id_ in (1, 2)] == [0, 1]
+
+
+async def test_a_run_with_other_locked_rows_is_separated_from_the_others(shop: Shop) -> None:
+    """The writer does not skip these rows."""
     held = await hold(shop, 1, 2, 3)
-    async with shop.db.connect() as somebody, anyio.create_task_group() as group:
-        holding = somebody.transaction()
-        await holding.start()
-        await somebody.execute("SELECT FROM farrier_toy.widgets WHERE id = 2 FOR UPDATE")
-        verdicts = await held.commit(*(held.finish(id_, MADE) for id_ in (1, 2, 3)))
-        assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.LOCKED, 3: Verdict.COMMITTED}
-
-        async def wait_for_it() -> None:
-            verdicts.update(await held.commit(held.finish(2, MADE), patient=True))
-
-        group.start_soon(wait_for_it)
-        await shop.until_blocked()
-        await holding.commit()
-    assert verdicts[2] is Verdict.COMMITTED
+    request = await shop.ask(2)
+    await held.reload()
+    runs = [held.finish(1, MADE), held.finish(2, DoNothing(writes=(Answer(request),))), held.finish(3, MADE)]
+    async with shop.db.connect() as somebody, somebody.transaction():
+        await somebody.execute("SELECT FROM farrier_toy.requests FOR UPDATE")
+        verdicts = await held.commit(*runs)
+    assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.LOCKED, 3: Verdict.COMMITTED}
 
 
-async def test_a_run_that_waits_for_a_lock_longer_than_a_second_writes_nothing(shop: Shop) -> None:
+async def test_the_outcome_of_a_locked_run_names_the_session_that_holds_the_lock(shop: Shop) -> None:
     held = await hold(shop, 1)
+    run = held.finish(1, MADE)
     async with shop.db.connect() as client, client.transaction():
+        await client.execute("SET LOCAL application_name = 'psql of an operator'")
         await client.execute("SELECT FROM farrier_toy.widgets WHERE id = 1 FOR UPDATE")
-        assert await held.commit(held.finish(1, MADE), patient=True) == {1: Verdict.LOCKED}
-        assert (await shop.outcome(1))["error"] == "locked", "the operator sees why the resource makes no progress"
+        session = await client.fetchrow(
+            "SELECT pg_backend_pid() AS pid, to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') AS since"
+        )
+        assert session is not None
+        results = await held.io.commit([run], held.owner)
+        await held.io.report_locked([run], results, held.owner)
+        told = await shop.outcome(1)
+    pid, since = session
+    holder = f"session {pid}, application psql of an operator, in a transaction since {since} UTC"
+    assert told["error"] == "locked"
+    assert holder in told["reason"]
     assert await shop.history(1) == []
     assert await shop.wakes(1) == 1
-    assert await held.commit(held.finish(1, MADE)) == {1: Verdict.COMMITTED}
+    assert await held.commit(run) == {1: Verdict.COMMITTED}
     assert "error" not in await shop.outcome(1)
+
+
+async def test_a_lock_of_several_sessions_names_them(shop: Shop) -> None:
+    locking = "SELECT pg_backend_pid() FROM farrier_toy.widgets WHERE id = 1 FOR SHARE"
+    held = await hold(shop, 1)
+    run = held.finish(1, MADE)
+    async with shop.db.connect() as one, shop.db.connect() as two, one.transaction(), two.transaction():
+        pids = [await each.fetchval(locking) for each in (one, two)]
+        results = await held.io.report_locked([run], await held.io.commit([run], held.owner), held.owner)
+    assert all(f"session {pid}" in str(results[1].error) for pid in pids)
 
 
 async def test_an_error_of_each_run_is_recorded_once_with_its_first_time(shop: Shop) -> None:
     recorded = "SELECT at, xmin::text FROM farrier.outcomes WHERE id = $1"
     held = await hold(shop, 1)
+    run = held.finish(1, MADE)
     async with shop.db.connect() as client, client.transaction():
         await client.execute("SELECT FROM farrier_toy.widgets WHERE id = 1 FOR UPDATE")
-        await held.commit(held.finish(1, MADE), patient=True)
+        results = await held.io.commit([run], held.owner)
+        await held.io.report_locked([run], results, held.owner)
         first = await shop.pool.fetchrow(recorded, 1)
         await shop.db.advance(timedelta(minutes=3))
-        await held.commit(held.finish(1, MADE), patient=True)
+        await held.io.report_locked([run], results, held.owner)
     assert await shop.pool.fetchrow(recorded, 1) == first
-
-
-async def test_one_locked_run_of_hundreds_delays_the_others_less_than_their_time_limit(
-    shop: Shop,
-) -> None:
-    """Halving the batch nine times, with a second's wait each time, would exceed the time limit of a commit."""
-    widgets = range(1, 501)
-    held = await hold(shop, *widgets)
-    async with shop.db.connect() as somebody, somebody.transaction():
-        await somebody.execute("SELECT FROM farrier_toy.widgets WHERE id = 250 FOR UPDATE")
-        with anyio.fail_after(COMMIT_SECONDS):
-            verdicts = await held.commit(*(held.finish(id_, MADE) for id_ in widgets))
-    assert Counter(verdicts.values()) == {Verdict.COMMITTED: 499, Verdict.LOCKED: 1}
 
 
 async def test_a_row_whose_load_fails_is_unreadable_and_the_others_are_read(shop: Shop) -> None:

@@ -56,17 +56,14 @@ async def test_a_load_ended_by_a_deadlock_is_repeated(db: pg.Database, shop: Sho
     assert loaded[0].resources[1].state is State.RAW
 
 
-async def test_a_commit_ended_by_a_deadlock_is_repeated_and_no_run_gets_an_error(db: pg.Database, shop: Shop) -> None:
+async def test_a_commit_gives_way_to_a_migration_before_a_deadlock_and_no_run_gets_an_error(
+    db: pg.Database, shop: Shop
+) -> None:
     held = await hold(shop, 1)
-    verdicts: dict[int, Verdict] = {}
-
-    async def commit() -> None:
-        verdicts.update(await held.commit(held.finish(1, MADE), patient=True))
-
-    async with anyio.create_task_group() as group, migrating(db, "farrier_toy.widgets") as migration:
-        group.start_soon(commit)
-        await shop.until_blocked()
+    async with migrating(db, "farrier_toy.widgets") as migration:
+        assert await held.commit(held.finish(1, MADE)) == {1: Verdict.LOCKED}
         await migration.execute("LOCK TABLE farrier.shards")
-    assert verdicts == {1: Verdict.COMMITTED}
+    assert await shop.outcome(1) == {}
+    assert await held.commit(held.finish(1, MADE)) == {1: Verdict.COMMITTED}
     assert await shop.history(1) == [("raw", "made")]
     assert (await shop.outcome(1))["reason"] == "it was raw"

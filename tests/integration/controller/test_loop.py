@@ -32,10 +32,8 @@ class SlowCommits(PostgresStateIO[Widget, Shape, Answer]):
         self.committed, self.let_go = anyio.Event(), anyio.Event()
 
     @override
-    async def commit(
-        self, runs: Sequence[Finished[Shape, Answer]], controller: UUID, *, patient: bool = False
-    ) -> Mapping[int, Result]:
-        results = await super().commit(runs, controller, patient=patient)
+    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, Result]:
+        results = await super().commit(runs, controller)
         self.committed.set()
         await self.let_go.wait()
         return results

@@ -10,7 +10,7 @@ import anyio
 from typing_extensions import override
 
 from farrier.model.outcome import Transition
-from farrier.model.runs import Finished, Result, Verdict
+from farrier.model.runs import Finished, Result, Settled, Verdict
 from tests.integration.controller.test_marks import MADE, Redoing, leave_a_mark, until_none
 from tests.support import pg, proxy, toy
 from tests.support.loop import QUIET, Bench, Shop, WidgetIO
@@ -32,10 +32,8 @@ class Losing(WidgetIO):
         self.held, self.let_go = anyio.Event(), anyio.Event()
 
     @override
-    async def commit(
-        self, runs: Sequence[Finished[Shape, Answer]], controller: UUID, *, patient: bool = False
-    ) -> Mapping[int, Result]:
-        results = await super().commit(runs, controller, patient=patient)
+    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, Result]:
+        results = await super().commit(runs, controller)
         if self._lose == 0 or all(run.outcome != self._outcome for run in runs):
             return results
         self._lose -= 1
@@ -47,7 +45,7 @@ class Losing(WidgetIO):
         return {run.id: Result(Verdict.UNKNOWN) for run in runs}
 
     @override
-    async def settle(self, runs: Sequence[Finished[Shape, Answer]]) -> Mapping[int, datetime | None]:
+    async def settle(self, runs: Sequence[Finished[Shape, Answer]]) -> Mapping[int, Settled]:
         if self.holds & {run.id for run in runs}:
             self.held.set()
             await self.let_go.wait()

@@ -46,11 +46,9 @@ class Counting(WidgetIO):
         return loaded
 
     @override
-    async def commit(
-        self, runs: Sequence[Finished[Shape, Answer]], controller: UUID, *, patient: bool = False
-    ) -> Mapping[int, Result]:
+    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, Result]:
         self.statements.append("commit")
-        return await super().commit(runs, controller, patient=patient)
+        return await super().commit(runs, controller)
 
     @override
     async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:

@@ -1,3 +1,2 @@
--- Settles commits whose replies were lost: after this statement, each commit has happened or never will. Returns the
--- runs that were committed.
-SELECT id, at FROM farrier.settle_runs($1, $2, $3, $4)
+-- Settles commits whose replies were lost: the commit of each returned run has happened, or never will.
+SELECT id, happened, at FROM farrier.settle_runs($1, $2, $3, $4)

@@ -1,5 +1,5 @@
 -- Writes the runs of a commit. It is the writer of kinds with one table. Returns the runs whose resource no longer has
--- the version in `runs`, and writes nothing for them. Locks the rows in the order of ids. Sections: `kind` [{run,
+-- the version in `runs`, or is locked by another transaction, and writes nothing for them; see begin_commit. Sections: `kind` [{run,
 -- kind}], `runs` [{run, version, writes, commit_id}], `resources` [{run, columns}], `answers` [{run, request, accepted, reason}],
 -- `ended` [{run}]. Rejects the pending intents of a resource that has ended, because no later run decides on them. The
 -- writer of a kind with more tables calls it first, and writes nothing for the runs that it returns.
@@ -15,9 +15,9 @@ BEGIN
     EXECUTE format('SELECT coalesce(array_agg(l.id), ''{}'') FROM (
                         SELECT r.id FROM %s r JOIN jsonb_to_recordset($1) c (run bigint, version bigint)
                             ON c.run = r.id AND c.version = r.version
-                         ORDER BY r.id FOR NO KEY UPDATE OF r) l', relation) INTO fit USING changes -> 'runs';
+                         ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED) l', relation) INTO fit USING changes -> 'runs';
     IF cardinality(fit) < jsonb_array_length(changes -> 'runs') THEN
-        RETURN QUERY SELECT c.run, interval '0' FROM jsonb_to_recordset(changes -> 'runs') c (run bigint) WHERE c.run <> ALL (fit);
+        RETURN QUERY SELECT u.run, u.due_in FROM farrier.unfit_runs(relation, changes -> 'runs', fit) u;
         changes := farrier.filter_runs(changes, fit);
     END IF;
     EXECUTE format('UPDATE %s r SET version = r.version + 1, commit_id = c.commit_id

@@ -1,7 +1,7 @@
 -- Ends a commit of runs of one kind: records what their resources do not store, and returns the verdict of each of `ids`:
 -- `lost` if it is not among held_runs, `conflict` if the writer wrote nothing for it because its snapshot is outdated, `deferred`
--- if the writer wrote nothing because the run has to wait (it is then due after the delay in dues), and `committed`
--- otherwise. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}],
+-- if the writer wrote nothing because the run has to wait (it is then due after the delay in dues), `locked` if the writer wrote
+-- nothing because another transaction has locked the resource (the delay is null), and `committed` otherwise. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}],
 -- and `wakes` [{run, wake}], the wakes in the snapshots of the runs, which this function deletes. See begin_commit.
 CREATE OR REPLACE FUNCTION farrier.end_commit(
     of_kind text, controller uuid, ids bigint[], held_runs bigint[], records jsonb, unwritten bigint[], dues interval[])
@@ -14,7 +14,9 @@ BEGIN
     IF unwritten IS NOT NULL THEN
         won := ARRAY(SELECT r FROM unnest(won) r WHERE r <> ALL (unwritten));
         records := farrier.filter_runs(records, won);
-        RETURN QUERY SELECT c.run, CASE WHEN c.due_in > interval '0' THEN 'deferred' ELSE 'conflict' END, c.due_in FROM unnest(unwritten, dues) c (run, due_in);
+        RETURN QUERY SELECT c.run, CASE WHEN c.due_in IS NULL THEN 'locked' WHEN c.due_in > interval '0' THEN 'deferred' ELSE 'conflict' END,
+                            coalesce(c.due_in, '0')
+                       FROM unnest(unwritten, dues) c (run, due_in);
     END IF;
     IF records ? 'moves' THEN
         PERFORM farrier.record_moves(of_kind, controller, records -> 'moves');

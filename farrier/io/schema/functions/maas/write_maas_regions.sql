@@ -6,10 +6,12 @@ CREATE OR REPLACE FUNCTION farrier.write_maas_regions(changes jsonb) RETURNS TAB
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    unwritten bigint[] := ARRAY(SELECT w.run FROM farrier.write_resources(changes) w);
+    unwritten bigint[];
+    dues interval[];
 BEGIN
-    IF cardinality(unwritten) > 0 THEN
-        RETURN QUERY SELECT u, interval '0' FROM unnest(unwritten) u;
+    SELECT array_agg(w.run), array_agg(w.due_in) INTO unwritten, dues FROM farrier.write_resources(changes) w;
+    IF unwritten IS NOT NULL THEN
+        RETURN QUERY SELECT u.run, u.due_in FROM unnest(unwritten, dues) u (run, due_in);
         changes := farrier.runs_without(changes, unwritten);
     END IF;
     IF changes ? 'readings' THEN

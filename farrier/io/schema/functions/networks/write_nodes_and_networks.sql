@@ -10,27 +10,29 @@ DECLARE
     wish record;
     late interval;
     ours boolean;
+    unwritten boolean;
 BEGIN
     IF changes ? 'networks' THEN
         FOR wish IN
             SELECT c.* FROM jsonb_to_recordset(changes -> 'networks') c (run bigint, segments text[], partitions text[])
              WHERE c.segments <> '{}' OR c.partitions <> '{}' OR farrier.has_networks(c.run) ORDER BY c.run LOOP
             users := users || wish.run;
-            late := NULL;
             ours := true;
             BEGIN
                 PERFORM farrier.lock_networks(wish.run, wish.segments, wish.partitions);
                 ours := false;
                 SELECT w.due_in INTO late FROM farrier.write_nodes(farrier.filter_runs(changes, ARRAY[wish.run])) w;
+                unwritten := FOUND;
                 ours := true;
-                IF late IS NULL THEN
+                IF NOT unwritten THEN
                     PERFORM farrier.use_networks(wish.run, wish.segments, wish.partitions);
                 END IF;
             EXCEPTION WHEN lock_not_available OR SQLSTATE 'FR404' OR SQLSTATE 'FR409' THEN
                 IF NOT ours THEN RAISE; END IF;
+                unwritten := true;
                 late := interval '1 second';
             END;
-            IF late IS NOT NULL THEN RETURN QUERY SELECT wish.run, late; END IF;
+            IF unwritten THEN RETURN QUERY SELECT wish.run, late; END IF;
         END LOOP;
     END IF;
     IF users <> '{}' THEN

@@ -1,6 +1,6 @@
 -- Writes the nodes of a commit and all other results of their runs: workflows, details, tasks, responses to intents, bootstrap tokens
--- and agents. Returns the runs for which it wrote nothing because their snapshots are outdated, each with the delay after which it is
--- due. Locks the nodes in the order of ids. Writes workflows first, because a node's row names its live workflow. Ends
+-- and agents. Returns the runs for which it wrote nothing, each with the delay after which it is due; see begin_commit. Locks the
+-- nodes, and skips nodes that another transaction has locked. Writes workflows first, because a node's row names its live workflow. Ends
 -- tasks before it creates tasks, because a node has at most one live task of a type. Called by
 -- write_nodes_and_networks.
 CREATE OR REPLACE FUNCTION farrier.write_nodes(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
@@ -10,7 +10,7 @@ DECLARE
     fit bigint[] := ARRAY(
         SELECT n.id FROM farrier.nodes n
           JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint, version bigint) ON c.run = n.id AND c.version = n.version
-         ORDER BY n.id FOR NO KEY UPDATE OF n);
+         ORDER BY n.id FOR NO KEY UPDATE OF n SKIP LOCKED);
     overtaken bigint[] := '{}';
 BEGIN
     IF changes ? 'ends' THEN
@@ -33,9 +33,8 @@ BEGIN
         overtaken := overtaken || farrier.held_by_brakes(changes -> 'leaving', ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
     IF cardinality(fit) < jsonb_array_length(changes -> 'runs') OR overtaken <> '{}' THEN
-        RETURN QUERY SELECT c.run, CASE WHEN c.run = ANY (fit) THEN interval '1 second' ELSE interval '0' END
-                       FROM jsonb_to_recordset(changes -> 'runs') c (run bigint)
-                      WHERE c.run <> ALL (fit) OR c.run = ANY (overtaken);
+        RETURN QUERY SELECT u.run, u.due_in FROM farrier.unfit_runs('farrier.nodes', changes -> 'runs', fit) u;
+        RETURN QUERY SELECT f, interval '1 second' FROM unnest(fit) f WHERE f = ANY (overtaken);
         changes := farrier.filter_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
 

@@ -9,6 +9,7 @@ CREATE OR REPLACE FUNCTION farrier.write_ib_partitions(changes jsonb) RETURNS TA
 #variable_conflict use_column
 DECLARE
     unwritten bigint[] := farrier.held_partitions(changes);
+    dues interval[];
 BEGIN
     IF cardinality(unwritten) > 0 THEN
         RETURN QUERY SELECT u, interval '1 second' FROM unnest(unwritten) u;
@@ -24,9 +25,9 @@ BEGIN
         changes := farrier.runs_without(changes, unwritten);
         IF changes = '{}' THEN RETURN; END IF;
     END IF;
-    unwritten := ARRAY(SELECT w.run FROM farrier.write_resources(changes) w);
-    IF cardinality(unwritten) > 0 THEN
-        RETURN QUERY SELECT u, interval '0' FROM unnest(unwritten) u;
+    SELECT array_agg(w.run), array_agg(w.due_in) INTO unwritten, dues FROM farrier.write_resources(changes) w;
+    IF unwritten IS NOT NULL THEN
+        RETURN QUERY SELECT u.run, u.due_in FROM unnest(unwritten, dues) u (run, due_in);
         changes := farrier.runs_without(changes, unwritten);
     END IF;
     WITH free AS MATERIALIZED (
