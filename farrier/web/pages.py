@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from farrier.model.edges import NODE
-from farrier.web import acting, lists, login, many, one, past, render
+from farrier.web import acting, brakes, lists, login, many, one, past, render
 from farrier.web.backend import backend_of
 
 
@@ -26,8 +26,13 @@ async def kinds(request: Request) -> Response:
 async def controllers(request: Request) -> Response:
     """GET /controllers: the controllers with their shards, the shards without a controller, and the brakes."""
     queries = backend_of(request).queries
-    brakes = await queries.brakes()
-    values = {"found": await queries.controllers(), "brakes": brakes.rows, "now": brakes.now}
+    held = await queries.brakes()
+    values = {
+        "found": await queries.controllers(),
+        "brakes": held.rows,
+        "now": held.now,
+        "may_lift": await acting.client_of(request) is not None,
+    }
     return render.page(request, "controllers.html", {"at": "controllers", "every": lists.LIVE_SECONDS, **values})
 
 
@@ -50,6 +55,7 @@ ROUTES = [
     Route("/resources/{kind}/{name}", one.resource),
     *acting.ROUTES,
     *many.ROUTES,
+    *brakes.ROUTES,
     *login.ROUTES,
     Route("/controllers", controllers),
     Route("/history", past.history),

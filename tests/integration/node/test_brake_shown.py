@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import httpx
@@ -12,6 +13,7 @@ from farrier.model.filter_names import BRAKE, HELD
 from farrier.model.history import HistoryEntry, HistoryFilter
 from farrier.model.views import Wanted
 from tests.integration.node.test_brake import HOLDS, beat, fleet, later, site
+from tests.integration.test_pages_acting import hidden
 from tests.integration.test_web import WITH_TOKEN, backend_on, client_of, open_site
 from tests.support.site import MINUTE, Machine, Site
 
@@ -91,6 +93,23 @@ async def test_pages_show_which_nodes_are_held(site: Site, web: httpx.AsyncClien
         assert f'href="/nodes/{silent[0].name}"' in page
     assert (await web.get("/")).text.count(">held by the brake<") == 6
     assert "by the brake of site ams1, which last refused" in (await web.get(f"/nodes/{silent[0].name}")).text
+
+
+async def test_an_operator_lifts_a_brake_on_a_page(site: Site, web: httpx.AsyncClient, silent: list[Machine]) -> None:
+    assert "/brake-lift" not in (await web.get("/controllers")).text
+    assert (await web.get("/brake-lift?site=ams1")).status_code == 401
+    web.headers.update(WITH_TOKEN)
+    (path,) = re.findall(r'href="(/brake-lift[^"]*)">lift the brake', (await web.get("/controllers")).text)
+    form = hidden((await web.get(path)).text)
+    for given, status in (
+        ({"reason": "hall 2", "lasts": "25h"}, 400),
+        ({"reason": ""}, 409),
+        ({"reason": "hall 2"}, 303),
+    ):
+        assert (await web.post(path, data=form | given)).status_code == status, given
+    (brake,) = (await PostgresQueries(site.pool).brakes()).rows
+    assert (brake.lift_reason, brake.held) == ("hall 2", 0)
+    assert "end or extend the lift" in (await web.get("/controllers")).text
 
 
 async def test_the_change_feed_reports_a_held_node_once_while_it_is_held(site: Site, silent: list[Machine]) -> None:
