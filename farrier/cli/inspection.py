@@ -11,14 +11,14 @@ import typer
 from farrier.cli import completed_names, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.output import Cell
-from farrier.model import clocks, details, diagnosis, duration
+from farrier.model import details, diagnosis, duration
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.health import Alert
 from farrier.model.management import Management
 from farrier.model.resource_why import ResourceWhy
-from farrier.model.views import MaasView, NodeDetail, RequestView, WorkflowView
-from farrier.model.why import Why, explain
+from farrier.model.views import MaasView, NodeDetail, Page, RequestView, WorkflowView
+from farrier.model.why import NextAction, Why, explain
 
 NodeArgument = Annotated[
     str, typer.Argument(metavar="NODE", help="Name or ID.", autocompletion=completed_names.node_names)
@@ -30,26 +30,35 @@ async def show(session: Session, node: NodeArgument, as_json: output.AsJson = Fa
     """Show all data of a node, even of a deleted node."""
     page = await session.queries.node(node)
     (detail,) = page.rows
-    running = clocks.running(detail, page.now, session.settings.sla)
+    explained = _explained(session, page)
+    following = NextAction.of(explained)
     if as_json:
-        output.json(output.plain(detail) | {"clocks": output.plain(running)})
+        shown = {"clocks": output.plain(explained.clocks), "next_action": output.plain(following)}
+        output.json(output.plain(detail) | shown)
         return
-    output.facts(_facts(detail, page.now, session.settings.node.patience))
-    tables(running, detail.requests, page.now)
+    output.facts((*_facts(detail, page.now, session.settings.node.patience), *_next(following)))
+    tables(explained.clocks, detail.requests, page.now)
 
 
 @with_database
 async def why(session: Session, node: NodeArgument, as_json: output.AsJson = False) -> None:
     """Show what a node waits for and since when, its last errors, and what to do."""
     page = await session.queries.node(node)
-    patience = session.settings.node.patience
-    explained = explain(
-        page.rows[0], page.now, session.settings.sla, patience, period=session.settings.controller.period
-    )
+    explained = _explained(session, page)
     if as_json:
         output.json(explained)
     else:
         output.facts(_in_words(explained, page.now))
+
+
+def _explained(session: Session, page: Page[NodeDetail]) -> Why:
+    given = session.settings
+    return explain(page.rows[0], page.now, given.sla, given.node.patience, period=given.controller.period)
+
+
+def _next(following: NextAction) -> Iterable[tuple[str, Cell]]:
+    yield "what to do", following.advice
+    yield "command", following.command
 
 
 def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tuple[str, Cell]]:

@@ -14,6 +14,7 @@ from farrier.model.requests import Registered
 from farrier.model.resource_views import AddressView, KindView, LateResource, MemberView, ResourceView
 from farrier.model.restores import HoldView, Lifted
 from farrier.model.views import NodeDetail, NodeView, RequestView, TaskView
+from farrier.model.why import NextAction
 
 MOST_ROWS = 1000
 """The largest `limit` of a list, and the largest number of nodes that one request may register. A list of this many
@@ -65,11 +66,12 @@ class NodeList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node with all its data, and the clocks that run for it."""
+    """A node with all its data, the clocks that run for it, and the recommended next action."""
 
     now: datetime
     node: NodeDetail
     clocks: tuple[ClockView, ...]
+    next_action: NextAction
 
 
 class Brakes(msgspec.Struct, frozen=True, kw_only=True):

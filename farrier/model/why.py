@@ -49,6 +49,19 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     command: str | None
 
 
+class NextAction(msgspec.Struct, frozen=True, kw_only=True):
+    """The recommended next action for a node. `command` is the command that carries it out; None unless a single intent
+    does."""
+
+    advice: str
+    command: str | None
+
+    @classmethod
+    def of(cls, why: Why) -> NextAction:
+        """Return the recommendation of an explanation."""
+        return cls(advice=why.advice, command=why.command)
+
+
 def explain(
     node: NodeDetail,
     now: datetime,

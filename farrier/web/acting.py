@@ -180,8 +180,8 @@ async def _kind(request: Request, name: str) -> KindView:
 async def _respond(request: Request, asked: Asked) -> Response:
     """Return the form or, after the form was submitted, the result."""
     client = await authorize(request, Scope.INTENT)
-    if request.method != "POST":
-        return _page(request, asked, {}, asked.refusal)
+    if request.method != "POST":  # a link may fill in parameters
+        return _page(request, asked, dict(request.query_params), asked.refusal)
     given = await forms.submitted(request)
     fields = asked.action.params.fields
     texts = {name: value.strip() for name, value in given.items() if name in fields and value.strip()}

@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta
 from starlette.responses import Response
 
 from farrier.model import bootstrap as bootstraps
-from farrier.model import clocks, details, params
+from farrier.model import details, params, why
 from farrier.model import requests as asked
 from farrier.model.actions import API_MAX, Action
 from farrier.model.api_answers import MOST_ROWS, Bootstrap, ClockView, NodeList, RegisteredNodes, ShownNode
@@ -24,6 +24,7 @@ from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.requests import IntentStatus
 from farrier.model.views import NodeDetail
+from farrier.model.why import NextAction
 from farrier.web import intents, operation
 from farrier.web.access import requester
 from farrier.web.operation import Answer, Call, Operation
@@ -125,9 +126,9 @@ async def list_(call: Call[NodePage, None]) -> Response:
 
 
 async def show(call: Call[Shown, None]) -> Response:
-    """Show all data of one node, with its running clocks. The ETag is the node's version. It changes with the node's
-    states and details and with the answer to an intent, but not with data that are only observed, such as
-    heartbeats."""
+    """Show all data of one node, with its running clocks and the recommended next action. The ETag is the node's
+    version. It changes with the node's states and details and with the answer to an intent, but not with data that are
+    only observed, such as heartbeats."""
     found = await _read(call, call.given.node)
     etag = etag_of(found.node)
     if call.given.if_none_match is not None and _matches(call.given.if_none_match, etag):
@@ -212,10 +213,16 @@ def _changed(node: NodeDetail, expected: str) -> Refused:
 
 
 async def _read(call: Call[Any, Any], name: str) -> ShownNode:
-    found = await call.backend.queries.node(name)
+    backend = call.backend
+    found = await backend.queries.node(name)
     (node,) = found.rows
-    running = clocks.running(node, found.now, call.backend.limits)
-    return ShownNode(now=found.now, node=node, clocks=tuple(map(ClockView.of, running)))
+    explained = why.explain(node, found.now, backend.limits, backend.patience, period=backend.period)
+    return ShownNode(
+        now=found.now,
+        node=node,
+        clocks=tuple(map(ClockView.of, explained.clocks)),
+        next_action=NextAction.of(explained),
+    )
 
 
 def _registration(node: _Named, call: Call[Registering, Any]) -> asked.Registration:

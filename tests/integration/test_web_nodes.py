@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from farrier.io.pool import Connection
 from farrier.model.details import DETAILS, REMOVABLE
 from tests.integration.node.test_bmc_uniqueness import until_blocked
 from tests.integration.test_web import WITH_TOKEN, backend, conn, web
-from tests.support import pg
+from tests.support import owners, pg
 from tests.support.details import VALUES
 from tests.support.site import Site, opened
 
@@ -176,3 +177,16 @@ async def test_controllers_are_listed_with_the_unowned_shards(web: httpx.AsyncCl
     listed = (await web.get("/api/v1/controllers")).json()
     assert listed["controllers"] == []
     assert {share["kind"] for share in listed["unowned"]} >= {"node", "network_segment"}
+
+
+async def test_a_node_is_shown_with_the_recommended_next_action(
+    web: httpx.AsyncClient, conn: Connection, db: pg.Database
+) -> None:
+    await register(web, {"name": "gpu-1"})
+    await conn.execute("""UPDATE farrier.nodes SET paused = '{"reason": "mine", "at": "2026-01-01T00:00:00Z"}'""")
+    async with db.pool(size=1) as connections:
+        await owners.joined(connections, "rack-1", {"node": 2.0})
+    following = (await web.get("/api/v1/nodes/gpu-1")).json()["next_action"]
+    assert following["command"] == "farrier node unpause gpu-1"
+    page = html.unescape((await web.get("/nodes/gpu-1")).text)
+    assert following["advice"] in page and following["command"] in page

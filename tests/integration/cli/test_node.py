@@ -304,3 +304,14 @@ async def test_a_region_above_its_limit_is_among_the_breaches(farrier: Prompt, d
     assert (breach["kind"], breach["name"]) == ("maas_region", "north")
     assert (breach["state"], breach["limit"]) == ("starting", 300)
     assert "maas_region/north" in (await farrier("sla", "breaches")).out
+
+
+async def test_a_node_is_shown_with_the_recommended_next_action(farrier: Prompt, db: pg.Database) -> None:
+    await farrier("node", "add", "gpu-1")
+    await force(db, """UPDATE farrier.nodes SET paused = '{"reason": "mine", "at": "2026-01-01T00:00:00Z"}'""")
+    async with db.pool(size=1) as connections:
+        await owners.joined(connections, "rack-1", {"node": 2.0})
+    following = (await farrier("node", "show", "gpu-1", "--json")).json["next_action"]
+    assert following["command"] == "farrier node unpause gpu-1"
+    shown = " ".join((await farrier("node", "show", "gpu-1")).out.split())
+    assert f"what to do {following['advice']} command {following['command']}" in shown
