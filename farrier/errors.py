@@ -34,6 +34,8 @@ from datetime import timedelta
 from enum import IntEnum, StrEnum
 from typing import ClassVar
 
+from typing_extensions import override
+
 
 class ExitCode(IntEnum):
     """The exit codes of the process `farrier`. Scripts and systemd units depend on the numbers."""
@@ -161,6 +163,10 @@ class SchemaChanged(SchemaError):
         )
 
 
+NO_RIGHT = "42501"
+"""PostgreSQL's code for a missing right."""
+
+
 class RefusedByModel(FarrierError):
     """The state model does not allow the request; the text names what the model allows.
 
@@ -178,12 +184,22 @@ class RefusedByModel(FarrierError):
         self.hint = hint
         self.sqlstate = sqlstate
 
+    @property
+    def is_of_every_resource(self) -> bool:
+        """Whether the same request would be refused for every other resource, too."""
+        return self.sqlstate == NO_RIGHT
+
 
 class MalformedRequest(RefusedByModel):
     """The request is invalid in every state of the node, such as an unknown action or a wrong parameter."""
 
     label = "malformed_request"
     exit_code = ExitCode.USAGE
+
+    @property
+    @override
+    def is_of_every_resource(self) -> bool:
+        return True
 
 
 class HandlerError(FarrierError):

@@ -11,13 +11,15 @@ from typing import Any, Protocol
 import anyio
 import msgspec
 
-from farrier.errors import MalformedRequest, RefusedByModel
+from farrier.errors import RefusedByModel
 from farrier.model.intent_views import IntentView
 from farrier.model.requests import IntentStatus, Request
 from farrier.protocols import Queries
 
 LOOK_EVERY_SECONDS = 0.2
 """No notification reports a change of a state to clients, so commands and pages poll."""
+ALREADY = "already"
+"""The status of a resource that already has the state for which the user waits, and that accepts no further intent."""
 # The number of intents that one poll reads. If more intents are pending, several polls read them one after the other.
 _LOOKED = 20
 # The number of resources whose states one statement reads.
@@ -34,11 +36,15 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     refusal: str = ""
     delay: str = ""
 
+    def is_at(self, until: str | None) -> bool:
+        """Return whether the action has nothing to do: the resource has the awaited state, and refuses the action."""
+        return bool(self.refusal) and self.state == until
+
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the action for one resource. `status` is the status of the intent, or one of these: `refused` (the
     intent was not stored), `late` (the answer or the awaited state did not come in time), `failed` (the resource can no
-    longer reach the awaited state), `not begun`."""
+    longer reach the awaited state), `not begun`, or `ALREADY`."""
 
     id: int
     name: str
@@ -50,7 +56,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_well(self) -> bool:
         """Whether the action was accepted and, if the user waits for a state, the resource reached this state."""
-        return self.status in (IntentStatus.ACCEPTED, IntentStatus.PENDING)
+        return self.status in (IntentStatus.ACCEPTED, IntentStatus.PENDING, ALREADY)
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -101,7 +107,7 @@ class Following(msgspec.Struct, frozen=True, kw_only=True):
     until: str | None
     patience: timedelta
     timeout: str
-    """The limit as the user wrote it."""
+    """The limit as the user wrote it, with its unit."""
 
 
 class Flight(msgspec.Struct, kw_only=True):
@@ -156,12 +162,15 @@ class Bulk:
         return bool(self._waiting) and room and not self._stopped
 
     async def _begin(self, target: Target) -> None:
+        if target.is_at(self._following.until):
+            self._end(target, ALREADY, None, state=target.state)
+            return
         try:
             intent = await self._operations.ask(target)
         except RefusedByModel as refusal:
-            if isinstance(refusal, MalformedRequest) and not self.results and not self._flights:
-                raise  # the error would be the same for every resource
-            self._end(target, "refused", refusal.text)
+            if refusal.is_of_every_resource and not self.results and not self._flights:
+                raise
+            self._end(target, "refused", str(refusal))
             return
         deadline = anyio.current_time() + self._following.patience.total_seconds()
         flight = Flight(target=target, intent=intent, deadline=deadline)
@@ -189,8 +198,20 @@ class Bulk:
             self._flights[flight.target.id] = self._flights.pop(flight.target.id)
             if found.status == IntentStatus.ACCEPTED and self._following.until is not None:
                 flight.accepted, flight.reason = True, found.reason
+            elif found.status == IntentStatus.REJECTED and await self._is_there(flight):
+                self._finish(flight, ALREADY, None)
             elif found.answered_at is not None:
                 self._finish(flight, found.status, found.reason)
+
+    async def _is_there(self, flight: Flight) -> bool:
+        """Return whether the resource reached the awaited state before its intent was answered, for example because
+        another user submitted the same action."""
+        if self._following.until is None:
+            return False
+        id_ = flight.target.id
+        seen = (await self._operations.reached([id_]))[id_]
+        flight.state = seen.state
+        return seen.is_there
 
     async def _look_for_states(self) -> None:
         flights = [flight for flight in self._flights.values() if flight.accepted]

@@ -19,6 +19,7 @@ from typing_extensions import override
 
 import farrier
 from farrier.cli import standard
+from farrier.cli.suggestions import Suggesting
 from farrier.errors import ExitCode, FarrierError, RefusedByModel
 
 if TYPE_CHECKING:
@@ -57,10 +58,11 @@ _MODULES = {"import": "importing"}  # a module cannot have the name of a keyword
 def group(name: str, *, cls: type[TyperGroup] | None = None) -> typer.Typer:
     """Return a group without commands. Its help is its text in `COMMANDS`. Its callback does nothing; but without a
     callback, typer would turn a group with a single command into this command."""
+    cls = cls or Suggesting
     return typer.Typer(no_args_is_help=True, add_completion=False, cls=cls, help=COMMANDS[name], callback=lambda: None)
 
 
-class _Commands(TyperGroup):
+class _Commands(Suggesting):
     """Loads a command only when it is needed. An expected error ends the process with one line and the exit code of the
     error."""
 

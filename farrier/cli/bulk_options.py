@@ -15,11 +15,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from farrier.bulk.run import Bulk, Following, Operations, Result, Target
+from farrier.bulk.run import ALREADY, Bulk, Following, Operations, Result, Target
 from farrier.cli import added_options, arguments, intent_answers, output
 from farrier.cli.connection import Session
-from farrier.errors import ExitCode
+from farrier.errors import ExitCode, RefusedByModel
 from farrier.model.counted import counted
+from farrier.model.duration import with_unit
 
 P = ParamSpec("P")
 
@@ -37,6 +38,38 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     again: str
     requested_by: str | None
     as_json: bool
+    allow_none: bool
+
+    def require(self, found: Sequence[object], kind: str) -> None:
+        """Raise RefusedByModel if no resource of the kind was selected, unless the user allowed this."""
+        text = f"no {output.words(kind)} matches the selection; nothing was submitted"
+        if not found and not self.allow_none:
+            raise RefusedByModel(text, hint="to make this a success, add --allow-none")
+        if not found:
+            typer.echo(text, err=True)
+
+
+_MaxInFlight = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Submit the next intent only when fewer than N resources are in progress. A resource is in progress "
+        "until its intent is answered; with --until, until the resource has the state. If a resource is late or "
+        "fails, farrier submits no further intent.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+_Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="STATE",
+        help="Wait until each resource has this state. A resource that has the state and rejects the action is no "
+        "error.",
+        rich_help_panel=_PANEL,
+    ),
+]
 
 
 def orders(  # noqa: PLR0913 - one parameter is one option
@@ -52,24 +85,11 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.", rich_help_panel=_PANEL)
     ] = False,
-    max_in_flight: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Submit the next intent only when fewer than N resources are in progress. A resource is in progress "
-            "until its intent is answered; with --until, until the resource has the state. If a resource is late or "
-            "fails, farrier submits no further intent.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None,
+    max_in_flight: _MaxInFlight = None,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait for the answers.", rich_help_panel=_PANEL)
     ] = True,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="STATE", help="Wait until each resource has this state.", rich_help_panel=_PANEL),
-    ] = None,
+    until: _Until = None,
     timeout: Annotated[
         str, typer.Option(help="Time limit for each resource: for its answer and for --until.", rich_help_panel=_PANEL)
     ] = "60s",
@@ -81,13 +101,20 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         ),
     ] = None,
     requested_by: Annotated[str | None, typer.Option(help=intent_answers.BY_HELP, rich_help_panel=_PANEL)] = None,
+    allow_none: Annotated[
+        bool, typer.Option("--allow-none", help="Succeed if the selection matches nothing.", rich_help_panel=_PANEL)
+    ] = False,
     as_json: output.AsJson = False,
 ) -> Orders:
     """Return the values of these options as `Orders`."""
     if not wait and (until is not None or max_in_flight is not None):
         raise typer.BadParameter("--no-wait cannot be combined with --until or --max-in-flight: both wait for answers")
     following = Following(
-        most=max_in_flight, waits=wait, until=until, patience=arguments.patience("--timeout", timeout), timeout=timeout
+        most=max_in_flight,
+        waits=wait,
+        until=until,
+        patience=arguments.patience("--timeout", timeout),
+        timeout=with_unit(timeout),
     )
     key = key or f"{_PREFIX}{secrets.token_hex(6)}"
     return Orders(
@@ -98,6 +125,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         again=f"--key {key}",
         requested_by=requested_by,
         as_json=as_json,
+        allow_none=allow_none,
     )
 
 
@@ -115,7 +143,7 @@ async def run(action: str, kind: str, targets: Sequence[Target], operations: Ope
     """With --dry-run, print a preview. Without --dry-run, ask the user, submit, follow and report. Raises typer.Exit
     with code 1 if anything was refused."""
     if given.dry_run:
-        _preview(action, kind, targets, as_json=given.as_json)
+        _preview(action, kind, targets, given)
         return
     if len(targets) > 1:
         confirm(f"{action} {_counted(kind, targets)}", yes=given.yes)
@@ -148,23 +176,30 @@ def _counted(kind: str, targets: Sequence[Target]) -> str:
     return f"{counted(len(targets), output.words(kind))} ({states}{now})"
 
 
-def _preview(action: str, kind: str, targets: Sequence[Target], *, as_json: bool) -> None:
-    if as_json:
-        output.json([output.plain(target) | {"answer": _expected(target)} for target in targets])
+def _preview(action: str, kind: str, targets: Sequence[Target], given: Orders) -> None:
+    until = given.following.until
+    if given.as_json:
+        output.json([output.plain(target) | {"answer": _expected(target, until)} for target in targets])
     else:
         columns = ("NAME", "STATE", "ANSWER NOW", "REASON")
         rows = (
-            (target.name, output.state(target.state), output.state(_expected(target)), target.refusal or target.delay)
+            (target.name, output.state(target.state), output.state(_expected(target, until)), _why(target, until))
             for target in targets
         )
         output.table(columns, rows)
         typer.echo(f"nothing was submitted: {action} {_counted(kind, targets)}", err=True)
-    if any(target.refusal for target in targets):
+    if any(target.refusal and not target.is_at(until) for target in targets):
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _expected(target: Target) -> str:
+def _expected(target: Target, until: str | None) -> str:
+    if target.is_at(until):
+        return ALREADY
     return "rejected" if target.refusal else "pending" if target.delay else "accepted"
+
+
+def _why(target: Target, until: str | None) -> str:
+    return f"is {until}" if target.is_at(until) else target.refusal or target.delay
 
 
 async def _follow(action: str, targets: Sequence[Target], operations: Operations, given: Orders) -> Sequence[Result]:
@@ -202,6 +237,12 @@ def _report(action: str, kind: str, results: Sequence[Result], given: Orders) ->
 
 def _well(well: Sequence[Result], action: str, kind: str, given: Orders) -> Iterable[str]:
     what = "submitted" if not given.following.waits else "accepted"
+    there_before = [result for result in well if result.status == ALREADY]
+    well = [result for result in well if result.status != ALREADY]
+    if len(there_before) == 1:
+        yield f"{there_before[0].name} is already {given.following.until}"
+    elif there_before:
+        yield f"{counted(len(there_before), output.words(kind))} are already {given.following.until}"
     if len(well) == 1:
         (one,) = well
         reason = f": {one.reason}" if one.reason else ""

@@ -23,6 +23,7 @@ import typer
 from rich.console import Console
 
 from farrier import log
+from farrier.cli import arguments
 from farrier.errors import ConfigError, ExitCode, FarrierError
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
             "reasons and exit with 1.",
         ),
     ] = False,
-    timeout: Annotated[
-        float, typer.Option(min=1, help="Time limit of --until-active, in seconds.", metavar="SECONDS")
-    ] = 180,
+    timeout: Annotated[str, typer.Option(help="Time limit of --until-active.")] = "180s",
     directory: Annotated[
         Path | None,
         typer.Option(
@@ -80,7 +79,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         directory=place.absolute(),
         nodes=nodes,
         until_active=until_active,
-        timeout=timedelta(seconds=timeout),
+        timeout=arguments.patience("--timeout", timeout, least=timedelta(seconds=1)),
         faults=_faults(faults, until_active=until_active),
         http_port=http_port,
         speed=speed,

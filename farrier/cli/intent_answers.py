@@ -16,6 +16,7 @@ from farrier.bulk.run import LOOK_EVERY_SECONDS, Reached
 from farrier.cli import arguments, output
 from farrier.cli.connection import Session
 from farrier.errors import ExitCode, RefusedByModel
+from farrier.model.duration import with_unit
 from farrier.model.edges import NODE
 from farrier.model.kinds import CREATE
 from farrier.model.requests import Answer, Request
@@ -83,7 +84,7 @@ async def _until(asked: Asking, see: See, id_: int, deadline: float) -> str:
             await anyio.sleep(LOOK_EVERY_SECONDS)
     subject, group = ("node", "node") if asked.request.kind == NODE else ("state", "resource")
     why = f"to see the reason, run farrier {group} why"
-    raise late(f"the {subject} is {found}, not {asked.until}, after {asked.timeout}; {why}")
+    raise late(f"the {subject} is {found}, not {asked.until}, after {with_unit(asked.timeout)}; {why}")
 
 
 def judged(kind: str, intent: int, answer: Answer | None, timeout: str, *, as_json: bool) -> Answer:
@@ -93,8 +94,8 @@ def judged(kind: str, intent: int, answer: Answer | None, timeout: str, *, as_js
         if as_json:
             output.json({"intent": intent, "status": "pending"})
         raise late(
-            f"intent {intent} was not answered within {timeout}; it stays valid until a controller answers it; to see "
-            f"what the {output.words(kind)} waits for, run farrier resource why {kind} NAME"
+            f"intent {intent} was not answered within {with_unit(timeout)}; it stays valid until a controller answers "
+            f"it; to see what the {output.words(kind)} waits for, run farrier resource why {kind} NAME"
         )
     if as_json:
         output.json(answer)

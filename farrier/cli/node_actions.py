@@ -1,5 +1,6 @@
-"""Makes a command for each action of a node, such as `farrier node drain 'rack7-*' --reason cooling`. The parameters of
-the action are the options of the command. The table of actions alone defines these commands."""
+"""Makes a command for each action of a node, such as `farrier node drain 'rack7-*' --reason cooling`, and for each
+verb, such as `farrier node reimage`. The parameters of the action are the options of the command. The tables of actions
+and of verbs alone define these commands."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ from farrier.cli import added_options, bulk_options, completed_names, detail_opt
 from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session, with_database
 from farrier.config.reading import nearest
-from farrier.model import actions, param_faults
+from farrier.model import param_faults
 from farrier.model.actions import ACTIONS, Action
+from farrier.model.edges import NODE
 from farrier.model.status import NodeStatus
+from farrier.model.verbs import VERBS, Verb
 from farrier.model.views import Wanted
 
 Names = Annotated[
@@ -28,28 +31,33 @@ Names = Annotated[
 
 
 def add_to(group: typer.Typer) -> None:
-    """Add a command for each action except `set`, which has a separate module."""
+    """Add a command for each action except `set`, which has a separate module, and a command for each verb."""
     for action in Action:
         if action is not Action.SET:
-            group.command(action.replace("_", "-"), rich_help_panel="Actions")(with_database(_submits(action)))
+            verb = Verb(action=action, description=ACTIONS[action].description)
+            _add(group, action.replace("_", "-"), verb, verb.description)
+    for name, verb in VERBS.items():
+        _add(group, name, verb, f"{verb.description} ({verb.behind})")
 
 
-def _submits(action: Action) -> Callable[..., Awaitable[None]]:
-    fields = actions.rules(action).fields
+def _add(group: typer.Typer, name: str, verb: Verb, text: str) -> None:
+    command = _submits(name, verb, f"{text[0].upper()}{text[1:]}.")
+    group.command(name, rich_help_panel="Actions")(with_database(command))
+
+
+def _submits(name: str, verb: Verb, text: str) -> Callable[..., Awaitable[None]]:
+    schema = verb.schema
 
     async def command(session: Session, how: Orders, wanted: Wanted, /, names: Names = None, **given: Any) -> None:
-        params = param_options.values(fields, given)
-        for field, fault in param_faults.faults(actions.rules(action), params):
+        params = param_options.values(schema.fields, given)
+        for field, fault in param_faults.faults(schema, params):
             raise typer.BadParameter(f"--{field.replace('_', '-')} {fault}" if field else fault)
         until = how.following.until
         if until is not None and until not in set(NodeStatus):
             raise typer.BadParameter(f"--until: no status is named {until!r}; {nearest(until, NodeStatus)}")
         nodes = await node_bulk.select(session, wanted, names or ())
-        if not nodes:
-            typer.echo("no node matches", err=True)
-            return
-        await node_bulk.submit(session, action, nodes, lambda _: params, how)
+        how.require(nodes, NODE)
+        await node_bulk.submit(session, verb.action, nodes, lambda _: {**verb.params, **params}, how, called=name)
 
-    text = ACTIONS[action].description
-    named = added_options.replace_given(command, param_options.options(fields), f"{text[0].upper()}{text[1:]}.")
+    named = added_options.replace_given(command, param_options.options(schema.fields), text)
     return detail_options.narrowed(bulk_options.ordered(named))

@@ -30,10 +30,17 @@ async def select(session: Session, wanted: Wanted, names: Sequence[str]) -> tupl
 
 
 async def submit(
-    session: Session, action: Action, nodes: Iterable[NodeView], params: Callable[[int], Mapping[str, Any]], how: Orders
+    session: Session,
+    action: Action,
+    nodes: Iterable[NodeView],
+    params: Callable[[int], Mapping[str, Any]],
+    how: Orders,
+    *,
+    called: str = "",
 ) -> None:
-    """Submit the action for these nodes. `params` returns the parameters for the node with an ID."""
+    """Submit the action for these nodes. `params` returns the parameters for the node with an ID. `called` is the name
+    of the action in messages."""
     request = Request(resource="", action=action, key=how.key, requested_by=how.requested_by)
     operations = of_nodes.operations(session.requests, session.queries, request, params, how.following.until)
     targets = [of_nodes.target(action, node) for node in nodes]
-    await bulk_options.run(action.replace("_", "-"), NODE, targets, operations, how)
+    await bulk_options.run(called or action.replace("_", "-"), NODE, targets, operations, how)

@@ -40,10 +40,11 @@ async def set_(session: Session, how: Orders, wanted: Wanted, words: Words = Non
     texts = [text for text in words or () if "=" in text]
     names = [text for text in words or () if "=" not in text]
     nodes, changes = await node_bulk.select(session, wanted, names), _changes(texts)
+    how.require(nodes, NODE)
     params = {node.id: found for node in nodes if (found := detail_changes.params(changes, node))}
     same = len(nodes) - len(params)
-    if same or not nodes:
-        typer.echo(f"{counted(same, NODE)} already had these values" if nodes else "no node matches", err=True)
+    if same:
+        typer.echo(f"{counted(same, NODE)} already had these values", err=True)
     if params:
         changed = [node for node in nodes if node.id in params]
         await node_bulk.submit(session, Action.SET, changed, params.__getitem__, how)

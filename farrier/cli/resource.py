@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import typer
-from typer.core import TyperGroup
 from typing_extensions import override
 
 from farrier.cli import group, load, resource_bulk
 from farrier.cli import resource_commands as commands
 from farrier.cli.connection import with_database
+from farrier.cli.suggestions import Suggesting
 from farrier.model.edges import NODE
 
 if TYPE_CHECKING:
     from typer import _click  # these classes have no public names in typer
 
 
-class _Commands(TyperGroup):
+class _Commands(Suggesting):
     """Runs the kind's own command if it exists: `resource why node gpu-1` runs `node why gpu-1`."""
 
     @override

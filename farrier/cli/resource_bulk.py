@@ -48,9 +48,7 @@ async def act(  # noqa: PLR0913 - one parameter is one option
     for field, fault in param_faults.faults(spec.params, params):
         raise typer.BadParameter(f"{field} {fault}".strip())
     found = await _select(session, wanted)
-    if not found:
-        typer.echo(f"no {output.words(kind)} matches", err=True)
-        return
+    how.require(found, kind)
     request = Request(kind=kind, resource="", action=action, key=how.key, requested_by=how.requested_by)
     reached = partial(_reached, session, kind, how.following.until)
     operations = Operations(

@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 import httpx
 import msgspec
+from typing_extensions import override
 
 from farrier.errors import ExitCode, FarrierError, MalformedRequest, RefusedByModel
 from farrier.model.intent_views import IntentView
@@ -53,6 +54,11 @@ class AccessDenied(ApiError):
     """The token is missing or wrong, or does not allow the request."""
 
     label = "access_denied"
+
+    @property
+    @override
+    def is_of_every_resource(self) -> bool:
+        return True
 
 
 class Malformed(ApiError, MalformedRequest):

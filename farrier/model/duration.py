@@ -10,7 +10,8 @@ import re
 from datetime import timedelta
 
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_PART = re.compile(r"(\d+)\s*([dhms])\s*")
+_PART = re.compile(r"([0-9]+)\s*([dhms])\s*")
+_NUMBER = re.compile(r"[0-9]+")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
 
@@ -19,13 +20,21 @@ LONGEST = timedelta(days=36_500)
 
 
 def parse(text: str) -> timedelta:
-    """Parse a text such as `72h`, `1h 30m` or `45s`. Raises ValueError with a text that shows the expected form."""
-    if not _WHOLE.fullmatch(text.strip()):
+    """Parse a text such as `72h`, `1h 30m` or `45s`; a number without a unit is in seconds. Raises ValueError with a
+    text that shows the expected form."""
+    whole = with_unit(text)
+    if not _WHOLE.fullmatch(whole):
         raise ValueError(f"expected a duration such as 30s, 5m or 1h 30m (units d, h, m, s); got {text!r}")
-    seconds = sum(int(n) * _SECONDS[unit] for n, unit in _PART.findall(text))
+    seconds = sum(int(n) * _SECONDS[unit] for n, unit in _PART.findall(whole))
     if seconds > LONGEST.total_seconds():
         raise ValueError(f"expected a duration of at most {human(LONGEST)}, got {text!r}")
     return timedelta(seconds=seconds)
+
+
+def with_unit(text: str) -> str:
+    """Return a text that `parse` reads with its unit: `60` becomes `60s`."""
+    text = text.strip()
+    return f"{text}s" if _NUMBER.fullmatch(text) else text
 
 
 def human(duration: timedelta) -> str:

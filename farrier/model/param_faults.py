@@ -46,7 +46,7 @@ def fault(field: Field, value: object) -> str | None:
         return _of_integer(field, value)
     type_, text = _TYPES[field.type]
     if not isinstance(value, type_):
-        return text
+        return text if type_ is str else f"{text}, got {_shown(value)}"  # a text may be a secret
     if isinstance(value, list | tuple):
         return _of_array(field, value)
     if isinstance(value, Mapping):
@@ -56,11 +56,11 @@ def fault(field: Field, value: object) -> str | None:
 
 def _of_integer(field: Field, value: object) -> str | None:
     if not isinstance(value, int) or isinstance(value, bool):
-        return "must be a whole number"
+        return f"must be a whole number, got {_shown(value)}"
     if field.min is not None and value < field.min:
-        return f"must be {field.min} or more"
+        return f"must be {field.min} or more, got {value}"
     if field.max is not None and value > field.max:
-        return f"must be {field.max} or less"
+        return f"must be {field.max} or less, got {value}"
     return None
 
 
@@ -76,18 +76,21 @@ def _of_object(field: Field, value: Mapping[str, Any]) -> str | None:
         return None
     for key, each in sorted(value.items()):
         if (text := fault(field.items, each)) is not None:
-            shown = msgspec.json.encode(each).decode()[:_SHOWN]
-            return f"has the value {shown} for {key!r}, which {text}"
+            return f"has the value {_shown(each)} for {key!r}, which {text}"
     return None
 
 
 def _of_text(field: Field, value: str) -> str | None:
     if field.enum and value not in field.enum:
-        return f"must be one of {', '.join(field.enum)}"
+        return f"must be one of {', '.join(field.enum)}, got {_shown(value)}"
     if field.max is not None and len(value) > field.max:
         return f"is longer than {field.max} characters"
     if field.pattern is None or re.search(field.pattern, value):
         return None
     if field.fault is not None:
         return field.fault.replace("{value}", repr(value[:_SHOWN]))
-    return "is empty" if not value.strip() else f"does not match {field.pattern}"
+    return "is empty" if not value.strip() else f"does not match {field.pattern}, got {_shown(value)}"
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value).decode()[:_SHOWN]

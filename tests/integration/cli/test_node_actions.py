@@ -55,11 +55,13 @@ async def asked(db: pg.Database) -> list[dict[str, Any]]:
 
 
 class Controller:
-    """Answers each pending intent as `answers` says, or else `accepted`, which moves the node to `becomes`."""
+    """Answers each pending intent as `answers` says, or else `accepted`, which moves the node to `becomes`. With
+    `first`, the node is moved before the answer, whatever the answer is."""
 
-    def __init__(self, answers: Mapping[str, tuple[str, str | None]], becomes: str | None) -> None:
+    def __init__(self, answers: Mapping[str, tuple[str, str | None]], becomes: str | None, *, first: bool) -> None:
         self._answers = answers
         self._becomes = becomes
+        self._first = first
         self.most_pending = 0
 
     async def run(self, db: pg.Database) -> None:
@@ -70,6 +72,8 @@ class Controller:
                 self.most_pending = max(self.most_pending, len(pending))
                 for intent, name in pending:
                     status, reason = self._answers.get(name, ("accepted", None))
+                    if self._first:
+                        await conn.execute(STATUS, [name], self._becomes)
                     await conn.execute(ANSWER, intent, status, reason)
                     if status == "accepted" and self._becomes is not None:
                         await conn.execute(STATUS, [name], self._becomes)
@@ -78,9 +82,13 @@ class Controller:
 
 @asynccontextmanager
 async def controller(
-    db: pg.Database, answers: Mapping[str, tuple[str, str | None]] | None = None, becomes: str | None = None
+    db: pg.Database,
+    answers: Mapping[str, tuple[str, str | None]] | None = None,
+    becomes: str | None = None,
+    *,
+    first: bool = False,
 ) -> AsyncIterator[Controller]:
-    one = Controller(answers or {}, becomes)
+    one = Controller(answers or {}, becomes, first=first)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one.run, db)
         yield one
@@ -215,7 +223,11 @@ async def test_a_node_that_can_never_reach_the_status_is_not_waited_for(rack: Pr
         (["drain", "r7-1", "--force"], ExitCode.USAGE, "--reason is required with force"),
         (["quarantine", "r7-1"], ExitCode.USAGE, "reason"),
         (["quarantine", "r7-1", "--reason", " "], ExitCode.USAGE, "--reason is empty"),
-        (["onboard", "r7-1", "--mode", "deplyo"], ExitCode.USAGE, "--mode must be one of deploy, adopt, manual"),
+        (
+            ["onboard", "r7-1", "--mode", "deplyo"],
+            ExitCode.USAGE,
+            '--mode must be one of deploy, adopt, manual, got "deplyo"',
+        ),
         (["set-bmc", "r7-1", "--credential", "s3cret"], ExitCode.USAGE, "not the secret itself"),
         (["set-bmc", "r7-1"], ExitCode.USAGE, "at least one of these is needed: address, credential"),
         (["drain", "r7-1", "--max-in-flight", "0"], ExitCode.USAGE, "max-in-flight"),
@@ -232,8 +244,64 @@ async def test_a_mistake_submits_nothing(
     assert await asked(db) == []
 
 
-async def test_a_filter_that_selects_no_node_is_no_error(rack: Prompt) -> None:
-    assert (await rack("node", "drain", "--status", "retired")).err == "no node matches\n"
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("node", "drain", "--status", "retired"),
+        ("node", "reimage", "r9-*"),
+        ("node", "set", "r9-*", "site=ams1"),
+        ("resource", "act", "network_segment", "delete", "tenant-*"),
+    ],
+)
+async def test_a_selection_that_matches_nothing_is_an_error_unless_it_is_allowed(
+    rack: Prompt, db: pg.Database, words: tuple[str, ...]
+) -> None:
+    refused = await rack(*words, ends=ExitCode.REFUSED)
+    assert "matches the selection; nothing was submitted\nhint: to make this a success, add --allow-none" in refused.err
+    assert await asked(db) == []
+    allowed = await rack(*words, "--allow-none")
+    assert (allowed.out, allowed.err.count("\n")) == ("", 1)
+
+
+async def test_a_node_that_already_has_the_awaited_status_is_a_success(rack: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SET session_replication_role = replica")
+        await conn.execute(STATUS, ["r7-1", "r7-2"], "retired")
+    drained = ("node", "drain", "r7-[12]", "--until", "retired")
+    assert (await rack(*drained, "--yes")).out == "2 nodes are already retired\n"
+    preview = (await rack(*drained, "--dry-run", "--json")).json
+    assert [each["answer"] for each in preview] == ["already", "already"]
+    assert await asked(db) == []
+
+
+async def test_a_node_that_gets_the_awaited_status_before_the_answer_is_a_success(
+    rack: Prompt, db: pg.Database
+) -> None:
+    async with controller(db, {"r7-1": ("rejected", "this node is retired")}, becomes="retired", first=True):
+        said = await rack("node", "drain", "r7-1", "--until", "retired")
+    assert said.out == "r7-1 is already retired\n"
+
+
+async def test_a_number_is_a_time_limit_in_seconds(rack: Prompt, db: pg.Database) -> None:
+    said = await rack("node", "quarantine", "r7-1", "--reason", "x", "--timeout", "1", ends=ExitCode.FAILED)
+    assert "has no answer after 1s" in " ".join(said.out.split())
+    said = await rack("intent", "submit", "r7-2", "drain", "--wait", "--timeout", "1", ends=ExitCode.FAILED)
+    assert "was not answered within 1s" in said.err
+
+
+async def test_a_missing_right_to_submit_is_reported_with_the_role_that_has_it(rack: Prompt, db: pg.Database) -> None:
+    async with db.connect() as conn:
+        name = f"reader_of_{await conn.fetchval('SELECT current_database()')}"
+        await conn.execute(f"CREATE ROLE {name} LOGIN; GRANT farrier_reader TO {name}")
+    try:
+        reader = Prompt(FARRIER_DATABASE_DSN=db.dsn.replace("postgres@", f"{name}@", 1))
+        for words in (("drain", "r7-1"), ("drain", "r7-*", "--yes"), ("set", "r7-1", "site=ams1")):
+            refused = await reader("node", *words, ends=ExitCode.REFUSED)
+            assert "permission denied" in refused.err
+            assert "submitting intents requires farrier_intents" in refused.err
+    finally:
+        async with db.connect() as conn:
+            await conn.execute(f"DROP ROLE {name}")
 
 
 async def test_a_refused_registration_of_one_intent_does_not_stop_the_others(rack: Prompt, db: pg.Database) -> None:

@@ -43,10 +43,11 @@ def test_a_text_that_is_neither_an_age_nor_a_moment_is_refused(text: str) -> Non
     assert refused.value.param_hint == "--since"
 
 
-def test_a_timeout_without_a_unit_is_refused_with_the_expected_form() -> None:
+def test_a_timeout_without_a_unit_is_in_seconds_and_another_unit_is_refused_with_the_expected_form() -> None:
     assert arguments.patience("--timeout", "1h 30m") == timedelta(minutes=90)
+    assert arguments.patience("--timeout", "60") == timedelta(seconds=60)
     with pytest.raises(typer.BadParameter, match="30s, 5m or 1h 30m") as refused:
-        arguments.patience("--timeout", "60")
+        arguments.patience("--timeout", "60 min")
     assert refused.value.param_hint == "--timeout"
 
 

@@ -75,7 +75,7 @@ def test_a_file_that_is_no_list_of_nodes_is_refused(tmp_path: Path, name: str, t
         ("name\ngpu 1\n", "line 2: field name: 'gpu 1' is not valid; expected at most 253 letters, digits"),
         ("name\n4711\n", "line 2: field name: '4711' is not valid"),
         ("name,site\ngpu-1,ams 1\n", "line 2: field site: 'ams 1' is not usable: expected the name of the site's file"),
-        ("name,agentless\ngpu-1,yes\n", "line 2: field agentless: 'yes' must be true or false"),
+        ("name,agentless\ngpu-1,yes\n", 'line 2: field agentless: must be true or false, got "yes"'),
         ("name,macs\ngpu-1,02:00:00\n", "line 2: field macs: contains '02:00:00', which is not a MAC address"),
         ("name,labels\ngpu-1,row\n", "line 2: field labels: expected KEY=VALUE, separated by ;, got 'row'"),
         ("name,labels\ngpu-1,row=b;row=c\n", "line 2: field labels: a label occurs twice in 'row=b;row=c'; remove one"),
@@ -112,9 +112,12 @@ def test_a_mistake_is_one_line_with_the_place_the_field_the_value_and_the_rule(
         ("7", "element 1: expected an object with the field name, got 7"),
         ('{"name": 7}', "element 1: field name: 7 is not valid"),
         ('{"name": "a", "status": "active"}', "element 1: field status: a node has no such field"),
-        ('{"name": "a", "labels": "row=b"}', "element 1: field labels: 'row=b' must be a JSON object"),
+        ('{"name": "a", "labels": "row=b"}', 'element 1: field labels: must be a JSON object, got "row=b"'),
         ('{"name": "a", "labels": {"row": 3}}', "element 1: field labels: {'row': 3} has the value 3 for 'row', which"),
-        ('{"name": "a", "macs": "02:00:00:00:00:01"}', "element 1: field macs: '02:00:00:00:00:01' must be an array"),
+        (
+            '{"name": "a", "macs": "02:00:00:00:00:01"}',
+            'element 1: field macs: must be an array, got "02:00:00:00:00:01"',
+        ),
         ('{"name": "a", "site": 7}', "element 1: field site: 7 must be a string"),
     ],
 )

@@ -16,6 +16,13 @@ NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent", "FARRIER_DATABASE_DSN": None, "FAR
 MISTAKES = {
     "resource act node frobnicate gpu-1": "No such command 'frobnicate'",
     "nodes": "No such command 'nodes'. Did you mean 'node'",
+    "node drian": "No such command 'drian'. Did you mean 'drain'? (see farrier node --help)",
+    "node reimag": "No such command 'reimag' (see farrier node --help)",
+    "node delet": "No such command 'delet' (see farrier node --help)",
+    "node get gpu-1": "No such command 'get'. Did you mean 'show', 'list', 'set'? (see farrier node --help)",
+    "segment create": "No such command 'create'. Did you mean 'add'? (see farrier segment --help)",
+    "partition describe x": "No such command 'describe'. Did you mean 'show'? (see farrier partition --help)",
+    "history prun": "No such command 'prun' (see farrier history --help)",
     "node lst": "No such command 'lst'. Did you mean 'list', 'set'? (see farrier node --help)",
     "node list --nonsense": "No such option: --nonsense",
     "node show": "Missing argument 'NODE'",

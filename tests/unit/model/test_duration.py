@@ -13,13 +13,24 @@ from farrier.model import duration
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("30s", 30), ("5m", 300), ("72h", 259_200), ("1h 30m", 5_400), ("1d2h", 93_600), (" 0s ", 0)],
+    [
+        ("30s", 30),
+        ("5m", 300),
+        ("72h", 259_200),
+        ("1h 30m", 5_400),
+        ("1d2h", 93_600),
+        (" 0s ", 0),
+        ("60", 60),
+        (" 5 ", 5),
+    ],
 )
 def test_parse(text: str, seconds: int) -> None:
     assert duration.parse(text) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("text", ["", " ", "5", "m", "-5m", "5 min", "1.5h", "5m,", "5M", "36501d", f"{10**20}d"])
+@pytest.mark.parametrize(
+    "text", ["", " ", "5 5", "5m 5", "m", "-5m", "5 min", "1.5h", "5m,", "5M", "36501d", f"{10**20}d"]
+)
 def test_parse_refuses_other_texts_and_quotes_them(text: str) -> None:
     with pytest.raises(ValueError, match="expected a duration") as caught:
         duration.parse(text)
