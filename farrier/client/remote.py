@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from farrier.client import calls
 from farrier.client.asynchronous import AsyncFarrier
@@ -68,25 +69,31 @@ from farrier.model.resource_views import (
 from farrier.model.restores import HoldView, Lift, Lifted
 from farrier.model.views import NodeDetail, NodeView, Page, TaskView, Wanted
 
+_log = structlog.stdlib.get_logger(__name__)
+
 
 @asynccontextmanager
 async def remote(config: ClientConfig) -> AsyncIterator[Remote]:
     """Open a session with the configured server. Raises ConfigError for an invalid URL, and for a file that cannot be
     used."""
     verify = _trust(config.ca_file) if config.ca_file else True
-    async with AsyncFarrier(config.api, token=_token(config.token_file), verify=verify) as api:
+    async with AsyncFarrier(config.api, token=token_of(config.token_file), verify=verify) as api:
         yield Remote(api)
 
 
-def _token(file: str) -> str | None:
+def token_of(file: str) -> str | None:
+    """Return the token in the file; None without a file. Raises ConfigError."""
     if not file:
         return None
     try:
-        token = Path(file).expanduser().read_text(encoding="ascii").strip()
+        text = Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"client.token_file: cannot read {file}: {error}") from error
-    if not token or any(char.isspace() for char in token):
+    token = text.removeprefix("\ufeff").strip()
+    if not token or not token.isascii() or any(char.isspace() for char in token):
         raise ConfigError(f"client.token_file: {file} must contain only one line, the token")
+    if token != text.removesuffix("\n").removesuffix("\r"):
+        _log.warning("client.token_trimmed", file=file, ignored="a byte order mark or white space around the token")
     return token
 
 

@@ -1,9 +1,10 @@
 """Parses the text of a secret, and computes the short text that distinguishes its versions.
 
-One line end at the end of a text is ignored. Other white space at either end, a byte order mark and control characters
-are refused, because the BMC would count such a login as failed. User name and password are `{"username": …, "password":
-…}`, two lines in a file, or `user:password` in a variable; a token is one line, or `{"token": …}`. No error text
-repeats the content. This module reads no file and no variable.
+Files have white space or a byte order mark around a secret, because editors and tools add them: `trimmed` removes these
+characters, and names them for a warning. In other sources, and within JSON, they are refused, because they can only be
+a mistake and a BMC would count such a login as failed. Control characters are always refused. User name and password
+are `{"username": …, "password": …}`, two lines in a file, or `user:password` in a variable; a token is one line, or
+`{"token": …}`. No error text repeats the content. This module reads no file and no variable.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     form: Form
     number: int | None = None
+    removed: str = ""  # what was around the secret
 
     @override
     def __repr__(self) -> str:
@@ -108,6 +110,20 @@ def token(reference: str, source: Source) -> str:
     return text
 
 
+def trimmed(text: str) -> Source:
+    """Return the source for the text of a file, without the byte order mark, the white space at the ends of its lines,
+    and the empty lines at its ends."""
+    marked = text.startswith(_BYTE_ORDER_MARK)
+    text = text.removeprefix(_BYTE_ORDER_MARK)
+    found = ["a byte order mark"] if marked else []
+    if not _is_object(text):
+        lines = _without_line_end(text.replace("\r\n", "\n")).split("\n")
+        text = "\n".join(line.strip() for line in lines).strip("\n")
+        if text.split("\n") != lines:
+            found.append("white space")
+    return Source(text=text, form=Form.FILE, removed=" and ".join(found))
+
+
 def version(reference: str, source: Source, username: str, password: str) -> str:
     """Return eight hexadecimal digits, preceded by the secret's version number if its store has versions. The digits
     are the same on every replica. After a rotation they differ, except with a probability of one in 2**32. There are
@@ -123,13 +139,13 @@ def _is_object(text: str) -> bool:
 
 
 def _two_lines(reference: str, text: str) -> tuple[str, str]:
-    lines = _without_line_end(text).split("\n")
+    lines = text.split("\n")
     if len(lines) != 2:
         raise CredentialError(
             reference, f"expected JSON or two lines, user name and password; found {counted(len(lines), 'line')}"
         )
     username, password = lines
-    return username.removesuffix("\r"), password
+    return username, password
 
 
 def _without_line_end(text: str) -> str:

@@ -7,7 +7,8 @@
 
 `wiring` opens the store. If a reference leads to a place that is not configured, it is refused before farrier reads a
 file or opens a connection. Sources on this machine are read again for each call; secrets of Vault are cached for some
-seconds. No error text repeats the content of a source.
+seconds. White space and a byte order mark around the secret in a file are ignored, with a warning. No error text
+repeats the content of a source.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import assert_never
 
 import anyio.to_thread
+import structlog
 from typing_extensions import override
 
 from farrier import protocols
@@ -29,6 +31,8 @@ from farrier.model.credential import Credential, Scheme
 from farrier.services import credential_files, credential_forms
 from farrier.services.credential_forms import Form, Source
 from farrier.services.vault import Vault, open_vault
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 @asynccontextmanager
@@ -61,6 +65,7 @@ class Credentials(protocols.CredentialStore):
         self._roots = tuple(map(Path, places.file_roots))
         self._vault = vault
         self._environ = environ
+        self._warned: set[str] = set()
 
     @override
     async def resolve(self, reference: str) -> Credential:
@@ -87,11 +92,11 @@ class Credentials(protocols.CredentialStore):
         match scheme:
             case Scheme.FILE:
                 read = partial(credential_files.read_file, reference, rest, roots=self._roots)
-                return Source(text=await anyio.to_thread.run_sync(read), form=Form.FILE)
+                return self._trimmed(reference, await anyio.to_thread.run_sync(read))
             case Scheme.SYSTEMD:
                 directory = self._environ.get("CREDENTIALS_DIRECTORY")
                 read = partial(credential_files.read_systemd, reference, rest, directory=directory)
-                return Source(text=await anyio.to_thread.run_sync(read), form=Form.FILE)
+                return self._trimmed(reference, await anyio.to_thread.run_sync(read))
             case Scheme.ENV:
                 return Source(text=self._variable(reference, rest), form=Form.VARIABLE)
             case Scheme.VAULT:
@@ -100,6 +105,17 @@ class Credentials(protocols.CredentialStore):
                 return await self._vault.read(reference, rest)
             case _ as never:
                 assert_never(never)
+
+    def _trimmed(self, reference: str, text: str) -> Source:
+        """Return the source for the text of a file. What was around the secret is logged once, until it is removed from
+        the file."""
+        source = credential_forms.trimmed(text)
+        if not source.removed:
+            self._warned.discard(reference)
+        elif reference not in self._warned:
+            self._warned.add(reference)
+            _log.warning("credential.trimmed", reference=reference, ignored=source.removed)
+        return source
 
     def _variable(self, reference: str, name: str) -> str:
         prefix = self._places.env_prefix

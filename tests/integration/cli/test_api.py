@@ -8,7 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import structlog.testing
 
+from farrier.client import remote as remote_api
 from farrier.errors import ExitCode
 from farrier.web.access import Access
 from farrier.web.backend import Backend
@@ -271,3 +273,11 @@ async def test_a_context_names_an_api(farrier: Prompt, remote: Prompt, tmp_path:
     remote.environment["XDG_CONFIG_HOME"] = str(tmp_path)
     await remote("context", "add", "far", "--api", url)
     assert [node["name"] for node in (await remote("node", "list", "--json")).json] == ["gpu-1"]
+
+
+@pytest.mark.parametrize("around", ["{}", "{}\n", "\ufeff{}\n", " {} \r\n\r\n"])
+def test_the_token_in_a_file_may_have_white_space_or_a_byte_order_mark_around_it(tmp_path: Path, around: str) -> None:
+    (tmp_path / "token").write_text(around.format("t0k3n"), encoding="utf-8", newline="")
+    with structlog.testing.capture_logs() as logged:
+        assert remote_api.token_of(str(tmp_path / "token")) == "t0k3n"
+    assert bool(logged) == (around not in ("{}", "{}\n"))
