@@ -25,7 +25,7 @@ from farrier.io.pool import open_pool
 from farrier.model.credential import Credential
 from farrier.model.kinds import KindAction, KindEdge, KindLayer, KindSpec, KindState
 from farrier.model.measures import KindMetric, Sample
-from farrier.model.outcome import Decision, Deleted, DoNothing, Outcome, Step, Transition, Update, Wait
+from farrier.model.outcome import Decision, Deleted, DoNothing, EndsBy, Outcome, Step, Transition, Update, Wait
 from farrier.model.params import NoParams, Params
 from farrier.model.resource import Answer, Pending, Resource
 from farrier.protocols import CredentialStore, StateHandler
@@ -42,6 +42,7 @@ __all__ = [
     "Decision",
     "Deleted",
     "DoNothing",
+    "EndsBy",
     "Enqueuer",
     "Extension",
     "FarrierError",

@@ -20,6 +20,7 @@ from farrier.model.failures import (
     UNSAFE,
     FailureClass,
 )
+from farrier.model.recommended import text
 
 
 def blocks() -> Mapping[str, str]:
@@ -28,8 +29,8 @@ def blocks() -> Mapping[str, str]:
         "alerts": _index(),
         **{f"alert-{name}": _facts(rules) for name, rules in by_name().items()},
         **{f"failure-{failure}": _failure(failure) for failure in FailureClass},
-        **{f"quarantine-{cause}": _advice(action) for cause, action in QUARANTINE_ADVICE.items()},
-        **{f"bmc-{failure}": _advice(action) for failure, action in BMC_ADVICE.items()},
+        **{f"quarantine-{cause}": _advice(text(advice)) for cause, advice in QUARANTINE_ADVICE.items()},
+        **{f"bmc-{failure}": _advice(text(advice)) for failure, advice in BMC_ADVICE.items()},
     }
 
 

@@ -21,7 +21,6 @@ from farrier.model import (
     bmc,
     edges,
     expected,
-    failures,
     health,
     identity,
     mapping,
@@ -179,11 +178,11 @@ def _model() -> dict[str, Rows]:
                 "since": spec.since,
                 "while_paused": action in actions.ANSWERED_WHILE_PAUSED,
                 "overtakes": spec.overtakes,
+                "destructive": None if spec.destructive is None else spec.destructive.text,
             }
             for action, spec in actions.ACTIONS.items()
         ],
         "task_types": [{"type": type_} for type_ in TaskType],
-        "advice": [{"failure": failure, "action": text} for failure, text in _advice().items()],
     }
 
 
@@ -227,11 +226,3 @@ async def set_limits(conn: Connection, held: Limits) -> None:
     """Make the table `farrier.limits` equal to these limits. Views compute from it which clocks are above their
     limits."""
     await conn.execute(_LIMITS, *node_columns(held))
-
-
-def _advice() -> dict[str, str]:
-    """Return the recommended action for each failure. The keys of quarantine causes and of BMC failures have a
-    prefix."""
-    table = {str(failure): advice.action for failure, advice in failures.FAILURES.items()}
-    table |= {f"quarantine:{cause}": text for cause, text in failures.QUARANTINE_ADVICE.items()}
-    return table | {f"bmc:{failure}": text for failure, text in failures.BMC_ADVICE.items()}

@@ -24,9 +24,11 @@ from farrier.metrics import gauges
 from farrier.metrics.families import Gauge, Labels
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.census import Census, Condition, Rules, Source
+from farrier.model.edges import NODE
 from farrier.model.failures import FailureClass
 from farrier.model.kinds import label
 from farrier.model.limits import PLACES, STATES, Limits, Place, kind_rules, rules
+from farrier.model.outcome import EndsBy
 from farrier.protocols import Clock, ServerQueries
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -182,6 +184,9 @@ def _of_shards(census: Census) -> Iterator[GaugeMetricFamily]:
 def _of_counts(census: Census) -> Iterator[GaugeMetricFamily]:
     yield gauges.WAKES_PENDING.family({(): census.wakes})
     yield gauges.RESOURCES_FAILING.family({(each.kind, each.error): each.count for each in census.failing})
+    waiting: dict[Labels, float] = {(NODE, str(ends_by)): 0 for ends_by in EndsBy}
+    waiting |= {(each.kind, each.ends_by): each.count for each in census.waiting}
+    yield gauges.RESOURCES_WAITING.family(waiting)
     yield gauges.INTENTS_PENDING.family({(): census.intents_pending})
     yield gauges.INTENTS_OLDEST_PENDING.family({(): census.oldest_intent})
     yield _by_word(gauges.MANUAL_INTERVENTION, FailureClass, census.manual)

@@ -77,6 +77,12 @@ RESOURCES_FAILING = Gauge(
     "Number of resources whose runs of the last five minutes all ended in the same error, including paused resources.",
     ("kind", "error"),
 )
+RESOURCES_WAITING = Gauge(
+    "farrier_resources_waiting",
+    "Number of resources that wait, by what ends the wait: person (an operator has to act), confirmation (one reading "
+    "contradicts the state, and a second reading has to confirm this), itself.",
+    ("kind", "ends_by"),
+)
 NODES_BY_HEALTH = Gauge(
     "farrier_nodes_by_health",
     "Number of nodes by the last report of their agent: ok, alerting, blocked (an alert blocks scheduling), silent "

@@ -19,6 +19,7 @@ from farrier.model.acceptance import Allowed, Answer, Later, refusal
 from farrier.model.kinds import KindAction
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.status import NodeStatus as N
+from farrier.model.workflow import DecommissionMode, OnboardingMode
 from farrier.model.workflow_condition import LiveWorkflow, WorkflowCondition
 
 API_MIN = 1
@@ -67,9 +68,31 @@ IN_USE = IN_SERVICE | {N.DRAINING}
 BEING_DECOMMISSIONED = IN_SERVICE | {N.DRAINING, N.RETIRED, N.REMOVING}
 
 
+class Destructive(msgspec.Struct, frozen=True, kw_only=True):
+    """When an action may erase, release, delete or switch off a machine: with one of these values of `param` (with any
+    parameters if `param` is empty), while such a workflow is live."""
+
+    param: str = ""
+    values: frozenset[str] = frozenset()
+    live: WorkflowCondition = workflow_condition.ANY
+
+    def fits(self, given: Mapping[str, Any], live: LiveWorkflow | None) -> bool:
+        """Return whether an intent with these parameters is destructive. A value that is not known yet is."""
+        value = given.get(self.param)
+        return self.live.fits(live) and (value is None or value in self.values)
+
+    @property
+    def text(self) -> str:
+        """The condition as a text."""
+        values = f"with {self.param} {', '.join(sorted(self.values))}" if self.param else ""
+        live = "" if self.live is workflow_condition.ANY else self.live.text
+        return " ".join(filter(None, (values, live))) or "always"
+
+
 class ActionSpec(KindAction, frozen=True, kw_only=True):
     """The definition of one action. `accepted_in` lists node statuses. If `interrupts` is set, a pending intent of this
-    action ends a running step that only reads, even during a pause."""
+    action ends a running step that only reads, even during a pause. `destructive` is None for an action that leaves
+    every machine as it is, or continues the work of an accepted intent."""
 
     group: Group
     accepted_in: frozenset[N] = UNDELETED
@@ -79,6 +102,7 @@ class ActionSpec(KindAction, frozen=True, kw_only=True):
     regardless_in: frozenset[N] = frozenset()  # accepted in these statuses, with any workflow
     stops: frozenset[Management] = frozenset()  # accepted in these, with any workflow; the action ends them
     since: int = 1
+    destructive: Destructive | None = None
 
     @property
     def waits_for_management(self) -> frozenset[Management]:
@@ -119,6 +143,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         params=params.SetPower,
         managements=frozenset({Management.MANAGEABLE}),
         condition=workflow_condition.POWER_IS_FREE,
+        destructive=Destructive(param="power", values=frozenset({"off", "reset"})),
     ),
     Action.ONBOARD: ActionSpec(
         group=Group.LIFECYCLE,
@@ -126,6 +151,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         params=params.Onboard,
         accepted_in=NEVER_ACTIVE | {N.RETIRED},
         condition=workflow_condition.NOT_BEGUN,
+        destructive=Destructive(param="mode", values=frozenset({OnboardingMode.DEPLOY})),
     ),
     Action.QUARANTINE: ActionSpec(
         group=Group.LIFECYCLE,
@@ -160,6 +186,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         params=params.Remove,
         accepted_in=frozenset({N.RETIRED}),
         condition=workflow_condition.RAISABLE,
+        destructive=Destructive(),
     ),
     Action.DELETE: ActionSpec(
         group=Group.LIFECYCLE,
@@ -169,6 +196,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         condition=workflow_condition.NO_DECOMMISSION,
         instead="decommission the node, or remove it",
         interrupts=True,
+        destructive=Destructive(),
     ),
     Action.DECOMMISSION: ActionSpec(
         group=Group.LIFECYCLE,
@@ -176,6 +204,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         params=params.Decommission,
         accepted_in=IN_SERVICE | {N.RETIRED},
         condition=workflow_condition.RAISABLE,
+        destructive=Destructive(param="mode", values=frozenset(DecommissionMode) - {DecommissionMode.SOFT_RESET}),
     ),
     Action.RETRY_STAGE: ActionSpec(
         group=Group.OPERATOR, description="retry the failed stage now", condition=workflow_condition.FAILED
@@ -195,6 +224,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         group=Group.OPERATOR,
         description="undo the work of this workflow, then start it again",
         condition=workflow_condition.BEGUN,
+        destructive=Destructive(live=workflow_condition.CHANGES_THE_MACHINE),
     ),
     Action.CANCEL: ActionSpec(
         group=Group.OPERATOR,
@@ -203,6 +233,7 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         stops=TRANSIENT,
         interrupts=True,
         overtakes=True,
+        destructive=Destructive(live=workflow_condition.DEPLOYS),
     ),
     Action.ADOPT_OBSERVED_STATE: ActionSpec(
         group=Group.OPERATOR,
@@ -232,6 +263,9 @@ ANSWERED_WHILE_PAUSED = HONOURED_WHILE_PAUSED | {Action.PAUSE, Action.RESUME}
 """Intents that a paused node answers. All other intents wait until the pause ends. A second `pause` only changes the
 reason. `resume` is accepted during a pause, but farrier issues its tasks only when the pause ends."""
 
+ANSWERED_WHILE_DELETING = frozenset({Action.CANCEL, Action.DELETE, Action.PAUSE, Action.UNPAUSE, Action.RESUME})
+"""Intents that a node which is being deleted answers. All other intents are rejected."""
+
 
 def check(action: Action, status: N, management: Management, live: LiveWorkflow | None) -> Answer:
     """Return whether a node in these states accepts the action. `live` is the node's live workflow, or None."""
@@ -251,6 +285,13 @@ def check(action: Action, status: N, management: Management, live: LiveWorkflow 
             f"{action} is accepted while management is {where}"
         )
     return refusal(action, f"while management is {where}; the management of this node is {management}", spec.instead)
+
+
+def is_destructive(action: Action, given: Mapping[str, Any], live: LiveWorkflow | None) -> bool:
+    """Return whether an intent with these parameters may erase, release, delete or switch off a machine. `live` is the
+    node's live workflow."""
+    spec = ACTIONS[action].destructive
+    return spec is not None and spec.fits(given, live)
 
 
 def decode(action: Action, given: object) -> params.Params:

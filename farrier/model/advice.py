@@ -1,71 +1,45 @@
-"""Recommends what an operator should do about a resource. For a node, also recommends an intent to submit.
+"""Chooses what an operator should do about a resource, from its state and from observed facts.
 
-`why` and `resource_why` show the first piece of advice, because it is nearest to the cause. Module
-`farrier.model.failures` has the advice for each failure class. This module never recommends an intent that the node
-would refuse.
+`why` and `resource_why` show the first piece of advice, because it is nearest to the cause. An advice never names an
+intent that the node would refuse, nor a destructive intent for a machine that may be in use. A view does not show
+everything that the node's handler checks. So whoever can reach a controller asks it about the intents of `candidates`,
+and passes its answers to `of_node`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from farrier.errors import InternalError
-from farrier.model import diagnosis, duration, failures, foreseen, sweeps
+from farrier.model import actions, diagnosis, duration, failures, foreseen, sweeps, workflow_advice
 from farrier.model.acceptance import Allowed
 from farrier.model.actions import Action
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.edges import Layer
-from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.maas_region import RegionState
 from farrier.model.management import Management
+from farrier.model.outcome import EndsBy
+from farrier.model.recommended import Advice, Recommended, submit
 from farrier.model.resource_views import ResourceView
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeDetail
-from farrier.model.workflow import FAILED, OnboardingMode, WorkflowKind, WorkflowStatus
+from farrier.model.workflow import FAILED, DecommissionMode, OnboardingMode, WorkflowStatus
+
+NO_ACTION = "no action is needed"
 
 # Of these actions, only the first continues a failed stage. The other two actions undo the workflow's work. After the
 # undo, restart_clean starts the workflow again.
 _WAYS_OUT = (Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.CANCEL)
 _WORKFLOWS = frozenset({Layer.ONBOARDING, Layer.DECOMMISSION})
+# Actions that need force for a node without an agent, because only an agent can do their tasks.
+_TASKS = frozenset({Action.DRAIN, Action.DECOMMISSION, Action.REMOVE})
 
-
-# A live workflow may end a quarantine with one of these causes. Without a live workflow, an operator must take the node
-# out of service or release it.
-_ENDS_WITH_A_WORKFLOW = frozenset(
-    {
-        QuarantineCause.OPERATOR,
-        QuarantineCause.FROZEN,
-        QuarantineCause.DRAIN_FAILED,
-        QuarantineCause.ONBOARDING_FAILED,
-        QuarantineCause.DECOMMISSION_FAILED,
-    }
-)
-
-
-# The intent that, with force, ends the task that a node in this status waits for.
-_TASK_OF: Mapping[str, Action] = {NodeStatus.DRAINING: Action.DRAIN, NodeStatus.REMOVING: Action.REMOVE}
-
-# Quarantines whose advice in `failures` recommends a decommission.
-_ENDS_WITH_A_DECOMMISSION = frozenset(
-    {
-        QuarantineCause.OPERATOR,
-        QuarantineCause.STATE_DISAGREEMENT,
-        QuarantineCause.MACHINE_DELETED_UPSTREAM,
-        QuarantineCause.CLEANUP_VALIDATION_FAILED,
-    }
-)
-
-
-class Advice(msgspec.Struct, frozen=True):
-    """A recommendation. `action` is the intent that carries out or completes the recommendation; None unless there is
-    exactly one such intent."""
-
-    text: str
-    action: Action | None = None
+Accepts = Callable[[Recommended], bool]
 
 
 def filter_runs(shown: NodeDetail | ResourceView, now: datetime, period: timedelta) -> Iterator[str]:
@@ -107,106 +81,114 @@ class Case(msgspec.Struct, frozen=True):
     period: timedelta = sweeps.PERIOD
 
 
-def of_node(case: Case) -> Advice:
-    """Return the advice about the node."""
-    found = next(_all(case), Advice("no action is needed"))
-    if found.action is None or is_accepted(found.action, case.node):
-        return found
-    return Advice(found.text)
+def of_node(case: Case, accepts: Accepts | None = None) -> Advice:
+    """Return the advice about the node. `accepts` returns what a controller answered about an intent of `candidates`.
+    Without it, only the table of actions decides."""
+    for advice in _possible(case):
+        chosen = tuple(intent for intent in advice.intents if accepts is None or accepts(intent))
+        if advice.todo or advice.wait or chosen:
+            return replace(advice, intents=chosen)
+    return _of_reason(case.node)
+
+
+def candidates(case: Case) -> tuple[Recommended, ...]:
+    """Return every intent that some advice about the node names, each one time."""
+    found: list[Recommended] = []
+    for advice in _possible(case):
+        found += [intent for intent in advice.intents if intent not in found]
+    return tuple(found)
+
+
+def is_accepted(action: Action, node: NodeDetail) -> bool:
+    """Return whether the table of actions says that the node accepts the action now."""
+    if node.deleting and action not in actions.ANSWERED_WHILE_DELETING:
+        return False
+    return isinstance(foreseen.by_table(action, node), Allowed)
+
+
+def _possible(case: Case) -> Iterator[Advice]:
+    """Yield each piece of advice, with the intents that the node may accept and that cannot harm its machine."""
+    node = case.node
+    in_use = diagnosis.may_be_in_use(node, case.now, case.patience)
+    for advice in () if diagnosis.is_deleted(node) else _all(case):
+        fit = (
+            _forced(intent, node)
+            for intent in advice.intents
+            if is_accepted(intent.action, node)
+            and diagnosis.may_accept(intent, node, case.now, case.patience)
+            and not (in_use and actions.is_destructive(intent.action, intent.params, node.workflow))
+        )
+        yield replace(advice, intents=tuple(fit))
+
+
+def _forced(intent: Recommended, node: NodeDetail) -> Recommended:
+    if not node.agentless or intent.action not in _TASKS or intent.params.get("force"):
+        return intent
+    return replace(intent, params={**intent.params, "force": True}, fill=(*intent.fill, "reason"))
+
+
+def _of_reason(node: NodeDetail) -> Advice:
+    """Return the advice about a node about which nothing but the reason of its wait is known."""
+    outcome = node.outcome
+    if outcome is None or outcome.outcome != "wait" or diagnosis.is_deleted(node):
+        return Advice()
+    if outcome.ends_by == EndsBy.PERSON:
+        return Advice("correct what the reason names; farrier then continues by itself")
+    if outcome.ends_by == EndsBy.CONFIRMATION:
+        return Advice(
+            wait="farrier reads the machine in MAAS again; if the second reading agrees, the node leaves service"
+        )
+    return Advice()
+
+
+def _texts(found: Iterable[str]) -> Iterator[Advice]:
+    return map(Advice, found)
 
 
 def _all(case: Case) -> Iterator[Advice]:
     node = case.node
-    if diagnosis.is_deleted(node):
-        return
     asked = diagnosis.unanswered(node)
-    yield from map(Advice, filter_runs(node, case.now, case.period))
+    yield from _texts(filter_runs(node, case.now, case.period))
     if diagnosis.is_held(node):
-        yield Advice("unpause the node when the work on it is done", Action.UNPAUSE)
+        yield Advice("finish the work for which the node is paused", submit(Action.UNPAUSE))
     if diagnosis.is_unowned(node):
-        forced = " with force (this node is agentless)" if node.agentless else ""
-        yield Advice(
-            f"submit resume{forced} to create the missing decommission; to stop that decommission, submit cancel",
-            Action.RESUME,
-        )
-    yield from _of_failure(case)
-    yield from _of_quarantine(node)
+        yield Advice(intents=(Recommended(Action.RESUME, when="to create the missing decommission"),))
+    if node.workflow is not None and node.workflow.failure_class in failures.BY_THE_REGION:
+        yield from () if node.workflow.status not in FAILED else _texts(_of_region(case))
+    yield from workflow_advice.of_failure(node, case.now, case.patience)
+    yield from workflow_advice.of_quarantine(node, case.now, case.patience)
     if diagnosis.is_about_the_bmc(node):
-        yield from map(Advice, _of_bmc(node))
-    yield from map(Advice, _of_wait(case))
-    yield from map(Advice, _of_bmc(node))
+        yield from _of_bmc(node)
+    yield from _of_wait(case)
+    yield from _of_bmc(node)
     if node.workflow is not None and node.workflow.mode is None:
-        yield Advice("submit onboard with a mode: onboarding does not start by itself")
-    yield from map(Advice, _by_state(node))
+        yield Advice("decide how the node is onboarded: onboarding does not start by itself", workflow_advice.ONBOARD)
+    yield from _by_state(node)
     if diagnosis.not_as_expected(node, case.now, case.patience) is not None:
         yield Advice(
-            "find out who changed the machine in MAAS; correct the machine there, or decommission or remove the node"
+            "find out who changed the machine in MAAS, and correct it there",
+            (Recommended(Action.REMOVE, when="if the machine is gone for good"),),
         )
-    yield from map(Advice, _of_region(case))
-    yield from map(Advice, _of_clocks(node, case.late))
+    yield from _texts(_of_region(case))
+    yield from _of_clocks(node, case.late)
     for request in asked[:1]:
-        yield Advice(f"wait: farrier answers intent {request.id} when the cause of the delay is gone")
+        yield Advice(wait=f"farrier answers intent {request.id} when the cause of the delay is gone")
 
 
-def _of_failure(case: Case) -> Iterator[Advice]:
-    workflow = case.node.workflow
-    if workflow is None or workflow.status not in FAILED:
-        return
-    if workflow.failure_class in failures.BY_THE_REGION:
-        yield from map(Advice, _of_region(case))
-    if case.node.deleting:
-        yield Advice(f"fix {workflow.failure_class}, then resume; or cancel the deletion")
-    # An operator who quarantined the node may not expect that a resumed onboarding returns it to service.
-    held = workflow.kind == WorkflowKind.ONBOARDING and case.node.status == NodeStatus.QUARANTINED
-    ends = held and workflow.failure_class == FailureClass.OPERATOR_REQUEST
-    then = "; when the onboarding completes, the node's quarantine ends" if ends else ""
-    known = failures.FAILURES.get(workflow.failure_class or "")
-    if known is not None:  # a newer release may have further classes
-        yield Advice(f"{known.action}{then}", known.intent)
-
-
-def _of_quarantine(node: NodeDetail) -> Iterator[Advice]:
-    """Yield advice about a quarantine. While a workflow continues, there is no advice, because the workflow either ends
-    the quarantine or fails."""
-    if node.status != NodeStatus.QUARANTINED or diagnosis.goes_on(node):
-        return
-    last = node.last_workflow
-    if node.workflow is None and node.quarantine_cause in _ENDS_WITH_A_WORKFLOW:
-        why = ""
-        if node.quarantine_cause == QuarantineCause.ONBOARDING_FAILED and last is not None and last.failure_class:
-            why = f"the node's onboarding failed with {last.failure_class}: "
-        yield Advice(f"{why}fix the cause of the node's quarantine, then {_out_of_service(node)}")
-    # Without an agent, only force ends a decommission.
-    forced = node.agentless and node.quarantine_cause in _ENDS_WITH_A_DECOMMISSION
-    text = failures.QUARANTINE_ADVICE.get(node.quarantine_cause or "")
-    if node.not_scrubbed and node.quarantine_cause == QuarantineCause.CLEANUP_VALIDATION_FAILED:
-        text = failures.CLEAN_AGAIN  # an operator cannot release a node that is not scrubbed
-    if text is not None:
-        yield Advice(f"{text}; a decommission needs force: true, because this node is agentless" if forced else text)
-
-
-def _out_of_service(node: NodeDetail) -> str:
-    """Return the actions that end the quarantine of a node that has no live workflow."""
-    if not node.ever_onboarded:
-        return "onboard the node again or delete it"
-    decommission = "decommission it with force: true" if node.agentless else "decommission it"
-    return f"{decommission}, with a scrub that succeeds" if node.not_scrubbed else f"release it or {decommission}"
-
-
-def _of_wait(case: Case) -> Iterator[str]:
+def _of_wait(case: Case) -> Iterator[Advice]:
     """If the workflow continues by itself, yield advice about its current wait."""
     node = case.node
     if not diagnosis.goes_on(node):
         return
     yield from _of_agent(case)
     if not diagnosis.waits_for_a_task(node):
-        yield from _of_region(case)
+        yield from _texts(_of_region(case))
     yield from _of_clocks(node, [clock for clock in case.late if clock.layer in _WORKFLOWS])
     if diagnosis.waits_for_a_task(node):
-        yield f"wait: the node's agent has an unfinished task; farrier task list {node.name} shows it"
+        yield Advice(wait=f"the node's agent has an unfinished task; farrier task list {node.name} shows it")
 
 
-def _of_agent(case: Case) -> Iterator[str]:
+def _of_agent(case: Case) -> Iterator[Advice]:
     node, heard = case.node, case.node.last_heartbeat_at
     enrols = diagnosis.waits_to_enrol(node)
     if not (enrols or diagnosis.waits_for_a_task(node)):
@@ -214,20 +196,34 @@ def _of_agent(case: Case) -> Iterator[str]:
     if enrols and node.workflow is not None and node.workflow.mode == OnboardingMode.DEPLOY and not case.late:
         return  # the installed system starts the agent; the limit of the stage allows for that
     if diagnosis.has_to_enrol(node):
-        yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
+        yield Advice(_start_the_agent(node))
     elif heard is None:
-        yield (
+        yield Advice(
             f"the agent of this node has never sent a heartbeat: start it; farrier task list {node.name} shows "
             "its tasks"
         )
     elif diagnosis.is_silent(node, case.now, case.patience):
-        again = _TASK_OF.get(node.status)
-        forced = again is not None and is_accepted(again, node)
-        yield (
+        yield Advice(
             f"the node's agent has sent no heartbeat since {heard:%Y-%m-%d %H:%M:%S} UTC, "
-            f"{duration.human(case.now - heard)} ago: check the node's power, network and agent"
-            f"{f'; if the agent is gone for good, submit {again} with force: true and a reason' if forced else ''}"
+            f"{duration.human(case.now - heard)} ago: check the node's power, network and agent",
+            tuple(_without_the_agent(node)),
         )
+
+
+def _without_the_agent(node: NodeDetail) -> Iterator[Recommended]:
+    """Yield the intent that began the live decommission, with force: it extends the options of this decommission."""
+    workflow = node.workflow
+    if workflow is None or workflow.mode is None:
+        return
+    begun_by: tuple[Action, Mapping[str, str]] = (Action.DECOMMISSION, {"mode": workflow.mode})
+    if workflow.leave_out:
+        begun_by = (Action.DRAIN if workflow.mode == DecommissionMode.SOFT_RESET else Action.REMOVE, {})
+    action, params = begun_by
+    yield Recommended(action, {**params, "force": True}, ("reason",), when="if the agent is gone for good")
+
+
+def _start_the_agent(node: NodeDetail) -> str:
+    return f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
 
 
 def _of_region(case: Case) -> Iterator[str]:
@@ -249,67 +245,64 @@ def _of_region(case: Case) -> Iterator[str]:
         )
 
 
-def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[str]:
+def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[Advice]:
     """Advice about the clock that is furthest above its limit. More specific advice comes first, for example advice
     about a stage that timed out."""
+    undone = node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING
+    ways = () if undone else _WAYS_OUT
     for clock in late[:1]:
-        ways = " or ".join(action for action in _WAYS_OUT if is_accepted(action, node))
-        undone = node.workflow is not None and node.workflow.status == WorkflowStatus.COMPENSATING
-        then = "" if not ways or undone else f"; then submit {ways} if the node does not continue by itself"
-        yield f"{of_late_clock(clock, 'node')}{then}"
+        yield Advice(
+            of_late_clock(clock, "node"),
+            tuple(Recommended(action, when="if the node does not continue by itself") for action in ways),
+        )
 
 
-def _of_bmc(node: NodeDetail) -> Iterator[str]:
+def _of_bmc(node: NodeDetail) -> Iterator[Advice]:
     bmc = node.bmc
     if node.same_machine:
-        never_served = not node.ever_onboarded and is_accepted(Action.DELETE, node)
-        forced = " with force: true" if node.agentless else ""
-        away = "delete it" if never_served else f"decommission it{forced}"
-        yield (
-            "find out to which node the machine belongs; if the machine belongs to the other node, submit set_bmc "
-            f"with the correct BMC address of this node, or submit clear_bmc for this node, or {away}"
+        yield Advice(
+            "find out to which node the machine belongs",
+            (
+                Recommended(Action.SET_BMC, fill=("address",), when="if this node has another BMC"),
+                Recommended(Action.CLEAR_BMC, when="if the machine belongs to the other node"),
+            ),
         )
     if bmc.failure is not None:
         yield failures.BMC_ADVICE[bmc.failure]
     if diagnosis.is_unread(node) and bmc.sync_failure is not None:
         yield failures.BMC_ADVICE[bmc.sync_failure]
     if diagnosis.waits_for_logins(node):
-        yield (
-            "if the BMC's credential is wrong, correct it where it is stored, or submit set_bmc; farrier logs in again "
-            "when the pause ends"
+        yield Advice(
+            "if the BMC's credential is wrong, correct it where it is stored; farrier logs in again when the pause "
+            "ends",
+            (Recommended(Action.SET_BMC, fill=("credential",), when="if it is stored elsewhere now"),),
         )
     if diagnosis.is_unkept(node) and bmc.enforce_error is not None:
-        ends = (
-            ", or submit set_power without enforce to stop enforcing it" if is_accepted(Action.SET_POWER, node) else ""
+        yield Advice(
+            f"switch the machine {bmc.desired_power} by hand or through its BMC",
+            (Recommended(Action.SET_POWER, {"power": bmc.power}, when="to keep its present power"),),
         )
-        yield f"switch the machine {bmc.desired_power} by hand or through its BMC{ends}"
 
 
-def _by_state(node: NodeDetail) -> Iterator[str]:
+def _by_state(node: NodeDetail) -> Iterator[Advice]:
     if node.braked_at is not None:
         site = node.site or "''"
-        yield (
+        yield Advice(
             "find the common cause at the site: the network, the MAAS region or the path of heartbeats; if the "
             f"machines are really gone, run farrier site unbrake {site} --reason TEXT"
         )
     if node.status == NodeStatus.BOOTSTRAP_ISSUED:
-        yield f"start the agent with its bootstrap token, or issue a new one with farrier node bootstrap {node.name}"
+        yield Advice(_start_the_agent(node))
     if node.status == NodeStatus.OFFLINE:
-        yield "check the node's power, network and agent"
+        yield Advice("check the node's power, network and agent")
     if diagnosis.is_unvalidated(node):
-        yield (
-            "decommission the node with a cleanup that succeeds and is validated; without this cleanup, reactivate "
-            "would quarantine the node until an operator releases it with a reason"
+        yield Advice(
+            "the node was not cleaned and validated; without this, its return to service would quarantine it",
+            (failures.CLEAN_AGAIN,),
         )
     if node.management == Management.ERROR:
-        yield "submit set_bmc to provide the BMC details again"
+        yield Advice(intents=(Recommended(Action.SET_BMC, fill=("address", "credential")),))
     if node.management == Management.ADOPT_FAILED:
-        again = "adopt again, or " if is_accepted(Action.ADOPT, node) else ""
-        yield f"{again}submit manage to end the adoption"
-
-
-def is_accepted(action: Action, node: NodeDetail) -> bool:
-    """Return whether the table of actions says that the node accepts the action now."""
-    if node.deleting and action not in (Action.CANCEL, Action.UNPAUSE):
-        return False
-    return isinstance(foreseen.by_table(action, node), Allowed)
+        yield Advice(intents=(*submit(Action.ADOPT), Recommended(Action.MANAGE, when="to end the adoption")))
+    if node.status == NodeStatus.ENROLLING and node.workflow is None:
+        yield Advice("decide how the node is onboarded: no onboarding is live", workflow_advice.ONBOARD)

@@ -102,6 +102,14 @@ class Failing(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of resources whose waits are ended by the same: a value of `outcome.EndsBy`."""
+
+    kind: str
+    ends_by: str
+    count: int
+
+
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
     """The number of shards of one kind that one controller owns. `controller` is the name of the controller with the
     first part of its ID; it is empty for the shards without an owner. `lag` is the number of seconds since the last
@@ -136,6 +144,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     brakes_holding: int
     heartbeats_stale: int
     failing: tuple[Failing, ...]
+    waiting: tuple[Waiting, ...]
     unread_power: Mapping[str, int]
     observations_stale: Mapping[str, int]
     maas_status_unknown: int

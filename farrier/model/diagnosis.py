@@ -10,16 +10,22 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from farrier.model.actions import IN_SERVICE, Action
+from farrier.model.bmc import PowerState
 from farrier.model.expected import EXPECTED, REPORTED, disagreement
 from farrier.model.failures import QuarantineCause
+from farrier.model.maas import MaasStatus
 from farrier.model.maas_region import RegionState
 from farrier.model.management import Management
 from farrier.model.mapping import WITHOUT_WORKFLOW
+from farrier.model.observed_goals import GOES_ON_AT, goals_left, shows_goal
+from farrier.model.recommended import Recommended
+from farrier.model.stages import PATHS
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus
-from farrier.model.views import NodeDetail, RegionView, RequestView
-from farrier.model.workflow import LIVE, OnboardingMode, WorkflowKind, WorkflowStatus
+from farrier.model.views import MaasView, NodeDetail, RegionView, RequestView
+from farrier.model.workflow import LIVE, DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
 from farrier.model.workflow_condition import POWER_IS_FREE
 
 GOING_ON = frozenset({WorkflowStatus.PENDING, WorkflowStatus.RUNNING, WorkflowStatus.COMPENSATING})
@@ -37,6 +43,9 @@ _TASK_STAGES = frozenset(
 # The reason of a node that waits because its BMC has refused too many logins. The node itself may have no failure: the
 # logins of other nodes at the same BMC count, too.
 _LOGIN_PAUSE = "waits for a pause in logins"
+_WITHOUT_BMC = (Management.UNMANAGED, Management.ERROR)
+# The states of a machine that nobody uses.
+_UNUSED = frozenset({MaasStatus.READY, MaasStatus.NEW, MaasStatus.ABSENT})
 _BAD_REGIONS = frozenset({RegionState.FAILING, RegionState.UNCONFIGURED})
 
 
@@ -167,10 +176,73 @@ def not_as_expected(node: NodeDetail, now: datetime, patience: Patience) -> str 
         return None
     if status in (NodeStatus.RETIRED, NodeStatus.QUARANTINED) and not POWER_IS_FREE.fits(node.workflow):
         return None
-    us = None if node.region is None else node.region.username
-    foreign = node.held_here and bool(seen.owner) and us is not None and seen.owner != us
-    said = disagreement(status, seen, foreign=foreign)
+    said = disagreement(status, seen, foreign=node.held_here and is_foreign(node, seen))
     return None if said is None else f"{said}; expected while {status}: {EXPECTED[status].text}"
+
+
+def fresh_reading(node: NodeDetail, now: datetime, patience: Patience) -> MaasView | None:
+    """Return the reading of the node's machine in MAAS if it is fresh; otherwise None."""
+    return None if old_since(node, now, patience) is not None else node.maas
+
+
+def is_foreign(node: NodeDetail, seen: MaasView) -> bool:
+    """Return whether another MAAS user is known to own the machine."""
+    us = None if node.region is None else node.region.username
+    return bool(seen.owner) and us is not None and seen.owner != us
+
+
+def is_ours(node: NodeDetail, seen: MaasView) -> bool:
+    """Return whether farrier's user is known to own the machine."""
+    us = None if node.region is None else node.region.username
+    return us is not None and seen.owner == us
+
+
+def may_be_in_use(node: NodeDetail, now: datetime, patience: Patience) -> bool:
+    """Return whether somebody may use the node's machine: only a fresh reading of a free or absent machine proves that
+    nobody does."""
+    seen = fresh_reading(node, now, patience)
+    return seen is None or seen.state not in _UNUSED
+
+
+def may_accept(intent: Recommended, node: NodeDetail, now: datetime, patience: Patience) -> bool:
+    """Return whether the facts that a view shows let the node accept the intent. The states are checked elsewhere."""
+    if intent.action is Action.ADOPT_OBSERVED_STATE:
+        return _shows_a_way_on(node, now, patience)
+    if intent.action is Action.RELEASE:
+        return node.ever_onboarded and not node.not_scrubbed and _seems_healthy(node, now, patience)
+    has_bmc = bool(node.bmc_address and node.bmc_credential) and node.management not in _WITHOUT_BMC
+    if intent.action is Action.MANAGE:
+        return has_bmc
+    if intent.params.get("replace"):
+        return node.status not in IN_SERVICE | {NodeStatus.DRAINING}
+    mode = intent.params.get("mode") if intent.action is Action.ONBOARD else None
+    if mode == OnboardingMode.DEPLOY:
+        return has_bmc and node.region is not None
+    return has_bmc or mode != OnboardingMode.ADOPT
+
+
+def _seems_healthy(node: NodeDetail, now: datetime, patience: Patience) -> bool:
+    if not node.agentless:
+        heard = node.last_heartbeat_at is not None and not is_silent(node, now, patience)
+        return heard and not any(alert.blocks_scheduling for alert in node.alerts)
+    seen = fresh_reading(node, now, patience)
+    in_service = node.maas_id is None or (seen is not None and seen.state == MaasStatus.DEPLOYED)
+    return in_service and node.management == Management.MANAGEABLE and node.bmc.power == PowerState.ON
+
+
+def _shows_a_way_on(node: NodeDetail, now: datetime, patience: Patience) -> bool:
+    """Return whether the live workflow can continue from the state that MAAS reports."""
+    workflow, seen = node.workflow, fresh_reading(node, now, patience)
+    if seen is None or workflow is None or is_foreign(node, seen):
+        return False
+    mode = next((mode for mode in PATHS if mode == workflow.mode), None)
+    if mode is OnboardingMode.DEPLOY:
+        taken = seen.state in (MaasStatus.DEPLOYING, MaasStatus.DEPLOYED)
+        return seen.state in GOES_ON_AT and (is_ours(node, seen) or not taken)
+    if not isinstance(mode, DecommissionMode):
+        return False
+    goals = goals_left(mode, workflow.stage, workflow.leave_out)
+    return any(shows_goal(seen.state, seen.power_state, goal) for goal in goals)
 
 
 def old_since(node: NodeDetail, now: datetime, patience: Patience) -> datetime | None:

@@ -6,15 +6,17 @@ a check fails when the documentation differs. The same model always gives the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
-from farrier.model import actions, edges, expected, failures, kind_diagram, mapping, node_spec, sla, stages
+from farrier.model import actions, edges, expected, failures, kind_diagram, mapping, node_spec, recommended, sla, stages
 from farrier.model.edges import Layer
 from farrier.model.markdown import table
+from farrier.model.recommended import Advice
 from farrier.model.workflow import DecommissionMode, Mode, OnboardingMode
 
 # Both workflows have the same edges, so one section shows them.
@@ -44,8 +46,8 @@ def markdown() -> str:
         "## Limits of stages\n\n" + _stage_limit_table(),
         "## Intents\n\n" + _action_table(),
         "## Failure classes\n\n" + _failure_table(),
-        "## Quarantine causes\n\n" + table(("cause", "recommended action"), failures.QUARANTINE_ADVICE.items()),
-        "## BMC failures\n\n" + table(("class", "recommended action"), failures.BMC_ADVICE.items()),
+        "## Quarantine causes\n\n" + table(("cause", "recommended action"), _texts(failures.QUARANTINE_ADVICE)),
+        "## BMC failures\n\n" + table(("class", "recommended action"), _texts(failures.BMC_ADVICE)),
     ]
     return "\n".join(sections)
 
@@ -63,7 +65,10 @@ def as_json() -> dict[str, object]:
         "without_workflow": sorted(mapping.WITHOUT_WORKFLOW),
         "sla": {name: _seconds(limit) for name, limit in _limits()},
         "actions": {str(action): _action_as_json(action) for action in actions.Action},
-        "failures": {str(name): msgspec.to_builtins(advice) for name, advice in failures.FAILURES.items()},
+        "failures": {
+            str(name): {"retryable": spec.retryable, **msgspec.json.decode(msgspec.json.encode(spec.advice))}
+            for name, spec in failures.FAILURES.items()
+        },
         "api": {"min": actions.API_MIN, "max": actions.API_MAX},
     }
 
@@ -135,11 +140,14 @@ def _action_table() -> str:
             _some(edges.STATES[Layer.STATUS], spec.accepted_in),
             _some(edges.STATES[Layer.MANAGEMENT], spec.managements),
             spec.condition.text + _regardless(spec),
+            spec.destructive.text if spec.destructive is not None else "",
             spec.description,
         )
         for action, spec in actions.ACTIONS.items()
     ]
-    return table(("action", "parameters", "since", "status", "management", "accepted", "what it does"), rows)
+    return table(
+        ("action", "parameters", "since", "status", "management", "accepted", "destructive", "what it does"), rows
+    )
 
 
 def _some(kind: type[StrEnum], members: frozenset[str]) -> str:
@@ -160,13 +168,17 @@ def _failure_table() -> str:
     rows = [
         (
             str(name),
-            "yes" if advice.retryable else "no",
+            "yes" if spec.retryable else "no",
             "yes" if name in failures.UNSAFE else "no",
-            advice.action,
+            spec.action,
         )
-        for name, advice in failures.FAILURES.items()
+        for name, spec in failures.FAILURES.items()
     ]
     return table(("class", "retried by itself", "unsafe", "recommended action"), rows)
+
+
+def _texts(table_of: Mapping[Any, Advice]) -> Iterable[tuple[str, str]]:
+    return ((str(name), recommended.text(advice)) for name, advice in table_of.items())
 
 
 def _limits() -> Iterable[tuple[str, timedelta | None]]:

@@ -106,7 +106,7 @@ def not_known(seen: Machine | MaasObservation | MaasView) -> str | None:
 
 BY_RESCUE = (
     ": this user entered rescue mode, so MAAS made this user the owner, and does not restore the former owner; "
-    "enter and leave rescue mode with farrier's key, or release the machine"
+    "enter and leave rescue mode with farrier's key"
 )
 """The end of a message that names another user as the owner of a machine, if that user became the owner because of
 rescue mode."""

@@ -1,8 +1,8 @@
 """The failure classes of stages, nodes and BMCs, and the recommended action for each class.
 
 A failed stage has one `FailureClass`; the class decides whether farrier retries by itself. Every failure class,
-quarantine cause and BMC failure has one line of advice here. `node why`, the lifecycle view and the alerts show this
-line as the recommended action. Classes are values of metric labels, so they never change.
+quarantine cause and BMC failure has the advice that applies if nothing else is known about the node. Module `advice`
+chooses the advice about a node. Classes are values of metric labels, so they never change.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from enum import StrEnum
 
 import msgspec
 
+from farrier.model import recommended
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure
+from farrier.model.outcome import EndsBy
+from farrier.model.recommended import Advice, Recommended, submit
 
 
 class FailureClass(StrEnum):
@@ -104,36 +107,44 @@ class QuarantineCause(StrEnum):
     DECOMMISSION_FAILED = "decommission_failed"
 
 
-class Advice(msgspec.Struct, frozen=True):
-    """The advice about a failure: whether farrier retries by itself, and the recommended action for an operator.
-    `intent` is the intent that completes the action, if there is exactly one."""
+class FailureSpec(msgspec.Struct, frozen=True):
+    """Whether farrier retries after a failure by itself, and the advice if nothing else is known about the node.
+    `farrier.model.advice` chooses the advice by the mode of the workflow and by observed facts."""
 
     retryable: bool
-    action: str
-    intent: Action | None = None
+    advice: Advice
+
+    @property
+    def action(self) -> str:
+        """The advice as a text."""
+        return recommended.text(self.advice)
 
 
-def _then_retry(fix: str) -> Advice:
+_RETRY = submit(Action.RETRY_STAGE)
+_AT_ONCE = (Recommended(Action.RETRY_STAGE, when="to retry at once"),)
+_SET_ADDRESS = Recommended(Action.SET_BMC, fill=("address",))
+_SET_DETAILS = Recommended(Action.SET_BMC, fill=("address", "credential"))
+
+
+def _then_retry(fix: str) -> FailureSpec:
     """Return the advice for a failure after which farrier waits until an operator requests another attempt."""
-    return Advice(False, f"{fix}, then {Action.RETRY_STAGE}", Action.RETRY_STAGE)
+    return FailureSpec(False, Advice(fix, _RETRY))
 
 
-def _then_retry_at_once(fix: str) -> Advice:
+def _then_retry_at_once(fix: str) -> FailureSpec:
     """Return the advice for a failure after which farrier retries at the end of the back-off, or earlier if an operator
     requests another attempt."""
-    return Advice(True, f"{fix}, then {Action.RETRY_STAGE} to retry at once", Action.RETRY_STAGE)
+    return FailureSpec(True, Advice(fix, _AT_ONCE))
 
 
-FAILURES: Mapping[str, Advice] = {
+FAILURES: Mapping[str, FailureSpec] = {
     FailureClass.DISCOVERY_CONFLICT: _then_retry(
         "in MAAS, correct the machines that the detail names, until only one of them matches the node"
     ),
     FailureClass.BOSS_DISK_NOT_FOUND: _then_retry("reseat or replace the boot disk, and commission the machine again"),
     FailureClass.PXE_INTERFACE_UNFIXABLE: _then_retry("correct the boot interface and its VLAN in MAAS"),
-    FailureClass.MACHINE_DELETED_UPSTREAM: Advice(
-        False,
-        "find out who deleted the machine in MAAS; then submit restart_clean for an onboarding, or cancel for a "
-        "decommission",
+    FailureClass.MACHINE_DELETED_UPSTREAM: FailureSpec(
+        False, Advice("find out who deleted the machine in MAAS", submit(Action.RESTART_CLEAN, Action.CANCEL))
     ),
     FailureClass.DATASOURCE_FAILED_REPEATEDLY: _then_retry(
         "check that the node reaches the MAAS metadata service (routes, DNS, proxy)"
@@ -142,34 +153,46 @@ FAILURES: Mapping[str, Advice] = {
         "read the log of the hardware-sync service on the node and fix the service"
     ),
     FailureClass.SSH_SEED_FAILED_REPEATEDLY: _then_retry("check the SSH seed and the agent's log on the node"),
-    FailureClass.STATE_DISAGREEMENT: Advice(
+    FailureClass.STATE_DISAGREEMENT: FailureSpec(
         False,
-        "free the machine in MAAS if another user owns it. Then submit adopt_observed_state if MAAS is right, else"
-        " restart_clean",
+        Advice(
+            "find out who uses the machine, and why it is in the state that the detail names",
+            (
+                Recommended(Action.ADOPT_OBSERVED_STATE, when="if MAAS is right"),
+                Recommended(Action.RETRY_STAGE, when="after a correction in MAAS"),
+            ),
+        ),
     ),
-    FailureClass.IDENTITY_MISMATCH: Advice(
+    FailureClass.IDENTITY_MISMATCH: FailureSpec(
+        False, Advice("find out which machine the BMC belongs to", (_SET_ADDRESS, *_RETRY))
+    ),
+    FailureClass.IDENTITY_TAKEN: FailureSpec(
         False,
-        "correct the node's BMC address with set_bmc, because the BMC belongs to another machine; then retry_stage",
+        Advice("find out to which of the two nodes the machine belongs", (_SET_ADDRESS, *_RETRY)),
     ),
-    FailureClass.IDENTITY_TAKEN: Advice(
+    FailureClass.ADOPT_FAILED: FailureSpec(
         False,
-        "correct this node's BMC address with set_bmc, or use clear_bmc on the node that the detail names; then "
-        "retry_stage",
-    ),
-    FailureClass.ADOPT_FAILED: Advice(
-        False, "fix the cause of the node's last BMC error and submit adopt again, or submit manage to end the adoption"
+        Advice(
+            "fix the cause of the node's last BMC error",
+            (Recommended(Action.ADOPT), Recommended(Action.MANAGE, when="to end the adoption")),
+        ),
     ),
     FailureClass.INVALID_CONFIG: _then_retry("correct the site's configuration"),
     FailureClass.UPSTREAM_REFUSED: _then_retry(
         "read the reason for the refusal in the detail, and correct the permissions or the data"
     ),
-    FailureClass.UNDO_FAILED: Advice(
+    FailureClass.UNDO_FAILED: FailureSpec(
         False,
-        "undo by hand the changes that the detail names, then restart_clean; or submit cancel to try the undo once "
-        "more",
+        Advice(
+            "undo by hand the changes that the detail names",
+            (Recommended(Action.RESTART_CLEAN), Recommended(Action.CANCEL, when="to try the undo once more")),
+        ),
     ),
-    FailureClass.OPERATOR_REQUEST: Advice(
-        False, "read why an operator stopped this workflow, then resume, restart_clean or cancel"
+    FailureClass.OPERATOR_REQUEST: FailureSpec(
+        False,
+        Advice(
+            "read why an operator stopped this workflow", submit(Action.RESUME, Action.RESTART_CLEAN, Action.CANCEL)
+        ),
     ),
     FailureClass.TIMEOUT: _then_retry_at_once("check what the stage waits for and fix the cause"),
     FailureClass.UPSTREAM_ERROR: _then_retry_at_once("check the health of the service that the detail names"),
@@ -177,70 +200,112 @@ FAILURES: Mapping[str, Advice] = {
         "extend the subnet in the detail, free some of its addresses, or link another subnet"
     ),
     FailureClass.POWER_FAILED: _then_retry_at_once("fix the machine's BMC, its network or its power settings in MAAS"),
-    FailureClass.NOT_MANAGEABLE: Advice(
-        True, "make the BMC manageable first: read the node's last BMC error, and correct the BMC details with set_bmc"
+    FailureClass.NOT_MANAGEABLE: FailureSpec(
+        True, Advice("read the node's last BMC error, and make the BMC respond", (_SET_DETAILS,))
     ),
-    FailureClass.NO_CREDENTIALS: Advice(True, "submit set_bmc with a credential reference that farrier can resolve"),
-    FailureClass.COMMISSIONING_FAILED: Advice(
-        True, "read the commissioning results in MAAS, and replace failing hardware before the last attempt"
+    FailureClass.NO_CREDENTIALS: FailureSpec(
+        True,
+        Advice(
+            "make the credential of the node's BMC resolvable", (Recommended(Action.SET_BMC, fill=("credential",)),)
+        ),
     ),
-    FailureClass.DEPLOY_FAILED: Advice(
-        True, "read the installation log in MAAS, and correct the image or its storage layout"
+    FailureClass.COMMISSIONING_FAILED: FailureSpec(
+        True, Advice("read the commissioning results in MAAS, and replace failing hardware before the last attempt")
     ),
-    FailureClass.TASK_FAILED: Advice(
-        True, "read the task's result and the agent's log; retry_stage issues a new task", Action.RETRY_STAGE
+    FailureClass.DEPLOY_FAILED: FailureSpec(
+        True, Advice("read the installation log in MAAS, and correct the image or its storage layout")
     ),
-    FailureClass.VALIDATION_FAILED: Advice(
-        True, "read the validation result, and erase the data that the cleanup left on the node"
+    FailureClass.TASK_FAILED: FailureSpec(
+        True,
+        Advice(
+            "read the task's result and the agent's log",
+            (Recommended(Action.RETRY_STAGE, when="to issue a new task"),),
+        ),
     ),
-    FailureClass.INTERNAL: Advice(True, "report this bug in farrier with the log of the failed run"),
+    FailureClass.VALIDATION_FAILED: FailureSpec(
+        True, Advice("read the validation result, and correct what the cleanup left on the node")
+    ),
+    FailureClass.INTERNAL: FailureSpec(True, Advice("report this bug in farrier with the log of the failed run")),
 }
 
-CLEAN_AGAIN = "the cleanup left data on the node: decommission it with a cleanup that validates"
-"""The advice for a node that was quarantined after a failed cleanup and that operators cannot release."""
+CLEAN_AGAIN = Recommended(Action.DECOMMISSION, {"mode": "soft_reset"}, when="to clean and validate it again")
+DRAIN = Recommended(Action.DRAIN, when="to take the node out of service")
 
-QUARANTINE_ADVICE: Mapping[str, str] = {
-    QuarantineCause.OPERATOR: "read the operator's reason, then release or decommission",
-    QuarantineCause.HEALTH: (
+QUARANTINE_ADVICE: Mapping[str, Advice] = {
+    QuarantineCause.OPERATOR: Advice("read the operator's reason", (Recommended(Action.RELEASE), DRAIN)),
+    QuarantineCause.HEALTH: Advice(
         "fix the causes of the alerts; when the alerts end, farrier returns the node to service by itself"
     ),
-    QuarantineCause.STATE_DISAGREEMENT: (
-        "correct MAAS, because it does not report the machine as deployed, or decommission the node"
+    QuarantineCause.STATE_DISAGREEMENT: Advice(
+        "find out who changed the machine in MAAS, and who uses it now; when MAAS reports it as deployed, farrier "
+        "returns the node to service",
+        (DRAIN,),
     ),
-    QuarantineCause.MACHINE_DELETED_UPSTREAM: (
-        "add the machine to MAAS again, because it no longer exists there, or decommission the node"
+    QuarantineCause.MACHINE_DELETED_UPSTREAM: Advice(
+        "find out who deleted the machine in MAAS", (Recommended(Action.DRAIN, when="if it stays deleted"),)
     ),
-    QuarantineCause.CLEANUP_VALIDATION_FAILED: f"{CLEAN_AGAIN}, or release it with a reason",
-    QuarantineCause.DRAIN_FAILED: "read the drain task's result, then retry_stage or cancel",
-    QuarantineCause.ONBOARDING_FAILED: "read the failure class of the onboarding, then retry_stage, restart_clean or "
-    "delete",
-    QuarantineCause.FROZEN: "read why an operator froze the workflow, then resume or cancel",
-    QuarantineCause.DECOMMISSION_FAILED: "read the failure class of the decommission, then retry_stage or cancel",
+    QuarantineCause.CLEANUP_VALIDATION_FAILED: Advice(
+        "read the validation result: the cleanup left data on the node",
+        (CLEAN_AGAIN, Recommended(Action.RELEASE, fill=("reason",))),
+    ),
+    QuarantineCause.DRAIN_FAILED: Advice(
+        "read the drain task's result", submit(Action.RETRY_STAGE, Action.CANCEL, Action.RELEASE)
+    ),
+    QuarantineCause.ONBOARDING_FAILED: Advice(
+        "read the failure class of the onboarding, and fix its cause",
+        (*submit(Action.RETRY_STAGE, Action.RESTART_CLEAN), Recommended(Action.ONBOARD, fill=("mode",))),
+    ),
+    QuarantineCause.FROZEN: Advice(
+        "read why an operator froze the workflow", submit(Action.RESUME, Action.CANCEL, Action.RELEASE)
+    ),
+    QuarantineCause.DECOMMISSION_FAILED: Advice(
+        "read the failure class of the decommission, and fix its cause",
+        submit(Action.RETRY_STAGE, Action.CANCEL, Action.RELEASE),
+    ),
 }
 
-BMC_ADVICE: Mapping[BmcFailure, str] = {
-    BmcFailure.INCOMPLETE: (
-        "correct what the error names: submit set_bmc, bind the credential, or make the credential readable"
+BMC_ADVICE: Mapping[BmcFailure, Advice] = {
+    BmcFailure.INCOMPLETE: Advice(
+        "correct what the error names: the BMC's details, the binding of the credential, or its file", (_SET_DETAILS,)
     ),
-    BmcFailure.UNREACHABLE: "check the address, the cable and the route; farrier retries by itself",
-    BmcFailure.TIMEOUT: "check the network of this slow BMC, or reset the BMC",
-    BmcFailure.TLS: "install a certificate that this site trusts, or pin the BMC's certificate",
-    BmcFailure.AUTH: "correct the user and the password; farrier tries a new version of the credential at once",
-    BmcFailure.REFUSED: "correct what the BMC's reason in the error names: the account's role, a licence or the state",
-    BmcFailure.PROTOCOL: "update the BMC's firmware or reset the BMC, because its Redfish responses are invalid",
-    BmcFailure.UNSUPPORTED: (
-        "if the firmware was just changed, submit manage; otherwise update the firmware, or use the node without its "
-        "BMC"
+    BmcFailure.UNREACHABLE: Advice("check the address, the cable and the route; farrier retries by itself"),
+    BmcFailure.TIMEOUT: Advice("check the network of this slow BMC, or reset the BMC"),
+    BmcFailure.TLS: Advice("install a certificate that this site trusts, or pin the BMC's certificate"),
+    BmcFailure.AUTH: Advice("correct the user and the password; farrier tries a new version of the credential at once"),
+    BmcFailure.REFUSED: Advice(
+        "correct what the BMC's reason in the error names: the account's role, a licence or the state"
     ),
-    BmcFailure.IDENTITY_MISMATCH: (
-        "correct a wrong address with set_bmc; if the machine was replaced, submit set_bmc with replace: true"
+    BmcFailure.PROTOCOL: Advice(
+        "update the BMC's firmware or reset the BMC, because its Redfish responses are invalid"
     ),
-    BmcFailure.IDENTITY_TAKEN: (
-        "correct the address with set_bmc, or use clear_bmc on the node that the error names; then submit manage for "
-        "this node"
+    BmcFailure.UNSUPPORTED: Advice(
+        "update the BMC's firmware, or use the node without its BMC",
+        (Recommended(Action.MANAGE, when="after the update"),),
     ),
-    BmcFailure.INTERNAL: "report this bug in farrier with the log of the failed probe",
+    BmcFailure.IDENTITY_MISMATCH: Advice(
+        "find out which machine the BMC belongs to",
+        (
+            Recommended(Action.SET_BMC, fill=("address",), when="if the address is wrong"),
+            Recommended(Action.SET_BMC, {"replace": True}, ("address",), when="if the machine was replaced"),
+        ),
+    ),
+    BmcFailure.IDENTITY_TAKEN: Advice(
+        "find out to which of the two nodes the machine belongs",
+        (
+            Recommended(Action.SET_BMC, fill=("address",), when="if the address of this node is wrong"),
+            Recommended(Action.MANAGE, when="after a correction of the other node"),
+        ),
+    ),
+    BmcFailure.INTERNAL: Advice("report this bug in farrier with the log of the failed probe"),
 }
+
+_ENDS_BY_ITSELF = frozenset({BmcFailure.UNREACHABLE, BmcFailure.TIMEOUT})
+
+
+def ends_by(failure: BmcFailure | None) -> EndsBy:
+    """Return what ends the wait after this failure of a BMC."""
+    return EndsBy.ITSELF if failure is None or failure in _ENDS_BY_ITSELF else EndsBy.PERSON
+
 
 MAX_ATTEMPTS = 5
 """Attempts of a stage before it needs an operator. The pauses between the attempts add up to 7.5 min."""

@@ -1,10 +1,14 @@
-"""Predicts from a view whether a resource would accept an action now. Pure. Advice, the command line and pages use this
-module.
+"""The answer that an intent would get now.
 
-The prediction uses the kind's table of actions. The handler also checks conditions that a view does not show.
+A controller gives this answer: `farrier.controller.foresee` asks the handler. The functions of this module only use the
+kind's table of actions, for a program that cannot reach a controller. Pure.
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
 
 from farrier.model import acceptance, actions
 from farrier.model.acceptance import Allowed, Answer, Later, Refused
@@ -13,6 +17,21 @@ from farrier.model.management import Management
 from farrier.model.resource_views import ActionView, ResourceView
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView
+
+
+class Verdict(StrEnum):
+    """The answer that an intent would get now."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    DEPENDS = "depends"  # on a reading, or on the end of a wait; only the intent itself finds out
+
+
+class Foreseen(msgspec.Struct, frozen=True):
+    """The verdict, with the reason that the handler gave."""
+
+    verdict: Verdict
+    reason: str = ""
 
 
 def by_table(action: Action, node: NodeView) -> Answer:

@@ -9,8 +9,9 @@ the commit. This module changes nothing; the controller commits outcomes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
+from enum import StrEnum
 from functools import lru_cache
 from types import CodeType
 from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar, assert_never, cast
@@ -80,14 +81,28 @@ class Update(Made, Generic[S, W], frozen=True, kw_only=True):
     samples: tuple[Sample, ...] = ()
 
 
+class EndsBy(StrEnum):
+    """What ends a wait. The order is the order of urgency."""
+
+    PERSON = "person"  # an operator has to act, in farrier or outside
+    CONFIRMATION = "confirmation"  # one reading contradicts the state; a second reading has to confirm this
+    ITSELF = "itself"  # a service, a machine or the time ends the wait
+
+
+def most_urgent(ends: Iterable[EndsBy]) -> EndsBy:
+    """Return what has to happen first to end all of these waits."""
+    return min(ends, key=tuple(EndsBy).index, default=EndsBy.ITSELF)
+
+
 class Wait(Made, Generic[W], frozen=True, kw_only=True):
     """Keeps the state, for a stated reason. The text must not vary from run to run (no ages, no counters), because it
-    is stored only when it changes. `requeue_after` can only make the next run earlier. If the resource waits for a
-    service or resource that fails, `error` is the label of the error; the resource then counts as failing, in any
-    state. If `rests` is set, only a wake or the passing of time ends the wait."""
+    is stored only when it changes. `ends_by` is what ends the wait. `requeue_after` can only make the next run earlier.
+    If the resource waits for a service or resource that fails, `error` is the label of the error; the resource then
+    counts as failing, in any state. If `rests` is set, only a wake or the passing of time ends the wait."""
 
     reason: str
     error: str = ""
+    ends_by: EndsBy = EndsBy.ITSELF
     rests: bool = False
     requeue_after: timedelta | None = None
     writes: tuple[W, ...] = ()
@@ -152,8 +167,7 @@ def rests(decision: Any, before: Any) -> TypeGuard[Resting]:
     or with time."""
     kind = type(decision)
     if kind is Wait:
-        is_stored = type(before) is Wait and decision.reason == before.reason and decision.error == before.error
-        if not (decision.rests and is_stored):
+        if not (decision.rests and type(before) is Wait and _is_stored(decision, before)):
             return False
     elif kind is not DoNothing or type(before) is not DoNothing:
         return False
@@ -163,14 +177,20 @@ def rests(decision: Any, before: Any) -> TypeGuard[Resting]:
     return not decision.writes and not decision.samples and (again is None or again > _AT_ONCE)
 
 
+def _is_stored(decision: Wait[Any], before: Wait[Any]) -> bool:
+    same = decision.reason == before.reason and decision.error == before.error
+    return same and decision.ends_by is before.ends_by
+
+
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """The stored form of an outcome: its type, reason and source line. `error` is the error label of a run that failed,
-    or that waits for a failing service or resource."""
+    or that waits for a failing service or resource. `ends_by` is what ends a wait; empty for any other outcome."""
 
     outcome: str
     reason: str = ""
     source: str = ""
     error: str = ""
+    ends_by: str = ""
 
 
 def describe(outcome: AnyOutcome) -> Record:
@@ -181,7 +201,7 @@ def describe(outcome: AnyOutcome) -> Record:
         case Update():
             return Record("update", outcome.reason, outcome.source)
         case Wait():
-            return Record("wait", outcome.reason, outcome.source, outcome.error)
+            return Record("wait", outcome.reason, outcome.source, outcome.error, outcome.ends_by)
         case DoNothing():
             return Record("do_nothing", "", outcome.source)
         case Deleted():

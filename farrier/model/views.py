@@ -96,8 +96,9 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow. Its end-to-end clock started at `mode_given_at`. `skipped` lists stages that had nothing to do.
-    `being_cancelled` is set while farrier undoes the work of a cancelled workflow; a pause does not stop this undo."""
+    """A workflow. Its end-to-end clock started at `mode_given_at`. `leave_out` lists the stages that the workflow
+    omits, and `skipped` the stages that had nothing to do. `being_cancelled` is set while farrier undoes the work of a
+    cancelled workflow; a pause does not stop this undo."""
 
     kind: str
     id: int
@@ -115,6 +116,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     skipped: tuple[Skipped, ...] = ()
     being_cancelled: bool = False
+    leave_out: tuple[str, ...] = ()
 
 
 class NodeView(RowDetails, frozen=True, kw_only=True):

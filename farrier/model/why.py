@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model import advice, clocks, diagnosis, duration, expected, sweeps
+from farrier.model import advice, clocks, diagnosis, duration, expected, recommended, sweeps
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.health import Alert
 from farrier.model.limits import Limits
-from farrier.model.outcome import Record
+from farrier.model.outcome import EndsBy, Record
+from farrier.model.recommended import Advice, Recommended
 from farrier.model.views import MaasView, NodeDetail, RequestView
 from farrier.model.workflow_condition import POWER_IS_FREE
 
@@ -25,8 +26,9 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """The explanation of a node. `since` is when a run first stated the current reason, and `source` is the line of
     code that stated it. `run_by` describes the controller and the last sweep; it is empty for a deleted node.
     `unanswered` lists intents without an answer, the oldest first. The fields about the BMC, the heartbeat and MAAS are
-    None if the node does not have them. `command` is the command that carries out the advice; it is None unless exactly
-    one intent is needed."""
+    None if the node does not have them. `ends_by` is what ends the node's wait. `advice` is the recommended action, and
+    `recommended` are its intents. `command` is the command that carries out the advice; it is None unless exactly one
+    intent without open parameters is recommended."""
 
     node: str
     status: str
@@ -45,7 +47,9 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     maas: MaasView | None
     source: str
     run_by: str
+    ends_by: EndsBy | None
     advice: str
+    recommended: tuple[Recommended, ...]
     command: str | None
 
 
@@ -69,10 +73,12 @@ def explain(
     patience: Patience | None = None,
     *,
     period: timedelta = sweeps.PERIOD,
+    accepts: advice.Accepts | None = None,
 ) -> Why:
     """Explain a node. `limits` contains the limits that differ from the defaults. If `patience` is None, the default
-    applies. `period` is the resync period of the controllers."""
-    chosen = advice.of_node(advice.Case(node, now, clocks.above(node, now, limits), patience or Patience(), period))
+    applies. `period` is the resync period of the controllers. `accepts` returns what a controller answered about an
+    intent of `candidates`."""
+    chosen = advice.of_node(_case(node, now, limits, patience, period), accepts)
     return Why(
         node=node.name,
         status=node.status,
@@ -91,9 +97,37 @@ def explain(
         maas=node.maas,
         source=node.outcome.source if node.outcome is not None else "",
         run_by="" if diagnosis.is_deleted(node) else sweeps.in_words(node, now),
-        advice=chosen.text,
-        command=None if chosen.action is None else f"farrier node {chosen.action.replace('_', '-')} {node.name}",
+        ends_by=_ends_by(node, chosen),
+        advice=recommended.text(chosen) or advice.NO_ACTION,
+        recommended=chosen.intents,
+        command=recommended.command(chosen, node.name),
     )
+
+
+def candidates(
+    node: NodeDetail,
+    now: datetime,
+    limits: Limits,
+    patience: Patience | None = None,
+    *,
+    period: timedelta = sweeps.PERIOD,
+) -> tuple[Recommended, ...]:
+    """Return the intents that the advice about the node may name, for a question to a controller."""
+    return advice.candidates(_case(node, now, limits, patience, period))
+
+
+def _case(node: NodeDetail, now: datetime, limits: Limits, patience: Patience | None, period: timedelta) -> advice.Case:
+    return advice.Case(node, now, clocks.above(node, now, limits), patience or Patience(), period)
+
+
+def _ends_by(node: NodeDetail, chosen: Advice) -> EndsBy | None:
+    """Return what ends the wait of the node; None if it waits for nothing."""
+    if chosen.todo or chosen.intents:
+        return EndsBy.PERSON
+    outcome = node.outcome
+    if outcome is None or outcome.outcome != "wait" or diagnosis.is_deleted(node):
+        return chosen.ends_by if chosen.wait else None
+    return EndsBy.CONFIRMATION if outcome.ends_by == EndsBy.CONFIRMATION else EndsBy.ITSELF
 
 
 def _reason(node: NodeDetail) -> str:

@@ -93,6 +93,20 @@ RAISABLE = WorkflowCondition(
     statuses=LIVE - {W.COMPENSATING},
     kinds=frozenset({WorkflowKind.DECOMMISSION}),
 )
+DEPLOYS = WorkflowCondition(
+    text="with an onboarding in mode deploy",
+    none=False,
+    modeless=False,
+    statuses=LIVE,
+    modes=frozenset({OnboardingMode.DEPLOY}),
+)
+CHANGES_THE_MACHINE = WorkflowCondition(
+    text="with an onboarding in mode deploy, or a decommission in another mode than soft_reset",
+    none=False,
+    modeless=False,
+    statuses=LIVE,
+    modes=frozenset({OnboardingMode.DEPLOY, *DecommissionMode} - {DecommissionMode.SOFT_RESET}),
+)
 UNDER_WAY = WorkflowCondition(text="with a live workflow", none=False, modeless=True, statuses=LIVE)
 
 

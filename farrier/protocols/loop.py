@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from farrier.model.controllers import Listed, Seen, Woken
@@ -66,6 +66,9 @@ class Kind(Protocol[R_contra, S_contra]):
 
     def label(self, resource: R_contra) -> tuple[str, str]:
         """Return (state, substate) of the snapshot as values of metric labels. Both come from finite sets."""
+
+    def asked_alone(self, resource: R_contra, intent: int, /) -> Any:
+        """Return the snapshot as if the intent with this ID was the only pending intent."""
 
     def answers(self, resource: R_contra, writes: Sequence[object], /) -> Sequence[Answered]:
         """Return, for the log, the answers to intents that are among the `writes` of a run on this snapshot."""

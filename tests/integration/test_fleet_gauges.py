@@ -25,6 +25,7 @@ from farrier.model.controllers import SHARDS
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.limits import PLACES, Limits, places_of
+from farrier.model.outcome import EndsBy
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.protocols import Queries
 from tests.support import figures, pg, proxy
@@ -328,6 +329,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
         names.OLDEST_SWEEP: {(kind,) for kind in everywhere},
         names.WAKES_PENDING: {()},
         names.RESOURCES_FAILING: set(),
+        names.RESOURCES_WAITING: {("node", str(word)) for word in EndsBy},
         names.INTENTS_PENDING: {()},
         names.INTENTS_OLDEST_PENDING: {()},
         names.NODES_BY_HEALTH: {(str(word),) for word in Condition},

@@ -71,7 +71,7 @@ async def test_a_failing_mirror_of_the_model_leaves_the_database_as_it_was(empty
         assert await columns(conn) == []
 
 
-MODEL = ("advice", "contradictions", "edges", "kind_actions", "kind_layers", "kind_states", "task_types")
+MODEL = ("contradictions", "edges", "kind_actions", "kind_layers", "kind_states", "task_types")
 
 
 async def test_rows_of_the_model_that_differ_are_written_and_no_others(db: pg.Database) -> None:
@@ -88,7 +88,6 @@ async def test_rows_of_the_model_that_differ_are_written_and_no_others(db: pg.Da
             """
             INSERT INTO farrier.task_types VALUES ('node.polish');
             INSERT INTO farrier.kind_states VALUES ('barrel', 'state', 'full', true, false, NULL, 'kept');
-            UPDATE farrier.advice SET action = 'wait';
             UPDATE farrier.kind_states SET sla = NULL WHERE kind = 'node';
             UPDATE farrier.contradictions SET statuses = '{}';
             DELETE FROM farrier.edges WHERE kind = 'node';

@@ -49,6 +49,8 @@ from tests.support.nodes import (
     Secrets,
     agent,
     intent,
+    node,
+    onboarding,
     writes,
 )
 from tests.support.played_region import PlayedRegion, Shown
@@ -63,6 +65,12 @@ RUNS_AT_MOST = 40
 READING = BmcReading(power=PowerState.ON, system_path="/redfish/v1/Systems/1", serial="SN-1", credential_version="v1")
 ASSESSOR: OutcomeValidator[Node, Node, Write] = OutcomeValidator(NODE_KIND, ControllerConfig())
 TURN = Turn(id=1)
+
+FRESH_NODES = (
+    node(N.BOOTSTRAP_ISSUED),
+    node(workflow=onboarding(W.PENDING, mode=None, stage=None, mode_given_at=None)),
+)
+"""Registered nodes, with and without a bootstrap token."""
 
 # The steps, all in the region, that a node still takes while it is deleted or its deployment is undone.
 IN_MAAS = ("remove_maas_record", "undo")

@@ -155,6 +155,9 @@ class WidgetKind:
     def label(self, resource: Widget) -> tuple[str, str]:
         return resource.state.value, ""
 
+    def asked_alone(self, widget: Widget, intent: int, /) -> Widget:
+        return msgspec.structs.replace(widget, requests=tuple(each for each in widget.requests if each == intent))
+
     def answers(self, _widget: Widget, writes: Sequence[object], /) -> Sequence[Answered]:
         counted = [write.request for write in writes if isinstance(write, Answer)]
         return [Answered(request, "count", "accepted", "", None) for request in counted]

@@ -22,9 +22,9 @@ NAMES = re.findall(
     r"\w+",
     """
     Answer ConfigError Credential CredentialError CredentialStore DatabaseUnreachable Decided Decision Deleted DoNothing
-    Enqueuer Extension FarrierError Handler HandlerError KindAction KindEdge KindLayer KindMetric KindSpec KindState
-    NoParams Outcome Params Pending RefusedByModel Resource Sample ServiceContext ServiceError StateHandler Step
-    Transition Update Wait accept open_enqueuer params_of reject require_lease
+    EndsBy Enqueuer Extension FarrierError Handler HandlerError KindAction KindEdge KindLayer KindMetric KindSpec
+    KindState NoParams Outcome Params Pending RefusedByModel Resource Sample ServiceContext ServiceError StateHandler
+    Step Transition Update Wait accept open_enqueuer params_of reject require_lease
     """,
 )
 ALIASES = {"Decided", "Decision", "Outcome"}  # aliases of types, which cannot have docstrings
@@ -68,7 +68,7 @@ PARAMETERS = {
     "Step": "act deadline if_interrupted name reads_only",
     "Transition": "cause reason samples source to writes",
     "Update": "confirms quiet reason requeue_after samples source to writes",
-    "Wait": "error reason requeue_after rests samples source writes",
+    "Wait": "ends_by error reason requeue_after rests samples source writes",
     "DoNothing": "requeue_after samples source writes",
     "Deleted": "samples source writes",
     "Answer": "accepted reason request",

@@ -18,7 +18,7 @@ from farrier.handlers.ib_partition.restored import compare
 from farrier.handlers.ib_partition.steps import Outcome, give_up, keep
 from farrier.handlers.resource import accept, settle
 from farrier.model.ib_partition import DELETING, GONE, IbPartition, PartitionWrite
-from farrier.model.outcome import Deleted, Step, Transition, Update, Wait
+from farrier.model.outcome import Deleted, EndsBy, Step, Transition, Update, Wait
 from farrier.model.resource import Answer
 from farrier.model.restores import Hold
 from farrier.model.runs import cause_of_intent
@@ -46,7 +46,8 @@ class PartitionHandler(StateHandler[IbPartition, IbPartition, PartitionWrite, Fa
             return _deleting(resource, now)
         if resource.site is None:
             return Wait(
-                reason="the partition has no site and therefore no UFM; delete it and create it again with a site"
+                reason="the partition has no site and therefore no UFM; delete it and create it again with a site",
+                ends_by=EndsBy.PERSON,
             )
         return _step("reconcile", partial(keep, resource, now))
 

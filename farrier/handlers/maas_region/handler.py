@@ -19,7 +19,7 @@ from farrier.model.maas import MaasError
 from farrier.model.maas import MaasFailure as F
 from farrier.model.maas_region import MaasRegion, Named, RegionState, RegionWrite, Unknown
 from farrier.model.observation import DOUBTFUL
-from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
+from farrier.model.outcome import Deleted, DoNothing, EndsBy, Step, Transition, Update, Wait
 from farrier.model.resource import Answer
 from farrier.model.restores import Hold
 from farrier.model.runs import cause_of_intent
@@ -73,6 +73,7 @@ class RegionHandler(StateHandler[MaasRegion, MaasRegion, RegionWrite, Regions]):
             # Controllers reload their settings at different times, so another controller may use another region.
             return Wait(
                 reason=f"the region of site {resource.site} has another URL in this controller's settings",
+                ends_by=EndsBy.PERSON,
                 requeue_after=NOT_HERE,
             )
         if resource.next_try_at is not None and now < resource.next_try_at:
@@ -125,7 +126,11 @@ def _not_here(region: MaasRegion, now: datetime) -> Transition[MaasRegion, Regio
     """Wait, because another controller may have the site in its settings. If no controller has had the site for a
     while, the region is unconfigured."""
     if region.state is RegionState.UNCONFIGURED or now - region.configured_at < UNCONFIGURED_AFTER:
-        return Wait(reason=f"site {region.site} has no MAAS in this controller's settings", requeue_after=NOT_HERE)
+        return Wait(
+            reason=f"site {region.site} has no MAAS in this controller's settings",
+            ends_by=EndsBy.PERSON,
+            requeue_after=NOT_HERE,
+        )
     # The error of the last read is no longer the problem, and no controller retries the read. But a doubt about the
     # region remains until a read ends it: without the doubt, workflows would send requests to the region.
     doubt = region.failure if region.failure in DOUBTFUL else None

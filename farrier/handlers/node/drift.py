@@ -15,30 +15,49 @@ from farrier.model import expected
 from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Node, Quarantine
-from farrier.model.observation import CONFIRMED_AFTER
+from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
 
 
 def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
     """Return why the node must leave service; None unless an observation of MAAS proves a contradiction."""
-    seen = node.maas
-    if seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False):
-        return None  # the state matches
-    if not seen.fresh(now, config.observation_ttl):
-        return None
-    foreign = node.deployed_here and region.is_foreign(seen)  # ownership is never transient, so one reading is enough
-    said = expected.disagreement(node.status, seen, foreign=foreign)
-    if said is None or not (foreign or seen.confirmed):
+    seen, said = node.maas, _difference(node, now, config)
+    if seen is None or said is None or not (_is_foreign(node, seen) or seen.confirmed):
         return None
     gone = seen.state is MaasStatus.ABSENT
     return Quarantine(QuarantineCause.MACHINE_DELETED_UPSTREAM if gone else QuarantineCause.STATE_DISAGREEMENT, said)
 
 
-def is_over(node: Node, now: datetime, config: Policy) -> bool:
-    """Return whether the cause of the drift quarantine is proven gone: MAAS reports that the machine is deployed and
-    that farrier's user owns it."""
+def unconfirmed(node: Node, now: datetime, config: Policy) -> str | None:
+    """Return the difference that one reading of MAAS shows, and that no second reading has confirmed; None if there is
+    no such difference."""
+    return None if contradiction(node, now, config) is not None else _difference(node, now, config)
+
+
+def _difference(node: Node, now: datetime, config: Policy) -> str | None:
+    seen = node.maas
+    if seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False):
+        return None  # the state matches
+    if not seen.fresh(now, config.observation_ttl):
+        return None
+    return expected.disagreement(node.status, seen, foreign=_is_foreign(node, seen))
+
+
+def _is_foreign(node: Node, seen: MaasObservation) -> bool:
+    return node.deployed_here and region.is_foreign(seen)  # ownership is never transient, so one reading is enough
+
+
+def is_ending(node: Node, now: datetime, config: Policy) -> bool:
+    """Return whether the last reading shows that the cause of the drift quarantine is gone: MAAS reports that the
+    machine is deployed and that farrier's user owns it."""
     seen = node.maas
     if seen is None or not seen.fresh(now, config.observation_ttl):
         return False
-    if seen.state not in expected.IN_SERVICE or seen.ours is not True:
+    return seen.state in expected.IN_SERVICE and seen.ours is True
+
+
+def is_over(node: Node, now: datetime, config: Policy) -> bool:
+    """Return whether two readings, far enough apart, prove that the cause of the drift quarantine is gone."""
+    seen = node.maas
+    if seen is None or not is_ending(node, now, config):
         return False
     return seen.tells_of(node.status_entered_at) and seen.fresh_at - seen.since >= CONFIRMED_AFTER

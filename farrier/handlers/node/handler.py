@@ -46,7 +46,7 @@ from farrier.model.limits import Limits
 from farrier.model.management import Management as M
 from farrier.model.mapping import WITHOUT_WORKFLOW
 from farrier.model.node import Node
-from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
+from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, most_urgent
 from farrier.model.restores import Hold
 from farrier.model.status import NodeStatus as N
 from farrier.model.writes import Write
@@ -203,8 +203,10 @@ def _together(resting: Mapping[_Decide, _Resting]) -> Decision:
     soonest = min((each.requeue_after for each in resting.values() if each.requeue_after is not None), default=None)
     if not waits:
         return DoNothing(requeue_after=soonest)
-    shown = waits.get(workflow.progress) or next(iter(waits.values()))
-    return replace(shown, requeue_after=soonest, rests=all(wait.rests for wait in waits.values()))
+    ends_by = most_urgent(wait.ends_by for wait in waits.values())
+    shown = waits.get(workflow.progress) or next(wait for wait in waits.values() if wait.ends_by is ends_by)
+    rests = all(wait.rests for wait in waits.values())
+    return replace(shown, ends_by=ends_by, requeue_after=soonest, rests=rests)
 
 
 def _with_answers(decision: Decision, answers: tuple[Write, ...]) -> Decision:

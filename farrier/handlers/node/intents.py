@@ -142,7 +142,7 @@ def _reply(
     if node.paused is not None and not is_deleted and intent.action not in actions.ANSWERED_WHILE_PAUSED:
         return None
     being_deleted = node.deleting and not is_deleted
-    if being_deleted and intent.action not in _ANSWERED_WHILE_DELETING:
+    if being_deleted and intent.action not in actions.ANSWERED_WHILE_DELETING:
         return Reject(reason=f"{intent.action}: the node is being deleted; to stop the deletion, submit cancel")
     verdict = actions.check(intent.action, node.status, node.management, node.workflow)
     match verdict:
@@ -174,6 +174,3 @@ def _superseded_by(node: Node, position: int) -> int | None:
     if switching is not None and switching.intent == intent.id and not _is_awaited(node, intent):
         return None
     return next((other.id for other in node.intents[position + 1 :] if other.action is intent.action), None)
-
-
-_ANSWERED_WHILE_DELETING = frozenset({Action.CANCEL, Action.DELETE, Action.PAUSE, Action.UNPAUSE, Action.RESUME})

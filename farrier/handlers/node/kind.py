@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.handlers.node.moves import layers
@@ -40,6 +41,9 @@ class NodeKind(LayeredKind[Node]):
     def label(self, resource: Node) -> tuple[str, str]:
         stage = resource.workflow.stage if resource.workflow is not None else None
         return resource.status, stage or ""
+
+    def asked_alone(self, resource: Node, intent: int, /) -> Node:
+        return replace(resource, intents=tuple(each for each in resource.intents if each.id == intent))
 
     def answers(self, resource: Node, writes: Sequence[object], /) -> Sequence[Answered]:
         asked = {intent.id: intent for intent in resource.intents}

@@ -19,9 +19,10 @@ from farrier.handlers.node import probing, rotation
 from farrier.handlers.node.logins import has_try, missing_detail, tries_after
 from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, attended, transition, with_fields
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, backoff
+from farrier.model.failures import ends_by
 from farrier.model.management import Management as M
 from farrier.model.node import Node
-from farrier.model.outcome import Step, Wait
+from farrier.model.outcome import EndsBy, Step, Wait
 from farrier.model.runs import cause_of_intent
 
 _NEEDS_AN_EDIT = frozenset(failure for failure in BmcFailure if backoff(failure, 1) is None)
@@ -30,27 +31,39 @@ _NEEDS_AN_EDIT = frozenset(failure for failure in BmcFailure if backoff(failure,
 def enroll(node: Node, now: datetime, config: Policy) -> Decision:
     """Verify a BMC whose details are complete, or return the reason for which the node waits."""
     if node.paused is not None:
-        return Wait(reason=f"paused: {node.paused.reason}", rests=True)
+        return Wait(reason=f"paused: {node.paused.reason}", ends_by=EndsBy.PERSON, rests=True)
     missing = missing_detail(node)
     if missing is not None:
         if node.bmc.last_error != missing:
             bmc = msgspec.structs.replace(node.bmc, last_error=missing, failure=BmcFailure.INCOMPLETE, next_try_at=None)
             return transition(node, with_fields(node, bmc=bmc), reason=missing, cause="rule: BMC details")
-        return Wait(reason=f"{missing}; the node waits for the intent set_bmc", rests=True)
+        return Wait(reason=f"{missing}; an operator has to set the BMC details", ends_by=EndsBy.PERSON, rests=True)
     if not node.auto_manage and node.bmc.asked_at is None:
-        return Wait(reason="the BMC details are complete; the node waits for the intent manage", rests=True)
+        return Wait(
+            reason="the BMC details are complete; an operator has to request the verification",
+            ends_by=EndsBy.PERSON,
+            rests=True,
+        )
     watched = rotation.watch_enroll(node, now, config)
     if watched is not None:
         return watched
     if node.bmc.failures > 0 and node.bmc.failure in _NEEDS_AN_EDIT:
-        return Wait(reason=f"{node.bmc.last_error}; the node waits for the intent set_bmc or manage", rests=True)
+        return Wait(
+            reason=f"{node.bmc.last_error}; an operator has to correct the BMC details",
+            ends_by=EndsBy.PERSON,
+            rests=True,
+        )
     if node.bmc.next_try_at is not None and now < node.bmc.next_try_at:
         why = (
             "the verification was cancelled"
             if node.bmc.failures == 0
             else f"the BMC could not be verified ({node.bmc.failure})"
         )
-        return Wait(reason=f"{why}; farrier retries after the back-off", requeue_after=node.bmc.next_try_at - now)
+        return Wait(
+            reason=f"{why}; farrier retries after the back-off",
+            ends_by=ends_by(node.bmc.failure if node.bmc.failures else None),
+            requeue_after=node.bmc.next_try_at - now,
+        )
     asked = node.bmc.asked_at is not None
     return probing.begin_verify(
         node,

@@ -25,7 +25,7 @@ from farrier.model.management import Management
 from farrier.model.node import NO_TIME, Node, Quarantine, StopRequest, Workflow
 from farrier.model.node_spec import STAGE_LAYERS
 from farrier.model.observation import Outage, without
-from farrier.model.outcome import Deleted, DoNothing, Made, Transition, Update, Wait, source_line
+from farrier.model.outcome import Deleted, DoNothing, EndsBy, Made, Transition, Update, Wait, source_line
 from farrier.model.writes import Write
 from farrier.protocols import BmcClient, Identities, NodeCredentials, Regions
 
@@ -72,9 +72,11 @@ class Done(Made, frozen=True, kw_only=True):
 
 
 class Waiting(Made, frozen=True, kw_only=True):
-    """The stage is not done yet. If `timed` is set, the stage fails when it waits longer than its deadline."""
+    """The stage is not done yet. `ends_by` is what ends the wait. If `timed` is set, the stage fails when it waits
+    longer than its deadline."""
 
     reason: str
+    ends_by: EndsBy = EndsBy.ITSELF
     requeue_after: timedelta | None = None
     timed: bool = True
     writes: tuple[Write, ...] = ()

@@ -34,6 +34,7 @@ from farrier.handlers.node.moves import (
     with_fields,
 )
 from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.failures import ends_by
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
 from farrier.model.outcome import DoNothing, Step, Update, Wait
@@ -66,7 +67,7 @@ def tend(node: Node, now: datetime, config: Policy) -> Decision | None:
         return _read(node, now, config)
     if bmc.sync_failure is not None:
         watched = rotation.watch_sync(node, now, config)
-        return watched or Wait(reason=_unreadable(bmc), requeue_after=due - now)
+        return watched or Wait(reason=_unreadable(bmc), ends_by=ends_by(bmc.sync_failure), requeue_after=due - now)
     if bmc.desired_power in (None, bmc.power):
         return DoNothing(requeue_after=due - now)
     enforced = switching.enforce(node, now, config)

@@ -31,7 +31,7 @@ from farrier.model.maas import MaasFailure as F
 from farrier.model.maas_changes import Change
 from farrier.model.node import Node
 from farrier.model.observation import MaasObservation
-from farrier.model.outcome import Made
+from farrier.model.outcome import EndsBy, Made
 from farrier.protocols import MaasClient
 
 AT_ONCE = timedelta(0)
@@ -141,7 +141,7 @@ def elsewhere(node: Node) -> Waiting:
     """Wait for the settings of a site at which the workflow has begun. The site's file may arrive later, or only
     another controller may have it."""
     reason = f"site {node.site or '(none)'} has no MAAS in this controller's settings; waits for its file"
-    return Waiting(reason=reason, timed=False)
+    return Waiting(reason=reason, ends_by=EndsBy.PERSON, timed=False)
 
 
 def gone(node: Node) -> Failed:
@@ -158,7 +158,7 @@ def foreign(node: Node, machine: Machine | MaasObservation) -> Failed:
     by_rescue = machine.status in RESCUE or (seen is not None and seen.owner_by_rescue and seen.owner == machine.owner)
     detail = (
         f"machine {machine.system_id} is owned by {(machine.owner or '')[:LONGEST_OWNER]!r} in MAAS, not by farrier"
-        f"{BY_RESCUE if by_rescue else ''}; farrier changed nothing: release the machine in MAAS"
+        f"{BY_RESCUE if by_rescue else ''}; farrier changed nothing"
     )
     return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
 
@@ -230,7 +230,14 @@ def of_error(error: MaasError) -> Settled:
     change was made."""
     detail = f"{error.operation}: {error.failure}: {error.detail}"
     match error.failure:
-        case F.AUTH | F.CLOCK_SKEW | F.TLS | F.UNREACHABLE | F.BUSY:
+        case F.AUTH | F.CLOCK_SKEW | F.TLS:
+            return Waiting(
+                reason=f"MAAS: {detail}",
+                ends_by=EndsBy.PERSON,
+                requeue_after=error.retry_after or REGION_AGAIN,
+                timed=False,
+            )
+        case F.UNREACHABLE | F.BUSY:
             return Waiting(reason=f"MAAS: {detail}", requeue_after=error.retry_after or REGION_AGAIN, timed=False)
         case F.CONFLICT:
             return Waiting(reason=f"MAAS: {detail}", requeue_after=CONFLICT_AGAIN)

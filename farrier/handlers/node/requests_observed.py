@@ -25,6 +25,7 @@ from farrier.model.maas import MaasFailure as F
 from farrier.model.maas import MaasStatus as M
 from farrier.model.node import Decommission, Node, Onboarding
 from farrier.model.observation import MaasObservation
+from farrier.model.observed_goals import GOALS, GOES_ON_AT, shows_goal
 from farrier.model.stages import DETOUR, PATHS
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.workflow import OnboardingMode
@@ -32,13 +33,6 @@ from farrier.model.workflow import WorkflowStatus as W
 from farrier.protocols import MaasClient
 
 _ACTION = "adopt_observed_state"
-# The stage at which a deployment continues if MAAS shows its machine in this state.
-_GOES_ON_AT = {
-    M.COMMISSIONING: O.WAIT_FOR_READY,
-    M.READY: O.CONFIGURE_STORAGE,
-    M.DEPLOYING: O.WAIT_FOR_DEPLOYED,
-    M.DEPLOYED: O.WAIT_FOR_AGENT_ENROLLMENT,
-}
 _PATH = PATHS[OnboardingMode.DEPLOY]
 _AFTER_DEPLOYING = frozenset(_PATH[_PATH.index(O.WAIT_FOR_DEPLOYED) :]) | DETOUR
 
@@ -116,9 +110,9 @@ async def _read(client: MaasClient, system_id: str, now: datetime) -> MaasObserv
 
 
 def _of_deployment(node: Node, seen: MaasObservation, now: datetime, policy: Policy) -> FinalReply:
-    stage = _GOES_ON_AT.get(seen.state)
+    stage = GOES_ON_AT.get(seen.state)
     if stage is None:
-        return _no(f"MAAS reports {seen.state}; farrier can continue only from: {', '.join(_GOES_ON_AT)}")
+        return _no(f"MAAS reports {seen.state}; farrier can continue only from: {', '.join(GOES_ON_AT)}")
     if seen.state in (M.DEPLOYING, M.DEPLOYED) and not seen.ours:
         return _no(f"machine {seen.system_id} is {seen.state}, but farrier's user does not own it")
     to = _adopted(node, stage, seen.state, now)
@@ -156,8 +150,8 @@ def _of_decommission(node: Node, now: datetime, policy: Policy) -> Reply:
 def _of_release(node: Node, seen: MaasObservation, now: datetime, policy: Policy) -> FinalReply:
     workflow = own(node)
     stages = adopted.left(workflow)
-    if not any(adopted.shows(seen, stage) for stage in stages):
-        return _no(f"MAAS reports {seen.state}; stage {workflow.stage} accepts only {adopted.GOALS[stages[0]]}")
+    if not any(shows_goal(seen.state, seen.power_state, stage) for stage in stages):
+        return _no(f"MAAS reports {seen.state}; stage {workflow.stage} accepts only {GOALS[stages[0]]}")
     return Accept(
         reason=f"MAAS reports {seen.state}; the workflow continues at stage {workflow.stage}",
         to=with_note(continued(node), adopted=True),

@@ -15,7 +15,7 @@ from farrier.handlers.node.moves import Decision, Policy, transition, unproven_h
 from farrier.model import expected, health
 from farrier.model.failures import QuarantineCause
 from farrier.model.node import Decommission, Node, Onboarding, Quarantine
-from farrier.model.outcome import Transition, Wait
+from farrier.model.outcome import EndsBy, Transition, Wait
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
 from farrier.model.writes import AnswerIntent, LeaveService, Write
@@ -48,7 +48,7 @@ def after(node: Node, moved: Transition[Node, Write], now: datetime) -> Node | N
 def bootstrap_issued(node: Node, now: datetime, config: Policy) -> Decision:
     """Enter `enrolling` when the agent has enrolled."""
     if node.agent is None:
-        return Wait(reason="waits for the agent to enrol with its bootstrap token", rests=True)
+        return Wait(reason="waits for the agent to enrol with its bootstrap token", ends_by=EndsBy.PERSON, rests=True)
     return transition(
         node,
         with_fields(node, status=N.ENROLLING, workflow=Onboarding(mode=OnboardingMode.MANUAL, mode_given_at=now)),
@@ -66,7 +66,12 @@ def active(node: Node, now: datetime, config: Policy) -> Decision | None:
     if facts.heard and facts.blocking:
         return _blocked(node, facts)
     why = drift.contradiction(node, now, config)
-    return None if why is None else _drifted(node, why, config)
+    if why is not None:
+        return _drifted(node, why, config)
+    said = drift.unconfirmed(node, now, config)
+    if said is None:
+        return None
+    return Wait(reason=f"{said}; a second reading has to confirm this", ends_by=EndsBy.CONFIRMATION, rests=True)
 
 
 def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
@@ -95,7 +100,7 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
         )
     if facts.heard and facts.blocking:
         return _blocked(node, facts)
-    return Wait(reason=f"offline: {unproven}", rests=True)
+    return Wait(reason=f"offline: {unproven}", ends_by=EndsBy.PERSON, rests=True)
 
 
 def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
@@ -103,7 +108,7 @@ def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
     workflow and without a deletion."""
     cause = node.quarantine
     if cause is None:
-        return Wait(reason="quarantined; the node waits for the intent release or decommission", rests=True)
+        return Wait(reason="quarantined; an operator has to end the quarantine", ends_by=EndsBy.PERSON, rests=True)
     gone = _what_is_gone(node, cause, now, config)
     usable = node.ever_onboarded and not node.not_scrubbed
     if gone is not None and usable and unproven_health(node, now, config) is None:
@@ -113,7 +118,8 @@ def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
             reason=gone,
             cause="signal: health",
         )
-    return Wait(reason=f"quarantined ({cause.cause}): {cause.reason}", rests=True)
+    ends_by = EndsBy.ITSELF if usable and _ends_soon(node, cause, now, config) else EndsBy.PERSON
+    return Wait(reason=f"quarantined ({cause.cause}): {cause.reason}", ends_by=ends_by, rests=True)
 
 
 def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) -> str | None:
@@ -124,6 +130,11 @@ def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) 
     if cause.cause in expected.CAUSES and drift.is_over(node, now, config):
         return "MAAS reports the machine as deployed again"
     return None
+
+
+def _ends_soon(node: Node, cause: Quarantine, now: datetime, config: Policy) -> bool:
+    """Return whether the present facts end the quarantine as soon as a later reading confirms them."""
+    return cause.cause in expected.CAUSES and drift.is_ending(node, now, config)
 
 
 def _drifted(node: Node, why: Quarantine, config: Policy) -> Decision:
@@ -140,7 +151,9 @@ def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -
         return transition(node, to, reason=reason, cause=cause)
     if node.braked_at is not None:
         return Wait(
-            reason=f"the brake of the site keeps the node in service: {reason}", requeue_after=health.BRAKE_RETRY
+            reason=f"the brake of the site keeps the node in service: {reason}",
+            ends_by=EndsBy.PERSON,
+            requeue_after=health.BRAKE_RETRY,
         )
     return transition(node, to, reason=reason, cause=cause, writes=(LeaveService(),))
 

@@ -31,9 +31,9 @@ from farrier.handlers.node.moves import (
     with_workflow,
 )
 from farrier.handlers.node.stages import advanced, run_stage, started
-from farrier.model.failures import BY_THE_REGION, FAILURES, UNCOUNTED, FailureClass, needs_operator
+from farrier.model.failures import BY_THE_REGION, UNCOUNTED, FailureClass, needs_operator
 from farrier.model.node import AfterUndo, Node, Onboarding, StopRequest, Workflow
-from farrier.model.outcome import Wait
+from farrier.model.outcome import EndsBy, Wait
 from farrier.model.workflow import LIVE, OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
 
@@ -57,7 +57,7 @@ def stop(node: Node, now: datetime, config: Policy) -> Decision | None:
 def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
     """Advance the live workflow by one step."""
     if node.paused is not None and not node.deleting and not _is_being_cancelled(node.live):
-        return Wait(reason=f"paused: {node.paused.reason}", rests=True)
+        return Wait(reason=f"paused: {node.paused.reason}", ends_by=EndsBy.PERSON, rests=True)
     match node.live.status:
         case W.PENDING:
             return _pending(node)
@@ -66,7 +66,7 @@ def progress(node: Node, now: datetime, config: Policy) -> Decision | None:
         case W.FAILED_RETRYABLE:
             return _failed_retryable(node, now)
         case W.FAILED_MANUAL_INTERVENTION:
-            return Wait(reason=f"waits for an operator: {_advice(node)}", rests=True)
+            return Wait(reason=f"waits for an operator: {_failure(node)}", ends_by=EndsBy.PERSON, rests=True)
         case W.COMPENSATING:
             return compensate(node, now, config)
         case W.COMPLETED | W.CANCELLED | W.RECONCILED:
@@ -81,14 +81,14 @@ def _is_being_cancelled(workflow: Workflow) -> bool:
 
 def not_begun(node: Node, now: datetime, config: Policy) -> Decision:
     """Wait for an intent, because the node is `enrolling` and has no onboarding."""
-    return Wait(reason="no onboarding is live; the node waits for the intent onboard or adopt", rests=True)
+    return Wait(reason="no onboarding is live; an operator has to begin one", ends_by=EndsBy.PERSON, rests=True)
 
 
 def orphaned(node: Node, now: datetime, config: Policy) -> Decision:
-    """Wait for intent `resume`, because the node has no decommission although its status requires one. The row of such
+    """Wait for an operator, because the node has no decommission although its status requires one. The row of such
     a node was restored from a backup or edited by hand."""
-    why = f"waits for the intent resume: the node is {node.status}, but no decommission of it is live"
-    return Wait(reason=why, rests=True)
+    why = f"waits for an operator: the node is {node.status}, but no decommission of it is live"
+    return Wait(reason=why, ends_by=EndsBy.PERSON, rests=True)
 
 
 def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
@@ -97,7 +97,7 @@ def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
     if not node.redeploying:
         return None
     if node.paused is not None:
-        return Wait(reason=f"paused: {node.paused.reason}", rests=True)
+        return Wait(reason=f"paused: {node.paused.reason}", ends_by=EndsBy.PERSON, rests=True)
     return transition(
         node,
         with_fields(
@@ -113,7 +113,9 @@ def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
 def _pending(node: Node) -> Decision:
     workflow = node.live
     if workflow.mode is None:
-        return Wait(reason="the onboarding has no mode yet; the node waits for the intent onboard or adopt", rests=True)
+        return Wait(
+            reason="the onboarding has no mode yet; an operator has to choose it", ends_by=EndsBy.PERSON, rests=True
+        )
     return transition(
         node,
         started(node),
@@ -198,7 +200,11 @@ def _settled(node: Node, result: Settled, now: datetime, config: Policy) -> Outc
             if result.timed and is_late(node, now, config):
                 return fail(node, now, FailureClass.TIMEOUT, f"stage {stage}: {result.reason}")
             return Wait(
-                reason=result.reason, requeue_after=result.requeue_after, writes=result.writes, source=result.source
+                reason=result.reason,
+                ends_by=result.ends_by,
+                requeue_after=result.requeue_after,
+                writes=result.writes,
+                source=result.source,
             )
         case Step():
             return transition(
@@ -226,10 +232,7 @@ def _through(node: Node, done: Done) -> Outcome:
     return transition(node, to, reason=reason, cause=f"stage: {workflow.stage}", writes=done.writes, source=done.source)
 
 
-def _advice(node: Node) -> str:
-    workflow = node.live
-    if node.deleting:
-        return f"{workflow.failure_class}: fix the cause, then resume or cancel the deletion"
-    if workflow.failure_class is None:
-        return "resume, restart_clean or cancel"
-    return f"{workflow.failure_class}: {FAILURES[workflow.failure_class].action}"
+def _failure(node: Node) -> str:
+    """Return the failure for which the workflow waits. `node why` has the advice, which depends on more facts."""
+    failure, detail = node.live.failure_class, node.live.failure_detail
+    return ": ".join(filter(None, (failure, detail))) or "the workflow was stopped"

@@ -63,6 +63,9 @@ class ResourceKind(LayeredKind[R_contra]):
     def label(self, resource: R_contra) -> tuple[str, str]:
         return label(resource.state)
 
+    def asked_alone(self, resource: R_contra, intent: int, /) -> Any:
+        return resource.but(requests=tuple(each for each in resource.requests if each.id == intent))
+
     def answers(self, resource: R_contra, writes: Sequence[object], /) -> Sequence[Answered]:
         asked = {request.id: request for request in resource.requests}
         return [

@@ -32,6 +32,7 @@ from farrier.model.failures import BMC_ADVICE, FAILURES, UNSAFE, FailureClass
 from farrier.model.kinds import KindSpec
 from farrier.model.limits import END_TO_END, PLACES, Limits, Place, places_of, rules
 from farrier.model.maas_region import RegionState
+from farrier.model.recommended import text
 
 _PLACE = ("kind", "state", "substate")
 _WHERE = "{{ $labels.kind }} {{ $labels.state }}{{ with $labels.substate }} {{ . }}{{ end }}"
@@ -290,7 +291,7 @@ def _bmc_unreadable(failure: BmcFailure) -> Alert:
         hold=_BMC_AWAY,
         because=_BMC_AWAY_BECAUSE,
         summary=f"{{{{ $value }}}} BMC(s) cannot be read: {failure}",
-        description=f"To do: {BMC_ADVICE[failure]}. To list them: SELECT name, bmc_address FROM "
+        description=f"To do: {text(BMC_ADVICE[failure])}. To list them: SELECT name, bmc_address FROM "
         f"farrier.node_lifecycle WHERE coalesce(power_failure, bmc_failure) = '{failure}'",
         runbook=f"failures.md#bmc-{failure}",
         labels={"failure": str(failure)},

@@ -160,7 +160,7 @@ async def test_why_reports_what_the_node_waits_for_since_when_and_an_advice(farr
     assert (why["reason"], why["source"], why["errors"]) == ("needs a mode", "x.py:7", [])
     assert "onboard" in why["advice"]
     said = (await farrier("node", "why", "gpu-1")).out
-    for part in ("needs a mode", "x.py:7", "status enrolling for ", ", no limit", "submit onboard with a mode"):
+    for part in ("needs a mode", "x.py:7", "status enrolling for ", ", no limit", "submit onboard with mode"):
         assert part in said
 
 

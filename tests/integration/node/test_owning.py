@@ -56,7 +56,7 @@ async def test_why_reports_the_missing_decommission_and_advises_resume(
 ) -> None:
     machine = await found(site, status, way, agentless=agentless)
     said = await told(site, machine)
-    assert said.reason == f"waits for the intent resume: the node is {status}, but no decommission of it is live"
+    assert said.reason == f"waits for an operator: the node is {status}, but no decommission of it is live"
     assert any("without a live decommission" in error for error in said.errors)
     assert said.command == f"farrier node resume {machine.name}"
 

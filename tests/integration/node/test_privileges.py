@@ -67,7 +67,6 @@ OF_THE_MODEL = (
     "workflow_modes",
     "task_types",
     "actions",
-    "advice",
     "constants",
     "schema_steps",
     "schema_set",

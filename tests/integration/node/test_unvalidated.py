@@ -115,7 +115,7 @@ async def test_why_reports_the_result_of_a_reactivation_and_the_way_out(site: Si
     page = await PostgresQueries(site.pool).node(machine.name)
     said = why.explain(page.rows[0], page.now, Limits())
     assert any(error.startswith("cleanup not validated: ") for error in said.errors)
-    assert "reactivate" in said.advice and "release" in said.advice
+    assert "return to service would quarantine it" in said.advice and "decommission" in said.advice
     await (await machine.asked("reactivate")).beat()
     page = await PostgresQueries(site.pool).node(machine.name)
     said = why.explain(page.rows[0], page.now, Limits())

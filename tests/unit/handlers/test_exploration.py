@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from farrier.model.management import Management as M
 from farrier.model.node import Node
 from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import WorkflowStatus as W
-from tests.support.exploration import STIMULI, Place, explore, reach
-from tests.support.nodes import NOW, node, onboarding
+from tests.support.exploration import FRESH_NODES, STIMULI, Place, explore, reach
+from tests.support.nodes import NOW
 
 OF_THE_BMC = ("set_power", "set_bmc", "clear_bmc", "manage", "BMC")
 PAUSES = ("pause", "unpause")
@@ -20,7 +19,6 @@ BESIDE_IT = (
     *("delete", "cancel", "onboard", "adopt", "retry_stage", "drain", "remove"),
     *("tasks succeed", "an hour"),
 )
-FRESH = (node(N.BOOTSTRAP_ISSUED), node(workflow=onboarding(W.PENDING, mode=None, stage=None, mode_given_at=None)))
 
 
 def placed(nodes: Iterable[Node]) -> list[Place]:
@@ -40,13 +38,13 @@ OFTEN = (*BESIDE_IT, "enrols", "is well", "is unwell", "tasks fail", "decommissi
 @pytest.mark.parametrize("names", [OFTEN, pytest.param(ALL, marks=pytest.mark.full)], ids=["often", "all"])
 def test_a_node_can_be_deleted_from_every_reachable_state(names: tuple[str, ...]) -> None:
     """The exploration also asserts the invariants on the way."""
-    found = explore(placed(FRESH), {name: s for name, s in STIMULI.items() if name.startswith(names)})
+    found = explore(placed(FRESH_NODES), {name: s for name, s in STIMULI.items() if name.startswith(names)})
     assert len(found) > 1000, "the walk has not gone far"
     assert deleted(found) and reach(found, deleted(found)) == found.keys()
 
 
 def test_a_node_with_a_bmc_can_be_deleted_from_every_reachable_state() -> None:
-    agentless = tuple(replace(fresh, agentless=True) for fresh in FRESH)
+    agentless = tuple(replace(fresh, agentless=True) for fresh in FRESH_NODES)
     names = (*OF_THE_BMC, *PAUSES, *BESIDE_IT)
     found = explore(placed(agentless), {name: s for name, s in STIMULI.items() if name.startswith(names)})
     assert deleted(found) and reach(found, deleted(found)) == found.keys()

@@ -56,7 +56,7 @@ def test_a_deployment_that_waits_for_a_slot_has_no_time_limit() -> None:
 @pytest.mark.parametrize("status", [StatusNumber.RESCUE_MODE, StatusNumber.EXITING_RESCUE_MODE])
 def test_a_machine_that_rescue_mode_reassigned_is_reported_with_the_way_to_recover_it(status: StatusNumber) -> None:
     said = region.foreign(NODE, held(status)).detail
-    assert "'ann'" in said and "rescue mode" in said and "farrier's key" in said and "release" in said
+    assert "'ann'" in said and "rescue mode" in said and "farrier's key" in said and "release" not in said
 
 
 def test_a_deployed_machine_of_another_user_is_reported_without_rescue_mode() -> None:

@@ -306,7 +306,12 @@ def test_every_condition_on_the_workflow_is_used_and_fits_some_workflow() -> Non
     named = [
         value for value in vars(workflow_condition).values() if isinstance(value, workflow_condition.WorkflowCondition)
     ]
-    used = {*(spec.condition for spec in ACTIONS.values()), *(detail.free_when for detail in details.DETAILS.values())}
+    destructive = (spec.destructive.live for spec in ACTIONS.values() if spec.destructive is not None)
+    used = {
+        *destructive,
+        *(spec.condition for spec in ACTIONS.values()),
+        *(detail.free_when for detail in details.DETAILS.values()),
+    }
     assert {condition.text for condition in used} == {value.text for value in named}
     for value in named:
         assert any(value.fits(live) for live in EVERY_LIVE)

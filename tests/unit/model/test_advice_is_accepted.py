@@ -1,266 +1,297 @@
-"""The node accepts every intent that an advice names, by the real table of actions and the real handler."""
+"""The node accepts every intent that an advice recommends, and no advice can harm a machine that may be in use.
+
+The real handler answers each intent, in the states that an exploration of the model reaches, and for every failure,
+quarantine, mode and state of the machine in MAAS.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
+from farrier.controller.foresee import foresee
 from farrier.handlers.node.handler import NodeHandler
-from farrier.model import mapping
+from farrier.handlers.node.kind import NODE_KIND
+from farrier.model import actions, mapping, recommended
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState
-from farrier.model.failures import BMC_ADVICE, FAILURES, FailureClass, QuarantineCause
-from farrier.model.management import Management
+from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.foreseen import Verdict
+from farrier.model.limits import Limits
+from farrier.model.maas import StatusNumber as S
+from farrier.model.management import Management as M
 from farrier.model.node import Bmc, Decommission, Node, Onboarding, Quarantine
-from farrier.model.outcome import Record
+from farrier.model.outcome import Deleted, DoNothing, EndsBy, Record, Step, describe
+from farrier.model.params import PowerRequest
+from farrier.model.recommended import Recommended
+from farrier.model.stages import PATHS
 from farrier.model.stages import DecommissionStage as D
-from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus as N
-from farrier.model.views import WorkflowView
-from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowKind
+from farrier.model.why import Why, candidates, explain
+from farrier.model.workflow import FAILED, DecommissionMode, Mode, OnboardingMode, WorkflowKind
 from farrier.model.workflow import WorkflowStatus as W
+from tests.support import exploration, shown
+from tests.support.exploration import FRESH_NODES, Place, explore
 from tests.support.nodes import NOW, agent, answers, decommission, intent, moved, node, onboarding, with_bmc
-from tests.support.played_region import DEPLOYED, SYSTEM_ID, seen
+from tests.support.played_region import OURS, SOMEBODY, SYSTEM_ID, Shown, seen
 from tests.support.stages import SITE
-from tests.unit.model.test_clocks import workflow as workflow_view
-from tests.unit.model.test_why import why
 
 HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
-# The statuses in which a running node is adopted.
-_ADOPTED = (N.ENROLLING, N.QUARANTINED)
-# Words in the texts that name things and not intents.
-NO_INTENTS = re.compile(
-    r"the drain task|delete the node that is named|(?:a|its|the|the missing|cancel a) decommission\b|the deletion"
-    r"|decommission_failed|the node's quarantine"
-)
-PARAMS: dict[Action, dict[str, Any]] = {
-    Action.ONBOARD: {"mode": "manual"},
-    Action.DECOMMISSION: {"mode": "soft_reset"},
-    Action.DRAIN: {},
-    Action.SET_BMC: {"address": "https://10.0.0.2"},
-    Action.RELEASE: {"reason": "cleaned by hand"},
-    Action.QUARANTINE: {"reason": "x"},
-    Action.SET_POWER: {"power": "on"},
+# Values for the parameters that only an operator knows.
+FILLED: dict[str, Any] = {
+    "address": "https://10.0.0.2",
+    "credential": "env:OTHER",
+    "reason": "an operator knows why",
+    "mode": "manual",
+    "power": PowerRequest.ON,
 }
-# Intents that depend on more than states, which other tests cover.
-BY_OBSERVATION = {Action.ADOPT_OBSERVED_STATE}
+UNUSED = ("ready", "new", "absent")
 
 
-def named(text: str) -> list[Action]:
-    """The intents that an advice names."""
-    left = NO_INTENTS.sub(" ", text)
-    return [action for action in Action if re.search(rf"\b{action}\b", left)]
+def verdict(it: Node, intent_of: Recommended, now: datetime, handler: NodeHandler = HANDLER) -> tuple[Verdict, str]:
+    """The answer of the real handler to a recommended intent."""
+    params = dict(intent_of.params) | {name: FILLED[name] for name in intent_of.fill}
+    asked = intent(intent_of.action, **params)
+    told = foresee(NODE_KIND, handler, replace(it, intents=(asked,)), asked.id, now)
+    return told.verdict, told.reason
 
 
-def shown(it: Node, job: Onboarding | Decommission | None) -> WorkflowView | None:
-    if job is None:
-        return None
-    failure = {"failure_class": job.failure_class, "failure_detail": job.failure_detail, "status": job.status}
-    return workflow_view(kind=job.kind, mode=job.mode, stage=job.stage, **failure)
+def outcome_of(it: Node, now: datetime, handler: NodeHandler) -> Record:
+    decision = handler.handle(replace(it, intents=()), now)
+    return Record("do_nothing", "", "x.py:1") if isinstance(decision, Step) else describe(decision)
 
 
-def advised(it: Node, last: Onboarding | Decommission | None = None) -> str:
-    """The advice that `node why` shows for the node."""
-    live = shown(it, it.workflow)
-    return why(
-        status=it.status,
-        management=it.management,
-        workflow=live,
-        last_workflow=live or shown(it, last),
-        quarantine_cause=it.quarantine and it.quarantine.cause,
-        quarantine_reason=it.quarantine and it.quarantine.reason,
-        deleting=it.deleting,
-        ever_onboarded=it.ever_onboarded,
-        not_scrubbed=it.not_scrubbed,
-        agentless=it.agentless,
-        bmc=it.bmc,
-        same_machine=it.same_machine,
-        outcome=Record("wait", "waits for an operator", "x.py:1"),
-    ).advice
+def advised(it: Node, now: datetime = NOW, handler: NodeHandler = HANDLER) -> Why:
+    """What `node why` shows if no controller answers."""
+    return explain(shown.detail(it, now, outcome=outcome_of(it, now, handler)), now, Limits())
 
 
-def refusals(it: Node, text: str) -> Iterator[tuple[Action, str]]:
-    for action in named(text):
-        if action in BY_OBSERVATION:
-            continue
-        params = PARAMS.get(action, {})
-        if "force: true" in text and action in (Action.DECOMMISSION, Action.REMOVE, Action.DRAIN):
-            params = params | {"force": True, "reason": "no agent"}
-        decision = HANDLER.handle(replace(it, intents=(intent(action, **params),)), NOW)
-        yield from ((action, reason) for verdict, reason in answers(decision) if verdict != "accepted")
+def refused(it: Node, now: datetime = NOW, handler: NodeHandler = HANDLER) -> Iterator[str]:
+    """Why the advice about the node is wrong."""
+    said = advised(it, now, handler)
+    for each in said.recommended:
+        told, reason = verdict(it, each, now, handler)
+        if told is Verdict.REJECTED:
+            yield f"{each} is refused: {reason}"
+        in_use = it.maas is None or it.maas.state not in UNUSED or not it.maas.fresh(now, NodeConfig().observation_ttl)
+        if in_use and actions.is_destructive(each.action, each.params, it.workflow):
+            yield f"{each} could harm a machine that may be in use"
+    waits = outcome_of(it, now, handler)
+    if waits.ends_by == EndsBy.PERSON and said.ends_by is not EndsBy.PERSON:
+        yield f"the handler waits for a person ({waits.reason}), but the advice is {said.advice!r}"
 
 
-def failed(kind: WorkflowKind, failure: FailureClass, status: W) -> Onboarding | Decommission:
-    fields = {"failure_class": failure, "failure_detail": "the detail"}
-    if kind is WorkflowKind.ONBOARDING:
-        mode = OnboardingMode.ADOPT if failure is FailureClass.ADOPT_FAILED else OnboardingMode.DEPLOY
-        stage = O.RESOLVE_POWER_CREDENTIALS if mode is OnboardingMode.ADOPT else O.WAIT_FOR_READY
-        return onboarding(status, mode=mode, stage=stage, **fields)
-    return decommission(D.RELEASE_MAAS_NODE, status, **fields)
+def wrong(found: list[Place], handler: NodeHandler) -> list[str]:
+    faults: list[str] = []
+    for place in found:
+        if place.node.status is not N.DELETED:
+            faults += (f"{place.node}: {why}" for why in refused(place.node, place.now, handler))
+    return faults
 
 
-def with_failure(
-    kind: WorkflowKind, failure: FailureClass, status: W, where: N, management: Management, *, deleting: bool
-) -> Node:
+# --- every reachable state
+
+OF_THE_BMC = ("set_power", "set_bmc", "clear_bmc", "manage", "BMC")
+OFTEN = (
+    *("delete", "cancel", "onboard", "adopt", "retry_stage", "drain", "remove", "tasks succeed", "an hour"),
+    *("enrols", "is well", "is unwell", "tasks fail", "decommission", "quarantine", "release", "pause", "mark_manual"),
+)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("names", [OFTEN, pytest.param(("",), marks=pytest.mark.full)], ids=["often", "all"])
+def test_each_recommended_intent_is_accepted_in_every_reachable_state(names: tuple[str, ...]) -> None:
+    places: list[Place] = []
+    stimuli = {
+        name: each
+        for name, each in exploration.STIMULI.items()
+        if name.startswith(names) and not name.startswith(OF_THE_BMC)
+    }
+    explore([Place(fresh, NOW) for fresh in FRESH_NODES], stimuli, found_in=places)
+    assert len(places) > 1000, "the walk has not gone far"
+    assert wrong(places, exploration.HANDLER) == []
+
+
+# --- every failure, mode and state of the machine
+
+MACHINES: dict[str, Shown | None] = {
+    "ready": Shown(status=S.READY),
+    "new": Shown(status=S.NEW),
+    "ours": Shown(status=S.DEPLOYED, owner=OURS),
+    "of another user": Shown(status=S.DEPLOYED, owner=SOMEBODY),
+    "allocated to another user": Shown(status=S.ALLOCATED, owner=SOMEBODY),
+    "broken": Shown(status=S.BROKEN, owner=OURS),
+    "failed": Shown(status=S.FAILED_DEPLOYMENT, owner=OURS),
+    "absent": None,
+}
+MODES: tuple[Mode, ...] = (*OnboardingMode, *DecommissionMode)
+
+
+def with_failure(mode: Mode, failure: FailureClass, status: W, where: N, machine: str, *, deleting: bool) -> Node:
+    fields: dict[str, Any] = {"mode": mode, "failure_class": failure, "failure_detail": "the detail"}
+    job: Onboarding | Decommission
+    if isinstance(mode, OnboardingMode):
+        job = onboarding(status, stage=PATHS[mode][-1], **fields)
+    else:
+        job = decommission(PATHS[mode][-1], status, **fields)  # type: ignore[arg-type]
+    observed = None if machine == "not read" else seen(MACHINES[machine], NOW, None)
+    is_new = isinstance(job, Onboarding)
     return node(
         where,
-        management=management,
-        workflow=failed(kind, failure, status),
+        management=M.ADOPT_FAILED if failure is FailureClass.ADOPT_FAILED else M.MANAGEABLE,
+        workflow=job,
         deleting=deleting,
         site=SITE.name,
         maas_id=SYSTEM_ID,
-        maas=seen(DEPLOYED, NOW, None),
+        maas=observed,
         bmc_address="https://10.0.0.1",
         bmc_credential="env:BMC",
-        bmc=Bmc(serial="SN-1"),
+        bmc=Bmc(serial="SN-1", system_path="/redfish/v1/Systems/1", power=PowerState.ON, power_at=NOW),
         agent=agent(),
         quarantine=Quarantine(QuarantineCause.ONBOARDING_FAILED, "it") if where is N.QUARANTINED else None,
-        **({"ever_active": False, "ever_onboarded": False} if kind is WorkflowKind.ONBOARDING else {}),
+        **({"ever_active": False, "ever_onboarded": False} if is_new else {}),
     )
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("deleting", [False, True], ids=["kept", "being deleted"])
-@pytest.mark.parametrize("status", [W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION])
+@pytest.mark.parametrize("status", sorted(FAILED))
 @pytest.mark.parametrize("failure", FailureClass)
-def test_an_intent_advised_for_a_failure_is_accepted(failure: FailureClass, status: W, deleting: bool) -> None:
+def test_each_intent_recommended_for_a_failure_is_accepted(failure: FailureClass, status: W) -> None:
     if failure is FailureClass.ADOPT_FAILED and status is W.FAILED_RETRYABLE:
         return  # an adoption that failed waits for an operator
-    kinds = [WorkflowKind.ONBOARDING] if failure is FailureClass.ADOPT_FAILED else list(WorkflowKind)
-    managements = [Management.MANAGEABLE, Management.ENROLL]
-    if failure is FailureClass.ADOPT_FAILED:
-        managements = [Management.ADOPT_FAILED]
-    for kind in kinds:
-        for where in _ADOPTED if failure is FailureClass.ADOPT_FAILED else mapping.ALLOWED[kind, status]:
-            for management in managements:
-                it = with_failure(kind, failure, status, where, management, deleting=deleting)
-                text = advised(it)
-                assert named(text) or not named(FAILURES[failure].action), text
-                assert not list(refusals(it, text)), (it.status, text)
+    modes = (OnboardingMode.ADOPT,) if failure is FailureClass.ADOPT_FAILED else MODES
+    faults: list[str] = []
+    for mode in modes:
+        kind = WorkflowKind.ONBOARDING if isinstance(mode, OnboardingMode) else WorkflowKind.DECOMMISSION
+        places = (N.ENROLLING, N.QUARANTINED) if mode is OnboardingMode.ADOPT else mapping.ALLOWED[kind, status]
+        for where in places:
+            for machine in ("not read", *MACHINES):
+                for deleting in (False, True):
+                    it = with_failure(mode, failure, status, where, machine, deleting=deleting)
+                    faults += (f"{mode} {where} {machine} {deleting}: {why}" for why in refused(it))
+                    assert advised(it).ends_by is EndsBy.PERSON
+    assert faults == []
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("labels", {"rack": "r7"}), ("site", SITE.name), ("macs", ("52:54:00:00:00:01",))]
-)
-def test_a_detail_that_a_failed_onboarding_lacks_is_accepted_after_a_cancel(name: str, value: Any) -> None:
-    job = failed(WorkflowKind.ONBOARDING, FailureClass.INVALID_CONFIG, W.FAILED_MANUAL_INTERVENTION)
-    it = node(
-        management=Management.MANAGEABLE,
-        workflow=replace(job, stage=O.LOAD_SITE_CONFIG),
-        site=None if name == "site" else SITE.name,
-        bmc_address="https://10.0.0.1",
-        bmc_credential="env:BMC",
-    )
-    wanted = intent(Action.SET, **{name: value})
-    ((verdict, reason),) = answers(HANDLER.handle(replace(it, intents=(wanted,)), NOW))
-    assert verdict == "rejected" and "cancel it" in reason
-    for step in (intent(Action.CANCEL), wanted, intent(Action.ONBOARD, mode="deploy")):
-        decision = HANDLER.handle(replace(it, intents=(step,)), NOW)
-        ((verdict, reason),) = answers(decision)
-        assert verdict == "accepted", (step.action, reason)
-        it = moved(decision)
-        if it.workflow is not None and it.workflow.status is W.CANCELLED:
-            it = replace(it, workflow=None)  # as the next run loads the node
+@pytest.mark.parametrize("machine", ["of another user", "allocated to another user"])
+@pytest.mark.parametrize("mode", [OnboardingMode.ADOPT, OnboardingMode.DEPLOY])
+def test_an_adoption_of_another_users_machine_advises_to_ask_this_user_and_nothing_that_harms(
+    mode: OnboardingMode, machine: str
+) -> None:
+    failure, status = FailureClass.STATE_DISAGREEMENT, W.FAILED_MANUAL_INTERVENTION
+    said = advised(with_failure(mode, failure, status, N.ENROLLING, machine, deleting=False))
+    assert "may be in use" in said.advice and repr(SOMEBODY) in said.advice
+    assert "release" not in said.advice and "delete" not in said.advice and "wipe" not in said.advice
+    assert {each.action for each in said.recommended} <= {Action.RETRY_STAGE, Action.CANCEL}
 
 
-CAUSES_WITH_A_WORKFLOW = {
-    QuarantineCause.DRAIN_FAILED: FailureClass.TASK_FAILED,
-    QuarantineCause.FROZEN: FailureClass.OPERATOR_REQUEST,
-    QuarantineCause.DECOMMISSION_FAILED: FailureClass.UPSTREAM_ERROR,
+def test_the_advice_about_a_machine_that_is_marked_broken_is_to_repair_it() -> None:
+    failure, status = FailureClass.COMMISSIONING_FAILED, W.FAILED_MANUAL_INTERVENTION
+    said = advised(with_failure(OnboardingMode.DEPLOY, failure, status, N.ENROLLING, "broken", deleting=False))
+    assert "marked broken" in said.advice and "commissioning" not in said.advice
+    assert said.command == "farrier node retry-stage gpu-1"
+
+
+def test_the_observed_state_is_recommended_only_with_a_fresh_observation() -> None:
+    failure, status = FailureClass.STATE_DISAGREEMENT, W.FAILED_MANUAL_INTERVENTION
+
+    def actions_of(machine: str) -> set[Action]:
+        it = with_failure(OnboardingMode.DEPLOY, failure, status, N.ENROLLING, machine, deleting=False)
+        return {each.action for each in advised(it).recommended}
+
+    assert Action.ADOPT_OBSERVED_STATE in actions_of("ready") & actions_of("ours")
+    assert Action.ADOPT_OBSERVED_STATE not in actions_of("not read") | actions_of("broken")
+
+
+def test_a_controllers_answer_decides_whether_an_intent_is_recommended() -> None:
+    failure, status = FailureClass.INVALID_CONFIG, W.FAILED_MANUAL_INTERVENTION
+    it = shown.detail(with_failure(OnboardingMode.DEPLOY, failure, status, N.ENROLLING, "ready", deleting=False), NOW)
+    assert Action.RETRY_STAGE in {each.action for each in candidates(it, NOW, Limits())}
+    said = explain(it, NOW, Limits(), accepts=lambda each: each.action is not Action.RETRY_STAGE)
+    assert said.recommended == () and said.command is None and said.advice == "correct the site's configuration"
+
+
+# --- quarantines, the BMC, other states
+
+OF_SERVICE = {
+    *(QuarantineCause.DRAIN_FAILED, QuarantineCause.FROZEN, QuarantineCause.DECOMMISSION_FAILED),
+    QuarantineCause.CLEANUP_VALIDATION_FAILED,
 }
-
-
-OF_SERVICE = {*CAUSES_WITH_A_WORKFLOW, QuarantineCause.CLEANUP_VALIDATION_FAILED}
 
 
 @pytest.mark.parametrize("not_scrubbed", [False, True], ids=["clean", "not scrubbed"])
 @pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("served", [False, True], ids=["never in service", "was in service"])
 @pytest.mark.parametrize("cause", QuarantineCause)
-def test_an_intent_advised_for_a_quarantine_is_accepted_after_its_workflow_has_ended(
+def test_each_intent_recommended_for_a_quarantine_is_accepted(
     cause: QuarantineCause, served: bool, agentless: bool, not_scrubbed: bool
 ) -> None:
     if not served and (not_scrubbed or cause in OF_SERVICE):
-        pytest.skip("no node gets there")
-    it = node(
-        N.QUARANTINED,
-        quarantine=Quarantine(cause, "it"),
-        ever_onboarded=served,
-        ever_active=served,
-        agentless=agentless,
-        agent=None if agentless else agent(),
-        not_scrubbed=not_scrubbed,
-    )
-    if agentless:
-        it = replace(
-            it, bmc_address="https://10.0.0.1", bmc_credential="env:BMC", bmc=Bmc(power=PowerState.ON, power_at=NOW)
+        return  # no node gets there
+    faults: list[str] = []
+    for machine in (None, *MACHINES):
+        it = node(
+            N.QUARANTINED,
+            management=M.MANAGEABLE,
+            site=SITE.name if machine else None,
+            maas_id=SYSTEM_ID if machine else None,
+            maas=seen(MACHINES[machine], NOW, None) if machine else None,
+            quarantine=Quarantine(cause, "it"),
+            ever_onboarded=served,
+            ever_active=served,
+            agentless=agentless,
+            agent=None if agentless else agent(),
+            not_scrubbed=not_scrubbed,
+            bmc_address="https://10.0.0.1",
+            bmc_credential="env:BMC",
+            bmc=Bmc(serial="SN-1", power=PowerState.ON, power_at=NOW),
         )
-    failure = CAUSES_WITH_A_WORKFLOW.get(cause, FailureClass.STATE_DISAGREEMENT)
-    kind = WorkflowKind.DECOMMISSION if served else WorkflowKind.ONBOARDING
-    text = advised(it, replace(failed(kind, failure, W.CANCELLED)))
-    assert not list(refusals(it, text)), text
-
-
-@pytest.mark.parametrize("cause", CAUSES_WITH_A_WORKFLOW)
-def test_an_intent_advised_for_a_quarantine_is_accepted_while_its_workflow_waits(cause: QuarantineCause) -> None:
-    job = decommission(
-        D.DRAIN_NODE,
-        W.FAILED_MANUAL_INTERVENTION,
-        mode=DecommissionMode.SOFT_RESET,
-        failure_class=CAUSES_WITH_A_WORKFLOW[cause],
-    )
-    it = node(N.QUARANTINED, quarantine=Quarantine(cause, "it"), workflow=job, agent=agent())
-    assert named(text := advised(it)) and not list(refusals(it, text)), text
+        faults += (f"{machine}: {why}" for why in refused(it))
+    assert faults == []
 
 
 @pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("status", [N.DRAINING, N.REMOVING])
-def test_an_intent_advised_for_a_node_without_its_decommission_is_accepted(status: N, agentless: bool) -> None:
+def test_an_intent_recommended_for_a_node_without_its_decommission_is_accepted(status: N, agentless: bool) -> None:
     it = node(status, agentless=agentless, agent=None if agentless else agent())
-    text = advised(it)
-    first, _, _ = text.partition("; to stop that")  # that cancel is for the workflow that resume makes
-    assert named(first) == [Action.RESUME] and not list(refusals(it, first)), text
+    assert [each.action for each in advised(it).recommended] == [Action.RESUME] and not list(refused(it))
 
 
 @pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("status", [N.ENROLLING, N.QUARANTINED, N.ACTIVE, N.OFFLINE, N.RETIRED])
-def test_an_intent_advised_for_several_nodes_with_one_machine_is_accepted(status: N, agentless: bool) -> None:
+def test_an_intent_recommended_for_several_nodes_with_one_machine_is_accepted(status: N, agentless: bool) -> None:
     bmc = Bmc(serial="SN-1", power=PowerState.ON, power_at=NOW)
-    it = with_bmc(Management.MANAGEABLE, bmc, status=status, agentless=agentless, same_machine=("gpu-2",))
-    text = advised(it)
-    assert Action.CLEAR_BMC in named(text) and not list(refusals(it, text)), text
+    it = with_bmc(M.MANAGEABLE, bmc, status=status, agentless=agentless, same_machine=("gpu-2",))
+    assert advised(it).ends_by is EndsBy.PERSON and not list(refused(it))
 
 
-@pytest.mark.parametrize("management", [Management.ENROLL, Management.MANAGEABLE])
+@pytest.mark.parametrize("management", [M.ENROLL, M.MANAGEABLE])
 @pytest.mark.parametrize("failure", BmcFailure)
-def test_an_intent_advised_for_a_failure_of_the_bmc_is_accepted(failure: BmcFailure, management: Management) -> None:
+def test_an_intent_recommended_for_a_failure_of_the_bmc_is_accepted(failure: BmcFailure, management: M) -> None:
     bmc = Bmc(serial="SN-1", failure=failure, last_error="it")
     it = with_bmc(management, bmc, status=N.ACTIVE, agent=agent())
-    text = advised(it)
-    assert BMC_ADVICE[failure] in text and not list(refusals(it, text)), text
+    assert advised(it).ends_by is EndsBy.PERSON and not list(refused(it))
 
 
-@pytest.mark.parametrize("management", [Management.ERROR, Management.ADOPT_FAILED])
-def test_an_intent_advised_for_a_management_state_is_accepted(management: Management) -> None:
-    it = node(N.ENROLLING, management=management)
-    if management is Management.ADOPT_FAILED:
-        it = with_bmc(management, Bmc(serial="SN-1"))
-    assert named(text := advised(it)) and not list(refusals(it, text)), text
+@pytest.mark.parametrize("management", [M.ERROR, M.ADOPT_FAILED])
+def test_an_intent_recommended_for_a_management_state_is_accepted(management: M) -> None:
+    it = node(N.ENROLLING, management=management, ever_onboarded=False, ever_active=False)
+    if management is M.ADOPT_FAILED:
+        it = replace(with_bmc(management, Bmc(serial="SN-1")), ever_onboarded=False, ever_active=False)
+    assert advised(it).recommended and not list(refused(it))
 
 
-def test_the_intent_advised_for_an_operators_quarantine_of_an_onboarding_is_accepted() -> None:
-    job = failed(WorkflowKind.ONBOARDING, FailureClass.OPERATOR_REQUEST, W.FAILED_MANUAL_INTERVENTION)
-    it = node(N.QUARANTINED, quarantine=Quarantine(QuarantineCause.OPERATOR, "it"), workflow=job, agent=agent())
-    text = advised(it)
-    assert Action.RESUME in named(text) and not list(refusals(it, text)), text
-    assert text.endswith("; when the onboarding completes, the node's quarantine ends")
-    text = advised(replace(it, status=N.ENROLLING, quarantine=None))
-    assert Action.RESUME in named(text) and "quarantine" not in text
+def test_the_advice_about_an_operators_quarantine_of_an_onboarding_says_that_its_end_ends_the_quarantine() -> None:
+    job = onboarding(W.FAILED_MANUAL_INTERVENTION, failure_class=FailureClass.OPERATOR_REQUEST, failure_detail="fans")
+    it = node(N.QUARANTINED, quarantine=Quarantine(QuarantineCause.OPERATOR, "fans"), workflow=job, agent=agent())
+    said = advised(it)
+    assert Action.RESUME in {each.action for each in said.recommended} and not list(refused(it))
+    assert "when the onboarding completes, the node's quarantine ends" in said.advice
+    assert "quarantine" not in advised(replace(it, status=N.ENROLLING, quarantine=None)).advice
 
 
 def test_used_up_attempts_are_not_reported_as_a_freeze_by_an_operator() -> None:
@@ -268,5 +299,78 @@ def test_used_up_attempts_are_not_reported_as_a_freeze_by_an_operator() -> None:
     decision = HANDLER.handle(node(N.OFFLINE, workflow=job, agent=agent()), NOW)
     to: Node = decision.to  # type: ignore[union-attr]
     assert to.quarantine is not None and to.quarantine.cause is QuarantineCause.DECOMMISSION_FAILED
-    text = advised(replace(to, workflow=replace(job, status=W.FAILED_MANUAL_INTERVENTION, failure_class=None)))
-    assert "operator froze" not in text
+    said = advised(replace(to, workflow=replace(job, status=W.FAILED_MANUAL_INTERVENTION, failure_class=None)))
+    assert "operator froze" not in said.advice
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("labels", {"rack": "r7"}), ("site", SITE.name), ("macs", ("52:54:00:00:00:01",))]
+)
+def test_a_detail_that_a_failed_onboarding_lacks_is_accepted_after_a_cancel(name: str, value: Any) -> None:
+    job = onboarding(
+        W.FAILED_MANUAL_INTERVENTION,
+        mode=OnboardingMode.DEPLOY,
+        stage=PATHS[OnboardingMode.DEPLOY][0],
+        failure_class=FailureClass.INVALID_CONFIG,
+        failure_detail="the detail",
+    )
+    it = node(
+        management=M.MANAGEABLE,
+        workflow=job,
+        site=None if name == "site" else SITE.name,
+        bmc_address="https://10.0.0.1",
+        bmc_credential="env:BMC",
+    )
+    wanted = intent(Action.SET, **{name: value})
+    ((told, reason),) = answers(HANDLER.handle(replace(it, intents=(wanted,)), NOW))
+    assert told == "rejected" and "cancel it" in reason
+    for step in (intent(Action.CANCEL), wanted, intent(Action.ONBOARD, mode="deploy")):
+        decision = HANDLER.handle(replace(it, intents=(step,)), NOW)
+        ((told, reason),) = answers(decision)
+        assert told == "accepted", (step.action, reason)
+        it = moved(decision)
+        if it.workflow is not None and it.workflow.status is W.CANCELLED:
+            it = replace(it, workflow=None)  # as the next run loads the node
+
+
+# --- the three waits
+
+
+def drifting(machine: str) -> Node:
+    return node(N.ACTIVE, site=SITE.name, maas_id=SYSTEM_ID, agent=agent(), maas=seen(MACHINES[machine], NOW, None))
+
+
+def test_a_contradiction_that_no_second_reading_has_confirmed_is_shown_as_such() -> None:
+    it = drifting("ready")
+    said = advised(it)
+    assert said.ends_by is EndsBy.CONFIRMATION and "ready" in said.reason and "second reading" in said.advice
+    assert not said.recommended
+    agreed = advised(drifting("ours"))
+    assert (agreed.ends_by, agreed.advice) == (None, "no action is needed")
+
+
+def test_a_wait_that_ends_by_itself_needs_no_action() -> None:
+    job = decommission(D.DRAIN_NODE, mode=DecommissionMode.SOFT_RESET)
+    outcome = Record("wait", "waits for an agent", "x.py:1", "", EndsBy.ITSELF)
+    said = explain(shown.detail(node(N.DRAINING, workflow=job, agent=agent()), NOW, outcome=outcome), NOW, Limits())
+    assert said.ends_by is EndsBy.ITSELF and not said.recommended and said.advice.startswith("wait: ")
+
+
+def test_a_wait_that_needs_a_person_is_never_said_to_need_no_action() -> None:
+    outcome = Record("wait", "segment storage has no free address", "x.py:1", "", EndsBy.PERSON)
+    job = onboarding(mode=OnboardingMode.DEPLOY, stage=PATHS[OnboardingMode.DEPLOY][6])
+    said = explain(shown.detail(node(workflow=job), NOW, outcome=outcome), NOW, Limits())
+    assert said.ends_by is EndsBy.PERSON and said.advice.startswith("correct what the reason names")
+
+
+def test_no_decision_of_an_idle_node_waits_for_a_person() -> None:
+    decision = HANDLER.handle(node(N.ACTIVE, agent=agent()), NOW)
+    assert isinstance(decision, DoNothing) and not isinstance(decision, Deleted)
+
+
+def test_a_command_can_be_pasted() -> None:
+    forced = recommended.Advice(intents=(Recommended(Action.DECOMMISSION, {"mode": "soft_reset", "force": True}),))
+    assert recommended.command(forced, "gpu-1") == "farrier node decommission gpu-1 --mode soft_reset --force"
+    open_ = recommended.Advice(intents=(Recommended(Action.SET_BMC, fill=("address",)),))
+    assert recommended.command(open_, "gpu-1") is None
+    assert recommended.text(open_) == "submit set_bmc with an address"

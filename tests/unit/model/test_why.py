@@ -125,7 +125,12 @@ FAILED = workflow(
     status="failed_manual_intervention", failure_class="boss_disk_not_found", failure_detail="slot 0 empty"
 )
 BMC_DOWN = Bmc(last_error="connection refused", failure=BmcFailure.UNREACHABLE)
-QUARANTINED = {"status": "quarantined", "quarantine_cause": "health", "quarantine_reason": "alert gpu_lost"}
+QUARANTINED = {
+    "status": "quarantined",
+    "quarantine_cause": "health",
+    "quarantine_reason": "alert gpu_lost",
+    "ever_onboarded": True,
+}
 
 
 def test_every_error_is_named_with_its_class() -> None:
@@ -163,10 +168,10 @@ def test_the_failure_of_an_ended_workflow_is_still_reported() -> None:
             {"outcome": Record("wait", "no [ufm]", "", "ufm"), "paused": "x"},
             "fix the cause that the reason names; farrier",
         ),
-        ({"paused": "x", "workflow": FAILED}, "unpause the node"),
+        ({"paused": "x", "workflow": FAILED}, "submit unpause"),
         ({"workflow": FAILED, **QUARANTINED}, FAILURES[FailureClass.BOSS_DISK_NOT_FOUND].action),
-        ({"bmc": BMC_DOWN, **QUARANTINED}, QUARANTINE_ADVICE[QuarantineCause.HEALTH]),
-        ({"bmc": BMC_DOWN, "workflow": workflow(mode=None)}, BMC_ADVICE[BmcFailure.UNREACHABLE]),
+        ({"bmc": BMC_DOWN, **QUARANTINED}, QUARANTINE_ADVICE[QuarantineCause.HEALTH].todo),
+        ({"bmc": BMC_DOWN, "workflow": workflow(mode=None)}, BMC_ADVICE[BmcFailure.UNREACHABLE].todo),
         ({"status": "enrolling", "workflow": workflow(mode=None, status="pending")}, "submit onboard"),
         ({"status": "bootstrap_issued"}, "farrier node bootstrap"),
         ({"status": "offline"}, "and agent"),
@@ -193,7 +198,7 @@ def test_the_advice_is_about_the_fault_closest_to_the_cause(fields: dict[str, An
 
 
 def test_an_unknown_cause_of_a_newer_release_is_shown_without_advice() -> None:
-    said = why(status="quarantined", quarantine_cause="moonlight", quarantine_reason="too bright")
+    said = why(status="quarantined", quarantine_cause="moonlight", quarantine_reason="too bright", ever_onboarded=True)
     assert said.errors == ("quarantined, moonlight: too bright",)
     assert said.advice == "no action is needed"
 
@@ -223,5 +228,5 @@ def test_unreadable_power_is_reported_with_advice_while_the_node_is_manageable()
     bmc = Bmc(power_at=NOW, sync_failure=BmcFailure.TLS, sync_error="the certificate expired")
     said = why(management="manageable", bmc=bmc)
     assert said.errors == ("power, as of 2026-01-01 12:00:00 UTC: tls: the certificate expired",)
-    assert said.advice == BMC_ADVICE[BmcFailure.TLS]
+    assert said.advice == BMC_ADVICE[BmcFailure.TLS].todo
     assert why(management="enroll", bmc=bmc).errors == ()

@@ -16,33 +16,13 @@ from farrier.handlers.node.moves import Done, Policy
 from farrier.model.maas import MaasStatus as M
 from farrier.model.node import Decommission, Node
 from farrier.model.observation import MaasObservation
-from farrier.model.stages import PATHS
+from farrier.model.observed_goals import goals_left, shows_goal
 from farrier.model.stages import DecommissionStage as D
-
-_RELEASED = (M.READY, M.NEW)
-# The stages that change a machine in MAAS, with the readings that show that a stage has reached its goal.
-GOALS = {
-    D.RELEASE_MAAS_NODE: "ready, new, absent",
-    D.POWER_OFF_MAAS_NODE: "switched off and either ready or new; or absent",
-    D.REMOVE_MAAS_RECORD: "absent",
-}
 
 
 def left(workflow: Decommission) -> tuple[D, ...]:
     """Return the stages in MAAS that the workflow still has to complete, including the current stage."""
-    path = PATHS[workflow.mode]
-    rest = path if workflow.stage is None else path[path.index(workflow.stage) :]
-    return tuple(stage for stage in GOALS if stage in rest and stage not in workflow.options.leave_out)
-
-
-def shows(seen: MaasObservation, stage: D) -> bool:
-    """Return whether this reading shows that the stage has reached its goal."""
-    if seen.state is M.ABSENT:
-        return True
-    is_released = seen.state in _RELEASED
-    if stage is D.POWER_OFF_MAAS_NODE:
-        return is_released and seen.power_state == "off"
-    return stage is D.RELEASE_MAAS_NODE and is_released
+    return goals_left(workflow.mode, workflow.stage, workflow.options.leave_out)
 
 
 def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> Done | None:
@@ -51,7 +31,7 @@ def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> Done | 
     seen = node.maas
     if not own(node).memo.adopted or seen is None or not seen.fresh(now, policy.observation_ttl):
         return None
-    if region.is_foreign(seen) or not all(shows(seen, stage) for stage in stages):
+    if region.is_foreign(seen) or not all(shows_goal(seen.state, seen.power_state, stage) for stage in stages):
         return None
     why = f"MAAS reports {seen.state}, and an operator adopted this state"
     return Done(reason=why, skipped=why)

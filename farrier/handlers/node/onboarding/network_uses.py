@@ -20,6 +20,7 @@ from farrier.model.ib_partition import MemberState
 from farrier.model.network_segment import SegmentState
 from farrier.model.networks import Networks, PartitionUse, SegmentUse
 from farrier.model.node import Node
+from farrier.model.outcome import EndsBy, most_urgent
 from farrier.model.writes import UseNetworks
 
 _AT_ONCE = timedelta(0)
@@ -32,10 +33,11 @@ _DELETING = "deleting"
 class MissingNetwork(msgspec.Struct, frozen=True):
     """A network that the node does not have yet. If `own` is set, the cause concerns only this node, so the stage fails
     after its deadline. Any other cause delays all nodes of the site; each node continues by itself when the cause is
-    gone."""
+    gone. `ends_by` is what supplies the network."""
 
     what: str
     own: bool = False
+    ends_by: EndsBy = EndsBy.PERSON
 
 
 def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | None:
@@ -54,7 +56,11 @@ def held_up(node: Node, site: Site, now: datetime) -> Waiting | Step | Failed | 
     lacks = [*_lacking_segments(known), *_lacking_partitions(node, known)]
     if not lacks:
         return None
-    return Waiting(reason="; ".join(lack.what for lack in lacks), timed=any(lack.own for lack in lacks))
+    return Waiting(
+        reason="; ".join(lack.what for lack in lacks),
+        ends_by=most_urgent(lack.ends_by for lack in lacks),
+        timed=any(lack.own for lack in lacks),
+    )
 
 
 def _takes(node: Node, wanted: UseNetworks, now: datetime) -> Waiting | Step:
@@ -136,9 +142,9 @@ def _lacking_segments(known: Networks) -> Iterator[MissingNetwork]:
         if use.state is None or _is_going(use.state):
             yield _unusable(f"segment {use.name}", use.state, "network.segments")
         elif use.state == SegmentState.READY:
-            yield MissingNetwork(f"segment {use.name} has no free address; add prefixes with `update` (add_prefixes)")
+            yield MissingNetwork(f"segment {use.name} has no free address; an operator has to add prefixes")
         else:
-            yield MissingNetwork(f"segment {use.name} is {use.state}")
+            yield MissingNetwork(f"segment {use.name} is {use.state}", ends_by=EndsBy.ITSELF)
 
 
 def _lacking_partitions(node: Node, known: Networks) -> Iterator[MissingNetwork]:
@@ -167,7 +173,9 @@ def _lacking_ports(node: Node, use: PartitionUse) -> Iterator[MissingNetwork]:
     pending = [port.guid for port in use.ports if port.ours and port.state is MemberState.PENDING]
     if pending:
         why = f" ({use.state}: {use.last_error})" if use.last_error else ""
-        yield MissingNetwork(f"waits until UFM has {listed(pending)} in IB partition {use.name}{why}")
+        yield MissingNetwork(
+            f"waits until UFM has {listed(pending)} in IB partition {use.name}{why}", ends_by=EndsBy.ITSELF
+        )
 
 
 def _is_going(state: str | None) -> bool:

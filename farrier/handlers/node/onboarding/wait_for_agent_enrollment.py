@@ -30,6 +30,7 @@ from farrier.model.failures import FailureClass
 from farrier.model.health import SSH_SEED_LIMIT, SshSeed
 from farrier.model.maas import Event, MaasError
 from farrier.model.node import Agent, Node, StopRequest
+from farrier.model.outcome import EndsBy
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
 
@@ -62,7 +63,8 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
     agent = node.agent
     if not node.agentless:
         if agent is None or _of_an_earlier_installation(node, agent.enrolled_at):
-            return Waiting(reason="waits for the agent to enrol")
+            deploys = node.live.mode is OnboardingMode.DEPLOY  # the installed system starts the agent
+            return Waiting(reason="waits for the agent to enrol", ends_by=EndsBy.ITSELF if deploys else EndsBy.PERSON)
         if agent.ssh_seed_failures >= SSH_SEED_LIMIT and _was_heard_in_this_attempt(node, agent):
             return Failed(
                 failure=FailureClass.SSH_SEED_FAILED_REPEATEDLY,

@@ -4,7 +4,7 @@ GRANT SELECT ON
     farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions, farrier.node_workflows, farrier.node_observations, farrier.maas_regions,
     farrier.intents, farrier.all_intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.departing, farrier.brake_lifts, farrier.restore_holds, farrier.installation,
     farrier.schema_steps, farrier.schema_set, farrier.schema_objects, farrier.node_identities,
-    farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions, farrier.advice,
+    farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions,
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
     TO farrier_reader;
 GRANT SELECT (

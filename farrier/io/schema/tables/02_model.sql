@@ -47,13 +47,8 @@ CREATE TABLE farrier.actions (
     action       text    PRIMARY KEY,
     since        integer NOT NULL,  -- the version of the API in which it was added
     while_paused boolean NOT NULL,  -- the intent is handled even while the node is paused
-    overtakes    boolean NOT NULL   -- the intent is answered before a set_power whose action was sent and has no effect yet
-);
-
--- The recommended action for each failure.
-CREATE TABLE farrier.advice (
-    failure text PRIMARY KEY,  -- a failure class, or quarantine:CAUSE, or bmc:FAILURE
-    action  text NOT NULL      -- text for operators
+    overtakes    boolean NOT NULL,  -- the intent is answered before a set_power whose action was sent and has no effect yet
+    destructive  text               -- when it may erase, release, delete or switch off a machine; null: never
 );
 
 -- One row: constants of the model that functions read. Only migrations write it.

@@ -66,10 +66,12 @@ CREATE TABLE farrier.outcomes (
     outcome  jsonb       NOT NULL,  -- {outcome, reason, source, error}: its type, the reason, the source line that made it, and the
                                     -- label of the error in which the run ended, or whose end the run waits for
     error    text        GENERATED ALWAYS AS (outcome ->> 'error') STORED,  -- a separate column, for the index
+    ends_by  text        GENERATED ALWAYS AS (outcome ->> 'ends_by') STORED,  -- what ends the wait; null if it waits for nothing
     error_at timestamptz,           -- since when every run has ended in this error; kept while the rest of the outcome changes
     PRIMARY KEY (kind, id)
 );
 CREATE INDEX outcomes_failing ON farrier.outcomes (kind, error) WHERE error IS NOT NULL;
+CREATE INDEX outcomes_waiting ON farrier.outcomes (kind, ends_by) WHERE ends_by IS NOT NULL;
 
 -- Locks for objects without a row of their own: one row for each key that was ever locked. Only functions of the owner
 -- lock these rows; an advisory lock may be held by any login. The table is not logged, because the locks need not

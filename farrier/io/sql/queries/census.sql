@@ -74,6 +74,8 @@ worst AS (
 failing AS (
     SELECT o.kind, o.error, count(*) AS n FROM farrier.outcomes o
      WHERE o.error IS NOT NULL AND o.error_at < farrier.now() - $16::interval GROUP BY o.kind, o.error),
+waiting AS (
+    SELECT o.kind, o.ends_by, count(*) AS n FROM farrier.outcomes o WHERE o.ends_by IS NOT NULL GROUP BY o.kind, o.ends_by),
 agents AS MATERIALIZED (
     SELECT count(*) AS n,
            count(*) FILTER (WHERE a.last_heartbeat_at IS NULL OR a.last_heartbeat_at < farrier.now() - $7::interval) AS silent
@@ -167,6 +169,7 @@ SELECT row_to_json(x)::text
            (SELECT count(*) FROM farrier.brakes_holding) AS brakes_holding,
            (SELECT a.silent - e.n FROM agents a, silent_elsewhere e) AS heartbeats_stale,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'error', error, 'count', n)), '[]') FROM failing) AS failing,
+           (SELECT coalesce(json_agg(json_build_object('kind', kind, 'ends_by', ends_by, 'count', n)), '[]') FROM waiting) AS waiting,
            (SELECT coalesce(json_object_agg(failure, n), '{}') FROM unread) AS unread_power,
            (SELECT json_build_object(
                        'bmc', (SELECT coalesce(sum(stale), 0)::bigint FROM unread),

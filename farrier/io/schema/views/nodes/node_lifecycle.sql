@@ -1,5 +1,5 @@
--- One row for each node, deleted ones included, for operators: all layers with their clocks, the newest workflow, the recommended
--- action, the outcome of the last run, and the last reports of MAAS and the agent. power_at is the time of the last
+-- One row for each node, deleted ones included, for operators: all layers with their clocks, the newest workflow, what ends the
+-- wait of the node (a person, a second reading, or the wait itself), the outcome of the last run, and the last reports of MAAS and the agent. power_at is the time of the last
 -- stored reading of the power. While power_failure is null, the last reading may be later: an unchanged reading is
 -- stored only every node.confirmed_every. stage_limit and stage_above_since are of the clock of the stage, which retries do
 -- not restart; those of the workflow are of its status, and null while it runs.
@@ -11,11 +11,7 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        (n.bmc ->> 'power_at')::timestamptz AS power_at, CASE WHEN n.management = 'manageable' THEN n.sync_failure END AS power_failure, n.bmc ->> 'desired_power' AS desired_power,
        w.kind AS workflow, w.id AS workflow_id, w.mode, w.status AS workflow_status, w.status_entered_at AS workflow_status_entered_at,
        w.stage, w.stage_entered_at, w.attempt, w.next_attempt_at, w.failure_class, w.failure_detail,
-       coalesce(adv.action, qa.action, ba.action,
-           CASE WHEN n.management = 'manageable' AND n.bmc ? 'enforce_error' AND n.bmc ->> 'desired_power' <> n.bmc ->> 'power'
-             THEN 'switch the machine ' || (n.bmc ->> 'desired_power') || ' by hand or through its BMC, or submit set_power without enforce'
-           END) AS recommended_action,
-       o.outcome AS last_outcome, o.at AS last_outcome_at, so.controller, so.swept_at,
+       o.ends_by, o.outcome AS last_outcome, o.at AS last_outcome_at, so.controller, so.swept_at,
        n.paused, n.quarantine, n.version,
        n.maas_id, m.state AS maas_state, m.detail ->> 'status_name' AS maas_status_name, m.read_at AS maas_read_at,
        sc.state_limit AS status_limit, sc.above_since AS status_above_since,
@@ -29,10 +25,6 @@ SELECT n.id, n.name, n.status, n.status_entered_at,
        SELECT x.kind, x.id, x.mode, x.status, x.status_entered_at, x.stage, x.stage_entered_at,
               x.attempt, x.next_attempt_at, x.failure_class, x.failure_detail
          FROM farrier.node_workflows x WHERE x.node_id = n.id ORDER BY x.created_at DESC, x.id DESC LIMIT 1) w ON true
-  LEFT JOIN farrier.advice adv ON adv.failure = w.failure_class AND w.status = ANY (ARRAY(SELECT x.status FROM farrier.workflow_statuses x WHERE x.failed))
-  LEFT JOIN farrier.advice qa ON n.status = 'quarantined' AND qa.failure = 'quarantine:' || (n.quarantine ->> 'cause')
-  LEFT JOIN farrier.advice ba ON ba.failure = 'bmc:' || coalesce(
-       n.bmc ->> 'failure', CASE WHEN n.management = 'manageable' THEN n.sync_failure END)
   LEFT JOIN farrier.outcomes o ON o.kind = 'node' AND o.id = n.id
   LEFT JOIN farrier.shard_owners so ON n.status <> 'deleted' AND so.kind = 'node' AND so.shard = farrier.shard_of(n.id)
   LEFT JOIN farrier.node_observations m ON m.node_id = n.id AND m.system_id = n.maas_id

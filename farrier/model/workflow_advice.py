@@ -1,0 +1,188 @@
+"""Chooses the advice about a failed workflow and about a quarantine: by the mode, and by what farrier observed.
+
+The failure class alone does not decide. For example, a machine that another user owns gets the same advice whatever
+failed, and this advice asks for its user first. Pure functions of a `views.NodeDetail`, used by `advice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from farrier.model import diagnosis, expected, failures
+from farrier.model.actions import Action
+from farrier.model.diagnosis import Patience
+from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.maas import MaasStatus
+from farrier.model.recommended import Advice, Recommended, submit
+from farrier.model.status import NodeStatus
+from farrier.model.views import MaasView, NodeDetail
+from farrier.model.workflow import FAILED, OnboardingMode, WorkflowKind, WorkflowStatus
+
+ONBOARD = (
+    Recommended(Action.ONBOARD, {"mode": "adopt"}, when="to keep the system that the machine runs"),
+    Recommended(Action.ONBOARD, {"mode": "deploy"}, when="to install the machine"),
+    Recommended(Action.ONBOARD, {"mode": "manual"}, when="if a person installs the machine"),
+)
+"""The modes of an onboarding, of which an operator chooses one."""
+
+# Failures that the state or the owner of the machine in MAAS explains.
+_BY_THE_MACHINE = frozenset(
+    {
+        FailureClass.STATE_DISAGREEMENT,
+        FailureClass.MACHINE_DELETED_UPSTREAM,
+        FailureClass.UPSTREAM_REFUSED,
+        FailureClass.UNDO_FAILED,
+        FailureClass.COMMISSIONING_FAILED,
+        FailureClass.DEPLOY_FAILED,
+    }
+)
+# A live workflow may end a quarantine with one of these causes. Without a live workflow, an operator must take the node
+# out of service or release it.
+_ENDS_WITH_A_WORKFLOW = frozenset(
+    {
+        QuarantineCause.OPERATOR,
+        QuarantineCause.FROZEN,
+        QuarantineCause.DRAIN_FAILED,
+        QuarantineCause.ONBOARDING_FAILED,
+        QuarantineCause.DECOMMISSION_FAILED,
+    }
+)
+_LONGEST_OWNER = expected.LONGEST_OWNER
+
+
+def of_failure(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[Advice]:
+    """Yield advice about a failed workflow."""
+    workflow = node.workflow
+    if workflow is None or workflow.status not in FAILED:
+        return
+    failure = workflow.failure_class
+    if node.deleting:
+        yield Advice(
+            f"fix the cause of the failure {failure}",
+            (Recommended(Action.RESUME), Recommended(Action.CANCEL, when="to stop the deletion")),
+        )
+    if failure in _BY_THE_MACHINE:
+        yield from _of_machine(node, now, patience)
+    known = failures.FAILURES.get(failure or "")
+    if known is not None:  # a newer release may have further classes
+        yield _with_the_end(node, known.advice)
+    elif workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION:
+        yield Advice(
+            "read the detail of the failure, and fix its cause",
+            submit(Action.RESUME, Action.RESTART_CLEAN, Action.CANCEL),
+        )
+
+
+def _with_the_end(node: NodeDetail, advice: Advice) -> Advice:
+    """An operator who quarantined the node may not expect that a resumed onboarding returns it to service."""
+    workflow = node.workflow
+    held = node.status == NodeStatus.QUARANTINED and workflow is not None and workflow.kind == WorkflowKind.ONBOARDING
+    if not held or workflow is None or workflow.failure_class != FailureClass.OPERATOR_REQUEST:
+        return advice
+    return replace(advice, todo=f"{advice.todo}; when the onboarding completes, the node's quarantine ends")
+
+
+def _of_machine(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[Advice]:
+    """Yield advice about the state and the owner of the machine, as a fresh reading shows them."""
+    workflow, seen = node.workflow, diagnosis.fresh_reading(node, now, patience)
+    if seen is None or workflow is None:
+        return
+    if diagnosis.is_foreign(node, seen):
+        yield Advice(
+            _whose(seen),
+            (
+                Recommended(Action.RETRY_STAGE, when="when farrier's user owns the machine"),
+                Recommended(Action.CANCEL, when="to leave the machine as it is"),
+            ),
+        )
+    elif seen.state == MaasStatus.BROKEN:
+        yield Advice(
+            f"machine {seen.system_id} is marked broken in MAAS: repair it, and mark it as fixed there",
+            submit(Action.RETRY_STAGE),
+        )
+    elif seen.state == MaasStatus.ABSENT:
+        yield replace(
+            failures.FAILURES[FailureClass.MACHINE_DELETED_UPSTREAM].advice,
+            todo=f"find out who deleted machine {seen.system_id} in MAAS",
+        )
+    elif workflow.mode == OnboardingMode.ADOPT and seen.state != MaasStatus.DEPLOYED:
+        yield Advice(
+            f"find out why machine {seen.system_id} is {_stands(seen)} in MAAS: only a deployed machine can be adopted",
+            (
+                Recommended(Action.RETRY_STAGE, when="when it is deployed"),
+                Recommended(Action.CANCEL, when="to leave the machine as it is"),
+            ),
+        )
+
+
+def _whose(seen: MaasView) -> str:
+    owner = (seen.owner or "")[:_LONGEST_OWNER]
+    return (
+        f"machine {seen.system_id} may be in use: it is {_stands(seen)} in MAAS, and user {owner!r} owns it; ask this "
+        "user, and check that the node's MAC and BMC addresses belong to this machine"
+    )
+
+
+def _stands(seen: MaasView) -> str:
+    return f"{seen.state}" + (f" ({seen.status_name})" if seen.status_name else "")
+
+
+def of_quarantine(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[Advice]:
+    """Yield advice about a quarantine. While a workflow continues, there is no advice, because the workflow either ends
+    the quarantine or fails."""
+    if node.status != NodeStatus.QUARANTINED or diagnosis.goes_on(node):
+        return
+    if node.workflow is None:
+        if not node.ever_onboarded:
+            yield Advice(
+                f"{_failed_before(node)}fix the cause of the node's quarantine", (*ONBOARD, *submit(Action.DELETE))
+            )
+            return
+        if node.quarantine_cause in expected.CAUSES:
+            yield from _of_drift(node, now, patience)
+        if node.quarantine_cause in _ENDS_WITH_A_WORKFLOW:
+            yield Advice("fix the cause of the node's quarantine", _out_of_quarantine(node))
+    advice = failures.QUARANTINE_ADVICE.get(node.quarantine_cause or "")
+    if advice is not None:
+        yield advice
+
+
+def _failed_before(node: NodeDetail) -> str:
+    last = node.last_workflow
+    if last is None or last.failure_class is None or node.quarantine_cause != QuarantineCause.ONBOARDING_FAILED:
+        return ""
+    return f"the node's onboarding failed with {last.failure_class}: "
+
+
+def _out_of_quarantine(node: NodeDetail) -> tuple[Recommended, ...]:
+    """Return the intents that end the quarantine of a node that has no live workflow."""
+    if node.not_scrubbed:
+        return (failures.CLEAN_AGAIN,)
+    return (Recommended(Action.RELEASE), failures.DRAIN)
+
+
+def _of_drift(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[Advice]:
+    """Yield advice about a quarantine because of the state in MAAS, by the state that MAAS reports now."""
+    seen = diagnosis.fresh_reading(node, now, patience)
+    if seen is None:
+        return
+    if diagnosis.is_foreign(node, seen):
+        yield Advice(_whose(seen), (failures.DRAIN,))
+    elif seen.state == MaasStatus.ABSENT:
+        yield failures.QUARANTINE_ADVICE[QuarantineCause.MACHINE_DELETED_UPSTREAM]
+    elif seen.state in expected.IN_SERVICE:
+        if node.not_scrubbed or not diagnosis.is_ours(node, seen):
+            return
+        yield Advice(
+            wait="MAAS reports the machine as deployed again; farrier returns the node to service when a second "
+            "reading confirms this and the node is healthy"
+        )
+    else:
+        yield Advice(
+            f"machine {seen.system_id} is {_stands(seen)} in MAAS: find out who changed it, and who uses it now; when "
+            "MAAS reports it as deployed, farrier returns the node to service",
+            (failures.DRAIN,),
+        )
