@@ -11,6 +11,7 @@ from farrier.config.database import DatabaseConfig
 from farrier.config.describing import Setting, SiteSetting, as_toml, settings, site_settings
 from farrier.config.groups import (
     BmcConfig,
+    BmcHostConfig,
     BmcTrustConfig,
     Config,
     ControllerConfig,
@@ -25,6 +26,7 @@ from farrier.config.segments import SegmentsConfig
 
 __all__ = [
     "BmcConfig",
+    "BmcHostConfig",
     "BmcTrustConfig",
     "ClientConfig",
     "Config",

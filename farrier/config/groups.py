@@ -248,21 +248,34 @@ class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             raise ValueError("set only one of ca_file, fingerprint and insecure")
 
 
+class BmcHostConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of connections to one BMC host."""
+
+    auth: Annotated[
+        BmcAuth | None,
+        Meta(
+            description="The only kind of authentication that farrier uses at this host. If it is not set, farrier "
+            "chooses the kind by what the BMC accepts."
+        ),
+    ] = None
+
+
 class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of connections to BMCs."""
 
     hosts: Annotated[
-        dict[str, BmcTrustConfig],
+        dict[str, BmcHostConfig],
         Meta(
-            description="TLS settings of individual BMC hosts (ca_file, fingerprint or insecure): one table "
+            description="Settings of individual BMC hosts (ca_file, fingerprint, insecure, auth): one table "
             '[bmc.hosts."NAME"] for each. NAME is the host exactly as in the address of the BMC.'
         ),
     ] = msgspec.field(default_factory=dict)
     auth: Annotated[
         BmcAuth,
         Meta(
-            description="With the value basic, farrier sends the password with each request, and uses no session. "
-            "With the value session, farrier logs in once, and each process occupies one of the BMC's few sessions."
+            description="The kind of authentication that farrier tries first. With the value basic, farrier sends the "
+            "password with each request, and uses no session. With the value session, farrier logs in once, and each "
+            "process occupies one of the BMC's few sessions. If a BMC refuses the kind, farrier uses the other kind."
         ),
     ] = BmcAuth.BASIC
     session_directory: Annotated[

@@ -23,6 +23,7 @@ class BmcFailure(StrEnum):
     TIMEOUT = "timeout"  # no complete response in time, with or without a connection
     TLS = "tls"  # the certificate is not trusted for this address
     AUTH = "auth"  # the BMC refused the credential
+    AUTH_SCHEME = "auth_scheme"  # the BMC refused the kind of authentication, not the credential
     REFUSED = "refused"  # the BMC knows the user, but refuses the request: a right, a licence or a state is missing
     PROTOCOL = "protocol"  # a response that is not Redfish, or without a valid power state
     UNSUPPORTED = "unsupported"  # valid Redfish without a resource or property that farrier needs
@@ -41,7 +42,7 @@ class PowerState(StrEnum):
 
 
 class BmcAuth(StrEnum):
-    """How farrier authenticates at a BMC."""
+    """A kind of authentication at a BMC."""
 
     BASIC = "basic"  # with each request; uses no session of the BMC
     SESSION = "session"  # once, with one session that is kept; a BMC has four to eight sessions for all its clients
@@ -129,6 +130,7 @@ _PAUSES: dict[BmcFailure, tuple[timedelta, timedelta] | None] = {
     BmcFailure.TIMEOUT: (timedelta(seconds=30), timedelta(minutes=5)),
     BmcFailure.TLS: (timedelta(minutes=5), timedelta(minutes=30)),
     BmcFailure.AUTH: (timedelta(minutes=5), timedelta(minutes=30)),
+    BmcFailure.AUTH_SCHEME: (timedelta(minutes=5), timedelta(minutes=30)),
     BmcFailure.REFUSED: (timedelta(minutes=5), timedelta(minutes=30)),
     BmcFailure.PROTOCOL: (timedelta(minutes=5), timedelta(minutes=30)),
     BmcFailure.UNSUPPORTED: (timedelta(minutes=5), timedelta(minutes=30)),

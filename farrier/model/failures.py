@@ -272,6 +272,9 @@ BMC_ADVICE: Mapping[BmcFailure, Advice] = {
     BmcFailure.TIMEOUT: Advice("check the network of this slow BMC, or reset the BMC"),
     BmcFailure.TLS: Advice("install a certificate that this site trusts, or pin the BMC's certificate"),
     BmcFailure.AUTH: Advice("correct the user and the password; farrier tries a new version of the credential at once"),
+    BmcFailure.AUTH_SCHEME: Advice(
+        "allow basic authentication or sessions at the BMC, and see that bmc.hosts does not force the other"
+    ),
     BmcFailure.REFUSED: Advice(
         "correct what the BMC's reason in the error names: the account's role, a licence or the state"
     ),

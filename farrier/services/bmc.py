@@ -1,4 +1,4 @@
-"""The BMC client over Redfish, with DMTF's asyncio library and basic authentication, or with sessions if configured.
+"""The BMC client over Redfish, with DMTF's asyncio library, and with basic authentication or sessions.
 
 `wiring` opens the client, and the node's steps call it through `protocols.BmcClient`. The client sends one call at a
 time to each BMC, begins a call's deadline only after the wait for other calls, and limits failed logins. Every failure
@@ -14,7 +14,6 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import assert_never
 
 import aiohttp
 import structlog
@@ -32,6 +31,7 @@ from farrier.services.bmc_limiter import BmcLimiter
 from farrier.services.bmc_logins import Logins
 from farrier.services.bmc_power import PowerChange
 from farrier.services.bmc_probe import Found, Probe, read_system
+from farrier.services.bmc_schemes import Schemes
 from farrier.services.bmc_session_records import SessionRecords, open_records
 from farrier.services.bmc_sessions import Sessions
 from farrier.services.bmc_times import BmcTimes
@@ -62,7 +62,7 @@ async def open_bmc(
     with _records(config) as records:
         sessions = Sessions(records, times.clock)
         shared = Shared(
-            auth=config.auth,
+            schemes=Schemes(config.auth, _forced(config)),
             times=times,
             credentials=credentials,
             limiter=BmcLimiter(config.concurrency, times.patience),
@@ -80,25 +80,29 @@ async def open_bmc(
 
 @contextmanager
 def _records(config: BmcConfig) -> Iterator[SessionRecords]:
-    """Open the records of sessions. If no session is ever opened, there are no records."""
-    match config.auth:
-        case BmcAuth.BASIC:
-            yield SessionRecords.none()
-        case BmcAuth.SESSION:
-            # systemd separates several directories by colons; the first directory belongs to farrier.
-            state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-            if not config.session_directory and not state:
-                raise ConfigError(
-                    "bmc.auth is session, but bmc.session_directory is not set, so farrier could not close open "
-                    "sessions after a crash; set bmc.session_directory to a local directory"
-                )
-            records, let_go = open_records(Path(config.session_directory or f"{state}/bmc-sessions"))
-            try:
-                yield records
-            finally:
-                let_go()
-        case _ as never:
-            assert_never(never)
+    """Open the records of sessions. Raises `ConfigError` if the settings require sessions, but there is no directory
+    for the records."""
+    # systemd separates several directories by colons; the first directory belongs to farrier.
+    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    directory = config.session_directory or (f"{state}/bmc-sessions" if state else "")
+    if not directory and BmcAuth.SESSION in (config.auth, *_forced(config).values()):
+        raise ConfigError(
+            "bmc.auth is session, but bmc.session_directory is not set, so farrier could not close open "
+            "sessions after a crash; set bmc.session_directory to a local directory"
+        )
+    if not directory:
+        yield SessionRecords.none()
+        return
+    records, let_go = open_records(Path(directory))
+    try:
+        yield records
+    finally:
+        let_go()
+
+
+def _forced(config: BmcConfig) -> Mapping[str, BmcAuth]:
+    """Return the kind of authentication that the settings force, by host."""
+    return {host: trust.auth for host, trust in config.hosts.items() if trust.auth is not None}
 
 
 class RedfishBmc(protocols.BmcClient):

@@ -48,17 +48,19 @@ _UNREADABLE = object()
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The response to a request of `path`, the BMC that sent it, and the secrets that no text may contain."""
+    """The response to a request of `path`, the BMC that sent it, and the secrets that no text may contain. `basic` is
+    whether the request had basic authentication."""
 
     path: str
     response: Response
     own: Own
     secrets: tuple[str, ...] = ()
+    basic: bool = False
 
 
 class Answered(BmcError):
     """The BMC responded with a status that is no success. `moved_to` is the path to which a redirect leads, if farrier
-    may follow it."""
+    may follow it. `unclear` is whether a refused login may concern the kind of authentication."""
 
     def __init__(
         self,
@@ -68,10 +70,12 @@ class Answered(BmcError):
         *,
         retry_after: timedelta | None = None,
         moved_to: str | None = None,
+        unclear: bool = False,
     ) -> None:
         super().__init__(failure, detail, retry_after=retry_after)
         self.status = status
         self.moved_to = moved_to
+        self.unclear = unclear
 
 
 def accepted(reply: Reply) -> None:
@@ -85,13 +89,26 @@ def accepted(reply: Reply) -> None:
         raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=wait)
     said = _messages(response)
     text = _status_text(reply, said)
+    if reply.basic and _refuses_basic(response, said):
+        raise Answered(response.status, BmcFailure.AUTH_SCHEME, f"{text}; the BMC refuses basic authentication")
     # An iLO refuses an action in this way, also for a short time after a change of power.
     if response.status == HTTPStatus.BAD_REQUEST and "InvalidOperationForSystemState" in response.text:
         detail = f"{text}; the BMC refuses this action in the machine's present state"
         raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=wait)
+    shown = _by_message(response, said)
+    unclear = shown is None and not _offers_basic(response)
     raise Answered(
-        response.status, _by_message(response, said) or failure, text, retry_after=wait, moved_to=_moved_to(reply)
+        response.status, shown or failure, text, retry_after=wait, moved_to=_moved_to(reply), unclear=unclear
     )
+
+
+def has_no_sessions(refusal: BmcError, *, good: bool) -> bool:
+    """Return whether a BMC opens no session, whatever the password: it says so, it has no such resource, or it refuses
+    a secret that it has accepted otherwise (`good`)."""
+    if not isinstance(refusal, Answered):
+        return refusal.failure is BmcFailure.AUTH_SCHEME
+    known = (BmcFailure.AUTH_SCHEME, BmcFailure.UNSUPPORTED)
+    return refusal.failure in known or (good and refusal.failure is BmcFailure.AUTH)
 
 
 def resource(reply: Reply) -> Resource:
@@ -109,7 +126,22 @@ def resource(reply: Reply) -> Resource:
 
 def opened(reply: Reply) -> tuple[str, str | None, str | None]:
     """Return the token, the location and the creation time of a new session. The time is by the BMC's clock."""
-    body = resource(reply)
+    try:
+        body = resource(reply)
+    except Answered as refusal:
+        # A BMC without the message may count the login as failed, and so does farrier.
+        says = any(is_off(one, "session") or is_off(one, "service") for one in _messages(reply.response))
+        failure = BmcFailure.AUTH_SCHEME if says else refusal.failure
+        if failure is BmcFailure.REFUSED:
+            failure = BmcFailure.AUTH
+        raise Answered(
+            refusal.status,
+            failure,
+            refusal.detail,
+            retry_after=refusal.retry_after,
+            moved_to=refusal.moved_to,
+            unclear=not _by_message(reply.response, _messages(reply.response)),
+        ) from None
     token = reply.response.getheader("X-Auth-Token")
     if not isinstance(token, str) or not token.strip():
         raise BmcError(BmcFailure.PROTOCOL, f"{reply.path} opened a session, but returned no token")
@@ -146,6 +178,29 @@ def _by_message(response: Response, said: Iterable[Message]) -> BmcFailure | Non
     if names & _NO_LOGIN or "PasswordChangeRequired" in response.text:
         return BmcFailure.AUTH
     return BmcFailure.REFUSED if names & _NO_RIGHT else None
+
+
+def _refuses_basic(response: Response, said: Iterable[Message]) -> bool:
+    """Return whether a BMC says that it does not accept basic authentication: in the list of the kinds that it accepts,
+    or in a message."""
+    if response.status not in _STATUSES_OF_RIGHTS:
+        return False
+    offers_others = response.getheader("WWW-Authenticate") is not None and not _offers_basic(response)
+    if response.status == HTTPStatus.UNAUTHORIZED and offers_others:
+        return True
+    return any(is_off(one, "basic") for one in said)
+
+
+def _offers_basic(response: Response) -> bool:
+    """Return whether a BMC lists basic authentication among the kinds that it accepts."""
+    named = (value for name, value in response.getheaders() if name.lower() == "www-authenticate")
+    return any("basic" in value.lower() for value in named)
+
+
+def is_off(message: Message, what: str) -> bool:
+    """Return whether a message says that something is switched off."""
+    text = f"{message.name} {message.text}".lower()
+    return what in text and any(word in text for word in ("disabled", "notsupported", "not supported", "not allowed"))
 
 
 def _moved_to(reply: Reply) -> str | None:

@@ -8,8 +8,8 @@ more. An action is sent once, and its result is one of: responded, never sent, u
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from enum import Enum, StrEnum, auto
 from functools import partial
@@ -32,6 +32,7 @@ from farrier.services.bmc_limiter import BmcLimiter
 from farrier.services.bmc_links import Own
 from farrier.services.bmc_logins import Logins, Secret
 from farrier.services.bmc_resources import Resource
+from farrier.services.bmc_schemes import Schemes
 from farrier.services.bmc_session_records import Entry
 from farrier.services.bmc_sessions import Session, Sessions
 from farrier.services.bmc_times import BmcTimes
@@ -96,7 +97,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that all calls of a client share."""
 
-    auth: BmcAuth
+    schemes: Schemes
     times: BmcTimes
     credentials: protocols.CredentialStore
     limiter: BmcLimiter
@@ -119,6 +120,7 @@ class Exchange:
         self._asked_for_root = False
         self._shows = _Shows.NOTHING
         self._session_is_old = False
+        self._asked_for_session = False
         self.credential: Credential | None = None
         self.deadline = 0.0
         self.requests = 0
@@ -141,9 +143,9 @@ class Exchange:
 
     async def log_in(self) -> None:
         """Send the credential with all further requests, or use a session. Call this once per slot, after `root`."""
-        match self._shared.auth:
+        match self._shared.schemes.of(self._access.bmc):
             case BmcAuth.BASIC:
-                self._shows = _Shows.HEADER
+                self._use_basic()
             case BmcAuth.SESSION:
                 await self._join_session()
             case _ as never:
@@ -169,13 +171,20 @@ class Exchange:
         except _AnotherSecret:
             pass
         except Answered as refusal:
-            if refusal.status != HTTPStatus.UNAUTHORIZED or not self._session_is_old:
+            ended = refusal.status == HTTPStatus.UNAUTHORIZED and self._session_is_old
+            if not ended and not self._goes_on_after(refusal):
                 raise
         # This is outside the `try`, so that an error here does not count as an error of the read. The BMC reports that
         # it has ended the session. If the session is still open, `_replace_session` ends it; otherwise it would occupy
         # one of the BMC's few sessions.
         await self._replace_session()
         return await self._get(operation, path)
+
+    def _goes_on_after(self, refusal: Answered) -> bool:
+        """Return whether a session may be opened instead, because the BMC refuses basic authentication."""
+        is_basic = self._shows is _Shows.HEADER and refusal.failure is BmcFailure.AUTH_SCHEME
+        is_free = is_basic and not self._access.only_reads and not self._asked_for_session
+        return is_free and self._shared.schemes.use_other(self._access.bmc)
 
     async def reset(self, path: str, kind: str) -> None:
         """Send the action that switches power, once. Raises `Answered` for a refusal. Afterwards `sent` is false if the
@@ -213,7 +222,8 @@ class Exchange:
             with login, anyio.fail_after(max(0.0, self.deadline - started)), dialling(dial):
                 response = await request()
                 own = Own(self._access.bmc, self._access.route.addresses)
-                understood = understand(Reply(path, response, own, self.secrets))
+                basic = self._shows is _Shows.HEADER
+                understood = understand(Reply(path, response, own, self.secrets, basic))
             result = "ok"
         except _AnotherSecret:
             self.requests -= 1
@@ -233,6 +243,22 @@ class Exchange:
             require_lease()
         if secret is not None:
             login.enter_context(self._shared.logins.attempt(self._access.bmc, secret))
+            login.enter_context(self._noted(secret))
+
+    @contextmanager
+    def _noted(self, secret: Secret) -> Iterator[None]:
+        """Note whether the BMC accepts a login of this kind."""
+        bmc, schemes = self._access.bmc, self._shared.schemes
+        of_the_kind = self._shows is not _Shows.HEADER or schemes.of(bmc) is BmcAuth.BASIC
+        try:
+            yield
+        except Answered as refusal:
+            if refusal.failure is BmcFailure.AUTH and refusal.unclear and of_the_kind and not self._access.only_reads:
+                schemes.login_failed(bmc, secret)
+            raise
+        else:
+            if of_the_kind:
+                schemes.accepted(bmc)
 
     async def _show(self, headers: Headers) -> Secret | None:
         """Add the authentication to the headers. Returns the secret if the request logs in with it, otherwise None."""
@@ -284,7 +310,17 @@ class Exchange:
         if entry is None:
             self._use_basic()
             return
-        session = await self._open_session(entry)
+        self._asked_for_session = True
+        good = self.credential is not None and self._shared.logins.is_good(bmc, await self._secret())
+        try:
+            session = await self._open_session(entry)
+        except BmcError as refusal:
+            if not bmc_answers.has_no_sessions(refusal, good=good):
+                raise
+            if not self._shared.schemes.use_other(bmc):
+                raise BmcError(BmcFailure.AUTH_SCHEME, f"{refusal.detail}; bmc.hosts forces sessions") from refusal
+            self._use_basic()
+            return
         sessions.keep(bmc, session)
         self._enter(session)
         if not await self._closed_all_left():
@@ -354,6 +390,8 @@ class Exchange:
         try:
             self._client, self._shows = self._anonymous(), _Shows.NOTHING
             path = await self._sessions_path()
+            if not self._shared.schemes.is_proven(self._access.bmc):
+                await self._check_sessions()
             await self._read()
             sent = True
             opened = await self._log_in_at(path)
@@ -403,8 +441,21 @@ class Exchange:
         links = root.get("Links")
         path = bmc_resources.link(links.get("Sessions")) if isinstance(links, Mapping) else None
         if path is None and bmc_resources.link(root.get("SessionService")) is None:
-            raise BmcError(BmcFailure.UNSUPPORTED, "the BMC has no sessions; use basic authentication")
+            raise BmcError(BmcFailure.AUTH_SCHEME, "the BMC has no sessions")
         return path or STANDARD_SESSIONS
+
+    async def _check_sessions(self) -> None:
+        """Raise `BmcError` if the BMC declares, without a login, that it opens no sessions."""
+        root = await self.root()
+        path = bmc_resources.link(root.get("SessionService")) if root is not None else None
+        try:
+            service = await self._get(Operation.SESSION, path or SESSION_SERVICE)
+        except bmc_failure.FORESEEN as error:
+            if bmc_failure.of_exception(error)[0] in (BmcFailure.TIMEOUT, BmcFailure.TLS):
+                raise
+            return  # the BMC does not declare this without a login
+        if service.get("ServiceEnabled") is False:
+            raise BmcError(BmcFailure.AUTH_SCHEME, "the BMC's session service is disabled")
 
     def _anonymous(self) -> redfish.AsyncRedfishClient:
         return redfish.AsyncRedfishClient(str(self._access.bmc), session=self._access.http)

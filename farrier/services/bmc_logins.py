@@ -63,6 +63,10 @@ class Logins:
             dialled=False,
         )
 
+    def is_good(self, bmc: URL, secret: Secret) -> bool:
+        """Return whether the BMC has accepted the secret, and has not refused it since."""
+        return self._good.get(bmc) == secret
+
     @contextmanager
     def attempt(self, bmc: URL, secret: Secret) -> Iterator[None]:
         """Run the block, which sends a request with the secret, and record whether this login succeeded."""

@@ -49,7 +49,7 @@ class Entry(msgspec.Struct, frozen=True):
 class SessionRecords:
     """The records of this process and of ended processes, by BMC."""
 
-    def __init__(self, own: Path, left: list[Entry]) -> None:
+    def __init__(self, own: Path | None, left: list[Entry]) -> None:
         self._own = own
         self._left: dict[URL, list[Entry]] = {}
         for entry in left:
@@ -57,8 +57,9 @@ class SessionRecords:
 
     @classmethod
     def none(cls) -> SessionRecords:
-        """Return the records of a process that opens no session."""
-        return cls(Path(os.devnull), [])
+        """Return the records of a process without a directory. They are only in memory, so if the process is killed,
+        its sessions stay open until the BMCs end them."""
+        return cls(None, [])
 
     def left(self, bmc: URL) -> tuple[Entry, ...]:
         """Return the sessions at a BMC that no process uses any more."""
@@ -71,13 +72,14 @@ class SessionRecords:
     async def begin(self, bmc: URL) -> Entry | None:
         """Record that a login for a session is about to be sent. Returns None if it cannot be recorded and so must not
         be sent."""
-        entry = Entry(self._own / f"{uuid4().hex}{_SUFFIX}", Record(bmc=str(bmc)))
-        return entry if await _recorded(entry) else None
+        entry = Entry((self._own or Path()) / f"{uuid4().hex}{_SUFFIX}", Record(bmc=str(bmc)))
+        return entry if self._own is None or await _recorded(entry) else None
 
     async def opened(self, entry: Entry, *, location: str | None, created: str | None) -> Entry:
         """Add the location and the creation time that the BMC returned to the record of the session."""
         known = Entry(entry.path, Record(bmc=entry.record.bmc, location=location, created=created))
-        await _recorded(known)
+        if self._own is not None:
+            await _recorded(known)
         return known
 
     async def forget(self, entry: Entry) -> None:
@@ -86,7 +88,8 @@ class SessionRecords:
         rest = [other for other in self._left.pop(bmc, ()) if other.path != entry.path]
         if rest:
             self._left[bmc] = rest
-        await anyio.to_thread.run_sync(_remove, entry.path, self._own)
+        if self._own is not None:
+            await anyio.to_thread.run_sync(_remove, entry.path, self._own)
 
 
 def open_records(directory: Path) -> tuple[SessionRecords, Callable[[], None]]:

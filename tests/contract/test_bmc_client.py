@@ -20,7 +20,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from farrier.config import BmcTrustConfig
+from farrier.config import BmcHostConfig, BmcTrustConfig
 from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, PowerState
 from farrier.services.bmc import RedfishBmc
 from farrier.sim.bmc import SimulatedBmc, fake_systems, simulated_bmc
@@ -247,7 +247,7 @@ async def test_one_host_may_have_a_separate_policy_and_an_insecure_policy_is_log
     async with fake_bmc(tmp_path, authority, certificate=certificate) as fake:
         double = of_fake(fake)
         with capture_logs() as logs:
-            hosts = {"BMC.example": BmcTrustConfig(insecure=True)}
+            hosts = {"BMC.example": BmcHostConfig(insecure=True)}
             async with connect(double.ca_file, hosts=hosts, lookup=on_loopback) as client:
                 target = msgspec.structs.replace(double.target(), address=fake.url.replace("127.0.0.1", "bmc.Example"))
                 assert (await client.verify(target)).power is PowerState.ON

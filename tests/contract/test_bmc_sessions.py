@@ -5,8 +5,6 @@ Tested on our own fake; the emulator, which has none, is used to test a BMC with
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import anyio
 import msgspec
 import pytest
@@ -14,15 +12,11 @@ import pytest
 from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
 from farrier.model.params import PowerRequest
 from farrier.services.bmc import RedfishBmc
-from farrier.sim.bmc import fake_systems, simulated_bmc
-from farrier.sim.certificates import Authority
 from tests.support.bmc import (
     CREDENTIAL,
     PASSWORD,
-    ROOT,
     SESSIONS,
     SYSTEM,
-    SYSTEMS,
     USERNAME,
     Answer,
     FakeBmc,
@@ -59,7 +53,9 @@ async def test_one_session_serves_every_call_and_ends_with_the_client(bmc: FakeB
     assert bmc.logins == 1
     assert bmc.methods["DELETE"] == 1
     assert [request for request in bmc.requests if request.authorization is not None] == []
-    assert observed.requests[:3] == [("root", "ok"), ("session", "ok"), ("systems", "ok")]
+    # The session service does not say without a login whether it is enabled.
+    assert observed.requests[:2] == [("root", "ok"), ("session", "auth")]
+    assert observed.requests[2:4] == [("session", "ok"), ("systems", "ok")]
 
 
 async def test_calls_at_the_same_time_share_a_session(bmc: FakeBmc) -> None:
@@ -121,7 +117,7 @@ async def test_a_wrong_password_is_tried_once(bmc: FakeBmc) -> None:
         error = await failure(client, at(bmc))
     assert error.failure is BmcFailure.AUTH
     assert bmc.failed_logins == bmc.logins == 1
-    assert [request.method for request in bmc.requests] == ["GET", "POST"]
+    assert [request.method for request in bmc.requests] == ["GET", "GET", "POST"]
 
 
 async def test_a_new_secret_replaces_the_session(bmc: FakeBmc) -> None:
@@ -162,18 +158,3 @@ async def test_a_login_without_a_token_is_a_protocol_failure(bmc: FakeBmc, answe
     bmc.session_answer = answer
     async with connect(bmc.ca_file, auth=SESSION) as client:
         assert (await failure(client, at(bmc))).failure is BmcFailure.PROTOCOL
-
-
-async def test_a_root_without_sessions_is_unsupported_and_sees_no_credential(
-    bmc: FakeBmc, authority: Authority, tmp_path: Path
-) -> None:
-    bmc.answer(ROOT, {"Systems": {"@odata.id": SYSTEMS}})
-    async with connect(bmc.ca_file, auth=SESSION) as client:
-        error = await failure(client, at(bmc))
-    assert error.failure is BmcFailure.UNSUPPORTED
-    assert "no sessions" in error.detail
-    assert bmc.logins == 0
-    async with simulated_bmc(tmp_path / "sushy", fake_systems(1), authority=authority) as emulator:
-        target = BmcTarget(address=emulator.base_url, credential=CREDENTIAL, system_path=emulator.systems[0].path)
-        async with connect(emulator.ca_file, auth=SESSION) as client:
-            assert (await failure(client, target)).failure is BmcFailure.UNSUPPORTED

@@ -168,7 +168,8 @@ class FakeBmc:
         self.on_login: Callable[[], object] = lambda: None  # called when a session is open, before the response
         self.refusal: Answer = Page(401, b'{"error": "credential refused"}')  # of a request without a valid login
         self.session_answer: Answer | None = None  # the response to a good login, instead of a session
-        self.redirects: dict[str, Page] = {}  # responses to requests of any method, by path
+        self.anyway: dict[str, Page] = {}  # responses to requests of any method without a login, by path
+        self.answer_basic: Page | None = None  # the response to every request with basic authentication
         self.resets: list[str] = []
         self.reset_answer: Answer = Page(204)
         self.reset_refusals: list[Answer] = []  # responses to the next resets, which then have no effect
@@ -193,8 +194,10 @@ class FakeBmc:
     def next(self, request: Request) -> Answer:
         """Record a request, and return the response to it."""
         self.requests.append(request)
-        if request.path in self.redirects:
-            return self.redirects[request.path]
+        if request.path in self.anyway:
+            return self.anyway[request.path]
+        if request.authorization is not None and self.answer_basic is not None:
+            return self.answer_basic
         if request.method == "POST" and request.path == SESSIONS:
             return self._open_session(request)
         if request.path != ROOT and not self._knows(request):

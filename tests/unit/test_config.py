@@ -218,7 +218,7 @@ def test_an_invalid_value_is_refused_with_its_place_and_the_reason(file: Path, t
 
 def test_each_bmc_host_may_have_a_separate_table(file: Path) -> None:
     file.write_text(config.as_toml() + '\n[bmc.hosts."10.0.0.2"]\ninsecure = true\n')
-    assert config.load(file, environment={}).bmc.hosts == {"10.0.0.2": config.BmcTrustConfig(insecure=True)}
+    assert config.load(file, environment={}).bmc.hosts == {"10.0.0.2": config.BmcHostConfig(insecure=True)}
 
 
 def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from farrier import wiring
-from farrier.config import BmcConfig, BmcTrustConfig
+from farrier.config import BmcConfig, BmcHostConfig
 from farrier.handlers.maas_region import REGION_KIND
 from farrier.handlers.node.kind import NODE_KIND, NodeKind
 from farrier.handlers.resource import ResourceKind
@@ -31,7 +31,7 @@ def test_an_exposition_of_a_fresh_process_stays_small() -> None:
 
 
 def test_policies_that_accept_any_certificate_are_counted() -> None:
-    hosts = {"BMC-1.example": BmcTrustConfig(insecure=True), "10.0.0.2": BmcTrustConfig(fingerprint="ab" * 32)}
+    hosts = {"BMC-1.example": BmcHostConfig(insecure=True), "10.0.0.2": BmcHostConfig(fingerprint="ab" * 32)}
     config = BmcConfig(ca_file="/etc/ca.crt", hosts=hosts)
     assert [sample.value for family in wiring.trust_gauge(config).collect() for sample in family.samples] == [1]
     assert [sample.value for family in wiring.trust_gauge(BmcConfig()).collect() for sample in family.samples] == [0]

@@ -15,6 +15,7 @@ SECONDS_OF_FIRST_AND_LONGEST = {
     bmc.BmcFailure.TIMEOUT: (30, 300),
     bmc.BmcFailure.INTERNAL: (30, 300),
     bmc.BmcFailure.AUTH: (300, 1800),
+    bmc.BmcFailure.AUTH_SCHEME: (300, 1800),
     bmc.BmcFailure.REFUSED: (300, 1800),
     bmc.BmcFailure.TLS: (300, 1800),
     bmc.BmcFailure.PROTOCOL: (300, 1800),
