@@ -46,7 +46,7 @@ BEGIN
     END IF;
     IF rule ? 'pattern' AND given !~ (rule ->> 'pattern') THEN
         RETURN CASE WHEN rule ? 'fault' THEN replace(rule ->> 'fault', '{value}', quote_literal(left(given, 80)))
-                    WHEN rule ->> 'pattern' IN ('\S', '\A\S+\Z') THEN 'is blank or has blanks in it'
+                    WHEN rule ->> 'pattern' IN (E'\\S', E'\\A\\S+\\Z') THEN 'is blank or has blanks in it'
                     WHEN rule ->> 'pattern' = '.' THEN 'is empty'
                     ELSE format('does not match %s, got %s', rule ->> 'pattern', shown) END;
     END IF;

@@ -8,7 +8,7 @@ DECLARE
 BEGIN
     IF jsonb_typeof(NEW.facts -> 'ib_guids') <> 'array' THEN RETURN NULL; END IF;
     reported := ARRAY(SELECT DISTINCT right(lower(g), 16) FROM jsonb_array_elements_text(NEW.facts -> 'ib_guids') g
-                       WHERE g ~* '\A(0x)?[0-9a-f]{16}\Z' ORDER BY 1);
+                       WHERE g ~* E'\\A(0x)?[0-9a-f]{16}\\Z' ORDER BY 1);
     IF cardinality(reported) = 0 OR NOT are_guids(reported)
        OR EXISTS (SELECT FROM node_ib_ports p WHERE p.guids && reported AND p.node <> NEW.node_id) THEN
         RETURN NULL;

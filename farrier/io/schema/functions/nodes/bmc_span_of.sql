@@ -14,9 +14,9 @@ BEGIN
     IF authority ~ '^[^][]*:[^][]*:' THEN authority := '[' || authority || ']'; END IF;  -- IPv6, without brackets
     parts := regexp_match(authority, '^(.*?)(?::([0-9]*))?$');
     host := rtrim(parts[1], '.');
-    IF host ~ '^\[.*\]$' THEN
+    IF host ~ E'^\\[.*\\]$' THEN
         BEGIN
-            host := regexp_replace(host(btrim(host, '[]')::inet), '^::ffff:(?=[0-9]+\.)', '');
+            host := regexp_replace(host(btrim(host, '[]')::inet), E'^::ffff:(?=[0-9]+\\.)', '');
         EXCEPTION WHEN invalid_text_representation THEN
             NULL;  -- not a valid address; equal only to itself
         END;

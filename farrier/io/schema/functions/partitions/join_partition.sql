@@ -12,7 +12,7 @@ DECLARE
     known ib_members;
     answer text;
 BEGIN
-    IF join_partition.owner IS NULL OR join_partition.owner !~ '\S' OR char_length(join_partition.owner) > 253 THEN
+    IF join_partition.owner IS NULL OR join_partition.owner !~ E'\\S' OR char_length(join_partition.owner) > 253 THEN
         RAISE EXCEPTION 'owner must name the owner of the port, in 1 to 253 characters' USING ERRCODE = 'FR400';
     END IF;
     IF join_partition.membership IS NULL OR join_partition.membership NOT IN ('full', 'limited') THEN

@@ -18,7 +18,7 @@ DECLARE
     mine inet;
     gap segment_free;
 BEGIN
-    IF who IS NULL OR who !~ '\S' OR char_length(who) > 253 THEN
+    IF who IS NULL OR who !~ E'\\S' OR char_length(who) > 253 THEN
         RAISE EXCEPTION 'owner must be a text of 1 to 253 characters, not blank' USING ERRCODE = 'FR400';
     END IF;
     IF allocate_address.node IS NOT NULL AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = allocate_address.node AND n.status <> 'deleted') THEN

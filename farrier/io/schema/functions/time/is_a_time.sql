@@ -2,5 +2,5 @@
 -- region's clock.
 CREATE OR REPLACE FUNCTION farrier.is_a_time(name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
-    RETURN name <> 'synced_at' AND (name LIKE '%\_at' OR name LIKE '%\_until' OR name LIKE '%\_since'
+    RETURN name <> 'synced_at' AND (name LIKE E'%\\_at' OR name LIKE E'%\\_until' OR name LIKE E'%\\_since'
                                     OR name IN ('at', 'since', 'until', 'tries', 'trying'));

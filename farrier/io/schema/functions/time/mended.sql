@@ -13,7 +13,7 @@ BEGIN
         RETURN (SELECT coalesce(jsonb_agg(farrier.mended(e.value, $2, back, $4) ORDER BY e.ordinality), '[]')
                   FROM jsonb_array_elements(value) WITH ORDINALITY e);
     ELSIF jsonb_typeof(value) <> 'string' OR NOT farrier.is_a_time($4)
-       OR value #>> '{}' !~ '^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$' THEN
+       OR value #>> '{}' !~ E'^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d+)?(Z|[+-]\\d\\d:\\d\\d)$' THEN
         RETURN value;
     END IF;
     at := value #>> '{}';
