@@ -28,6 +28,7 @@ from farrier.model.measures import KindMetric, Sample
 from farrier.model.outcome import Decision, Deleted, DoNothing, EndsBy, Outcome, Step, Transition, Update, Wait
 from farrier.model.params import NoParams, Params
 from farrier.model.resource import Answer, Pending, Resource
+from farrier.model.restores import Hold
 from farrier.protocols import CredentialStore, StateHandler
 from farrier.protocols.acting import require_lease
 
@@ -48,6 +49,7 @@ __all__ = [
     "FarrierError",
     "Handler",
     "HandlerError",
+    "Hold",
     "KindAction",
     "KindEdge",
     "KindLayer",

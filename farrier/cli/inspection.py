@@ -11,7 +11,7 @@ import typer
 from farrier.cli import completed_names, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.output import Cell
-from farrier.model import details, diagnosis, duration
+from farrier.model import details, diagnosis, duration, restores
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.health import Alert
@@ -67,6 +67,7 @@ def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tupl
     yield "management", node.management and output.state(node.management)
     yield "schedulable", "yes" if node.schedulable else "no"
     yield "held", _held(node, now) if node.held else None
+    yield "restored", restores.since(node.restored_at) if node.restored_at else None
     yield "paused", node.paused
     yield "quarantine", node.quarantine_cause and f"{node.quarantine_cause}: {node.quarantine_reason}"
     yield "flags", ", ".join(_flags(node))

@@ -13,6 +13,7 @@ from farrier.cli.connection import Session, administer, opened, with_database, w
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
 from farrier.config import Config
+from farrier.errors import ExitCode
 from farrier.io import restores
 from farrier.model.counted import counted
 from farrier.model.edges import NODE
@@ -88,7 +89,7 @@ def lift(  # noqa: PLR0913 - the options of the command
     as_json: output.AsJson = False,
 ) -> None:
     """Lift holds after a restore: of the named resources, or with --all or --site of all resources without a
-    difference. Names are names of nodes unless --kind is given. Exit code 3: a selected resource is still held."""
+    difference. Names are names of nodes unless --kind is given. Exit code 3: a selected resource needs a choice."""
     if not reason:
         raise typer.BadParameter("--reason is missing; expected the reason for lifting the holds")
     if bool(names) == (every or site is not None):
@@ -106,8 +107,8 @@ def lift(  # noqa: PLR0913 - the options of the command
         output.json(lifted)
     else:
         _print(lifted)
-    if any(each.why is not None for each in lifted):
-        raise typer.Exit(3)
+    if then is None and any(each.why is not None for each in lifted):
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 async def _lift(settings: Config, which: Lift) -> tuple[Lifted, ...]:

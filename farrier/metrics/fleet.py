@@ -195,6 +195,7 @@ def _of_counts(census: Census) -> Iterator[GaugeMetricFamily]:
     yield _by_word(gauges.NODES_BY_POWER, PowerState, census.power)
     yield gauges.NODES_SAME_MACHINE.family({(): census.same_machine})
     yield gauges.BRAKES_HOLDING.family({(): census.brakes_holding})
+    yield gauges.RESOURCES_RESTORED.family({(kind,): count for kind, count in census.restored.items()})
     yield gauges.NODES_PAUSED.family({(): census.paused})
     yield gauges.HEARTBEATS_STALE.family({(): census.heartbeats_stale})
     yield _by_word(gauges.OBSERVATIONS_STALE, Source, census.observations_stale)

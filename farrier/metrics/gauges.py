@@ -109,6 +109,11 @@ BRAKES_HOLDING = Gauge(
     "farrier_brakes_holding",
     "Number of sites at which the brake holds failing nodes in service.",
 )
+RESOURCES_RESTORED = Gauge(
+    "farrier_resources_restored",
+    "Number of resources that are held since the database was restored from a backup.",
+    ("kind",),
+)
 NODES_PAUSED = Gauge("farrier_nodes_paused", "Number of nodes that an operator paused.")
 HEARTBEATS_STALE = Gauge(
     "farrier_heartbeats_stale",

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from farrier.errors import InternalError
-from farrier.model import actions, diagnosis, duration, failures, foreseen, sweeps, workflow_advice
+from farrier.model import actions, diagnosis, duration, failures, foreseen, restores, sweeps, workflow_advice
 from farrier.model.acceptance import Allowed
 from farrier.model.actions import Action
 from farrier.model.clocks import Clock
@@ -149,6 +149,8 @@ def _all(case: Case) -> Iterator[Advice]:
     node = case.node
     asked = diagnosis.unanswered(node)
     yield from _texts(filter_runs(node, case.now, case.period))
+    if node.restored_at is not None:
+        yield Advice(restores.LIFT)
     if diagnosis.is_held(node):
         yield Advice("finish the work for which the node is paused", submit(Action.UNPAUSE))
     if diagnosis.is_unowned(node):

@@ -123,7 +123,8 @@ class Owned(msgspec.Struct, frozen=True, kw_only=True):
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of the fleet at one moment. The result may omit states and labels that no resource has, but it
-    contains all states of registered kinds. `above`, `worst`, `manual` and `oldest_intent` exclude paused nodes.
+    contains all states of registered kinds. `above`, `worst`, `manual` and `oldest_intent` exclude paused nodes,
+    and `above`, `worst` and `oldest_intent` also exclude what is held after a restore; `restored` counts that by kind.
     `kind_limits` are the limits of registered kinds, including kinds that this process does not have."""
 
     now: datetime
@@ -142,6 +143,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     paused: int
     same_machine: int
     brakes_holding: int
+    restored: Mapping[str, int]
     heartbeats_stale: int
     failing: tuple[Failing, ...]
     waiting: tuple[Waiting, ...]

@@ -14,6 +14,8 @@ from farrier.model.workflow import WorkflowStatus
 def notes(node: NodeView) -> Iterator[str]:
     """Yield the notes about the node, the most important first."""
     workflow = node.workflow
+    if node.restored_at is not None:
+        yield "held after a restore"
     if node.paused is not None:
         yield f"paused: {node.paused}"
     if node.held:

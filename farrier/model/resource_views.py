@@ -81,7 +81,8 @@ class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
     """A resource. `outcome` is the outcome of the last run; it has not changed since `outcome_at`. `controller` is the
     owner of the resource's shard, or None if the shard has no owner or the resource has ended. At `swept_at`, all due
     resources of the shard had run. `step` began at `step_begun_at` and may have changed an outside service; its end is
-    not recorded. The first element of `layers` is the state."""
+    not recorded. The first element of `layers` is the state. `restored_at` is set while farrier changes nothing of the
+    resource, because the database was restored from a backup."""
 
     kind: str
     id: int
@@ -102,6 +103,7 @@ class ResourceView(msgspec.Struct, frozen=True, kw_only=True):
     swept_at: datetime | None
     step: str | None
     step_begun_at: datetime | None
+    restored_at: datetime | None = None
 
 
 class ResourceDetail(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model import advice, sweeps, why
+from farrier.model import advice, restores, sweeps, why
 from farrier.model.clocks import Clock
 from farrier.model.limits import Limits
 from farrier.model.resource_views import ResourceDetail, ResourceView, clocks_of
@@ -46,7 +46,7 @@ def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: ti
         kind=resource.kind,
         name=resource.name,
         state=resource.state,
-        reason=why.reason(resource.outcome, ended=ended),
+        reason=_reason(resource),
         since=resource.outcome_at,
         clocks=clocks,
         errors=tuple(_errors(resource)),
@@ -55,6 +55,12 @@ def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: ti
         run_by="" if ended else sweeps.in_words(resource, now),
         advice=next(_advice(resource, now, period, clocks), "no action is needed"),
     )
+
+
+def _reason(resource: ResourceView) -> str:
+    if resource.restored_at is not None:
+        return restores.reason(resource.restored_at, resource.outcome)
+    return why.reason(resource.outcome, ended=resource.ended_at is not None)
 
 
 def _errors(resource: ResourceView) -> Iterator[str]:
@@ -67,6 +73,8 @@ def _errors(resource: ResourceView) -> Iterator[str]:
 def _advice(resource: ResourceView, now: datetime, period: timedelta, clocks: Sequence[Clock]) -> Iterator[str]:
     if resource.ended_at is None:
         yield from advice.filter_runs(resource, now, period)
+    if resource.restored_at is not None:
+        yield restores.LIFT
     if resource.last_error is not None:
         yield "fix the cause that the error names; farrier retries by itself"
     if resource.outcome is not None and resource.outcome.outcome == "wait":

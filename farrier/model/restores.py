@@ -12,6 +12,7 @@ from typing import Annotated
 
 import msgspec
 
+from farrier.model.outcome import Record
 from farrier.model.params import REASON_MAX
 
 
@@ -63,6 +64,24 @@ class Lifted(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     name: str
     why: str | None
+
+
+LIFT = "look at the differences with farrier db holds, and lift the hold with farrier db lift"
+"""Advice about a held resource."""
+
+
+def since(restored_at: datetime) -> str:
+    """Return that a resource has been held since the restore."""
+    return f"held since the database was restored ({restored_at:%Y-%m-%d %H:%M:%S} UTC)"
+
+
+def reason(restored_at: datetime, outcome: Record | None) -> str:
+    """Return what a held resource waits for, with the difference that its last run found."""
+    waits = f"{since(restored_at)}; farrier changes nothing until an operator lifts the hold"
+    if outcome is None:
+        return f"{waits}. The resource was not compared with the outside services yet"
+    found = outcome.reason.removeprefix(held("")) if outcome.outcome in ("wait", "error") else "no difference"
+    return f"{waits}. Found: {found}"
 
 
 def held(difference: str) -> str:

@@ -124,7 +124,8 @@ class NodeView(RowDetails, frozen=True, kw_only=True):
     onboarding of an enrolling node. `bmc_failure` is why its BMC could not be verified, and `power_failure` is why the
     power of a manageable node cannot be read. `held` is set while the brake of the site keeps the node in service
     although it is silent or has drifted. A held node stays `schedulable`: otherwise a fault of the network would empty
-    the site."""
+    the site. `restored_at` is set while farrier changes nothing of the node, because the database was restored from a
+    backup."""
 
     id: int
     name: str
@@ -137,6 +138,7 @@ class NodeView(RowDetails, frozen=True, kw_only=True):
     """The time since which a verification of the BMC has been pending."""
     schedulable: bool
     held: bool = False
+    restored_at: datetime | None = None
     paused: str | None
     quarantine_cause: str | None
     quarantine_reason: str | None

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model import advice, clocks, diagnosis, duration, expected, recommended, sweeps
+from farrier.model import advice, clocks, diagnosis, duration, expected, recommended, restores, sweeps
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.health import Alert
@@ -131,6 +131,8 @@ def _ends_by(node: NodeDetail, chosen: Advice) -> EndsBy | None:
 
 
 def _reason(node: NodeDetail) -> str:
+    if node.restored_at is not None:
+        return restores.reason(node.restored_at, node.outcome)
     if diagnosis.is_held(node):
         return f"waits for unpause: {node.paused}"
     asked = diagnosis.unanswered(node)

@@ -337,6 +337,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
         names.NODES_BY_POWER: {(str(word),) for word in PowerState},
         names.NODES_SAME_MACHINE: {()},
         names.NODES_PAUSED: {()},
+        names.RESOURCES_RESTORED: {(kind,) for kind in everywhere},
         names.BRAKES_HOLDING: {()},
         names.HEARTBEATS_STALE: {()},
         names.OBSERVATIONS_STALE: {(str(word),) for word in Source},

@@ -58,3 +58,21 @@ async def test_a_brake_that_holds_no_node_is_not_lifted(web: httpx.AsyncClient) 
     lift = {"reason": "a planned move", "seconds": 600, "requested_by": "ann"}
     refused = await web.post("/api/v1/sites/ams/brake-lift", json=lift, headers=WITH_TOKEN)
     assert (refused.status_code, refused.json()["detail"]) == (409, "the brake of site 'ams' holds no node")
+
+
+async def test_holds_after_a_restore_are_listed_and_lifted(web: httpx.AsyncClient, conn: Connection) -> None:
+    await register(conn, "gpu-1", "gpu-2")
+    assert not (await web.get("/api/v1/restore-holds")).json()["holds"]
+    await conn.execute("SELECT farrier.hold_restored()")
+    held = (await web.get("/api/v1/restore-holds", params={"kind": "node"})).json()["holds"]
+    assert [each["name"] for each in held] == ["gpu-1", "gpu-2"]
+    of_all = {"reason": "compared", "requested_by": "ann"}
+    skipped = await web.post("/api/v1/restore-holds/lift", json=of_all, headers=WITH_TOKEN)
+    whys = [each["why"] for each in skipped.json()["resources"]]
+    assert whys == ["not compared with the systems outside yet"] * 2
+    one = {"kind": "node", "names": ["gpu-1"], "then": "end", **of_all}
+    await web.post("/api/v1/restore-holds/lift", json=one, headers=WITH_TOKEN)
+    held = (await web.get("/api/v1/restore-holds")).json()["holds"]
+    assert [each["choice"] for each in held] == ["end", None]
+    unknown = await web.post("/api/v1/restore-holds/lift", json={**one, "then": "undo"}, headers=WITH_TOKEN)
+    assert unknown.status_code == 400

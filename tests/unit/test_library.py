@@ -21,10 +21,10 @@ PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 NAMES = re.findall(
     r"\w+",
     """
-    Answer ConfigError Credential CredentialError CredentialStore DatabaseUnreachable Decided Decision Deleted DoNothing
-    EndsBy Enqueuer Extension FarrierError Handler HandlerError KindAction KindEdge KindLayer KindMetric KindSpec
-    KindState NoParams Outcome Params Pending RefusedByModel Resource Sample ServiceContext ServiceError StateHandler
-    Step Transition Update Wait accept open_enqueuer params_of reject require_lease
+    Answer ConfigError Credential CredentialError CredentialStore DatabaseUnreachable Decided Decision Deleted
+    DoNothing EndsBy Enqueuer Extension FarrierError Handler HandlerError Hold KindAction KindEdge KindLayer
+    KindMetric KindSpec KindState NoParams Outcome Params Pending RefusedByModel Resource Sample ServiceContext
+    ServiceError StateHandler Step Transition Update Wait accept open_enqueuer params_of reject require_lease
     """,
 )
 ALIASES = {"Decided", "Decision", "Outcome"}  # aliases of types, which cannot have docstrings

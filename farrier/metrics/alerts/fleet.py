@@ -84,6 +84,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         _many_bmcs_unreadable(),
         _same_machine(),
         _brake(),
+        _restored(),
         _intents_unanswered(),
         _flapping(),
     )
@@ -355,6 +356,17 @@ def _brake() -> Alert:
         summary="The brake holds failing nodes in service at {{ $value }} site(s)",
         description="More nodes fail than may leave service at once. The failing nodes stay active until the "
         "failures end or an operator lifts the brake. To list the sites and nodes: farrier site brakes",
+    )
+
+
+def _restored() -> Alert:
+    return Alert(
+        name="FarrierRestored",
+        severity=Severity.TICKET,
+        expr=f"{total(latest(gauges.RESOURCES_RESTORED))} > 0",
+        summary="{{ $value }} resources are held since the database was restored from a backup",
+        description="farrier changes nothing of these resources until an operator lifts their holds. To list them with "
+        "the differences that farrier has found: farrier db holds",
     )
 
 

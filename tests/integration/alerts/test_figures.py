@@ -106,6 +106,7 @@ FIGURES = (
     ),
     manual(FailureClass.STATE_DISAGREEMENT),
     Figure("FarrierBrakeHolds", "farrier_brakes_holding", Severity.PAGE),
+    Figure("FarrierRestored", 'farrier_resources_restored{kind="node"}', Severity.TICKET),
     Figure("FarrierSameMachine", "farrier_nodes_same_machine", Severity.TICKET, loud=2),
     Figure(
         "FarrierRegionFailing",

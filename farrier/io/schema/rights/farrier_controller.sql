@@ -26,5 +26,5 @@ GRANT SELECT ON
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
 REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,
-    farrier.grant_worker, farrier.revoke_worker, farrier.settle_here
+    farrier.grant_worker, farrier.revoke_worker, farrier.settle_here, farrier.move_here
     FROM farrier_controller CASCADE;

@@ -41,7 +41,8 @@ places AS (
 above AS MATERIALIZED (
     SELECT c.place, c.node_id AS id, date_part('epoch', c.excess) AS seconds
       FROM farrier.late_clocks($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[]::interval[], farrier.now()) c
-     WHERE NOT c.paused),
+     WHERE NOT c.paused
+       AND NOT EXISTS (SELECT FROM farrier.restore_holds h WHERE h.kind = 'node' AND h.id = c.node_id AND h.lifted_at IS NULL)),
 above_by_place AS (
     SELECT ($1)[place] AS kind, ($2)[place] AS state, ($3)[place] AS substate, count(*) AS n FROM above GROUP BY place),
 -- The $9 clocks of each state that are furthest above its limit, in their order. Clocks with the same excess are in the order of
@@ -152,8 +153,11 @@ SELECT row_to_json(x)::text
               FROM (SELECT min(i.created_at) AS first
                       FROM farrier.intents i JOIN farrier.nodes n ON n.id = i.node_id LEFT JOIN farrier.actions a ON a.action = i.action
                      WHERE i.status = 'pending' AND (n.paused IS NULL OR a.while_paused OR n.status = 'deleted')
+                       AND NOT EXISTS (SELECT FROM farrier.restore_holds h WHERE h.kind = 'node' AND h.id = n.id AND h.lifted_at IS NULL)
                     UNION ALL
-                    SELECT min(i.created_at) FROM farrier.resource_intents i WHERE i.status = 'pending') p) AS oldest_intent,
+                    SELECT min(i.created_at) FROM farrier.resource_intents i
+                     WHERE i.status = 'pending'
+                       AND NOT EXISTS (SELECT FROM farrier.restore_holds h WHERE h.kind = i.kind AND h.id = i.resource_id AND h.lifted_at IS NULL)) p) AS oldest_intent,
            (SELECT json_object_agg(health, n) FROM health) AS health,
            (SELECT json_object_agg(id, n) FROM by_alert) AS alerts,
            (SELECT json_object_agg(power, n)
@@ -167,6 +171,9 @@ SELECT row_to_json(x)::text
              WHERE NOT shared AND (kind, value) IN (
                        SELECT d.kind, d.value FROM farrier.node_identities d WHERE NOT (d.holds OR d.shared))) AS same_machine,
            (SELECT count(*) FROM farrier.brakes_holding) AS brakes_holding,
+           (SELECT coalesce(json_object_agg(kind, n), '{}')
+              FROM (SELECT k.kind, count(h.id) AS n FROM farrier.kinds k LEFT JOIN farrier.restore_holds h ON h.kind = k.kind AND h.lifted_at IS NULL
+                     GROUP BY k.kind) c) AS restored,
            (SELECT a.silent - e.n FROM agents a, silent_elsewhere e) AS heartbeats_stale,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'error', error, 'count', n)), '[]') FROM failing) AS failing,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'ends_by', ends_by, 'count', n)), '[]') FROM waiting) AS waiting,

@@ -8,6 +8,7 @@ SELECT row_to_json(x)::text
            coalesce(n.bmc ->> 'pending_at', n.bmc ->> 'asked_at')::timestamptz AS verify_pending_at,
            coalesce(v.schedulable, false) AS schedulable,
            coalesce(v.held, false) AS held,
+           v.restored_at,
            n.paused ->> 'reason' AS paused, n.quarantine ->> 'cause' AS quarantine_cause,
            n.quarantine ->> 'reason' AS quarantine_reason,
            v.last_heartbeat_at, n.created_at, n.bmc ->> 'failure' AS bmc_failure,

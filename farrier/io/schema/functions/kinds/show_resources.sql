@@ -20,7 +20,7 @@ BEGIN
                    'last_error', r.last_error,
                    'detail', %2$s, 'layers', s.layers,
                    'outcome', o.outcome, 'outcome_at', o.at, 'step', e.step, 'step_begun_at', e.begun_at,
-                   'controller', so.controller, 'swept_at', so.swept_at)
+                   'controller', so.controller, 'swept_at', so.swept_at, 'restored_at', h.since)
           FROM (SELECT * FROM %1$s r
                  WHERE ($2 IS NULL OR r.id = $2) AND ($5 OR r.ended_at IS NULL)
                    AND (cardinality($3) = 0 OR %3$s)
@@ -39,6 +39,7 @@ BEGIN
                 WHERE l.kind = $1) s ON true
           LEFT JOIN farrier.outcomes o ON o.kind = $1 AND o.id = r.id
           LEFT JOIN farrier.effects e ON e.kind = $1 AND e.resource = r.id
+          LEFT JOIN farrier.restore_holds h ON h.kind = $1 AND h.id = r.id AND h.lifted_at IS NULL
           LEFT JOIN farrier.shard_owners so ON r.ended_at IS NULL AND so.kind = $1 AND so.shard = farrier.shard_of(r.id)
          ORDER BY r.name, r.id
     $q$, relation, detail_of(kind, relation), is_in) USING kind, one_id, states, sites, ended, after_name, after_id, most, named, matching;
