@@ -76,7 +76,7 @@ class AsyncFarrier:
     ) -> IntentView:
         """Submit an intent, and wait up to `wait` seconds for its answer. `more` may contain `kind`, `key` and
         `requested_by`. Raises NotAccepted if the intent is rejected or superseded."""
-        given = Request(resource=resource, action=action, params=params or {}, api_version=None, **more)
+        given = Request(resource=resource, action=action, params=params or {}, **more)
         deadline = anyio.current_time() + wait
         intent = await self.call(calls.submit(given, wait))
         if intent.status == IntentStatus.PENDING and (left := deadline - anyio.current_time()) > 0:

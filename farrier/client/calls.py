@@ -12,6 +12,7 @@ from uuid import uuid4
 import msgspec
 
 from farrier.errors import MalformedRequest
+from farrier.model.actions import API_MAX
 from farrier.model.api_answers import (
     LONGEST_WAIT_SECONDS,
     MOST_ROWS,
@@ -91,7 +92,13 @@ def node(name: str) -> Call[ShownNode]:
 def register(new: Sequence[NewNode]) -> Call[RegisteredNodes]:
     """Return the request that registers either all of these nodes or none of them."""
     return Call(
-        method="POST", path="/nodes", type=RegisteredNodes, body=list(new), again=False, waits=_REGISTRATION_SECONDS
+        method="POST",
+        path="/nodes",
+        type=RegisteredNodes,
+        body=list(new),
+        headers=_version(API_MAX),
+        again=False,
+        waits=_REGISTRATION_SECONDS,
     )
 
 
@@ -106,6 +113,11 @@ def changes(details: Mapping[str, Any], version: int | None) -> Mapping[str, Any
     return params
 
 
+def _version(declared: int) -> Mapping[str, str]:
+    """Return the header that declares the version of the API for which this client was written."""
+    return {"Farrier-Api-Version": str(declared)}
+
+
 def submit(given: Request, wait: float) -> Call[IntentView]:
     """Return the request that submits an intent. Without `key`, this function makes a key, so that repeating the
     request submits no second intent."""
@@ -117,14 +129,13 @@ def submit(given: Request, wait: float) -> Call[IntentView]:
         "requested_by": given.requested_by,
     }
     seconds = min(wait, LONGEST_WAIT_SECONDS)
-    headers = {} if given.api_version is None else {"Farrier-Api-Version": str(given.api_version)}
     return Call(
         method="POST",
         path=_intents(given.kind),
         type=IntentView,
         query=_wait(seconds),
         body=body,
-        headers=headers,
+        headers=_version(given.api_version) if given.kind == NODE else {},
         waits=seconds,
     )
 

@@ -21,7 +21,7 @@ from farrier.model.edges import NODE
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """An intent for one resource, which is given by its name or ID. With `key`, a repeated request creates no second
-    intent. Only intents of nodes have an `api_version`; over HTTP, None stands for the newest version of the server."""
+    intent. Only intents of nodes have an `api_version`: farrier's own clients declare the newest that they know."""
 
     resource: str
     action: str
@@ -29,7 +29,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     params: Mapping[str, Any] = {}
     key: str | None = None
     requested_by: str | None = None
-    api_version: int | None = API_MAX
+    api_version: int = API_MAX
 
 
 class IntentStatus(StrEnum):

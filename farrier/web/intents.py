@@ -16,7 +16,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from farrier.model import requests as asked
-from farrier.model.actions import ACTIONS, API_MAX
+from farrier.model.actions import ACTIONS, API_MIN
 from farrier.model.api_answers import Intents
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
@@ -88,7 +88,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Submitting(Waiting, frozen=True, kw_only=True):
-    api_version: ApiVersion = msgspec.field(default=API_MAX, name="Farrier-Api-Version")
+    api_version: ApiVersion = msgspec.field(default=API_MIN, name="Farrier-Api-Version")
 
 
 class Waited(Waiting, frozen=True, kw_only=True):

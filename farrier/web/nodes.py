@@ -18,7 +18,7 @@ from starlette.responses import Response
 from farrier.model import bootstrap as bootstraps
 from farrier.model import details, params, why
 from farrier.model import requests as asked
-from farrier.model.actions import API_MAX, Action
+from farrier.model.actions import API_MIN, Action
 from farrier.model.api_answers import MOST_ROWS, Bootstrap, ClockView, NodeList, RegisteredNodes, ShownNode
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
@@ -60,11 +60,11 @@ class Changing(OfNode, frozen=True, kw_only=True):
         str | None,
         Meta(description="ETag of the node. farrier makes the change only if the node still has this version."),
     ] = msgspec.field(default=None, name="If-Match")
-    api_version: ApiVersion = msgspec.field(default=API_MAX, name="Farrier-Api-Version")
+    api_version: ApiVersion = msgspec.field(default=API_MIN, name="Farrier-Api-Version")
 
 
 class Registering(msgspec.Struct, frozen=True, kw_only=True):
-    api_version: ApiVersion = msgspec.field(default=API_MAX, name="Farrier-Api-Version")
+    api_version: ApiVersion = msgspec.field(default=API_MIN, name="Farrier-Api-Version")
 
 
 class _Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

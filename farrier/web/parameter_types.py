@@ -33,7 +33,8 @@ ApiVersion: TypeAlias = Annotated[
     Meta(
         ge=API_MIN,
         le=API_MAX,
-        description="Version of the intent API that the client uses. Default: the newest version.",
+        description="Version of the intent API for which the client was written. Default: the oldest version. "
+        "The headers Farrier-Api-Min-Version and Farrier-Api-Max-Version of each response have the supported versions.",
     ),
 ]
 

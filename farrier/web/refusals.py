@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from farrier.errors import CredentialError, DatabaseUnreachable, MalformedRequest, RefusedByModel, UndecodableState
+from farrier.model.actions import API_MAX, API_MIN
 from farrier.model.intent_views import IntentView
 from farrier.web import render
 
@@ -92,7 +93,10 @@ async def refused(request: Request, error: Exception) -> Response:
     sqlstate = _NOT_FOUND if error.sqlstate == _MALFORMED and "kind" in request.path_params else error.sqlstate
     status, hint = _STATUS.get(sqlstate, fallback), error.hint
     if sqlstate == _OLD_VERSION:
-        hint = "send the required version in the header Farrier-Api-Version, or omit the header"  # instead of an INSERT
+        hint = (  # instead of an INSERT
+            "send the required version in the header Farrier-Api-Version; without the header, a request has version "
+            f"{API_MIN}, and the newest version is {API_MAX}"
+        )
     return _answer(request, _problem(status, error.text, hint, sqlstate=sqlstate))
 
 

@@ -19,6 +19,7 @@ from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farrier.errors import CredentialError, DatabaseUnreachable, RefusedByModel, UndecodableState
+from farrier.model.actions import API_MAX, API_MIN
 from farrier.web import api, pages
 from farrier.web.access import Access, Guard
 from farrier.web.backend import Backend
@@ -40,6 +41,9 @@ _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
+    # A client that declares no version learns here which versions there are.
+    (b"farrier-api-min-version", str(API_MIN).encode()),
+    (b"farrier-api-max-version", str(API_MAX).encode()),
 )
 # The header is valid for a year, as browsers recommend. It is sent only over TLS, because browsers ignore it otherwise.
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")

@@ -198,7 +198,9 @@ async def test_no_secret_is_in_the_log_the_metrics_the_api_or_the_database(world
     await world.daemon.until("request.failed")
     await until(world.is_worked_through)
     url = (await world.daemon.until("http.listening"))["url"]
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as client:
+    async with httpx.AsyncClient(
+        base_url=url, headers={"Farrier-Api-Version": "2"}, trust_env=False, timeout=PATIENCE
+    ) as client:
         body = {"node": "gpu-0", "action": "pause", "params": {"reason": "to look at it"}}
         for token, statuses in ((STRANGER, (401,)), (API, (200, 202))):
             asked = await client.post("/api/v1/intents", json=body, headers={"Authorization": f"Bearer {token}"})

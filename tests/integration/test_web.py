@@ -22,6 +22,8 @@ from tests.support import pg, tokens
 AGENT_TOKEN = tokens.named("token")
 
 TOKEN = "s3kr1t"
+# The tests use the newest version; one test is about requests without it.
+DECLARED = {"Farrier-Api-Version": "2"}
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 EVIL = "<script>alert(1)</script>"
 
@@ -50,7 +52,7 @@ def open_site(backend: Backend) -> Site:
 
 
 def client_of(site: Site) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=site.app), base_url="http://localhost")
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=site.app), base_url="http://localhost", headers=DECLARED)
 
 
 @pytest.fixture
@@ -119,19 +121,28 @@ async def test_a_node_is_shown_with_the_clocks_that_run_for_it(web: httpx.AsyncC
     assert {"since", "limit_seconds", "above_seconds", "note"} <= status.keys()
 
 
-async def test_a_request_has_the_newest_api_version_unless_its_header_names_another(
+async def test_a_request_without_a_version_has_the_oldest_and_learns_the_newest(
     web: httpx.AsyncClient, conn: Connection
 ) -> None:
     await conn.execute("SELECT farrier.register_node('gpu-1')")
+    del web.headers["Farrier-Api-Version"]
     body = {"node": "gpu-1", "action": "pause", "params": {"reason": "x"}}
-    old = await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN | {"Farrier-Api-Version": "1"})
-    assert (old.status_code, old.json()["sqlstate"]) == (400, "FR406")
-    assert "requires api_version 2" in old.json()["detail"]
-    assert "the header Farrier-Api-Version" in old.json()["hint"]
-    assert "INSERT" not in old.json()["hint"], "this client has no SQL"
+    for declared in ({}, {"Farrier-Api-Version": "1"}):
+        old = await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN | declared)
+        assert (old.status_code, old.json()["sqlstate"]) == (400, "FR406")
+        assert "requires api_version 2" in old.json()["detail"]
+        assert "the header Farrier-Api-Version" in old.json()["hint"]
+        assert "the newest version is 2" in old.json()["hint"]
+        assert "INSERT" not in old.json()["hint"], "this client has no SQL"
+        told = [old.headers[f"Farrier-Api-{bound}-Version"] for bound in ("Min", "Max")]
+        assert told == ["1", "2"]
+    drain = {"node": "gpu-1", "action": "quarantine", "params": {"reason": "x"}}
+    stored = await web.post("/api/v1/intents", json=drain, headers=WITH_TOKEN)
+    assert (stored.status_code, stored.json()["api_version"]) == (202, 1)
     newer = await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN | {"Farrier-Api-Version": "99"})
     assert "Farrier-Api-Version must be a whole number from 1 to 2, not '99'" in newer.json()["detail"]
-    assert (await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN)).status_code == 202
+    new = await web.post("/api/v1/intents", json=body, headers=WITH_TOKEN | DECLARED)
+    assert (new.status_code, new.json()["api_version"]) == (202, 2)
 
 
 async def test_a_post_with_the_token_inserts_an_intent(web: httpx.AsyncClient, conn: Connection) -> None:

@@ -39,7 +39,9 @@ async def client(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
     site.open(backend)
     async with (
         serving(site.app, host="127.0.0.1", port=0) as url,
-        httpx.AsyncClient(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {TOKEN}"}) as client,
+        httpx.AsyncClient(
+            base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {TOKEN}", "Farrier-Api-Version": "2"}
+        ) as client,
     ):
         yield client
 

@@ -401,6 +401,20 @@ async def test_resume_issues_a_task_again_whose_lease_ran_out(site: Site) -> Non
     assert [(t["status"], t["attempt"]) for t in await machine.tasks()] == [("expired", 1), ("queued", 2)]
 
 
+async def test_an_insert_without_a_version_has_the_oldest_and_learns_the_newest(site: Site) -> None:
+    machine = await site.active()
+    notices: list[str] = []
+    site.conn.add_log_listener(lambda _conn, notice: notices.append(notice.message))
+    given = "INSERT INTO farrier.intents (node, action, params, api_version) VALUES ($1, $2, $3::jsonb, $4)"
+    await site.conn.execute(given, machine.name, "quarantine", '{"reason": "x"}', 1)
+    await site.conn.execute(given, machine.name, "release", "{}", None)
+    await site.settled()  # the driver reports a notice a moment after the statement
+    assert notices == ["without api_version, an intent has version 1; the newest version is 2"]
+    with pytest.raises(pg.PostgresError, match="this intent has none, which means 1") as refused:
+        await site.conn.execute(given, machine.name, "pause", '{"reason": "x"}', None)
+    assert "api_version" in (refused.value.hint or "")
+
+
 # --- at the wrong moment
 
 
