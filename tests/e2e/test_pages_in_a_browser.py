@@ -40,6 +40,7 @@ PATHS = (
     "/?group=rack",
     "/act?action=drain&which=all&site=s1",
     "/act?action=set&which=picked",
+    "/brake-lift?site=s1",
     "/nodes/node-1",
     "/resources",
     "/resources/maas_region",
@@ -149,7 +150,30 @@ async def test_no_page_violates_a_rule_of_axe_or_is_wider_than_its_window(url: s
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("width", [1280, 1130, 390])
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: npm install axe-core, FARRIER_TEST_AXE=…/axe.min.js")
+@pytest.mark.parametrize("width", [1024, 390])
+async def test_the_page_of_a_run_and_the_notes_of_a_brake_violate_no_rule_of_axe(
+    url: str, conn: Connection, width: int
+) -> None:
+    await without_guards(conn, BRAKE)
+    async with browser() as opened:
+        page = await opened.new_page(viewport={"width": width, "height": 844}, extra_http_headers=WITH_TOKEN)
+        await page.goto(f"{url}/act?action=pause&which=all&site=s1")
+        await page.get_by_label("reason (required)").fill("firmware")
+        await page.get_by_label("at most in progress").fill("2")
+        await page.get_by_role("button", name="Submit pause for 10 nodes").click()
+        await page.wait_for_selector("text=2 in progress, 8 not begun")
+        assert await page.get_by_role("progressbar").get_attribute("max") == "10"
+        found = []
+        for path in (page.url, f"{url}/", f"{url}/controllers"):
+            await page.goto(path)
+            await page.evaluate(await anyio.Path(AXE).read_text(encoding="utf-8"))
+            found += [f"{path}: {violation}" for violation in await page.evaluate(VIOLATIONS)]
+            assert await page.evaluate(OVERFLOW) == 0, path
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("width", [1280, 1130, 1024, 390])
 async def test_no_column_cuts_a_name_a_state_or_a_time_in_two(url: str, width: int) -> None:
     found = []
     async with browser() as opened:
@@ -168,7 +192,9 @@ async def test_pages_load_without_an_error_in_the_console(url: str) -> None:
         page = await opened.new_page()
         page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: said.append(str(error)))
-        for path in (path for path in PATHS if not any(each in path for each in ("nosuch", "/act", "/create/"))):
+        for path in (
+            path for path in PATHS if not any(each in path for each in ("nosuch", "/act", "/create/", "/brake-lift"))
+        ):
             await page.goto(url + path)
     assert not said
 
