@@ -54,16 +54,19 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextAction(msgspec.Struct, frozen=True, kw_only=True):
-    """The recommended next action for a node. `command` is the command that carries it out; None unless a single intent
+    """The recommended next action for a node: the `advice` in words, its `intents`, of which the operator chooses one,
+    and what ends the node's wait. `command` is the command that carries out the advice; None unless a single intent
     does."""
 
     advice: str
+    intents: tuple[Recommended, ...]
+    ends_by: EndsBy | None
     command: str | None
 
     @classmethod
     def of(cls, why: Why) -> NextAction:
         """Return the recommendation of an explanation."""
-        return cls(advice=why.advice, command=why.command)
+        return cls(advice=why.advice, intents=why.recommended, ends_by=why.ends_by, command=why.command)
 
 
 def explain(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import jinja2
 import msgspec
@@ -22,6 +22,7 @@ from farrier.model.counted import counted
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry
 from farrier.model.node_notes import notes
+from farrier.model.recommended import Recommended
 from farrier.model.timeline import Row
 from farrier.web import return_path
 
@@ -90,6 +91,15 @@ def path_of(kind: str, id_: int | str) -> str:
     )
 
 
+def _act_path(intent: Recommended, node: str) -> str:
+    """Return the path of the form that submits a recommended intent, with its parameters filled in."""
+    path = f"{path_of(NODE, node)}/act/{intent.action}"
+    given = {
+        name: "true" if value is True else _json(value) for name, value in intent.params.items() if value is not False
+    }
+    return f"{path}?{urlencode(given)}" if given else path
+
+
 def _resource_path(change: HistoryEntry) -> str:
     """Return the path of the changed resource's page. The path contains the ID, because another resource may now have
     the name."""
@@ -114,6 +124,7 @@ _templates.filters |= {
     "labels": _labels,
     "fact": _fact,
     "notes": notes,
+    "act_path": _act_path,
     "resource_path": _resource_path,
 }
 

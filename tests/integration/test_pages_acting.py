@@ -17,7 +17,7 @@ from farrier.model.network_segment import SPEC as SEGMENT
 from farrier.model.status import NodeStatus
 from tests.integration.test_pages import without_guards
 from tests.integration.test_web import WITH_TOKEN, backend, conn, register, web
-from tests.support import pg
+from tests.support import owners, pg
 
 __all__ = ["backend", "conn", "web"]
 
@@ -192,3 +192,19 @@ async def test_a_page_of_any_kind_offers_the_actions_that_its_state_accepts_and_
         assert ("<button>Submit" in form) == (action in accepted)
         why = "has ended" if state in SEGMENT.terminal else f"is {state}"
         assert (f"this network segment {why}" in form) == (action not in accepted)
+
+
+async def test_a_recommended_intent_leads_to_a_form_with_its_parameters(
+    acting: httpx.AsyncClient, conn: Connection, db: pg.Database
+) -> None:
+    await without_guards(
+        conn,
+        "INSERT INTO farrier.nodes (name, status, management, agentless, ever_onboarded, ever_active, quarantine)"
+        """ VALUES ('gpu-1', 'quarantined', 'manageable', true, true, true, '{"cause": "operator", "reason": "x"}')""",
+    )
+    async with db.pool(size=1) as connections:
+        await owners.joined(connections, "rack-1", {"node": 2.0})
+    offered = re.findall(r'class="button recommended" href="([^"]+)"', (await acting.get("/nodes/gpu-1")).text)
+    (forced,) = (html.unescape(path) for path in offered if "?" in path)
+    assert forced == "/nodes/gpu-1/act/drain?force=true"
+    assert 'name="force" value="true" checked' in (await acting.get(forced)).text

@@ -190,3 +190,7 @@ async def test_a_node_is_shown_with_the_recommended_next_action(
     assert following["command"] == "farrier node unpause gpu-1"
     page = html.unescape((await web.get("/nodes/gpu-1")).text)
     assert following["advice"] in page and following["command"] in page
+    assert [intent["action"] for intent in following["intents"]] == ["unpause"] and following["ends_by"] == "person"
+    assert "button recommended" not in page  # a client without a token may submit nothing
+    offered = (await web.get("/nodes/gpu-1", headers=WITH_TOKEN)).text
+    assert '<a class="button recommended" href="/nodes/gpu-1/act/unpause">unpause' in offered
