@@ -36,6 +36,14 @@ _TOGETHER_AFTER = 1.0
 _TOGETHER = 256
 
 
+class Queue(enum.IntEnum):
+    """The queue in which an entry waits to be loaded."""
+
+    URGENT = 0  # it has a wake, or an unfinished run
+    ROUTINE = 1  # it is due
+    MASS = 2  # it has a wake, as have very many others
+
+
 class Phase(enum.IntEnum):
     """The phase of a resource. IDLE ends with a wake or at a time. Every other phase ends with an event for which the
     loop waits."""
@@ -58,7 +66,7 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     shard: int
     phase: Phase = Phase.QUEUED
     slot: int = NOWHERE  # the slot of the entry in the wheel
-    urgent: bool = False  # whether the entry waits in the urgent queue
+    queue: Queue = Queue.ROUTINE  # the queue of a QUEUED entry; of any other entry, the queue for `again`
     again: bool = False
     step: str | None = None
     reruns: int = 0
@@ -70,7 +78,7 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     hold: Hold | None = None  # set while the resource is held after a restore
 
 
-class _Queue(Generic[R]):
+class _Waiting(Generic[R]):
     def __init__(self) -> None:
         self.entries: deque[Entry[R]] = deque()
         self.ahead = 0  # how many of the entries that waited at `_marked_at` still wait
@@ -91,8 +99,7 @@ class Agenda(Generic[R]):
         self._reload_every = reload_every
         self._modulus = shards
         self._shards: dict[int, dict[int, Entry[R]]] = {}
-        # Entries to load: entries with a wake or an unfinished run, and entries that are due.
-        self._urgent, self._routine = _Queue[R](), _Queue[R]()
+        self._queues = {queue: _Waiting[R]() for queue in Queue}
         self.load_at = math.inf  # when `load` is due
         self.under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
         # Resting entries by due time. The loop takes due entries out and runs them over their snapshots. Then it puts
@@ -116,7 +123,7 @@ class Agenda(Generic[R]):
             self.lost(shard)
             self._shards[shard] = {}
         for id_, woken in ids.items():
-            self._add(id_, urgent=woken, step=steps.get(id_))
+            self._add(id_, Queue.URGENT if woken else Queue.ROUTINE, step=steps.get(id_))
 
     def listed(self, shards: Iterable[int], ids: Iterable[int]) -> None:
         """Enqueue the resources that have appeared in these shards or have left them since the last listing."""
@@ -126,7 +133,7 @@ class Agenda(Generic[R]):
 
     def lag(self, now: float) -> float:
         """Return the delay in seconds of the oldest waiting run or load."""
-        return max(self.wheel.overdue(now), self._urgent.lag(now), self._routine.lag(now))
+        return max(self.wheel.overdue(now), *(waiting.lag(now) for waiting in self._queues.values()))
 
     def is_quiet(self, shard: int) -> bool:
         """Return whether the shard has no running step and no running commit, so that it may be given back."""
@@ -152,11 +159,24 @@ class Agenda(Generic[R]):
             entry = shard.get(id_)
             if entry is None:
                 unknown = True
-            elif entry.phase is Phase.IDLE or (entry.phase is Phase.QUEUED and not entry.urgent):
+            elif entry.phase is Phase.IDLE or (entry.phase is Phase.QUEUED and entry.queue is not Queue.URGENT):
                 self._enqueue(entry)
             elif entry.phase is not Phase.QUEUED:
-                entry.again = True
+                entry.again, entry.queue = True, Queue.URGENT
         return unknown
+
+    def woken_together(self, ids: Iterable[int]) -> None:
+        """Enqueue very many resources, except resources of shards that this controller does not own. They take at most
+        a quarter of each load."""
+        for id_ in ids:
+            entry = self.entry(id_)
+            if entry is None:
+                if id_ % self._modulus in self._shards:
+                    self._add(id_, Queue.MASS)
+            elif entry.phase is Phase.IDLE:
+                self._enqueue(entry, Queue.MASS)
+            elif entry.phase is not Phase.QUEUED and not entry.again:
+                entry.again, entry.queue = True, Queue.MASS
 
     def polled(self, wakes: Mapping[int, AbstractSet[Any]]) -> None:
         """Enqueue the resources of these wakes. If the last load of a resource already returned all of its wakes, the
@@ -173,26 +193,37 @@ class Agenda(Generic[R]):
         for shard in self._shards.values():
             for entry in shard.values():
                 if entry.phase is Phase.IDLE:
-                    self._enqueue(entry, urgent=False)
-                elif entry.phase is not Phase.QUEUED:
-                    entry.again = True
+                    self._enqueue(entry, Queue.ROUTINE)
+                elif entry.phase is not Phase.QUEUED and not entry.again:
+                    entry.again, entry.queue = True, Queue.ROUTINE
 
-    def load(self, limit: int) -> list[Entry[R]]:
+    def load(self, limit: int, *, mass: bool = True) -> list[Entry[R]]:
         """Take up to `limit` entries from the queues; the caller loads them in one statement now. A quarter of `limit`
-        is reserved for resources that are due without a wake."""
+        is reserved for resources that are due without a wake. Resources that were woken together with very many others
+        get a quarter and no more, so that each load is short, or nothing without `mass`."""
         chosen: list[Entry[R]] = []
-        reserved = min(limit // 4, len(self._routine.entries))
-        for queue, urgent, most in ((self._urgent, True, limit - reserved), (self._routine, False, limit)):
-            waiting = len(queue.entries)
-            while queue.entries and len(chosen) < most:
-                entry = queue.entries.popleft()
-                if entry.phase is Phase.QUEUED and entry.urgent is urgent:
+        share = limit // 4
+        routine, many = (min(share, len(self._queues[queue].entries)) for queue in (Queue.ROUTINE, Queue.MASS))
+        many *= mass
+        ends = {Queue.URGENT: limit - routine - many, Queue.ROUTINE: limit - many}
+        for queue, waiting in self._queues.items():
+            end = ends[queue] if queue in ends else min(limit, len(chosen) + (share or limit) * mass)
+            before = len(waiting.entries)
+            while waiting.entries and len(chosen) < end:
+                entry = waiting.entries.popleft()
+                if entry.phase is Phase.QUEUED and entry.queue is queue:
                     entry.phase = Phase.LOADING
                     chosen.append(entry)
-            queue.ahead = max(0, queue.ahead - waiting + len(queue.entries))
-        if not (self._urgent.entries or self._routine.entries):
+            waiting.ahead = max(0, waiting.ahead - before + len(waiting.entries))
+        if not any(waiting.entries for waiting in self._queues.values()):
             self.load_at = math.inf
         return chosen
+
+    def partly_loaded(self, entries: Iterable[Entry[R]]) -> None:
+        """Load these entries again after their runs, because their load left out wakes."""
+        for entry in entries:
+            if entry.phase is Phase.LOADING and not entry.again:
+                entry.again, entry.queue = True, Queue.MASS
 
     def loaded(self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], *, now: float) -> bool:
         """Record the snapshot and the wakes that a load returned; the snapshot is None if it cannot be read. Returns
@@ -217,8 +248,8 @@ class Agenda(Generic[R]):
     def reload(self, entry: Entry[R], now: float) -> None:
         """Enqueue a due entry that has no snapshot, or whose snapshot is too old for a run. Entries with old snapshots
         are loaded together."""
-        together = entry.snapshot is not None and len(self._routine.entries) < _TOGETHER
-        self._enqueue(entry, urgent=False, load_at=now + _TOGETHER_AFTER if together else 0.0)
+        together = entry.snapshot is not None and len(self._queues[Queue.ROUTINE].entries) < _TOGETHER
+        self._enqueue(entry, Queue.ROUTINE, load_at=now + _TOGETHER_AFTER if together else 0.0)
 
     def rests(self, entry: Entry[R], due_at: float, *, outcome: Any = None) -> tuple[Any, ...]:
         """Record that a fresh run had nothing to do, and that the next run is due at `due_at`. Returns the wakes to
@@ -296,7 +327,7 @@ class Agenda(Generic[R]):
         if entry.phase not in (Phase.LOADING, Phase.COMMITTING):
             return
         if entry.again:
-            self._enqueue(entry)
+            self._enqueue(entry, entry.queue)
             return
         del self._shards[entry.shard][entry.id]
         self.under_way.pop(entry.id, None)
@@ -314,29 +345,31 @@ class Agenda(Generic[R]):
         """Add the resources that the database has and this agenda does not, except those of other controllers."""
         for id_ in ids:
             if id_ % self._modulus in self._shards:
-                self._add(id_, urgent=True)
+                self._add(id_, Queue.URGENT)
 
-    def _add(self, id_: int, *, urgent: bool, step: str | None = None) -> None:
+    def _add(self, id_: int, queue: Queue, *, step: str | None = None) -> None:
         shard = id_ % self._modulus
         entry = self._shards[shard][id_] = Entry(id=id_, shard=shard, step=step)
-        self._enqueue(entry, urgent=urgent)
+        self._enqueue(entry, queue)
 
-    def _enqueue(self, entry: Entry[R], *, urgent: bool = True, load_at: float = 0.0, once_more: bool = False) -> None:
+    def _enqueue(
+        self, entry: Entry[R], queue: Queue = Queue.URGENT, *, load_at: float = 0.0, once_more: bool = False
+    ) -> None:
         """Queue the entry for a load, and end its current work."""
         self.under_way.pop(entry.id, None)
         entry.phase, entry.slot = Phase.QUEUED, NOWHERE
         entry.wakes = ()
         entry.again = False
-        entry.urgent = urgent
-        queue = self._urgent if urgent else self._routine
-        queue.entries.append(entry)
-        queue.ahead += once_more
+        entry.queue = queue
+        waiting = self._queues[queue]
+        waiting.entries.append(entry)
+        waiting.ahead += once_more
         self.load_at = min(self.load_at, load_at)
 
     def _settle(self, entry: Entry[R], due_at: float) -> None:
         """Let the entry rest until `due_at`, or enqueue it if a wake has arrived."""
         if entry.again:
-            self._enqueue(entry)
+            self._enqueue(entry, entry.queue)
             return
         self.under_way.pop(entry.id, None)
         entry.phase = Phase.IDLE

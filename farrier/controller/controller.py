@@ -330,6 +330,8 @@ class Controller:
                     loop.timed(found.now)
                 for kind, wakes in found.wakes.items():
                     self._loops[kind].polled(wakes)
+                for kind, ids in found.many.items():
+                    await self._loops[kind].woken_together(ids)
 
     def _could_not_poll(self, error: str) -> None:
         """Log a failed poll, and begin a round at once, which finds out whether the database is unreachable."""

@@ -8,11 +8,13 @@ The module does no I/O; `now` is this process' monotonic time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from farrier.controller.agenda import Entry
 from farrier.controller.runner import Run
 from farrier.controller.signal import Bell
+from farrier.model.runs import Finished, Result, Verdict
 
 R = TypeVar("R")
 
@@ -40,19 +42,23 @@ class Locked(Generic[R]):
         self._add(ended)
         return True
 
-    def found(self, ended: Ended[R], now: float) -> bool:
-        """Record that the rows of this run are locked. Returns whether to repeat its commit; otherwise, the patience
-        with this run is over."""
-        id_ = ended[0].id
-        if now - self._since.setdefault(id_, now) < PATIENCE:
-            self._add(ended)
-            return True
-        self._since[id_] = now
-        return False
-
-    def freed(self, id_: int) -> None:
-        """Record that the rows of the resource are no longer locked."""
-        self._since.pop(id_, None)
+    def sort(
+        self, batch: Sequence[Ended[R]], results: Mapping[int, Result], now: float
+    ) -> tuple[set[int], list[Finished[Any, Any]]]:
+        """Record the results of a commit. Returns the resources of locked runs whose commits are repeated, and the
+        locked runs with which the patience is over."""
+        repeated: set[int] = set()
+        tired: list[Finished[Any, Any]] = []
+        for entry, run in batch:
+            if results[entry.id].verdict is not Verdict.LOCKED:
+                self._since.pop(entry.id, None)
+            elif now - self._since.setdefault(entry.id, now) < PATIENCE:
+                self._add((entry, run))
+                repeated.add(entry.id)
+            else:
+                self._since[entry.id] = now
+                tired.append(run.finished)
+        return repeated, tired
 
     def take(self, limit: int) -> list[Ended[R]]:
         """Remove and return up to `limit` waiting runs."""

@@ -25,6 +25,7 @@ from farrier.controller.host import Host, asked
 from farrier.controller.locked import AGAIN_AFTER, Locked
 from farrier.controller.publish import Publisher
 from farrier.controller.runner import Acting, Run, Runner
+from farrier.controller.seen import SeenWakes
 from farrier.controller.signal import Bell
 from farrier.controller.stalls import BLOCKED
 from farrier.controller.steps import Steps
@@ -45,6 +46,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 # How many handlers one slice calls before other tasks run: about half a millisecond of work.
 _SLICE = 64
+_MANY = 1_000  # how many wakes are recorded before other tasks run: a millisecond of work
 # How often the sweep takes due entries, in seconds.
 _TICK = 0.05
 _QUERY_SECONDS = 10.0
@@ -87,7 +89,7 @@ class Loop(Generic[R, S, W, V]):
         self._to_load, self._to_commit = Bell(), Bell()
         self._finished: list[tuple[Entry[R], Run[R, S, W]]] = []
         self._locked: Locked[R] = Locked()
-        self._seen: dict[int, Sequence[UUID]] = {}  # wakes of runs that had nothing to write
+        self._seen = SeenWakes()
         self._time: tuple[float, datetime] | None = None  # one moment, by this process' clock and the database's clock
         self._stopping = False
 
@@ -128,6 +130,14 @@ class Loop(Generic[R, S, W, V]):
         self._to_load.ring()
         self.steps.woken()
 
+    async def woken_together(self, ids: Sequence[int]) -> None:
+        """Enqueue the resources of very many wakes."""
+        for first in range(0, len(ids), _MANY):
+            self.agenda.woken_together(ids[first : first + _MANY])
+            self._to_load.ring()
+            await anyio.lowlevel.checkpoint()
+        self.steps.woken()
+
     def timed(self, now: datetime) -> None:
         """Record the time of the database."""
         self._time = self._clock.monotonic(), now
@@ -162,7 +172,8 @@ class Loop(Generic[R, S, W, V]):
                 background.start_soon(self._cut_off)
             while self._finished or self.agenda.under_way:  # noqa: ASYNC110 - work ends in many places
                 await anyio.sleep(_TICK)
-            await self._delete_seen()
+            while self._seen and await self._delete_seen():
+                pass
             await self.steps.flush()
             _log.info("drain.done", kind=self.kind)
             background.cancel_scope.cancel()
@@ -222,7 +233,7 @@ class Loop(Generic[R, S, W, V]):
             # While commits are late or the process may not act, nothing is loaded. A later commit or sweep rings the
             # bell.
             may = self._host.may_act() and len(self._finished) <= 2 * self._host.config.batch
-            entries = self.agenda.load(self._host.config.batch) if may else ()
+            entries = self.agenda.load(self._host.config.batch, mass=not self._seen.are_many) if may else ()
             if entries:
                 await self._run_batch(entries)
             else:
@@ -241,6 +252,8 @@ class Loop(Generic[R, S, W, V]):
             self._to_load.ring()
             return
         at = self._clock.monotonic()
+        if loaded.is_partial:
+            self.agenda.partly_loaded(entries)
         if loaded.resources:
             self._time = at, loaded.now
         if loaded.woken_at and self._time is not None:
@@ -269,7 +282,7 @@ class Loop(Generic[R, S, W, V]):
             return self.agenda.loaded(entry, snapshot, wakes, now=now)
         self.steps.ended(entry)
         self.agenda.ended(entry)
-        self._consume(entry.id, wakes)
+        self._seen.add({entry.id: wakes})
         return False
 
     def _run_fresh(
@@ -326,16 +339,12 @@ class Loop(Generic[R, S, W, V]):
                 wakes = self.agenda.confirms(entry, finished.to, due_at)
             else:
                 wakes = self.agenda.rests(entry, due_at, outcome=run.rests_on and run.rests_on[1])
-            self._consume(entry.id, wakes)
+            self._seen.add({entry.id: wakes})
             self._publisher.publish([run], {finished.id: _RESTED})
         elif self.agenda.commits(entry):
             run.due_at = due_at
             if not self._locked.takes((entry, run)):
                 self._finished.append((entry, run))
-
-    def _consume(self, id_: int, wakes: Sequence[UUID]) -> None:
-        if wakes:
-            self._seen[id_] = (*self._seen.get(id_, ()), *wakes)
 
     async def _commit(self) -> NoReturn:
         """Commit finished runs together, until cancelled."""
@@ -389,16 +398,7 @@ class Loop(Generic[R, S, W, V]):
     async def _report_locks(self, batch: Batch, results: Mapping[int, Result], id_: UUID) -> Mapping[int, Result]:
         """Return the results without those of runs whose commits are repeated because their rows are locked. If a run
         has waited long enough, its lock is stored as the outcome of the resource."""
-        now, tired = self._clock.monotonic(), []
-        repeated: set[int] = set()
-        for each in batch:
-            id_of = each[0].id
-            if results[id_of].verdict is not Verdict.LOCKED:
-                self._locked.freed(id_of)
-            elif self._locked.found(each, now):
-                repeated.add(id_of)
-            else:
-                tired.append(each[1].finished)
+        repeated, tired = self._locked.sort(batch, results, self._clock.monotonic())
         if tired:
             with asked(
                 _QUERY_SECONDS,
@@ -433,13 +433,17 @@ class Loop(Generic[R, S, W, V]):
             case _ as never:
                 assert_never(never)
 
-    async def _delete_seen(self) -> None:
-        seen, self._seen = self._seen, {}
-        # After a failure the poll finds the wakes, and their resources run again.
+    async def _delete_seen(self) -> bool:
+        """Delete some of the wakes of runs that had nothing to write. Returns whether it succeeded."""
+        wakes = self._seen.take()
         with asked(
-            _QUERY_SECONDS, lambda error: _log.warning("consume.failed", kind=self.kind, rows=len(seen), error=error)
+            _QUERY_SECONDS, lambda error: _log.warning("consume.failed", kind=self.kind, rows=len(wakes), error=error)
         ):
-            await self.io.consume(seen)
+            await self.io.consume(wakes)
+            return True
+        self._seen.add(wakes)
+        await anyio.sleep(_PAUSE)
+        return False
 
     async def _settle(self) -> NoReturn:
         """Settle commits whose replies were lost, until cancelled."""

@@ -37,6 +37,9 @@ _RENEW_SECONDS = 2.5
 
 _log = structlog.stdlib.get_logger(__name__)
 
+# How many wakes one poll reads: a few milliseconds of work.
+_FEW_WAKES = 2_000
+
 _seen = msgspec.json.Decoder(Seen).decode
 
 
@@ -77,13 +80,16 @@ class PostgresControllers:
         await self._fetch(_COLLAPSE)
 
     async def poll(self, kinds: Sequence[str], floor: str) -> Woken:
-        records = await self._fetch(_POLL, list(kinds), floor)
+        records = await self._fetch(_POLL, list(kinds), floor, _FEW_WAKES)
         wakes: dict[str, dict[int, set[UUID]]] = defaultdict(lambda: defaultdict(set))
-        for _, _, kind, resource, wake in records:
-            if kind is not None:
+        many: dict[str, Sequence[int]] = {}
+        for _, _, kind, resource, wake, resources in records:
+            if resources is not None:
+                many[kind] = resources
+            elif kind is not None:
                 wakes[kind][resource].add(wake)
         floor, now, *_ = records[0]
-        return Woken(floor, now, wakes)
+        return Woken(floor, now, wakes, many)
 
     async def _fetch(self, sql: str, *arguments: Any, within: float = _ANSWER_SECONDS) -> list[asyncpg.Record]:
         try:

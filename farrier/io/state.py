@@ -32,6 +32,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # How many snapshots to decode before other tasks run: half a millisecond of work.
 _SLICE = 64
+# How many wakes one load reads. A load of very many wakes would delay its runs.
+_MOST_WAKES = 10_000
 
 _hold = msgspec.json.Decoder(Hold).decode
 
@@ -55,7 +57,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
     async def readable(self) -> str | None:
         try:
             async with session.borrowed(self._pool) as conn:
-                await conn.fetch(self._load, [], self._rows.kind)
+                await conn.fetch(self._load, [], self._rows.kind, 0)
         except session.Refusal as refusal:
             return session.reason_of(refusal)
         return None
@@ -72,7 +74,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
         try:
             async with session.borrowed(self._pool) as conn:
-                records = await conn.fetch(self._load, ids, self._rows.kind)
+                records = await conn.fetch(self._load, ids, self._rows.kind, _MOST_WAKES)
         except session.Refusal as refusal:
             if session.classify(refusal) is session.Trouble.MOMENT:
                 return await self.load(ids)  # the conflict is transient, and the caller has a time limit
@@ -104,7 +106,8 @@ class PostgresStateIO(commit.Committer[R, S, W]):
                 holds[id_] = _hold(hold)
             else:
                 wakes[id_], woken_at[id_] = tuple(seen), at
-        return Loaded(now, resources, unreadable, wakes, woken_at, keys, holds)
+        is_partial = sum(map(len, wakes.values())) >= _MOST_WAKES
+        return Loaded(now, resources, unreadable, wakes, woken_at, keys, holds, is_partial)
 
     async def consume(self, wakes: Mapping[int, Sequence[UUID]]) -> None:
         pairs = [(id_, wake) for id_, seen in wakes.items() for wake in seen]
@@ -138,7 +141,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         if len(ids) == 1:
             error = UndecodableState(f"{self._rows.kind} {ids[0]}", session.reason_of(refusal))
             # The result includes the wakes of the resource, so that its run deletes them.
-            rest = await self._read(await session.fetch(self._pool, _LOAD_REST, ids, self._rows.kind))
+            rest = await self._read(await session.fetch(self._pool, _LOAD_REST, ids, self._rows.kind, _MOST_WAKES))
             return msgspec.structs.replace(rest, unreadable={ids[0]: error})
         middle = len(ids) // 2
         first, second = await self.load(ids[:middle]), await self.load(ids[middle:])
@@ -150,4 +153,5 @@ class PostgresStateIO(commit.Committer[R, S, W]):
             {**first.woken_at, **second.woken_at},
             {**first.keys, **second.keys},
             {**first.holds, **second.holds},
+            first.is_partial or second.is_partial,
         )

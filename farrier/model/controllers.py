@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeAlias
 from uuid import UUID
@@ -65,8 +66,9 @@ class Listed(msgspec.Struct, frozen=True):
 
 class Woken(msgspec.Struct, frozen=True):
     """The result of a poll: the position from which the next poll reads, the database's time, and the wakes by kind and
-    resource."""
+    resource. If the poll finds too many wakes to read them, `wakes` is empty, and `many` has the resources by kind."""
 
     floor: str
     now: datetime
     wakes: dict[str, dict[int, set[UUID]]]
+    many: dict[str, Sequence[int]] = {}

@@ -26,7 +26,8 @@ class Loaded(msgspec.Struct, Generic[R], frozen=True):
     the resource does not exist.
 
     `wakes` contains the wakes that were visible with the snapshots, and `woken_at` is when the first of these wakes was
-    inserted. `keys` identify the stored outcomes. `holds` contains the holds of resources after a restore.
+    inserted. `keys` identify the stored outcomes. `holds` contains the holds of resources after a restore. If
+    `is_partial` is set, the resources have more wakes than one load reads.
     """
 
     now: datetime
@@ -36,6 +37,7 @@ class Loaded(msgspec.Struct, Generic[R], frozen=True):
     woken_at: Mapping[int, datetime] = {}
     keys: Mapping[int, int] = {}
     holds: Mapping[int, Hold] = {}
+    is_partial: bool = False
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):

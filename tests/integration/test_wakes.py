@@ -37,6 +37,19 @@ async def polled(shop: loop.Shop, floor: str) -> tuple[str, set[int]]:
     return found.floor, set(found.wakes.get("widget", {}))
 
 
+async def test_a_poll_names_only_the_resources_of_very_many_wakes(shop: loop.Shop) -> None:
+    controllers = PostgresControllers(shop.pool)
+    await shop.pool.execute(
+        "INSERT INTO farrier.wakes (kind, resource) SELECT 'widget', 1 + i % 4 FROM generate_series(1, 2000) i"
+    )
+    few = await controllers.poll(["widget"], "0")
+    assert (sum(map(len, few.wakes["widget"].values())), few.many) == (2000, {})
+    await enqueue(shop.pool, 5)
+    many = await controllers.poll(["widget"], "0")
+    assert (many.wakes, many.many) == ({}, {"widget": [1, 2, 3, 4, 5]})
+    assert (await controllers.poll(["widget"], many.floor)).many == {}
+
+
 async def test_a_wake_is_visible_after_the_commit_and_not_before(shop: loop.Shop) -> None:
     async with shop.db.connect() as client:
         async with client.transaction():
