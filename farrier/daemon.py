@@ -87,7 +87,8 @@ class Daemon:
         sink = PrometheusSink(wiring.vocabulary(wiring.specs_of(extensions)), named=config.metrics.name_resources)
         gauges = wiring.fleet_gauges(config)
         sink.registry.register(gauges)
-        sink.registry.register(wiring.trust_gauge(config.bmc))
+        for gauge in wiring.trust_gauges(config.bmc):
+            sink.registry.register(gauge)
         names = (config.http.host, *config.http.names)
         site = Site(
             sink.registry,

@@ -43,8 +43,8 @@ def print_all(ctx: typer.Context, as_json: output.AsJson = False) -> None:
 def check(given: Config, as_json: output.AsJson = False) -> None:
     """Check the settings, kinds, sites, tokens and certificate that `farrier run` would use, and show the settings that
     differ from their defaults. Also check that this process can read the secrets of the settings and of the sites.
-    Requires no database. Exit code 2: something is invalid; 1: a secret cannot be read. An expired certificate causes
-    only a warning."""
+    Requires no database. Exit code 2: something is invalid; 1: a secret cannot be read. An expired certificate, and
+    an exception from the TLS policy of BMCs, cause only a warning."""
     sites = anyio.run(_read, given)
     missing = anyio.run(partial(secret_check.unreadable, given, sites, of_settings=True))
     changed = dict(_changed(given))
@@ -52,6 +52,8 @@ def check(given: Config, as_json: output.AsJson = False) -> None:
         output.json({"changed": changed, "sites": sorted(sites), "unreadable": missing})
     else:
         _show(changed, sites, missing)
+    for name, permits in given.bmc.tls_exceptions():
+        typer.echo(f"farrier: warning: {name}: {permits}", err=True)
     if missing:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -74,6 +76,7 @@ async def _read(given: Config) -> Sites:
     from farrier.web.tls import Certificate
 
     wiring.vocabulary(wiring.specs_of(wiring.extensions(given.controller.kinds)))
+    wiring.require_trust(given.bmc)
     database = await wiring.located(given.database)
     if database.dsn:
         await pool.require_valid(database.dsn)

@@ -8,6 +8,7 @@ ValueError to a ConfigError.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -243,6 +244,15 @@ class BmcTrustConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         ),
     ] = False
 
+    ciphers: Annotated[
+        str,
+        Meta(
+            description="Ciphers of TLS 1.2 for BMCs with old firmware, as a list of OpenSSL, such as AES256-SHA. A"
+            " BMC with a short RSA key also requires @SECLEVEL=0 in the list. If empty, farrier uses only ciphers with"
+            " forward secrecy. farrier logs a warning at every start."
+        ),
+    ] = ""
+
     def __post_init__(self) -> None:
         if sum(map(bool, (self.ca_file, self.fingerprint, self.insecure))) > 1:
             raise ValueError("set only one of ca_file, fingerprint and insecure")
@@ -266,7 +276,7 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
     hosts: Annotated[
         dict[str, BmcHostConfig],
         Meta(
-            description="Settings of individual BMC hosts (ca_file, fingerprint, insecure, auth): one table "
+            description="Settings of individual BMC hosts (ca_file, fingerprint, insecure, ciphers, auth): one table "
             '[bmc.hosts."NAME"] for each. NAME is the host exactly as in the address of the BMC.'
         ),
     ] = msgspec.field(default_factory=dict)
@@ -311,6 +321,14 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
     def __post_init__(self) -> None:
         super().__post_init__()
         check_networks("allowed_networks", self.allowed_networks)
+
+    def tls_exceptions(self) -> Iterator[tuple[str, str]]:
+        """Return the exceptions from the usual TLS policy: the setting, and what it permits."""
+        for prefix, trust in (("bmc", self), *((f'bmc.hosts."{host}"', trust) for host, trust in self.hosts.items())):
+            if trust.insecure:
+                yield f"{prefix}.insecure", "certificates are not checked, so an impostor receives the password"
+            if trust.ciphers:
+                yield f"{prefix}.ciphers", f"the ciphers {trust.ciphers} are used instead of the usual ones"
 
 
 class VaultConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

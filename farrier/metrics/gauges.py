@@ -146,6 +146,10 @@ BMC_TLS_INSECURE = Gauge(
     "farrier_bmc_tls_insecure",
     "Number of settings that disable the check of BMC certificates, per process: for all hosts, and for single hosts.",
 )
+BMC_TLS_CIPHERS = Gauge(
+    "farrier_bmc_tls_other_ciphers",
+    "Number of settings that permit other TLS ciphers for BMCs, per process: for all hosts, and for single hosts.",
+)
 
 NAMED_AT_MOST = 100
 """Largest number of series of the gauge that names resources. It is small enough for any Prometheus, even if all

@@ -53,11 +53,16 @@ async def open_bmc(
     lookup: Lookup = look_up,
 ) -> AsyncIterator[RedfishBmc]:
     """Open the client, which closes with the context. Raises `ConfigError` for an unusable TLS policy."""
-    usual = BmcTrustConfig(ca_file=config.ca_file, fingerprint=config.fingerprint, insecure=config.insecure)
+    usual = BmcTrustConfig(
+        ca_file=config.ca_file, fingerprint=config.fingerprint, insecure=config.insecure, ciphers=config.ciphers
+    )
     trusts = {usual, *config.hosts.values()}
     if any(trust.insecure for trust in trusts):
         hosts = [host for host, trust in config.hosts.items() if trust.insecure]
         log.warning("bmc.tls_not_verified", hosts="all" if usual.insecure else hosts)
+    if any(trust.ciphers for trust in trusts):
+        hosts = [host for host, trust in config.hosts.items() if trust.ciphers]
+        log.warning("bmc.tls_other_ciphers", hosts="all" if usual.ciphers else hosts)
     ways = Ways(bindings, config.allowed_networks, lookup=lookup)
     with _records(config) as records:
         sessions = Sessions(records, times.clock)

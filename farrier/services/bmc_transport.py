@@ -10,6 +10,7 @@ size of a response is limited.
 
 from __future__ import annotations
 
+import hashlib
 import socket
 from collections.abc import (
     AsyncIterator,
@@ -34,9 +35,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
 from farrier.config import BmcTrustConfig
-from farrier.services.address import number
+from farrier.services.address import HTTPS, number
 from farrier.services.aio_transport import sent_once
-from farrier.services.trust import connector_ssl
+from farrier.services.trust import Policy, policy_of
 
 # A system's resource has 2 to 20 KiB; a larger body is not a Redfish resource.
 LARGEST_BODY_BYTES = 1024 * 1024
@@ -137,7 +138,20 @@ def _socket(info: AddrInfo) -> socket.socket:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Resolves the name, checks its addresses, connects, and only then calls `Dial.connected` to add the secret."""
+    """Resolves the name, checks its addresses, connects, checks a pinned certificate, and only then calls
+    `Dial.connected` to add the secret."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(
+            ssl=policy.context,
+            limit=0,
+            force_close=True,
+            happy_eyeballs_delay=None,
+            use_dns_cache=False,
+            resolver=_Checked(),
+            socket_factory=_socket,
+        )
+        self._digest = policy.digest
 
     @override
     async def connect(
@@ -147,11 +161,22 @@ class _Connector(aiohttp.TCPConnector):
         await dial.route.resolve()
         connection = await super().connect(req, traces, timeout)
         try:
+            self._check_pin(connection, dial.route.host)
             await dial.connected(req.headers)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _check_pin(self, connection: aiohttp.connector.Connection, host: str) -> None:
+        """Raise `ServerFingerprintMismatch` if another certificate is pinned."""
+        if self._digest is None:
+            return
+        assert connection.transport is not None, "the connection was just opened"
+        certificate = connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        seen = hashlib.sha256(certificate).digest()
+        if seen != self._digest:
+            raise aiohttp.ServerFingerprintMismatch(self._digest, seen, host, HTTPS)
 
 
 class BodyTooLarge(aiohttp.ClientPayloadError):
@@ -202,15 +227,7 @@ async def open_sessions(
         sessions = {}
         for trust in trusts:
             session = aiohttp.ClientSession(
-                connector=_Connector(
-                    ssl=connector_ssl(trust),
-                    limit=0,
-                    force_close=True,
-                    happy_eyeballs_delay=None,
-                    use_dns_cache=False,
-                    resolver=_Checked(),
-                    socket_factory=_socket,
-                ),
+                connector=_Connector(policy_of(trust)),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 response_class=_Bounded,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout.total_seconds()),

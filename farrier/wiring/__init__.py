@@ -20,7 +20,8 @@ from farrier.wiring.storage import (
     prepare,
 )
 from farrier.wiring.traces import tracing
-from farrier.wiring.vocabulary import census_rules, fleet_gauges, trust_gauge, vocabulary
+from farrier.wiring.trusted import require_trust
+from farrier.wiring.vocabulary import census_rules, fleet_gauges, trust_gauges, vocabulary
 
 __all__ = [
     "Database",
@@ -38,9 +39,10 @@ __all__ = [
     "persistently",
     "prepare",
     "require_kinds",
+    "require_trust",
     "runtime",
     "specs_of",
     "tracing",
-    "trust_gauge",
+    "trust_gauges",
     "vocabulary",
 ]

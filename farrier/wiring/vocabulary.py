@@ -72,9 +72,14 @@ def census_rules(config: settings.Config) -> Rules:
     )
 
 
-def trust_gauge(config: settings.BmcConfig) -> Constant:
-    """Return the gauge of TLS policies that accept any certificate."""
-    return Constant(gauges.BMC_TLS_INSECURE, sum(trust.insecure for trust in (config, *config.hosts.values())))
+def trust_gauges(config: settings.BmcConfig) -> tuple[Constant, Constant]:
+    """Return the gauges of the exceptions from the TLS policy: of those that accept any certificate, and of those that
+    use other ciphers."""
+    trusts = (config, *config.hosts.values())
+    return (
+        Constant(gauges.BMC_TLS_INSECURE, sum(trust.insecure for trust in trusts)),
+        Constant(gauges.BMC_TLS_CIPHERS, sum(bool(trust.ciphers) for trust in trusts)),
+    )
 
 
 def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:

@@ -346,7 +346,14 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
     }
     assert set(told) == {(gauge.name, labels) for gauge, every in expected.items() for labels in every}
     assert set(told.values()) == {0}
-    others = {names.SHARDS_UNOWNED, names.STATE_SLA, names.COLLECTED, names.BUILD_INFO, names.BMC_TLS_INSECURE}
+    others = {
+        names.SHARDS_UNOWNED,
+        names.STATE_SLA,
+        names.COLLECTED,
+        names.BUILD_INFO,
+        names.BMC_TLS_INSECURE,
+        names.BMC_TLS_CIPHERS,
+    }
     assert set(expected) | others == {value for value in vars(names).values() if isinstance(value, Gauge)}
 
 

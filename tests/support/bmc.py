@@ -8,6 +8,7 @@ all pages of a sound BMC, and its power follows its resets; a test replaces sing
 from __future__ import annotations
 
 import base64
+import ssl
 from collections import ChainMap, Counter
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
@@ -275,16 +276,20 @@ _POWERS: dict[str, tuple[str | None, ...]] = {
 
 @asynccontextmanager
 async def fake_bmc(
-    directory: Path, authority: Authority, *, certificate: ServerFiles | None = None
+    directory: Path,
+    authority: Authority,
+    *,
+    certificate: ServerFiles | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[FakeBmc]:
     """A running server on a free port of 127.0.0.1. By default its certificate is valid for this address."""
-    certificate = certificate or authority.issue(directory, hosts=("127.0.0.1",))
+    tls = tls or tls_with(certificate or authority.issue(directory, hosts=("127.0.0.1",)))
 
     async def serve(peer: Peer) -> None:
         bmc.connected.set()
         await _respond(bmc, peer)
 
-    async with talking(serve, tls=tls_with(certificate)) as (port, _):
+    async with talking(serve, tls=tls) as (port, _):
         bmc = FakeBmc(f"https://127.0.0.1:{port}", authority.write(directory / "ca.crt"))
         yield bmc
 

@@ -30,8 +30,14 @@ def test_an_exposition_of_a_fresh_process_stays_small() -> None:
     assert len(samples) < 2000
 
 
-def test_policies_that_accept_any_certificate_are_counted() -> None:
-    hosts = {"BMC-1.example": BmcHostConfig(insecure=True), "10.0.0.2": BmcHostConfig(fingerprint="ab" * 32)}
-    config = BmcConfig(ca_file="/etc/ca.crt", hosts=hosts)
-    assert [sample.value for family in wiring.trust_gauge(config).collect() for sample in family.samples] == [1]
-    assert [sample.value for family in wiring.trust_gauge(BmcConfig()).collect() for sample in family.samples] == [0]
+def test_exceptions_from_the_tls_policy_are_counted() -> None:
+    hosts = {
+        "BMC-1.example": BmcHostConfig(insecure=True),
+        "10.0.0.2": BmcHostConfig(fingerprint="ab" * 32, ciphers="AES256-SHA"),
+    }
+    assert _counted(BmcConfig(ca_file="/etc/ca.crt", hosts=hosts, ciphers="AES128-SHA")) == [1, 2]
+    assert _counted(BmcConfig()) == [0, 0]
+
+
+def _counted(config: BmcConfig) -> list[float]:
+    return [s.value for gauge in wiring.trust_gauges(config) for family in gauge.collect() for s in family.samples]

@@ -38,6 +38,18 @@ def test_valid_settings_are_shown_where_they_differ_from_the_defaults(tmp_path: 
     assert "hunter2" not in out
 
 
+def test_each_exception_from_the_tls_policy_of_bmcs_is_shown(tmp_path: Path) -> None:
+    hosts = '[bmc.hosts."10.0.0.7"]\ninsecure = true\nciphers = "AES256-SHA"\n'
+    code, _, err = check(tmp_path, f'[bmc]\nciphers = "AES128-SHA"\n{hosts}')
+    assert code == 0
+    assert [line.split(": ")[2] for line in err.splitlines()] == [
+        "bmc.ciphers",
+        'bmc.hosts."10.0.0.7".insecure',
+        'bmc.hosts."10.0.0.7".ciphers',
+    ]
+    assert "AES128-SHA" in err
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -53,6 +65,9 @@ def test_valid_settings_are_shown_where_they_differ_from_the_defaults(tmp_path: 
             "the root certificate /nonexistent",
         ),
         ("[sites]\ndirectory = '/nonexistent'\n", "/nonexistent"),
+        ("[bmc]\nca_file = '/nonexistent'\n", "/nonexistent"),
+        ("[bmc.hosts.bmc-1]\nciphers = 'NO-SUCH'\n", "OpenSSL knows none of 'NO-SUCH'"),
+        ("[bmc.hosts.bmc-1]\nfingerprint = 'zz'\n", "64 hexadecimal digits"),
         ("[controller]\nkinds = ['nowhere:SPEC']\n", "nowhere"),
         ("[http]\ntokens_file = '/nonexistent'\n", "/nonexistent"),
         ("[http]\ntls_cert = '/nonexistent'\ntls_key = '/nonexistent'\n", "http.tls_cert: '/nonexistent'"),

@@ -39,7 +39,8 @@ _OF_GRAFANA = {"__rate_interval", "__range", "__data"}
 _FLEET = {
     gauge.name
     for gauge in vars(gauges).values()
-    if isinstance(gauge, Gauge) and gauge not in (gauges.BUILD_INFO, gauges.BMC_TLS_INSECURE, gauges.COLLECTED)
+    if isinstance(gauge, Gauge)
+    and gauge not in (gauges.BUILD_INFO, gauges.BMC_TLS_INSECURE, gauges.BMC_TLS_CIPHERS, gauges.COLLECTED)
 }
 """Figures that every replica exports alike."""
 
