@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from farrier.bulk.run import Operations, Reached, Target
-from farrier.cli import arguments, bulk_options, completed_names, intent_kind, output, pages
+from farrier.cli import arguments, bulk_options, completed_names, intent_kind, output, pages, suggestions
 from farrier.cli import resource_commands as commands
 from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session
@@ -60,7 +60,12 @@ async def act(  # noqa: PLR0913 - one parameter is one option
 async def _action(session: Session, kind: str, action: str) -> ActionView:
     """Return the action of the kind. Raises a usage error for an unknown action, and for `create`."""
     actions = {each.action: each for each in (await intent_kind.installed(session, kind)).actions}
-    arguments.known(action, f"action of {output.words(kind)}s", actions)
+    if action not in actions:
+        near = [f"did you mean {each!r}?" for each in suggestions.suggested(action, actions)[:1]]
+        expected = f"expected one of: {', '.join(actions)}"
+        raise typer.BadParameter(
+            f"no action of {output.words(kind)}s is named {action!r}; {next(iter(near), expected)}"
+        )
     if action == CREATE:
         raise typer.BadParameter(
             "create does not act on existing resources; to create a resource, run farrier resource "

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from farrier.model.actions import Action, rules
+from farrier.model import actions
+from farrier.model.actions import ACTIONS, Action, rules
 from farrier.model.params import PowerRequest, Schema
 from farrier.model.workflow import DecommissionMode
 
@@ -81,13 +82,9 @@ VERBS: Mapping[str, Verb] = {
 
 
 def is_destructive(command: str) -> bool:
-    """Return whether a command for an action or a verb may erase, release, delete or switch off a machine."""
+    """Return whether a command for an action or a verb may erase, release, delete or switch off a machine. An action
+    whose effect depends on its parameters or on the workflow is."""
     if command in VERBS:
-        verb = VERBS[command]
-        return verb.action in _ALWAYS or (verb.action, *verb.params.values()) in _WITH
+        return actions.is_destructive(VERBS[command].action, VERBS[command].params, None)
     action = command.replace("-", "_")
-    return action in set(Action) and Action(action) in _ALWAYS
-
-
-_ALWAYS = frozenset({Action.REMOVE, Action.DELETE, Action.DECOMMISSION, Action.RESTART_CLEAN})
-_WITH = frozenset({(Action.SET_POWER, "off"), (Action.SET_POWER, "reset")})
+    return action in set(Action) and ACTIONS[Action(action)].destructive is not None

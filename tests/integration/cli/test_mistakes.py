@@ -39,6 +39,8 @@ MISTAKES = {
         "",
     ),
     "node drain gpu-1 --until activ": (ExitCode.USAGE, "no status is named 'activ'; did you mean 'active'?", ""),
+    "resource act network_segment delet x": (ExitCode.USAGE, "named 'delet'; expected one of: create", ""),
+    "resource act network_segment updte x": (ExitCode.USAGE, "named 'updte'; did you mean 'update'?", ""),
     "intent list --status rejectd": (
         ExitCode.USAGE,
         "no status of intents is named 'rejectd'",
