@@ -15,6 +15,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from farrier.bulk import foreseen
+from farrier.bulk.foreseen import Foresees
 from farrier.bulk.run import ALREADY, Bulk, Following, Operations, Result, Target
 from farrier.cli import added_options, arguments, intent_answers, output
 from farrier.cli.connection import Session
@@ -78,7 +80,7 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         bool,
         typer.Option(
             "--dry-run",
-            help="Submit nothing. Show the selected resources, and whether the model accepts the action now.",
+            help="Submit nothing. Show the selected resources, and the answers that the controllers would give now.",
             rich_help_panel=_PANEL,
         ),
     ] = False,
@@ -139,11 +141,12 @@ def ordered(
     return added_options.with_options(command, added_options.parameters(orders), orders)
 
 
-async def run(action: str, kind: str, targets: Sequence[Target], operations: Operations, given: Orders) -> None:
+async def run(action: str, asks: Foresees, targets: Sequence[Target], operations: Operations, given: Orders) -> None:
     """With --dry-run, print a preview. Without --dry-run, ask the user, submit, follow and report. Raises typer.Exit
-    with code 1 if anything was refused."""
+    with code 1 if anything was refused. `asks` asks the controllers for the preview."""
+    kind = operations.request.kind
     if given.dry_run:
-        _preview(action, kind, targets, given)
+        _preview(action, kind, await foreseen.of_targets(asks, operations, targets), given)
         return
     if len(targets) > 1:
         confirm(f"{action} {_counted(kind, targets)}", yes=given.yes)
@@ -195,7 +198,7 @@ def _preview(action: str, kind: str, targets: Sequence[Target], given: Orders) -
 def _expected(target: Target, until: str | None) -> str:
     if target.is_at(until):
         return ALREADY
-    return "rejected" if target.refusal else "pending" if target.delay else "accepted"
+    return "rejected" if target.refusal else "depends" if target.delay else "accepted"
 
 
 def _why(target: Target, until: str | None) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from farrier.bulk import foreseen
 from farrier.cli import completed_names, output
 from farrier.cli.connection import Session, with_database
 from farrier.cli.output import Cell
@@ -16,9 +17,10 @@ from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.health import Alert
 from farrier.model.management import Management
+from farrier.model.outcome import EndsBy
 from farrier.model.resource_why import ResourceWhy
 from farrier.model.views import MaasView, NodeDetail, Page, RequestView, WorkflowView
-from farrier.model.why import NextAction, Why, explain
+from farrier.model.why import NextAction, Why
 
 NodeArgument = Annotated[
     str, typer.Argument(metavar="NODE", help="Name or ID.", autocompletion=completed_names.node_names)
@@ -30,7 +32,7 @@ async def show(session: Session, node: NodeArgument, as_json: output.AsJson = Fa
     """Show all data of a node, even of a deleted node."""
     page = await session.queries.node(node)
     (detail,) = page.rows
-    explained = _explained(session, page)
+    explained = await _explained(session, page)
     following = NextAction.of(explained)
     if as_json:
         shown = {"clocks": output.plain(explained.clocks), "next_action": output.plain(following)}
@@ -44,16 +46,16 @@ async def show(session: Session, node: NodeArgument, as_json: output.AsJson = Fa
 async def why(session: Session, node: NodeArgument, as_json: output.AsJson = False) -> None:
     """Show what a node waits for and since when, its last errors, and what to do."""
     page = await session.queries.node(node)
-    explained = _explained(session, page)
+    explained = await _explained(session, page)
     if as_json:
         output.json(explained)
     else:
         output.facts(_in_words(explained, page.now))
 
 
-def _explained(session: Session, page: Page[NodeDetail]) -> Why:
+async def _explained(session: Session, page: Page[NodeDetail]) -> Why:
     given = session.settings
-    return explain(page.rows[0], page.now, given.sla, given.node.patience, period=given.controller.period)
+    return await foreseen.explained(session.requests, page, given.sla, given.node.patience, given.controller.period)
 
 
 def _next(following: NextAction) -> Iterable[tuple[str, Cell]]:
@@ -181,7 +183,16 @@ def in_words(why: Why | ResourceWhy, besides: Iterable[tuple[str, Cell]], now: d
     yield from besides
     yield "run by", why.run_by
     yield "decided at", why.source
+    if isinstance(why, Why) and why.ends_by is not None:
+        yield "ends by", _ENDS_BY[why.ends_by]
     yield "what to do", why.advice
+
+
+_ENDS_BY = {
+    EndsBy.PERSON: "a person",
+    EndsBy.CONFIRMATION: "a second reading that confirms or refutes the first",
+    EndsBy.ITSELF: "itself",
+}
 
 
 def _besides(why: Why, now: datetime) -> Iterable[tuple[str, Cell]]:

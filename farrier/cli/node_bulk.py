@@ -14,7 +14,6 @@ from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
 from farrier.model.actions import Action
-from farrier.model.edges import NODE
 from farrier.model.requests import Request
 from farrier.model.views import NodeView, Wanted
 
@@ -43,4 +42,4 @@ async def submit(
     request = Request(resource="", action=action, key=how.key, requested_by=how.requested_by)
     operations = of_nodes.operations(session.requests, session.queries, request, params, how.following.until)
     targets = [of_nodes.target(action, node) for node in nodes]
-    await bulk_options.run(called or action.replace("_", "-"), NODE, targets, operations, how)
+    await bulk_options.run(called or action.replace("_", "-"), session.requests, targets, operations, how)

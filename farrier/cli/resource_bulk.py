@@ -54,7 +54,7 @@ async def act(  # noqa: PLR0913 - one parameter is one option
     operations = Operations(
         requests=session.requests, queries=session.queries, request=request, params=lambda _: params, reached=reached
     )
-    await bulk_options.run(action, kind, [_target(spec, each) for each in found], operations, how)
+    await bulk_options.run(action, session.requests, [_target(spec, each) for each in found], operations, how)
 
 
 async def _action(session: Session, kind: str, action: str) -> ActionView:

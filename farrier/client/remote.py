@@ -29,6 +29,7 @@ from farrier.model.api_answers import (
     Breaches,
     Changes,
     Enqueued,
+    ForeseenAnswers,
     Holds,
     Kinds,
     LiftedHolds,
@@ -41,6 +42,7 @@ from farrier.model.clocks import Overdue, OverduePage
 from farrier.model.controller_views import Ownership
 from farrier.model.details import DETAILS
 from farrier.model.edges import NODE
+from farrier.model.foreseen import Foreseen
 from farrier.model.history import (
     HistoryFilter,
     HistoryKey,
@@ -217,6 +219,12 @@ class Remote:
             return (await self._api.call(calls.submit(request, 0))).id
         except NotAccepted as answered:
             return answered.intent.id
+
+    async def foresee(self, kind: str, asked: Sequence[Request], patience: timedelta) -> tuple[Foreseen | None, ...]:
+        questions = [{"resource": each.resource, "action": each.action, "params": each.params} for each in asked]
+        body = {"kind": kind, "intents": questions, "seconds": patience.total_seconds()}
+        call = Call(method="POST", path="/foreseen", type=ForeseenAnswers, body=body)
+        return (await self._api.call(call)).answers
 
     async def answer(self, kind: str, intent: int, patience: timedelta) -> Answer | None:
         found = await self._api.intent(intent, kind=kind, wait=patience.total_seconds())

@@ -18,6 +18,7 @@ from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.io import pool, reading, refusals, statements
 from farrier.io.pool import Connection, Pool, Single
 from farrier.model import details, selection
+from farrier.model.foreseen import Foreseen, Verdict
 from farrier.model.requests import (
     Answer,
     IntentStatus,
@@ -34,6 +35,12 @@ _ISSUE_BOOTSTRAP = statements.load("api/issue_bootstrap")
 _LIFT_BRAKE = statements.load("api/lift_brake")
 _LIFT_HOLDS = statements.load("api/lift_holds")
 _ENQUEUE = statements.load("wakes/enqueue")
+
+_FORESEE = statements.load("questions/ask")
+_FORESEEN = statements.load("questions/answers")
+# The number of questions that one call of `farrier.foresee` accepts, and the pause between two looks for the answers.
+_ASKED_AT_ONCE = 1000
+_FORESEEN_EVERY_SECONDS = 0.02
 
 _ANSWERED = ("farrier_intent_answered", "farrier_resource_intent_answered")
 # The interval of the poll, which finds an answer if no notification arrives.
@@ -66,6 +73,26 @@ class PostgresRequests:
             request.api_version,
         )
         return intent
+
+    async def foresee(self, kind: str, asked: Sequence[Request], patience: timedelta) -> tuple[Foreseen | None, ...]:
+        found: list[Foreseen | None] = []
+        for first in range(0, len(asked), _ASKED_AT_ONCE):
+            found += await self._foreseen(kind, asked[first : first + _ASKED_AT_ONCE], patience)
+        return tuple(found)
+
+    async def _foreseen(self, kind: str, asked: Sequence[Request], patience: timedelta) -> list[Foreseen | None]:
+        intents = [{"resource": each.resource, "action": each.action, "params": each.params} for each in asked]
+        call = await self._value(_FORESEE, kind, _json(intents))
+        if call is None:
+            return [None] * len(asked)
+        until = anyio.current_time() + patience.total_seconds()
+        while True:
+            async with refusals.borrowed(self._pool) as conn:
+                records = await conn.fetch(_FORESEEN, call)
+            told = [_foreseen(record["verdict"], record["reason"]) for record in records]
+            if anyio.current_time() >= until or (len(told) == len(asked) and None not in told):
+                return told if len(told) == len(asked) else [None] * len(asked)
+            await anyio.sleep(_FORESEEN_EVERY_SECONDS)
 
     async def answer(self, kind: str, intent: int, patience: timedelta) -> Answer | None:
         answer = await self._look(kind, intent)
@@ -120,6 +147,10 @@ class PostgresRequests:
     async def _value(self, sql: str, *arguments: Any) -> Any:
         async with refusals.borrowed(self._pool) as conn:
             return await conn.fetchval(sql, *arguments)
+
+
+def _foreseen(verdict: str | None, reason: str | None) -> Foreseen | None:
+    return None if verdict is None else Foreseen(Verdict(verdict), reason or "")
 
 
 class _Bell:

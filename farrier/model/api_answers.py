@@ -8,6 +8,7 @@ import msgspec
 
 from farrier.model.brakes import BrakeView
 from farrier.model.clocks import Clock
+from farrier.model.foreseen import Foreseen
 from farrier.model.history import HistoryEntry
 from farrier.model.intent_views import IntentView
 from farrier.model.requests import Registered
@@ -201,6 +202,12 @@ class LiftedHolds(msgspec.Struct, frozen=True, kw_only=True):
     """The selected resources, each with why it is still held."""
 
     resources: tuple[Lifted, ...]
+
+
+class ForeseenAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers that the handlers would give now, in the order of the intents; null if no controller answered."""
+
+    answers: tuple[Foreseen | None, ...]
 
 
 class Enqueued(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,15 @@ class Verdict(StrEnum):
     DEPENDS = "depends"  # on a reading, or on the end of a wait; only the intent itself finds out
 
 
+class Question(msgspec.Struct, frozen=True):
+    """How would the handler answer this intent? `params` is JSON."""
+
+    id: int
+    resource_id: int
+    action: str
+    params: str
+
+
 class Foreseen(msgspec.Struct, frozen=True):
     """The verdict, with the reason that the handler gave."""
 

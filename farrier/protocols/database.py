@@ -12,6 +12,7 @@ from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
 from farrier.model.controller_views import Ownership
 from farrier.model.fleet import NodeGlance
+from farrier.model.foreseen import Foreseen
 from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order
 from farrier.model.identity import Holder, Identity
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
@@ -200,6 +201,10 @@ class Requests(Protocol):
     async def ask(self, request: Request) -> int:
         """Insert an intent and return its ID. If an intent with the same idempotency key and content exists, return the
         ID of that intent. Action `create` is already answered when this method returns."""
+
+    async def foresee(self, kind: str, asked: Sequence[Request], patience: timedelta) -> tuple[Foreseen | None, ...]:
+        """Return, for each intent, how the handler of its resource would answer it now. Nothing is submitted. The
+        answer is None if no controller answered within `patience`."""
 
     async def answer(self, kind: str, intent: int, patience: timedelta) -> Answer | None:
         """Wait for the answer to an intent of the kind. Returns None if the intent is still pending after

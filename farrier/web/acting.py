@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from farrier.bulk import foreseen as asking
 from farrier.errors import MalformedRequest, RefusedByModel
 from farrier.model import advice, foreseen, param_texts, requests
 from farrier.model.acceptance import Allowed, Refused
@@ -72,10 +73,10 @@ async def of_node(request: Request, node: NodeDetail) -> list[Choice]:
     if await client_of(request) is None:
         return []
     path = render.path_of(NODE, node.name)
+    possible = [action for action in Action if advice.is_accepted(action, node) and _has_effect(action, node)]
     return [
         Choice(action.value, ACTIONS[action].description, f"{path}/act/{action}")
-        for action in Action
-        if advice.is_accepted(action, node) and _has_effect(action, node)
+        for action in await asking.accepted(backend_of(request).requests, node, possible)
     ]
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from farrier.model.api_answers import Brakes, Enqueued, Holds, LiftedHolds, Tasks
+from farrier.model.api_answers import Brakes, Enqueued, ForeseenAnswers, Holds, LiftedHolds, Tasks
 from farrier.model.api_token import Scope
 from farrier.model.controller_views import Ownership
 from farrier.model.edges import NODE
 from farrier.model.node import TaskStatus
 from farrier.model.params import BRAKE_LIFT_MAX, REASON_MAX
+from farrier.model.requests import Request
 from farrier.model.restores import Lift
 from farrier.model.views import Figures
 from farrier.web import operation
@@ -48,6 +49,22 @@ class BrakeLift(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     reason: Annotated[str, Meta(min_length=1, max_length=REASON_MAX)]
     seconds: Annotated[float, Meta(ge=0, le=BRAKE_LIFT_MAX // timedelta(seconds=1))] = 3600
     requested_by: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+
+
+class ForeseenIntent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An intent, which is not submitted."""
+
+    resource: Annotated[str, Meta(min_length=1, max_length=253, description="Name or ID of the resource.")]
+    action: Annotated[str, Meta(min_length=1, max_length=100)]
+    params: dict[str, Any] = {}
+
+
+class Foreseeing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Intents for resources of one kind."""
+
+    kind: Annotated[str, Meta(min_length=1, max_length=63)] = NODE
+    intents: Annotated[tuple[ForeseenIntent, ...], Meta(min_length=1, max_length=1000)]
+    seconds: Annotated[float, Meta(ge=0, le=30, description="How long to wait for a controller.")] = 5
 
 
 async def list_tasks(call: Call[TaskFilter, None]) -> Response:
@@ -117,6 +134,15 @@ async def lift_holds(call: Call[NoParameters, Lift]) -> Response:
     return operation.json(LiftedHolds(resources=lifted))
 
 
+async def foresee(call: Call[NoParameters, Foreseeing]) -> Response:
+    """Ask how the handlers would answer intents now. farrier submits nothing. A controller asks the handler, and
+    discards its decision. The verdict `depends` means that only the intent itself can find out, because its answer
+    needs a reading or waits."""
+    asked = [Request(resource=each.resource, action=each.action, params=each.params) for each in call.body.intents]
+    patience = timedelta(seconds=call.body.seconds)
+    return operation.json(ForeseenAnswers(answers=await call.backend.requests.foresee(call.body.kind, asked, patience)))
+
+
 _ENQUEUED = {202: Answer(what="The resource is enqueued.", body=Enqueued)}
 
 OPERATIONS = [
@@ -143,6 +169,16 @@ OPERATIONS = [
         given=OfResource,
         scope=Scope.INTENT,
         answers=_ENQUEUED,
+    ),
+    Operation(
+        path="/foreseen",
+        method="POST",
+        respond=foresee,
+        body=Foreseeing,
+        answers={
+            200: Answer(what="The answers.", body=ForeseenAnswers),
+            404: Answer(what="A resource does not exist.", body=Problem, media=MEDIA),
+        },
     ),
     Operation(
         path="/restore-holds",

@@ -15,8 +15,9 @@ import msgspec
 from msgspec import UNSET, Meta
 from starlette.responses import Response
 
+from farrier.bulk import foreseen
 from farrier.model import bootstrap as bootstraps
-from farrier.model import details, params, why
+from farrier.model import details, params
 from farrier.model import requests as asked
 from farrier.model.actions import API_MIN, Action
 from farrier.model.api_answers import MOST_ROWS, Bootstrap, ClockView, NodeList, RegisteredNodes, ShownNode
@@ -216,7 +217,7 @@ async def _read(call: Call[Any, Any], name: str) -> ShownNode:
     backend = call.backend
     found = await backend.queries.node(name)
     (node,) = found.rows
-    explained = why.explain(node, found.now, backend.limits, backend.patience, period=backend.period)
+    explained = await foreseen.explained(backend.requests, found, backend.limits, backend.patience, backend.period)
     return ShownNode(
         now=found.now,
         node=node,

@@ -14,7 +14,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from farrier.model import details, ib_partition, network_segment, resource_why, timeline, why
+from farrier.bulk import foreseen
+from farrier.model import details, ib_partition, network_segment, resource_why, timeline
 from farrier.model.edges import NODE
 from farrier.model.history import HistoryEntry, HistoryFilter
 from farrier.model.resource_views import AddressView, MemberView, ResourceView
@@ -41,7 +42,7 @@ async def node(request: Request) -> Response:
     found = await backend.queries.node(request.path_params["node"])
     (shown,) = found.rows
     tasks = await backend.queries.tasks(str(shown.id), limit=_TASKS)
-    explained = why.explain(shown, found.now, backend.limits, backend.patience, period=backend.period)
+    explained = await foreseen.explained(backend.requests, found, backend.limits, backend.patience, backend.period)
     recent = await _recent(backend, NODE, shown.id)
     workflow = shown.last_workflow
     if workflow is None:

@@ -5,7 +5,7 @@ The daemon calls `runtime` and runs the loops. `use_sites` passes the configurat
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -17,6 +17,7 @@ from farrier import config as settings
 from farrier.clock import MonotonicClock
 from farrier.config.sites import Sites
 from farrier.controller.controller import Controller
+from farrier.controller.foreseer import Foreseer
 from farrier.controller.host import Host
 from farrier.controller.loop import Loop as ResourceLoop
 from farrier.controller.ownership import Ownership
@@ -34,6 +35,7 @@ from farrier.io.identities import PostgresIdentities
 from farrier.io.node import NodeRows
 from farrier.io.pool import Pool
 from farrier.io.pulse import PostgresPulse
+from farrier.io.questions import PostgresQuestions
 from farrier.io.retention import PostgresRetention
 from farrier.io.state import PostgresStateIO
 from farrier.protocols import CredentialStore, MetricsSink, ServiceObserver
@@ -115,10 +117,17 @@ async def runtime(
             PostgresControllers(database.pool), [_loop(each, database, host, traces) for each in loops], host
         )
         pulse = PostgresPulse(database.pool)
-        background: dict[str, Callable[[], Awaitable[None]]] = {"pulse": pulse.keep_beating, "mend": pulse.keep_mending}
+        questions = PostgresQuestions(database.pool, [each.rows for each in loops])
+        foreseer = Foreseer(questions, [(each.kind, each.handler) for each in loops], host)
+        background: dict[str, Callable[[], Awaitable[None]]] = {
+            "pulse": pulse.keep_beating,
+            "mend": pulse.keep_mending,
+            "foreseer": foreseer.run,
+        }
         if not config.database.pgbouncer:
             timeouts = brief(config.database)
-            listener = Listener(database.dsn, wake=controller.woken, missed=controller.heard_nothing, timeouts=timeouts)
+            wake = partial(_woken, controller, foreseer)
+            listener = Listener(database.dsn, wake=wake, missed=controller.heard_nothing, timeouts=timeouts)
             background["listener"] = listener.run
         if keep_days := config.history.keep_days:
             background["history"] = partial(PostgresRetention(database.pool).run, timedelta(days=keep_days))
@@ -132,6 +141,14 @@ async def runtime(
             bindings=bound,
             pool=database.pool,
         )
+
+
+def _woken(controller: Controller, foreseer: Foreseer, kind: str, ids: Sequence[int] | None) -> None:
+    """Pass a notification on: `questions` announces questions, and any other word names a kind."""
+    if kind == "questions":
+        foreseer.ring()
+    else:
+        controller.woken(kind, ids)
 
 
 def _loop(of: Loop, database: Database, host: Host, traces: Traces | None) -> ResourceLoop[Any, Any, Any, Any]:

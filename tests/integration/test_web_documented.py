@@ -28,6 +28,7 @@ BODIES: Mapping[tuple[str, str], Any] = {
     ("PATCH", "/nodes/{node}"): {"site": "ams"},
     ("POST", "/intents"): {"node": UNKNOWN, **PAUSE},
     ("POST", "/resource-intents"): {"kind": "network_segment", "resource": UNKNOWN, "action": "delete"},
+    ("POST", "/foreseen"): {"intents": [{"resource": UNKNOWN, "action": "drain"}]},
     ("POST", "/restore-holds/lift"): {"kind": "node", "names": [UNKNOWN], "reason": "a test"},
     ("POST", "/sites/{site}/brake-lift"): {"reason": "a test"},
 }

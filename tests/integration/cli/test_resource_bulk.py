@@ -48,7 +48,7 @@ async def test_act_asks_and_reports_like_the_commands_for_nodes(farrier: Prompt,
     assert [(each["name"], each["answer"], each["refusal"]) for each in shown.json] == [
         ("c-1", "rejected", why),
         ("c-2", "rejected", why),
-        ("d-1", "accepted", ""),
+        ("d-1", "depends", ""),
     ]
     await farrier("resource", "act", "crate", "delete", "--state", "packed", "--dry-run")
     assert await yard.pool.fetchval(DELETIONS) == 0

@@ -50,6 +50,8 @@ CALLS = {
         "join_partition": f"'ib', '{GUIDS[1]}', 'a'",
         "leave_partition": f"'ib', '{GUIDS[1]}', 'a'",
         "lift_brake": "'ams1', 'planned work'",
+        "foresee": '\'node\', \'[{"resource": "1", "action": "drain"}]\'',
+        "foreseen": "gen_random_uuid()",
         "list_holds": "",
         "lift_holds": "NULL, NULL, NULL, NULL, 'compared'",
     },
@@ -71,7 +73,10 @@ CALLS = {
     | LOOKING
     | {
         "node_facts": "$id",
+        "alike_machines": "$id",
         "same_machine": "$id",
+        "foresee": '\'node\', \'[{"resource": "1", "action": "drain"}]\'',
+        "foreseen": "gen_random_uuid()",
         "columns_of": "(SELECT n FROM farrier.nodes n WHERE n.id = $id)",
         "selected_nodes": "'{}', '{}', '{}', false, '{}', '{}', '{}'",
         "text_array": "'[]'",

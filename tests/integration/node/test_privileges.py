@@ -56,6 +56,7 @@ OF_THE_LOOP = (
         "mends",
         "installation",
         "restore_holds",
+        "questions",
     ),
 )
 OF_THE_MODEL = (

@@ -7,7 +7,7 @@ GRANT SELECT ON
     TO farrier_intents;
 GRANT EXECUTE ON FUNCTION
     farrier.register_node, farrier.issue_bootstrap, farrier.revoke_bootstrap, farrier.bootstrap_token, farrier.set_ib_ports,
-    farrier.intent, farrier.enqueue, farrier.lift_brake, farrier.list_holds, farrier.lift_holds,
+    farrier.intent, farrier.foresee, farrier.foreseen, farrier.enqueue, farrier.lift_brake, farrier.list_holds, farrier.lift_holds,
     farrier.resource_intent, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
     farrier.count_resources, farrier.count_states, farrier.late_resources,
     farrier.list_addresses, farrier.allocate_address, farrier.release_address,

@@ -11,7 +11,7 @@ GRANT SELECT (
     id, node_id, workflow_id, type, status, params, attempt, failures, claimed_by, lease_until, result, created_at, dispatched_at, ended_at
     ) ON farrier.node_tasks TO farrier_reader;
 GRANT EXECUTE ON FUNCTION
-    farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
+    farrier.foresee, farrier.foreseen, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
     farrier.count_resources, farrier.count_states, farrier.late_resources, farrier.list_holds,
     farrier.columns_of, farrier.selected_nodes, farrier.late_clocks, farrier.text_array, farrier.list_addresses, farrier.partition_members, farrier.node_facts, farrier.same_machine, farrier.alike_machines, farrier.shard_of
     TO farrier_reader;

@@ -1,0 +1,63 @@
+"""Implements `protocols.Questions` on PostgreSQL: the questions how handlers would answer intents.
+
+A question inserts its intent in a transaction that is always rolled back, and loads the snapshot in this transaction.
+So the checks of the INSERT and the load are those of a real intent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+from farrier.errors import RefusedByModel
+from farrier.io import refusals, session, statements
+from farrier.io.pool import Connection, Pool
+from farrier.io.rows import Rows
+from farrier.model.actions import API_MAX
+from farrier.model.foreseen import Foreseen, Question
+
+_OPEN = statements.load("questions/open")
+_ANSWER = statements.load("questions/answer")
+_INSERT = statements.load("api/ask")
+
+
+@asynccontextmanager
+async def _undone(conn: Connection) -> AsyncIterator[None]:
+    """Undo everything that the block does in the database."""
+    transaction = conn.transaction()
+    await transaction.start()
+    try:
+        yield
+    finally:
+        await transaction.rollback()
+
+
+class PostgresQuestions:
+    """Implements `protocols.Questions`. `rows` has the SQL and the codec of each kind."""
+
+    def __init__(self, connections: Pool, rows: Sequence[Rows[Any, Any, Any]]) -> None:
+        self._pool = connections
+        self._rows = {each.kind: each for each in rows}
+
+    async def open(self, kind: str, shards: Sequence[int], at_most: int) -> tuple[Question, ...]:
+        records = await session.fetch(self._pool, _OPEN, kind, [*shards], at_most)
+        return tuple(Question(**record) for record in records)
+
+    async def load(self, kind: str, question: Question) -> tuple[Any, int, datetime]:
+        rows = self._rows[kind]
+        async with refusals.borrowed(self._pool) as conn, _undone(conn):
+            intent: int = await conn.fetchval(
+                _INSERT, kind, str(question.resource_id), question.action, question.params, None, None, API_MAX
+            )
+            loaded = await conn.fetch(rows.load, [question.resource_id])
+        for _, now, snapshot in loaded:
+            return rows.decode(snapshot), intent, now
+        raise RefusedByModel(f"{kind} {question.resource_id} does not exist", sqlstate="FR404")
+
+    async def answer(self, answers: Mapping[int, Foreseen]) -> None:
+        told = answers.values()
+        await session.fetch(
+            self._pool, _ANSWER, [*answers], [each.verdict for each in told], [each.reason for each in told]
+        )

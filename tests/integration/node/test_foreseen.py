@@ -1,0 +1,106 @@
+"""A controller answers how the handler would answer an intent, and nothing of this is stored."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from farrier.config import ControllerConfig, NodeConfig
+from farrier.controller.foreseer import Foreseer
+from farrier.controller.host import Host
+from farrier.controller.ownership import Ownership
+from farrier.errors import RefusedByModel
+from farrier.handlers.node.handler import NodeHandler
+from farrier.handlers.node.kind import NODE_KIND
+from farrier.io.api import PostgresRequests
+from farrier.io.node import NodeRows
+from farrier.io.questions import PostgresQuestions
+from farrier.model.foreseen import Foreseen, Verdict
+from farrier.model.requests import Request
+from tests.support.loop import PATIENCE, Ledger
+from tests.support.owner import ALL, MovedClock
+from tests.support.site import Site
+
+STORED = (
+    "SELECT (SELECT count(*) FROM farrier.intents), (SELECT count(*) FROM farrier.wakes), "
+    "(SELECT sum(version) FROM farrier.nodes)"
+)
+
+
+@asynccontextmanager
+async def answering(site: Site) -> AsyncIterator[PostgresRequests]:
+    """A controller answers questions about the nodes of the site; yields a client."""
+    ownership = Ownership()
+    ownership.acts_until = float("inf")
+    ownership.held = {("node", shard): 1 for shard in ALL}
+    host = Host(config=ControllerConfig(), sink=Ledger(), clock=MovedClock(), ownership=ownership)
+    questions = PostgresQuestions(site.pool, [NodeRows()])
+    foreseer = Foreseer(questions, [(NODE_KIND, NodeHandler(NodeConfig()))], host)
+    async with anyio.create_task_group() as group:
+        group.start_soon(foreseer.run)
+        yield PostgresRequests(site.pool, site.db.dsn)
+        group.cancel_scope.cancel()
+
+
+async def foreseen(site: Site, *asked: tuple[str, str, dict[str, object]]) -> Sequence[Foreseen | None]:
+    wanted = [Request(resource=name, action=action, params=params) for name, action, params in asked]
+    async with answering(site) as client:
+        return await client.foresee("node", wanted, timedelta(seconds=PATIENCE))
+
+
+async def test_a_dry_run_gives_the_answer_and_the_reason_that_the_intent_then_gets(site: Site) -> None:
+    machine = await site.active()
+    fresh = await site.register("fresh")
+    intents: list[tuple[str, str, dict[str, object]]] = [
+        (machine.name, "release", {}),
+        (machine.name, "quarantine", {"reason": "fans"}),
+        (machine.name, "delete", {}),
+        (fresh.name, "onboard", {"mode": "deploy"}),
+        (fresh.name, "manage", {}),
+        (fresh.name, "onboard", {"mode": "manual"}),
+    ]
+    told = await foreseen(site, *intents)
+    for (name, action, params), answer in zip(intents, told, strict=True):
+        it = machine if name == machine.name else fresh
+        got = await it.ask(action, **params)
+        assert answer is not None and (answer.verdict, answer.reason) == (got.status, got.reason), action
+        if action == "quarantine":
+            await it.asked("release")
+
+
+async def test_a_question_changes_nothing(site: Site) -> None:
+    machine = await site.active()
+    before = await site.conn.fetchrow(STORED)
+    (told,) = await foreseen(site, (machine.name, "drain", {}))
+    assert told is not None and told.verdict is Verdict.ACCEPTED
+    await site.settled()
+    assert await site.conn.fetchrow(STORED) == before
+
+
+async def test_an_answer_that_needs_a_reading_or_the_end_of_a_pause_is_not_foreseen(site: Site) -> None:
+    machine = await site.with_bmc()
+    await site.settled()
+    (power,) = await foreseen(site, (machine.name, "set_power", {"power": "off"}))
+    assert power is not None and power.verdict is Verdict.DEPENDS and "reading" in power.reason
+    await machine.asked("pause", reason="hands in it")
+    (held,) = await foreseen(site, (machine.name, "onboard", {"mode": "manual"}))
+    assert held is not None and held.verdict is Verdict.DEPENDS and "hands in it" in held.reason
+
+
+async def test_a_malformed_intent_is_foreseen_as_rejected_with_the_fault(site: Site) -> None:
+    machine = await site.active()
+    (told,) = await foreseen(site, (machine.name, "drain", {"force": True}))
+    assert told is not None and told.verdict is Verdict.REJECTED and "requires reason" in told.reason
+
+
+async def test_nothing_is_foreseen_without_a_controller_and_of_an_unknown_node(site: Site) -> None:
+    await site.active()
+    client = PostgresRequests(site.pool, site.db.dsn)
+    asked = [Request(resource="1", action="drain")]
+    assert await client.foresee("node", asked, timedelta(0)) == (None,)
+    with pytest.raises(RefusedByModel, match="no node is named"):
+        await client.foresee("node", [Request(resource="nobody", action="drain")], timedelta(0))
