@@ -172,7 +172,7 @@ class Loop(Generic[R, S, W, V]):
                 background.start_soon(self._cut_off)
             while self._finished or self.agenda.under_way:  # noqa: ASYNC110 - work ends in many places
                 await anyio.sleep(_TICK)
-            while self._seen and await self._delete_seen():
+            while await self._delete_seen() and self._seen:
                 pass
             await self.steps.flush()
             _log.info("drain.done", kind=self.kind)
