@@ -166,10 +166,11 @@ class Skipped(msgspec.Struct, frozen=True):
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The options of a workflow. `leave_out` lists stages that the workflow omits. If the workflow does no work on the
     machine, `untouched` is the reason. The workflow's tasks then end with this reason as their result, and no agent
-    receives them."""
+    receives them. With `leave_on`, the machine may stay on if farrier cannot switch it off."""
 
     retire: bool = False
     force: bool = False
+    leave_on: bool = False
     reason: str | None = None
     asked_by: str | None = None
     leave_out: tuple[DecommissionStage, ...] = ()

@@ -191,10 +191,11 @@ class Remove(_Forcible, frozen=True):
 
 class Decommission(_Forcible, frozen=True, kw_only=True):
     """Parameters of `decommission`. With `retire`, the node stays retired even after a mode that would reactivate the
-    node."""
+    node. With `leave_on`, a full decommission may leave a machine on that farrier cannot switch off."""
 
     mode: DecommissionMode
     retire: bool = False
+    leave_on: bool = False
 
 
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):

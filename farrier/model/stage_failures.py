@@ -64,7 +64,7 @@ ONLY_AT: Mapping[WorkflowKind, Mapping[F, frozenset[Stage]]] = {
         F.INVALID_CONFIG: WITH_MAAS,
         F.UPSTREAM_REFUSED: WITH_MAAS,
         F.UPSTREAM_ERROR: WITH_MAAS,
-        F.POWER_FAILED: WITH_MAAS,
+        F.POWER_FAILED: WITH_MAAS | {D.REMOVE_GPUAAS_NODE_RECORD},
     },
 }
 

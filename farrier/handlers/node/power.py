@@ -22,6 +22,7 @@ from farrier.handlers.node.logins import (
     has_try,
     is_shared,
     target_of,
+    target_of_address,
     tries_before,
 )
 from farrier.handlers.node.moves import (
@@ -33,7 +34,7 @@ from farrier.handlers.node.moves import (
     transition,
     with_fields,
 )
-from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from farrier.model.failures import ends_by
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
@@ -46,6 +47,8 @@ LONGEST_PAUSE = timedelta(minutes=5)
 _AT_MOST_DOUBLED = 4
 
 READ = "read_power"
+# The answers at a path that is not the path of the machine's system any more.
+_MAY_BE_RENAMED = (BmcFailure.UNSUPPORTED, BmcFailure.PROTOCOL, BmcFailure.IDENTITY_MISMATCH)
 # The multiples of this ratio, modulo 1, are spread evenly for any number of nodes.
 _GOLDEN = 0.6180339887498949
 # Another such ratio, so that nodes that are read in the same second are not stored in the same minute.
@@ -146,7 +149,6 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
                 requeue_after=_AT_ONCE,
                 quiet=True,
             )
-    target = target_of(node)
     # The node for the case that the login is not refused.
     clean = with_fields(node, bmc=replace(node.bmc, tries=tries_before(node.bmc), trying=None))
 
@@ -155,9 +157,7 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
             rotated = await rotation.verify_if_new(clean, now, services.credentials)
             if rotated is not None:
                 return rotated
-            call = services.bmc.verify if target.system_path is None else services.bmc.read
-            reading = await call(target)
-            probing.check_machine(node, reading)
+            reading = await _reading(node, services)
             if reading.power is PowerState.UNKNOWN:
                 detail = "the BMC reports a power state other than on and off"
                 raise BmcError(BmcFailure.PROTOCOL, detail, credential_version=reading.credential_version)
@@ -172,6 +172,26 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
     return Step(
         name=READ, act=read, deadline=config.transient_deadline, reads_only=True, if_interrupted=_unseen(node, now)
     )
+
+
+async def _reading(node: Node, services: NodeServices) -> BmcReading:
+    """Read the machine. New firmware may have renamed the path of its system, so if the path does not lead to the
+    machine any more, search for the system, and accept it if its identity is proven."""
+    target = target_of(node)
+    try:
+        reading = await (services.bmc.verify(target) if target.system_path is None else services.bmc.read(target))
+        probing.check_machine(node, reading)
+        return reading
+    except BmcError as error:
+        if target_of_address(node).system_path is not None or error.failure not in _MAY_BE_RENAMED:
+            raise
+        first = error
+    try:
+        return await probing.verified(node, services, must_prove=True)
+    except BmcError as error:
+        if error.failure is BmcFailure.AUTH:
+            raise
+        raise first from None
 
 
 def _stored(node: Node, to: Node, now: datetime, config: Policy) -> Update[Node, Write]:

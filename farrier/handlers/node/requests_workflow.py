@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from farrier.handlers.node import compensating, probing, tasks, unclean
+from farrier.handlers.node.decommission import by_bmc
 from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import with_fields, with_note, with_workflow
 from farrier.handlers.node.reply import Accept, FinalReply, Reject, Reply, Request
@@ -59,8 +60,25 @@ def decommission(request: Request) -> Reply:
     if params.mode is DecommissionMode.REIMAGE and request.config.maas_of(request.node) is None:
         site = request.node.site or "(none)"
         return Reject(reason=f"decommission: mode reimage needs MAAS, but site {site} has no MAAS configured")
-    options = _options(request, params, retire=params.retire)
-    return _decommission(request, params.mode, options, f"decommission ({params.mode})")
+    if params.leave_on and params.mode is not DecommissionMode.FULL_DECOMMISSION:
+        return Reject(
+            reason=f"decommission: leave_on needs mode full_decommission; mode {params.mode} leaves the power"
+        )
+    stays = _stays_on(request.node) if params.mode is DecommissionMode.FULL_DECOMMISSION else None
+    if stays is not None and request.node.has_bmc and not params.leave_on:
+        return Reject(reason=f"decommission: the machine would stay on: {stays}, or use leave_on: true")
+    options = replace(_options(request, params, retire=params.retire), leave_on=params.leave_on)
+    reply = _decommission(request, params.mode, options, f"decommission ({params.mode})")
+    if stays is None or not isinstance(reply, Accept):
+        return reply
+    return replace(reply, reason=f"{reply.reason}; the machine stays on: {stays}")
+
+
+def _stays_on(node: Node) -> str | None:
+    """Return why neither MAAS nor farrier can switch the machine off; None if one of them may."""
+    if node.maas_id is not None or isinstance(node.workflow, Decommission):
+        return None
+    return by_bmc.why_not(node)
 
 
 def retry_stage(request: Request) -> Reply:
@@ -198,6 +216,7 @@ def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: Opt
         now,
         force=now.force or options.force,
         retire=now.retire or options.retire,
+        leave_on=now.leave_on or options.leave_on,
         leave_out=tuple(stage for stage in now.leave_out if stage in options.leave_out),
         reason=options.reason if force else now.reason,
         asked_by=options.asked_by if force else now.asked_by,

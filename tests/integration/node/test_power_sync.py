@@ -6,9 +6,10 @@ from typing import Any
 
 import anyio
 import msgspec
+import pytest
 from msgspec.structs import replace
 
-from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.fake_bmc import READING
@@ -294,10 +295,60 @@ async def test_repeated_crashes_do_not_exceed_the_login_cap(db: pg.Database) -> 
 
 async def test_another_machine_behind_the_address_is_reported_and_its_power_ignored(site: Site) -> None:
     machine = await site.with_bmc()
-    site.bmc.read_script = lambda _target: replace(READING, serial="SN-9", power=PowerState.OFF)
+    site.bmc.script = site.bmc.read_script = lambda _target: replace(READING, serial="SN-9", power=PowerState.OFF)
     await site.wait(DUE)
     bmc = await machine.bmc()
     assert (bmc["sync_failure"], bmc["serial"], bmc["power"]) == ("identity_mismatch", "SN-1", "on")
     assert (await machine.look())["management"] == "manageable"
     answer = await machine.ask("set_power", power="off")
     assert answer.status == "rejected" and "another machine" in (answer.reason or "")
+
+
+# --- a renamed system
+
+RENAMED = "/redfish/v1/Systems/Self"
+
+
+def renamed(site: Site, error: BmcError, **found: Any) -> None:
+    """New firmware: the former path of the system responds with this error, and the search finds another path."""
+
+    def read(target: BmcTarget) -> BmcReading:
+        if target.system_path != RENAMED:
+            raise error
+        return replace(READING, system_path=RENAMED, power=site.bmc.power)
+
+    site.bmc.read_script = read
+    site.bmc.script = lambda _target: replace(READING, **{"system_path": RENAMED, "power": site.bmc.power} | found)
+
+
+@pytest.mark.parametrize("failure", [BmcFailure.UNSUPPORTED, BmcFailure.PROTOCOL])
+async def test_a_renamed_system_is_found_again_by_the_regular_read(site: Site, failure: BmcFailure) -> None:
+    machine = await site.with_bmc()
+    renamed(site, BmcError(failure, "HTTP 404"))
+    site.bmc.power = PowerState.OFF
+    await site.wait(DUE)
+    bmc = await machine.bmc()
+    assert (bmc["system_path"], bmc["power"], bmc.get("sync_failure")) == (RENAMED, "off", None)
+    await machine.asked("set_power", power="on")
+
+
+async def test_a_path_that_leads_to_another_system_now_is_left_for_that_of_the_machine(site: Site) -> None:
+    machine = await site.with_bmc()
+    renamed(site, BmcError(BmcFailure.IDENTITY_MISMATCH, "another machine responds"))
+    await site.wait(DUE)
+    assert (await machine.bmc())["system_path"] == RENAMED
+
+
+@pytest.mark.parametrize("found", [{"serial": "SN-9", "uuid": None}, {"serial": None, "uuid": None}])
+async def test_a_system_whose_identity_is_not_proven_does_not_become_the_machine(
+    site: Site, found: dict[str, Any]
+) -> None:
+    machine = await site.with_bmc()
+    renamed(site, BmcError(BmcFailure.UNSUPPORTED, "HTTP 404"), **found)
+    await site.wait(DUE)
+    bmc = await machine.bmc()
+    assert (bmc["system_path"], bmc["sync_failure"], bmc["sync_error"]) == (
+        READING.system_path,
+        "unsupported",
+        "HTTP 404",
+    )

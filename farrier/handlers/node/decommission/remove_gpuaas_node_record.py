@@ -7,6 +7,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node import tasks
+from farrier.handlers.node.decommission import by_bmc
 from farrier.handlers.node.moves import Done, Policy, StageResult, Step, with_fields
 from farrier.model.node import Node, TaskType
 from farrier.model.status import NodeStatus as N
@@ -15,7 +16,7 @@ from farrier.model.writes import ForgetAgent, Write
 
 def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Enter `removing`, and create the agent's task in the same commit. If no agent can uninstall anything, the task is
-    inserted with status `cancelled`."""
+    inserted with status `cancelled`. If MAAS could not switch the machine off, farrier then does this by BMC."""
     if node.status is N.RETIRED:
         return Step(
             to=with_fields(node, status=N.REMOVING),
@@ -23,7 +24,9 @@ def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> Stag
             writes=_uninstall(node, now),
         )
     result = tasks.work(node, now, policy, TaskType.UNINSTALL)
-    return replace(result, writes=(*result.writes, ForgetAgent())) if isinstance(result, Done) else result
+    if not isinstance(result, Done):
+        return result
+    return by_bmc.switched_off(node, now, replace(result, writes=(*result.writes, ForgetAgent())))
 
 
 def _uninstall(node: Node, now: datetime) -> tuple[Write, ...]:

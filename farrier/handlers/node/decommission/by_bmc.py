@@ -1,0 +1,96 @@
+"""Switches the machine of a removed node off through its BMC, if MAAS could not.
+
+A machine without a record in MAAS, or whose power MAAS cannot switch, would stay on, and after the removal nobody would
+know it. The machine is switched off after its agent has uninstalled itself. Each attempt reads the machine first, so
+that no other machine is switched off.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from farrier.handlers.node import probing
+from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.logins import counted, has_try, target_of, tries_before
+from farrier.handlers.node.moves import (
+    Call,
+    Done,
+    Failed,
+    NodeServices,
+    Settled,
+    StageResult,
+    Step,
+    Waiting,
+    with_fields,
+)
+from farrier.model.bmc import BmcError, NotYet, PowerState
+from farrier.model.failures import FailureClass
+from farrier.model.management import Management
+from farrier.model.node import Node
+from farrier.model.outcome import Wait
+from farrier.model.params import PowerRequest
+from farrier.model.stages import DecommissionStage
+
+_LOOK_AGAIN_AFTER = timedelta(seconds=5)
+
+
+def switched_off(node: Node, now: datetime, done: Done) -> StageResult:
+    """Return `done` when the machine is off, or may stay on."""
+    if not _is_left(node):
+        return done
+    why = why_not(node)
+    if why is not None and (own(node).options.leave_on or not node.has_bmc):
+        return replace(done, reason=f"{done.reason}; the machine stays on: {why}")
+    if why is not None:
+        detail = f"the machine would stay on: {why}; or submit the decommission again with leave_on: true"
+        return Failed(failure=FailureClass.POWER_FAILED, detail=detail)
+    if not has_try(node.bmc):
+        may = counted(node.bmc, now)
+        if isinstance(may, Wait):
+            return Waiting(reason=may.reason, requeue_after=may.requeue_after)
+        return Step(
+            to=with_fields(node, bmc=may), reason="farrier records the login before it switches the machine off"
+        )
+
+    async def off(services: NodeServices) -> Settled:
+        return await _off(node, now, services, done)
+
+    return Call(name="power_off_by_bmc", act=off, reads_only=False)
+
+
+def why_not(node: Node) -> str | None:
+    """Return why farrier cannot switch the machine through its BMC, and what to do; None if it can."""
+    if not node.has_bmc:
+        return "the node has no BMC"
+    if node.management is not Management.MANAGEABLE or node.bmc.system_path is None:
+        reason = f" ({node.bmc.last_error})" if node.bmc.last_error else ""
+        return f"its BMC is {node.management}{reason}; submit manage, then retry_stage"
+    return probing.shared(node)
+
+
+def _is_left(node: Node) -> bool:
+    """Return whether the stage that switches the machine off through MAAS did nothing. An operator who adopted the
+    observed state has decided about the power."""
+    workflow = own(node)
+    if workflow.options.untouched is not None or workflow.memo.adopted:
+        return False
+    return any(skipped.stage == DecommissionStage.POWER_OFF_MAAS_NODE for skipped in workflow.skipped)
+
+
+async def _off(node: Node, now: datetime, services: NodeServices, done: Done) -> Settled:
+    target = target_of(node)
+    try:
+        probing.check_machine(node, await services.bmc.read(target))
+        reading = await services.bmc.set_power(target, PowerRequest.OFF)
+    except NotYet:
+        return Waiting(reason="waits until the machine is off", requeue_after=_LOOK_AGAIN_AFTER)
+    except BmcError as error:
+        return Failed(failure=FailureClass.POWER_FAILED, detail=f"{error.failure}: {error.detail}")
+    if reading.power is not PowerState.OFF:
+        return Waiting(
+            reason=f"waits until the machine is off; power is {reading.power}", requeue_after=_LOOK_AGAIN_AFTER
+        )
+    known = replace(probing.refreshed(node.bmc, reading, now), tries=tries_before(node.bmc), trying=None)
+    return replace(done, reason=f"{done.reason}; the machine is off", to=with_fields(done.to or node, bmc=known))
