@@ -50,9 +50,9 @@ class PostgresControllers:
         self._pool = connections
 
     async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
-        (record,) = await self._fetch(_RECOGNISE, within=_RECOGNISE_SECONDS)
-        if record[0] is not None:
-            _log.warning("database.restored", held=record[0])
+        held = await self._recognise()
+        if held is not None:
+            _log.warning("database.restored", held=held)
         await self._fetch(_JOIN, controller, name, farrier.__version__, list(kinds))
 
     async def renew(self, controller: UUID, lags: Mapping[str, float], *, leaving: bool = False) -> Seen:
@@ -90,6 +90,16 @@ class PostgresControllers:
                 wakes[kind][resource].add(wake)
         floor, now, *_ = records[0]
         return Woken(floor, now, wakes, many)
+
+    async def _recognise(self) -> int | None:
+        """If the database was restored from a backup, hold every resource, and return their number. This may take
+        longer than the time limit of other statements."""
+        try:
+            async with session.borrowed(self._pool) as conn:
+                held: int | None = await conn.fetchval(_RECOGNISE, timeout=_RECOGNISE_SECONDS)
+                return held
+        except session.Refusal as refusal:
+            raise DatabaseUnreachable("the pool", session.reason_of(refusal)) from refusal
 
     async def _fetch(self, sql: str, *arguments: Any, within: float = _ANSWER_SECONDS) -> list[asyncpg.Record]:
         try:

@@ -23,7 +23,7 @@ from tests.support.tenancy import PARTITION, Tenancy
 from tests.support.wire import Blow, Wire
 
 READS = {"version", "list", "pkey"}
-AGAIN = "the database was restored from a backup; submit again"
+AGAIN = "the database was restored; submit again"
 _ENFORCE = """
     UPDATE farrier.nodes SET bmc = bmc || '{"desired_power": "off"}', version = version + 2 WHERE name = $1
 """

@@ -13,7 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 from typing_extensions import override
 
-from farrier.errors import HandlerGarbage, HeldAfterRestore
+from farrier.errors import DatabaseUnreachable, HandlerGarbage, HeldAfterRestore
+from farrier.io import pool, session
 from farrier.io.controllers import PostgresControllers
 from farrier.io.pool import Connection
 from farrier.model.edges import NODE
@@ -28,6 +29,10 @@ from tests.support.toy import Answer, Scripted, Shape, State
 UUIDS = uuid4(), uuid4()
 MADE = Transition[Shape, Answer](to=Shape(State.MADE), reason="it was raw", cause="timer")
 IS_RESTORED = "SELECT farrier.is_restored()"
+# Holding every resource of a large fleet takes longer than the time limit of the pool in the test.
+SLOW = """
+    CREATE OR REPLACE FUNCTION farrier.node_unseen(ids bigint[]) RETURNS void LANGUAGE sql AS 'SELECT pg_sleep(0.3)'
+"""
 HELD = "SELECT count(*) FROM farrier.restore_holds WHERE lifted_at IS NULL"
 
 
@@ -63,6 +68,20 @@ async def test_a_copy_is_recognised_once_and_the_original_and_its_restarts_are_n
         assert [each["held"] for each in logs if each["event"] == "database.restored"] == [1]
         assert not await conn.fetchval(IS_RESTORED)
         assert await conn.fetchval(HELD) == 1
+
+
+async def test_the_holds_of_a_large_fleet_may_take_longer_than_any_statement_of_the_loop(
+    pg_server: pg.Server,
+) -> None:
+    async with pg_server.copy() as live, copied(pg_server, live) as copy, copy.connect() as conn:
+        await conn.execute(SLOW)
+        brief = pool.Timeouts(statement=timedelta(milliseconds=100))
+        connections = await pool.open_pool(copy.dsn, size=2, patience=pg.PATIENCE, timeouts=brief)
+        with pytest.raises(DatabaseUnreachable):
+            await session.fetch(connections, "SELECT pg_sleep(0.3)")
+        await PostgresControllers(connections).join(UUIDS[0], "test", [NODE])
+        connections.terminate()
+        assert not await conn.fetchval(IS_RESTORED)
 
 
 async def test_before_a_controller_has_recognised_the_restore_no_agent_no_worker_and_no_commit_is_served(

@@ -5,18 +5,17 @@ CREATE OR REPLACE FUNCTION farrier.hold_restored() RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
     of_kind record;
-    again constant text := 'the database was restored from a backup; submit again';
+    again constant text := 'the database was restored; submit again';
 BEGIN
     PERFORM FROM shards s ORDER BY s.kind, s.shard FOR UPDATE;  -- waits for commits that hold shards
     UPDATE shards s SET owner = NULL, epoch = s.epoch + 1;
     UPDATE controllers c SET expired = true WHERE NOT c.expired;
     DELETE FROM restore_holds;
     FOR of_kind IN SELECT k.kind, k.relation, k.living FROM kinds k JOIN pg_class c ON c.oid = k.relation ORDER BY k.kind LOOP
-        EXECUTE format('INSERT INTO restore_holds (kind, id, since) SELECT %L, id, farrier.now() FROM %s WHERE %s',
-                       of_kind.kind, of_kind.relation, of_kind.living);
+        EXECUTE format('INSERT INTO restore_holds (kind, id, since, power) SELECT %L, id, farrier.now(), %s FROM %s WHERE %s', of_kind.kind,
+                       CASE of_kind.kind WHEN 'node' THEN 'CASE management WHEN ''manageable'' THEN power END' ELSE 'NULL' END,
+                       of_kind.relation, of_kind.living);
     END LOOP;
-    UPDATE restore_holds h SET power = n.power
-      FROM nodes n WHERE h.kind = 'node' AND n.id = h.id AND n.management = 'manageable';
     UPDATE node_observations o SET stale_since = farrier.now();  -- every machine is read again soon
     PERFORM node_unseen(ARRAY(SELECT e.resource FROM effects e WHERE e.kind = 'node'));
     DELETE FROM marks;
