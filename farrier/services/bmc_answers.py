@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from redfish import aio as redfish
@@ -58,9 +58,18 @@ class Reply(msgspec.Struct, frozen=True):
     basic: bool = False
 
 
+class Hints(NamedTuple):
+    """What a refusal shows besides its class. `moved_to` is the path to which a redirect leads, if farrier may follow
+    it. `unclear` is whether a refused login may concern the kind of authentication. `offers_basic` is whether the BMC
+    lists basic authentication among the kinds that it accepts."""
+
+    moved_to: str | None = None
+    unclear: bool = False
+    offers_basic: bool = False
+
+
 class Answered(BmcError):
-    """The BMC responded with a status that is no success. `moved_to` is the path to which a redirect leads, if farrier
-    may follow it. `unclear` is whether a refused login may concern the kind of authentication."""
+    """The BMC responded with a status that is no success."""
 
     def __init__(
         self,
@@ -69,13 +78,11 @@ class Answered(BmcError):
         detail: str,
         *,
         retry_after: timedelta | None = None,
-        moved_to: str | None = None,
-        unclear: bool = False,
+        hints: Hints = Hints(),  # noqa: B008 - immutable
     ) -> None:
         super().__init__(failure, detail, retry_after=retry_after)
         self.status = status
-        self.moved_to = moved_to
-        self.unclear = unclear
+        self.hints = hints
 
 
 def accepted(reply: Reply) -> None:
@@ -95,11 +102,9 @@ def accepted(reply: Reply) -> None:
     if response.status == HTTPStatus.BAD_REQUEST and "InvalidOperationForSystemState" in response.text:
         detail = f"{text}; the BMC refuses this action in the machine's present state"
         raise Answered(response.status, BmcFailure.UNREACHABLE, detail, retry_after=wait)
-    shown = _by_message(response, said)
-    unclear = shown is None and not _offers_basic(response)
-    raise Answered(
-        response.status, shown or failure, text, retry_after=wait, moved_to=_moved_to(reply), unclear=unclear
-    )
+    shown, offers_basic = _by_message(response, said), _offers_basic(response)
+    hints = Hints(_moved_to(reply), shown is None and not offers_basic, offers_basic)
+    raise Answered(response.status, shown or failure, text, retry_after=wait, hints=hints)
 
 
 def has_no_sessions(refusal: BmcError, *, good: bool) -> bool:
@@ -134,14 +139,8 @@ def opened(reply: Reply) -> tuple[str, str | None, str | None]:
         failure = BmcFailure.AUTH_SCHEME if says else refusal.failure
         if failure is BmcFailure.REFUSED:
             failure = BmcFailure.AUTH
-        raise Answered(
-            refusal.status,
-            failure,
-            refusal.detail,
-            retry_after=refusal.retry_after,
-            moved_to=refusal.moved_to,
-            unclear=not _by_message(reply.response, _messages(reply.response)),
-        ) from None
+        hints = refusal.hints._replace(unclear=not _by_message(reply.response, _messages(reply.response)))
+        raise Answered(refusal.status, failure, refusal.detail, retry_after=refusal.retry_after, hints=hints) from None
     token = reply.response.getheader("X-Auth-Token")
     if not isinstance(token, str) or not token.strip():
         raise BmcError(BmcFailure.PROTOCOL, f"{reply.path} opened a session, but returned no token")

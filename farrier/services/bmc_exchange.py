@@ -31,6 +31,7 @@ from farrier.services.bmc_answers import Answered, Reply, Response
 from farrier.services.bmc_limiter import BmcLimiter
 from farrier.services.bmc_links import Own
 from farrier.services.bmc_logins import Logins, Secret
+from farrier.services.bmc_redirects import followed
 from farrier.services.bmc_resources import Resource
 from farrier.services.bmc_schemes import Schemes
 from farrier.services.bmc_session_records import Entry
@@ -45,9 +46,6 @@ SESSION_SERVICE = "/redfish/v1/SessionService"
 
 # Statuses after which the action may have taken effect: the error may have occurred in transit or during the action.
 _PERHAPS_DONE = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
-
-# A BMC adds or removes a slash, or renames a version; more redirects are a loop.
-MOST_REDIRECTS = 3
 
 T = TypeVar("T")
 
@@ -121,6 +119,7 @@ class Exchange:
         self._shows = _Shows.NOTHING
         self._session_is_old = False
         self._asked_for_session = False
+        self._was_good = False
         self.credential: Credential | None = None
         self.deadline = 0.0
         self.requests = 0
@@ -204,7 +203,7 @@ class Exchange:
         def at(place: str) -> Awaitable[Resource]:
             return self._send(operation, place, partial(self._client.get, place), bmc_answers.resource)
 
-        return await _followed(path, at)
+        return await followed(path, at)
 
     async def _send(
         self,
@@ -253,7 +252,12 @@ class Exchange:
         try:
             yield
         except Answered as refusal:
-            if refusal.failure is BmcFailure.AUTH and refusal.unclear and of_the_kind and not self._access.only_reads:
+            if (
+                refusal.failure is BmcFailure.AUTH
+                and refusal.hints.unclear
+                and of_the_kind
+                and not self._access.only_reads
+            ):
                 schemes.login_failed(bmc, secret)
             raise
         else:
@@ -311,12 +315,13 @@ class Exchange:
             self._use_basic()
             return
         self._asked_for_session = True
-        good = self.credential is not None and self._shared.logins.is_good(bmc, await self._secret())
         try:
             session = await self._open_session(entry)
         except BmcError as refusal:
-            if not bmc_answers.has_no_sessions(refusal, good=good):
+            if not bmc_answers.has_no_sessions(refusal, good=self._was_good):
                 raise
+            if self._was_good:
+                self._shared.logins.forgive(bmc, await self._secret())
             if not self._shared.schemes.use_other(bmc):
                 raise BmcError(BmcFailure.AUTH_SCHEME, f"{refusal.detail}; bmc.hosts forces sessions") from refusal
             self._use_basic()
@@ -392,7 +397,7 @@ class Exchange:
             path = await self._sessions_path()
             if not self._shared.schemes.is_proven(self._access.bmc):
                 await self._check_sessions()
-            await self._read()
+            self._was_good = self._shared.logins.is_good(self._access.bmc, await self._secret())
             sent = True
             opened = await self._log_in_at(path)
         except BaseException as error:
@@ -428,7 +433,7 @@ class Exchange:
             )
 
         try:
-            return await _followed(path, at)
+            return await followed(path, at)
         finally:
             self._shows = _Shows.NOTHING
 
@@ -445,33 +450,34 @@ class Exchange:
         return path or STANDARD_SESSIONS
 
     async def _check_sessions(self) -> None:
-        """Raise `BmcError` if the BMC declares, without a login, that it opens no sessions."""
+        """Raise `BmcError` if the BMC declares that it opens no sessions, or refuses the password. This costs a login
+        only if the BMC offers basic authentication for the read."""
         root = await self.root()
-        path = bmc_resources.link(root.get("SessionService")) if root is not None else None
+        path = (root is not None and bmc_resources.link(root.get("SessionService"))) or SESSION_SERVICE
+        service: Resource = {}
         try:
-            service = await self._get(Operation.SESSION, path or SESSION_SERVICE)
-        except bmc_failure.FORESEEN as error:
-            if bmc_failure.of_exception(error)[0] in (BmcFailure.TIMEOUT, BmcFailure.TLS):
-                raise
-            return  # the BMC does not declare this without a login
+            service = await self._get(Operation.SESSION, path)
+        except bmc_failure.FORESEEN as refusal:
+            asks = isinstance(refusal, Answered) and refusal.hints.offers_basic
+            if asks and not self._shared.schemes.is_forced(self._access.bmc):
+                service = await self._session_service(path)
         if service.get("ServiceEnabled") is False:
             raise BmcError(BmcFailure.AUTH_SCHEME, "the BMC's session service is disabled")
 
+    async def _session_service(self, path: str) -> Resource:
+        """Read the session service with basic authentication; empty if it cannot be read. Raises a refused login."""
+        self._shows = _Shows.HEADER
+        try:
+            return await self._get(Operation.SESSION, path)
+        except BmcError as refusal:
+            if refusal.failure is BmcFailure.AUTH:
+                raise
+            return {}
+        finally:
+            self._shows = _Shows.NOTHING
+
     def _anonymous(self) -> redfish.AsyncRedfishClient:
         return redfish.AsyncRedfishClient(str(self._access.bmc), session=self._access.http)
-
-
-async def _followed(path: str, at: Callable[[str], Awaitable[T]]) -> T:
-    """Send a request that may be repeated at another path, and follow the redirects of the BMC. The host never
-    changes."""
-    for _ in range(MOST_REDIRECTS):
-        try:
-            return await at(path)
-        except Answered as refusal:
-            if refusal.moved_to is None:
-                raise
-            path = refusal.moved_to
-    return await at(path)
 
 
 def _basic(credential: Credential) -> str:

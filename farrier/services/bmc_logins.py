@@ -67,6 +67,10 @@ class Logins:
         """Return whether the BMC has accepted the secret, and has not refused it since."""
         return self._good.get(bmc) == secret
 
+    def forgive(self, bmc: URL, secret: Secret) -> None:
+        """Forget the failed logins with the secret, because the BMC refused the kind of authentication instead."""
+        self._counted[bmc] = [login for login in self._counted.get(bmc, ()) if login.secret != secret]
+
     @contextmanager
     def attempt(self, bmc: URL, secret: Secret) -> Iterator[None]:
         """Run the block, which sends a request with the secret, and record whether this login succeeded."""

@@ -197,3 +197,23 @@ async def test_a_session_without_a_directory_of_records_ends_with_the_client(
         await client.read(at(bmc))
         assert len(bmc.sessions) == 1
     assert bmc.sessions == set()
+
+
+async def test_a_disabled_session_service_that_is_declared_only_after_a_login_costs_no_failed_login(
+    bmc: FakeBmc,
+) -> None:
+    bmc.refusal = said("{}", WWW_Authenticate='Basic realm="BMC"')
+    bmc.answer(SERVICE, {"ServiceEnabled": False})
+    bmc.anyway[SESSIONS] = Page(401)
+    async with connect(bmc.ca_file, auth=SESSION) as client:
+        assert (await client.read(at(bmc))).power is PowerState.ON
+    assert SESSIONS not in {request.path for request in bmc.requests}
+    assert bmc.failed_logins == 0
+
+
+async def test_a_wrong_password_at_a_bmc_that_offers_both_kinds_is_sent_once(bmc: FakeBmc) -> None:
+    bmc.refusal = said("{}", WWW_Authenticate='Basic realm="BMC"')
+    async with connect(bmc.ca_file, auth=SESSION, credential=f"{USERNAME}:wr0ng") as client:
+        for call in range(LOGIN_CAP):
+            assert (await failure(client, at(bmc))).failure is BmcFailure.AUTH
+            assert bmc.failed_logins == call + 1
