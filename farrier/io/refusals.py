@@ -25,7 +25,7 @@ _TAKEN = {
     "node_bmcs_one": ("another node has this BMC", "correct the address, or delete the other node first"),
     "node_identities_one": (
         "another node has this machine",
-        "delete one of the two, or remove its BMC details with clear_bmc",
+        "delete one of the two, or remove its BMC details",
     ),
     "node_macs_pkey": ("another node has this MAC address", "correct the address, or delete the other node first"),
 }

@@ -133,7 +133,7 @@ def _refusal(spec: ActionView, node: NodeDetail) -> str:
     answer = foreseen.by_table(action, node)
     if not isinstance(answer, Allowed):
         return answer.reason
-    return "" if advice.is_accepted(action, node) else "the node is being deleted; to stop the deletion, submit cancel"
+    return "" if advice.is_accepted(action, node) else "the node is being deleted"
 
 
 async def act_on_resource(request: Request) -> Response:

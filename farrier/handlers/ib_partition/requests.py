@@ -31,8 +31,8 @@ def after(partition: IbPartition, request: Pending) -> IbPartition:
     asked = params_of(request, DeletePartition)
     if partition.users and not asked.drain:
         raise ValueError(
-            f"the partition has members: {named(partition.users)}; to begin the deletion now and wait until all "
-            "members have left, submit delete with drain: true"
+            f"the partition has members: {named(partition.users)}; with drain: true, the deletion begins now "
+            "and waits until all members have left"
         )
     return partition.at(DELETING, draining=asked.drain)
 

@@ -109,7 +109,7 @@ def _rendered(site: Site, node: Node, token: str) -> str:
         line = templates.line_of(error)
         where = "" if line is None else f"line {line}: "
         raise ConfigError(
-            f"{_which(site, node)} fails: {where}{_described(error)}; correct the template, then submit retry_stage; "
+            f"{_which(site, node)} fails: {where}{_described(error)}; correct the template, "
             "or cancel the onboarding, set the missing value of the node, and onboard the node again"
         ) from None
     if size > most:

@@ -32,6 +32,7 @@ from farrier.model.actions import Action
 from farrier.model.management import TRANSIENT, Management
 from farrier.model.node import Intent, Node
 from farrier.model.outcome import Step, Wait
+from farrier.model.recommended import Recommended
 from farrier.model.requests import IntentStatus
 from farrier.model.runs import cause_of_intent
 from farrier.model.status import NodeStatus
@@ -81,7 +82,7 @@ def _answers(intent: Intent, reply: Accept | Reject | Hold | AnswerIntent | None
         case AnswerIntent():
             return (reply,)
         case Reject():
-            return (AnswerIntent(intent.id, IntentStatus.REJECTED, reply.reason),)
+            return (AnswerIntent(intent.id, IntentStatus.REJECTED, reply.text),)
         case Accept():
             return (AnswerIntent(intent.id, IntentStatus.ACCEPTED, reply.reason), *reply.writes)
         case _ as never:
@@ -143,7 +144,10 @@ def _reply(
         return None
     being_deleted = node.deleting and not is_deleted
     if being_deleted and intent.action not in actions.ANSWERED_WHILE_DELETING:
-        return Reject(reason=f"{intent.action}: the node is being deleted; to stop the deletion, submit cancel")
+        return Reject(
+            reason=f"{intent.action}: the node is being deleted",
+            instead=(Recommended(Action.CANCEL, when="to stop the deletion"),),
+        )
     verdict = actions.check(intent.action, node.status, node.management, node.workflow)
     match verdict:
         case Later():

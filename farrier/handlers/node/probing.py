@@ -99,7 +99,7 @@ def shared(node: Node) -> str | None:
     recorded it."""
     if not node.same_machine:
         return None
-    return f"nodes {', '.join(node.same_machine)} recorded the same machine; use clear_bmc on all but one of them"
+    return f"nodes {', '.join(node.same_machine)} recorded the same machine; only one node may keep the BMC details"
 
 
 def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:

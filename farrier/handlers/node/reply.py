@@ -13,6 +13,7 @@ from farrier.model.maas import MaasStatus
 from farrier.model.node import Intent, Node
 from farrier.model.outcome import Made
 from farrier.model.params import Params
+from farrier.model.recommended import Recommended, alternatives
 from farrier.model.writes import Write
 
 
@@ -52,9 +53,15 @@ class Hold(Made, frozen=True, kw_only=True):
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
-    """Refuse the intent. The reason names an alternative that would be accepted."""
+    """Refuse the intent. `instead` are intents that the node would accept."""
 
     reason: str
+    instead: tuple[Recommended, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The reason, with the alternatives."""
+        return f"{self.reason}; submit {alternatives(self.instead)}" if self.instead else self.reason
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):

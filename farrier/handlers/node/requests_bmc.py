@@ -13,14 +13,19 @@ from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.onboarding_adopt import back_to_the_gate, given_up
 from farrier.handlers.node.reply import Accept, Hold, Reject, Reply, Request
 from farrier.model import identity
-from farrier.model.actions import IN_USE
+from farrier.model.actions import IN_USE, Action
 from farrier.model.bmc import BmcFailure
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management as M
 from farrier.model.node import Bmc, Node, OtherLogin
 from farrier.model.outcome import Wait
 from farrier.model.params import PowerMode, PowerRequest, SetBmc, SetPower
+from farrier.model.recommended import Recommended
 from farrier.model.runs import cause_of_intent
+
+_ACTION = Action.SET_POWER
+_SET_DETAILS = Recommended(Action.SET_BMC, fill=("address", "credential"))
+_MANAGE = Recommended(Action.MANAGE)
 
 
 def set_bmc(request: Request) -> Reply:
@@ -34,8 +39,8 @@ def set_bmc(request: Request) -> Reply:
     had = probing.recorded_by_bmc(node.bmc)
     if params.replace and had.is_known and node.status in IN_USE and not params.force:
         return Reject(
-            reason=f"set_bmc replace: the node is {node.status}, and its machine is {identity.described(had)}; submit "
-            "it with force: true, or take the node out of service first"
+            reason=f"replace: the node is {node.status}, and its machine is {identity.described(had)}; take it out of "
+            "service first, or repeat the intent with force: true"
         )
     address = params.address or node.bmc_address
     credential = params.credential or node.bmc_credential
@@ -86,7 +91,7 @@ def manage(request: Request) -> Reply:
     node, now = request.node, request.now
     missing = missing_detail(node)
     if missing is not None:
-        return Reject(reason=f"manage: {missing}; set it with set_bmc")
+        return Reject(reason=f"manage: {missing}", instead=(_SET_DETAILS,))
     bmc = msgspec.structs.replace(node.bmc, asked_at=node.bmc.asked_at or now, next_try_at=None, failures=0)
     asked = with_fields(node, bmc=bmc)
     if node.management is M.ADOPT_FAILED:
@@ -107,19 +112,16 @@ def set_power(request: Request) -> Reply:
         return Hold(reason="farrier is already switching the power")
     fault = _fault_of_power(params)
     if fault is not None:
-        return Reject(reason=f"set_power {params.power}: {fault}")
+        return Reject(reason=f"{_ACTION} {params.power}: {fault}")
     shared = probing.shared(node)
     if shared is not None:
-        return Reject(reason=f"set_power {params.power}: {shared}")
+        return Reject(reason=f"{_ACTION} {params.power}: {shared}")
     if node.bmc.sync_failure is BmcFailure.IDENTITY_MISMATCH:
-        return Reject(
-            reason=f"set_power {params.power}: {node.bmc.sync_error}; correct the BMC details with set_bmc, or "
-            "submit manage"
-        )
+        return Reject(reason=f"{_ACTION} {params.power}: {node.bmc.sync_error}", instead=(_SET_DETAILS, _MANAGE))
     if target_of(node).system_path is None:
         return Reject(
-            reason=f"set_power {params.power}: farrier has never identified the machine behind the BMC; submit manage "
-            "first"
+            reason=f"{_ACTION} {params.power}: farrier has never identified the machine behind the BMC",
+            instead=(_MANAGE,),
         )
     wanted = switching.requested(node, now, request.config, params, intent=request.intent.id)
     begun = switching.begin(node.bmc, wanted)
@@ -130,7 +132,7 @@ def set_power(request: Request) -> Reply:
             later = switching.kept(node.bmc, params.power, begun.reason, node.bmc.enforced_at)
             reason = f"set_power {params.power}: not done yet: {begun.reason}; {switching.keeps_trying()}"
             return Accept(reason=reason, to=with_fields(node, bmc=later))
-        return Reject(reason=f"set_power {params.power}: {begun.reason}; submit it again in a few minutes")
+        return Reject(reason=f"{_ACTION} {params.power}: {begun.reason}; submit it again in a few minutes")
     if node.bmc.asked_at is not None:
         return Hold(reason="farrier verifies the BMC first")
     return Hold(reason=f"power {params.power} is about to be sent", to=with_fields(node, bmc=begun))

@@ -20,19 +20,21 @@ from farrier.handlers.node.onboarding.completion import complete
 from farrier.handlers.node.onboarding.wait_for_agent_enrollment import unready, wait_for_agent_enrollment
 from farrier.handlers.node.reply import Accept, Ask, FinalReply, Reject, Reply, Request
 from farrier.handlers.node.stages import continued
+from farrier.model.actions import Action
 from farrier.model.maas import MaasError, Seen
 from farrier.model.maas import MaasFailure as F
 from farrier.model.maas import MaasStatus as M
 from farrier.model.node import Decommission, Node, Onboarding
 from farrier.model.observation import MaasObservation
 from farrier.model.observed_goals import GOALS, GOES_ON_AT, shows_goal
+from farrier.model.recommended import Recommended
 from farrier.model.stages import DETOUR, PATHS
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.workflow import OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.protocols import MaasClient
 
-_ACTION = "adopt_observed_state"
+_ACTION = Action.ADOPT_OBSERVED_STATE
 _PATH = PATHS[OnboardingMode.DEPLOY]
 _AFTER_DEPLOYING = frozenset(_PATH[_PATH.index(O.WAIT_FOR_DEPLOYED) :]) | DETOUR
 
@@ -54,7 +56,9 @@ def adopt_observed_state(request: Request) -> Reply:
 
 def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:
     if onboarding_adopt.adopts(node) and not onboarding_adopt.is_proven(node):
-        return _no("no read has confirmed the recorded machine yet; submit adopt")
+        return Reject(
+            reason=f"{_ACTION}: no read has confirmed the recorded machine yet", instead=(Recommended(Action.ADOPT),)
+        )
     unproven = unready(node, now, policy)
     if unproven is not None:
         return _no(f"the target is a healthy node: {unproven}")

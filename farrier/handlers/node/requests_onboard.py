@@ -14,10 +14,12 @@ from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.handlers.node.probing import recorded
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.handlers.node.stages import started
+from farrier.model.actions import Action
 from farrier.model.management import Management as M
 from farrier.model.node import Node, Onboarding
 from farrier.model.outcome import Wait
 from farrier.model.params import Onboard
+from farrier.model.recommended import Recommended
 from farrier.model.runs import cause_of_intent
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
@@ -30,7 +32,7 @@ def onboard(request: Request) -> Reply:
     node, params = request.node, request.params
     assert isinstance(params, Onboard), "the table of actions declares this type"
     if params.mode is OnboardingMode.DEPLOY and (why := _cannot_deploy(request)) is not None:
-        return Reject(reason=f"onboard: {why}")
+        return why
     if node.status is N.QUARANTINED and (node.ever_active or node.failed_validation):
         return Reject(reason="onboard: this quarantined node was in service; release or decommission it")
     if node.not_scrubbed and params.mode is not OnboardingMode.DEPLOY:
@@ -46,21 +48,29 @@ def onboard(request: Request) -> Reply:
     return Accept(reason=f"onboarding ({params.mode}) {begins}", to=_begun(node, params.mode, request.now))
 
 
-def _cannot_deploy(request: Request) -> str | None:
+def _cannot_deploy(request: Request) -> Reject | None:
     """Return why the machine cannot be installed through MAAS, if this is already known. The stages check everything
     else."""
     node = request.node
     if request.config.maas_of(node) is None:
-        return (
-            f"mode deploy needs MAAS, but site {node.site or '(none)'} has no MAAS configured (sites.directory); "
-            "modes adopt and manual need no region"
+        return Reject(
+            reason=f"onboard: mode deploy needs MAAS, but site {node.site or '(none)'} has no MAAS configured "
+            "(sites.directory); modes adopt and manual need no region"
         )
-    if node.management in (M.UNMANAGED, M.ERROR):
-        return "mode deploy needs a BMC; set its details with set_bmc, or use mode manual"
+    return _without_bmc(node, "deploy")
+
+
+def _without_bmc(node: Node, mode: str) -> Reject | None:
+    """Return the refusal of a mode that needs a BMC, or None if the node has one."""
     missing = missing_detail(node)
-    if missing is not None:
-        return f"mode deploy needs a BMC: {missing}; set it with set_bmc, or use mode manual"
-    return None
+    if node.management not in (M.UNMANAGED, M.ERROR) and missing is None:
+        return None
+    said = f": {missing}" if missing is not None and node.management not in (M.UNMANAGED, M.ERROR) else ""
+    manual = Recommended(Action.ONBOARD, {"mode": "manual"}, when="to do without a BMC")
+    return Reject(
+        reason=f"onboard: mode {mode} needs a BMC{said}",
+        instead=(Recommended(Action.SET_BMC, fill=("address", "credential")), manual),
+    )
 
 
 def _onboard_found(request: Request) -> Reply:
@@ -69,11 +79,8 @@ def _onboard_found(request: Request) -> Reply:
     node = request.node
     if node.status is N.RETIRED:
         return Reject(reason="onboard: mode adopt is only for a node that was never in service; this node is retired")
-    if node.management in (M.UNMANAGED, M.ERROR):
-        return Reject(reason="onboard: mode adopt needs a BMC; set its details with set_bmc, or use mode manual")
-    missing = missing_detail(node)
-    if missing is not None:
-        return Reject(reason=f"onboard: mode adopt needs a BMC: {missing}; set it with set_bmc")
+    if (refused := _without_bmc(node, "adopt")) is not None:
+        return refused
     if node.management in _PROVEN_ONCE:
         return adopt(request)
     return Accept(reason="onboarding (adopt) begins", to=_adopted(request))
@@ -87,8 +94,8 @@ def adopt(request: Request) -> Reply:
         return Reject(reason="adopt: this node has been in service; release or decommission it")
     if not recorded(node).is_known:
         return Reject(
-            reason="adopt: the machine cannot be identified: its BMC reported neither serial nor UUID nor MAC address; "
-            "set the MAC addresses of the node, then submit adopt again"
+            reason="adopt: the machine cannot be identified: its BMC reported neither serial nor UUID nor MAC address",
+            instead=(Recommended(Action.SET, fill=("macs",)),),
         )
     to = _adopted(request)
     begun = onboarding_adopt.begin(to, now, cause=cause_of_intent(request.intent.id))

@@ -343,8 +343,8 @@ def _same_machine() -> Alert:
         severity=Severity.TICKET,
         expr=f"{fleet(latest(gauges.NODES_SAME_MACHINE))} > 0",
         summary="{{ $value }} nodes have recorded the same machine as another node",
-        description="An action on one of these nodes also affects the other node, so farrier refuses set_power for "
-        "both. To list them, run farrier db check.",
+        description="An action on one of these nodes also affects the other node, so farrier switches the power of "
+        "neither. To list them, run farrier db check.",
     )
 
 

@@ -142,7 +142,7 @@ async def test_adopt_is_rejected_before_any_call_if_no_identity_is_recorded(site
     reads(site, serial=None, uuid="00000000-0000-0000-0000-000000000000")
     machine = await site.with_bmc(agentless=True)
     dialled = len(site.bmc.calls)
-    assert "set the MAC addresses of the node, then submit" in await told(machine, "adopt")
+    assert "submit set with a macs" in await told(machine, "adopt")
     assert len(site.bmc.calls) == dialled
 
 
@@ -243,7 +243,7 @@ async def test_a_frozen_onboarding_is_not_finished_by_the_probe(site: Site) -> N
 @pytest.mark.parametrize(
     ("details", "why"),
     [
-        ({}, "set its details with set_bmc, or use mode manual"),
+        ({}, "submit set_bmc with an address and a credential or onboard with mode: manual"),
         ({"bmc_address": "https://10.0.0.1"}, "no BMC credential is set"),
     ],
     ids=["unmanaged", "incomplete"],

@@ -56,7 +56,7 @@ async def test_set_bmc_with_any_detail_moves_the_node_to_enroll(
     assert (await machine.path("management"))[:2] == ["unmanaged", "enroll"]
     assert bool(site.bmc.logins) == (management == "manageable"), "with only one detail no BMC is called"
     if management == "enroll":
-        assert "set it with set_bmc" in ((await machine.ask("manage")).reason or "")
+        assert "submit set_bmc with" in ((await machine.ask("manage")).reason or "")
 
 
 async def test_an_unmanaged_node_can_be_in_service(site: Site) -> None:

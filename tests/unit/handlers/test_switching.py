@@ -211,7 +211,7 @@ def test_an_intent_determines_whether_its_power_is_enforced(enforce: bool, desir
     [
         (manageable(), {"power": "reset", "enforce": True}, "use enforce only with on or off"),
         (manageable({"tries": (NOW,) * LOGIN_CAP}), {"power": "on"}, "3 logins failed or have an unknown result"),
-        (manageable({"system_path": None}), {"power": "on"}, "submit manage first"),
+        (manageable({"system_path": None}), {"power": "on"}, "submit manage"),
         (
             manageable(workflow=decommission(mode=DecommissionMode.REIMAGE)),
             {"power": "on"},

@@ -34,8 +34,8 @@ def unlock(node: Node) -> Failed | Send:
         return Send(change=Unlock(comment=region.comment(node, "unlock")), reason="unlock it")
     return Failed(
         failure=FailureClass.UPSTREAM_REFUSED,
-        detail=f"machine {node.maas_id} is locked in MAAS, so farrier does not change it; unlock it there, then "
-        "retry_stage, or cancel and decommission the node with force",
+        detail=f"machine {node.maas_id} is locked in MAAS, so farrier does not change it; unlock it there, "
+        "or decommission the node with force",
     )
 
 

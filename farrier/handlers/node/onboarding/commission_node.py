@@ -82,7 +82,7 @@ def marked_broken(machine: Machine) -> Failed:
     on."""
     detail = (
         f"machine {machine.system_id} was marked broken in MAAS{quoted(machine.error_description)}; farrier "
-        "changed nothing: mark the machine fixed in MAAS, or commission it with retry_stage"
+        "changed nothing: repair the machine, and mark it fixed in MAAS"
     )
     return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
 

@@ -195,7 +195,7 @@ class _Run:
             return Failed(
                 failure=FailureClass.INVALID_CONFIG,
                 detail="MAAS has no machine of this node, and cannot create a machine without a MAC address: "
-                "boot the machine once from the network so that MAAS discovers it, then submit retry_stage; or cancel "
+                "boot the machine once from the network so that MAAS discovers it; or cancel "
                 "the onboarding, set the MAC address of its boot interface, and onboard the node again",
             )
         new = NewMachine(

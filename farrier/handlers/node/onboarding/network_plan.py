@@ -23,7 +23,7 @@ from farrier.model.maas_changes import Change, CreateBond, CreateVlan, LinkSubne
 
 _WITH_LACP = frozenset({"802.3ad"})
 _WITH_HASH = frozenset({"802.3ad", "balance-xor", "balance-tlb"})
-_REMOVE_IT = "remove it in MAAS, or commission the machine again (restart_clean)"
+_REMOVE_IT = "remove it in MAAS, or commission the machine again"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,9 +50,7 @@ def resolve_power_credentials(node: Node, now: datetime, config: Policy) -> Stag
         case M.ENROLL:
             return _enrolled(node, now, config)
         case M.UNMANAGED | M.ERROR:
-            return Failed(
-                failure=FailureClass.NO_CREDENTIALS, detail="the node has no BMC details; set them with set_bmc"
-            )
+            return Failed(failure=FailureClass.NO_CREDENTIALS, detail="the node has no BMC details")
         case _ as never:
             assert_never(never)
 

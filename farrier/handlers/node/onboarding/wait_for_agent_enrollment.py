@@ -132,10 +132,7 @@ def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult
         said = post_install(events, comment=detour.comment(node, node.live.memo.deploys))
         detail = waited.reason if said is None else f"{waited.reason}; events in MAAS since its first boot: {said}"
         if dead:
-            detail += (
-                "; the token in the user data has expired, so use restart_clean, which deploys the machine with a "
-                "new token"
-            )
+            detail += "; the token in the user data has expired, and only another deployment has a new token"
         return Failed(failure=FailureClass.TIMEOUT, detail=detail, stop=StopRequest.FAILED if dead else None)
 
     return Call(name="first_boot", act=act, reads_only=True)

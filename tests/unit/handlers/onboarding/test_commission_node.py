@@ -68,7 +68,7 @@ async def test_a_machine_whose_commissioning_failed_is_commissioned_again(stand:
 async def test_a_broken_machine_needs_an_operator_and_its_description_is_reported(stand: Stand) -> None:
     machine = given(stand, S.BROKEN, error_description="coolant leak, do not power on")
     is_held(machine)
-    failed = fails(await stand.settle(), F.COMMISSIONING_FAILED, "coolant leak, do not power on", "retry_stage")
+    failed = fails(await stand.settle(), F.COMMISSIONING_FAILED, "coolant leak, do not power on", "mark it fixed")
     assert failed.stop is StopRequest.FAILED
     assert changes(stand) == [] and machine.status is S.BROKEN
 

@@ -63,7 +63,7 @@ async def test_the_stage_requests_manage_and_waits_until_the_node_is_manageable(
 @pytest.mark.parametrize("management", [M.UNMANAGED, M.ERROR])
 async def test_a_node_without_a_bmc_has_no_credentials(stand: Stand, management: M) -> None:
     stand.node = with_fields(stand.node, management=management, bmc_address=None, bmc_credential=None)
-    fails(await stand.once(), F.NO_CREDENTIALS, "set_bmc")
+    fails(await stand.once(), F.NO_CREDENTIALS, "no BMC details")
 
 
 async def test_a_bmc_without_a_credential_is_reported(stand: Stand) -> None:

@@ -206,7 +206,7 @@ async def test_an_expired_token_needs_an_operator_at_once(at: Stand) -> None:
     at.pass_time(at.site.deploy.bootstrap_ttl)
     settled = await at.once()
     assert isinstance(settled, Failed) and settled.failure is FailureClass.TIMEOUT
-    assert "token" in settled.detail and "restart_clean" in settled.detail
+    assert "token" in settled.detail and "another deployment" in settled.detail
     assert settled.stop is StopRequest.FAILED
 
 
