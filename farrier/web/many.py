@@ -22,8 +22,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from farrier.bulk import foreseen
 from farrier.bulk import nodes as of_nodes
-from farrier.bulk.run import Following
+from farrier.bulk.run import Following, Target
 from farrier.clock import wall
 from farrier.model import actions, detail_changes, duration, param_faults, param_texts, requests
 from farrier.model.actions import ACTIONS, Action
@@ -51,6 +52,7 @@ _KEY, _SELECTED, _MOST, _UNTIL, _TIMEOUT, _CHANGES = (
     "time-limit",
     "changes-of-details",
 )
+_DRY_RUN = "dry-run"
 _PATIENCE = "60s"
 # How many rows of refusals a page shows.
 _SHOWN = 100
@@ -68,20 +70,25 @@ async def act(request: Request) -> Response:
     client = await authorize(request, Scope.INTENT)
     action, backend = _action(request), backend_of(request)
     nodes = await _nodes(request, backend)
+    targets = [of_nodes.target(action, node) for node in nodes]
     if request.method != "POST":
         given = {_KEY: request.query_params.get("key", "")}
-        return _form(request, action, nodes, given, "" if nodes else "no node is selected")
+        return _form(request, action, targets, given, "" if nodes else "no node is selected")
     given = await forms.submitted(request)
     if runs_of(request).is_current(given.get(_KEY, "")):  # the browser sent the form twice
         return RedirectResponse(f"{RUNS}/{given[_KEY]}", HTTPStatus.SEE_OTHER)
-    if given.get(_SELECTED) != _digest(nodes):
+    if given.get(_SELECTED) != _digest(targets):
         problem = "other nodes are selected now than when this page was opened; check the selection and submit again"
-        return _form(request, action, nodes, given, problem, HTTPStatus.CONFLICT)
+        return _form(request, action, targets, given, problem, HTTPStatus.CONFLICT)
     try:
         order = _order(action, given)
     except ValueError as wrong:
-        return _form(request, action, nodes, given, str(wrong), HTTPStatus.BAD_REQUEST)
+        return _form(request, action, targets, given, str(wrong), HTTPStatus.BAD_REQUEST)
     run = _run(request, client, action, nodes, order, given)
+    if _DRY_RUN in given:
+        told = {each.id: each for each in await foreseen.of_targets(backend.requests, run.operations, run.plan.targets)}
+        answered = [told.get(each.id, each) for each in targets]
+        return _form(request, action, answered, given, "", HTTPStatus.OK)
     runs_of(request).begin(run)
     return RedirectResponse(f"{RUNS}/{run.plan.key}", HTTPStatus.SEE_OTHER, background=BackgroundTask(run.work))
 
@@ -120,7 +127,7 @@ def _wanted(request: Request) -> Wanted | None:
     return Wanted(names=picked) if picked else None
 
 
-def _digest(nodes: Sequence[NodeView]) -> str:
+def _digest(nodes: Sequence[Target]) -> str:
     """Return a text that differs for other nodes."""
     return sha256(",".join(str(node.id) for node in nodes).encode()).hexdigest()
 
@@ -192,12 +199,11 @@ def _run(
 def _form(
     request: Request,
     action: Action,
-    nodes: Sequence[NodeView],
+    targets: Sequence[Target],
     given: Mapping[str, str],
     problem: str,
     status: HTTPStatus = HTTPStatus.OK,
 ) -> Response:
-    targets = [of_nodes.target(action, node) for node in nodes]
     spec = ACTIONS[action]
     values = {
         "at": "nodes",
@@ -209,6 +215,8 @@ def _form(
         "until_field": _UNTIL,
         "timeout_field": _TIMEOUT,
         "patience": _PATIENCE,
+        "dry_run_field": _DRY_RUN,
+        "is_dry_run": _DRY_RUN in given and not problem,
         "statuses": tuple(map(str, NodeStatus)),
         "given": given,
         "problem": problem,
@@ -219,7 +227,7 @@ def _form(
         "names": [each.name for each in targets[:_SHOWN]],
         "shown": _SHOWN,
         "back": f"/?{urlencode(_filters(request))}",
-        "hidden": {_KEY: given.get(_KEY) or secrets.token_urlsafe(9), _SELECTED: _digest(nodes)},
+        "hidden": {_KEY: given.get(_KEY) or secrets.token_urlsafe(9), _SELECTED: _digest(targets)},
     }
     return forms.page(request, "many.html", values, status)
 

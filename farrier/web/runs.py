@@ -46,6 +46,7 @@ class Run:
 
     def __init__(self, plan: Plan, operations: Operations) -> None:
         self.plan = plan
+        self.operations = operations
         self.end = ""
         self._bulk = Bulk(operations, plan.targets, plan.following, finished=lambda: None)
 
