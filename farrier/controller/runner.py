@@ -214,9 +214,11 @@ class Runner(Generic[R, S, W, V]):
             else:
                 outcome = step.if_interrupted
         run = self._conclude(turn, resource, outcome, started)
-        if run.error is None or step.if_interrupted is None:
+        raised = isinstance(outcome, Exception) and not isinstance(outcome, HandlerTimeout)
+        instead = (step.if_failed if raised else None) or step.if_interrupted
+        if run.error is None or instead is None:
             return run
-        kept = self._conclude(turn, resource, step.if_interrupted, started)
+        kept = self._conclude(turn, resource, instead, started)
         return run if kept.error is not None else _with_error(kept, run)
 
     async def _awaited(self, acting: Acting[R, S, W, V], resource: R) -> object:

@@ -111,6 +111,11 @@ class BmcError(errors.ServiceError):
         self.sent = sent
 
 
+def raised() -> BmcError:
+    """Return the failure of a step that raised an unexpected error: a bug in farrier, and no refused login."""
+    return BmcError(BmcFailure.INTERNAL, "a bug in farrier: the step raised an error, which the log contains")
+
+
 class NotYet(BmcError):
     """No request failed, but the machine does not have the requested power yet. A caller may wait longer."""
 

@@ -135,7 +135,8 @@ class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
     The loop awaits `act` in a separate task with the kind's services, at most for `deadline`, without a database
     connection. After a crash, `act` may run again. An interrupting intent cancels a step with `reads_only`; it never
     cancels a step that sends a change. `if_interrupted` is committed if the step returns no outcome because of such an
-    intent, the end of the process, the deadline or an error. Without `if_interrupted`, nothing is committed. Raises
+    intent, the end of the process, the deadline or an error. Without `if_interrupted`, nothing is committed. If `act`
+    raises, `if_failed` takes precedence. Raises
     HandlerGarbage for a name that cannot be stored, and for a deadline that is no timedelta.
     """
 
@@ -144,6 +145,7 @@ class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
     deadline: timedelta
     reads_only: bool
     if_interrupted: Transition[S, W] | Update[S, W] | None = None
+    if_failed: Transition[S, W] | Update[S, W] | None = None
 
     def __post_init__(self) -> None:
         name, deadline = cast("tuple[object, object]", (self.name, self.deadline))

@@ -14,10 +14,20 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt, probing
 from farrier.handlers.node.failing import adoption_cut_short, adoption_stopped
-from farrier.handlers.node.logins import counted, has_try, tries_after
-from farrier.handlers.node.moves import Decision, Done, NodeServices, Outcome, Policy, attended, transition, with_fields
+from farrier.handlers.node.logins import counted, has_try, tries_after, tries_before
+from farrier.handlers.node.moves import (
+    Change,
+    Decision,
+    Done,
+    NodeServices,
+    Outcome,
+    Policy,
+    attended,
+    transition,
+    with_fields,
+)
 from farrier.handlers.node.stages import advanced, run_stage
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, raised
 from farrier.model.failures import UNSAFE_OF_BMC, FailureClass
 from farrier.model.management import Management as M
 from farrier.model.node import Node
@@ -59,6 +69,7 @@ def adopt(node: Node, now: datetime, config: Policy) -> Decision:
         deadline=config.transient_deadline,
         reads_only=True,
         if_interrupted=probing.unfinished(node),
+        if_failed=_failed(node, now, raised(), tries=tries_before(node.bmc), cause="step: adopt"),
     )
 
 
@@ -95,7 +106,7 @@ def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
     return further
 
 
-def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
+def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Change:
     """Return the transition to `adopt_failed`. The error stays recorded until its cause is proven gone, and the
     onboarding waits for an operator."""
     bmc = probing.failed(node.bmc, error, now, tries=tries)

@@ -16,9 +16,18 @@ from datetime import datetime
 import msgspec
 
 from farrier.handlers.node import probing, rotation
-from farrier.handlers.node.logins import has_try, missing_detail, tries_after
-from farrier.handlers.node.moves import Decision, NodeServices, Outcome, Policy, attended, transition, with_fields
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, backoff
+from farrier.handlers.node.logins import has_try, missing_detail, tries_after, tries_before
+from farrier.handlers.node.moves import (
+    Change,
+    Decision,
+    NodeServices,
+    Outcome,
+    Policy,
+    attended,
+    transition,
+    with_fields,
+)
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, backoff, raised
 from farrier.model.failures import ends_by
 from farrier.model.management import Management as M
 from farrier.model.node import Node
@@ -103,6 +112,7 @@ def verify(node: Node, now: datetime, config: Policy) -> Decision:
         deadline=config.transient_deadline,
         reads_only=True,
         if_interrupted=probing.unfinished(node),
+        if_failed=_failed(node, now, raised(), tries=tries_before(node.bmc), cause="step: verify"),
     )
 
 
@@ -128,7 +138,7 @@ def _verified(node: Node, now: datetime, reading: BmcReading) -> Outcome:
     )
 
 
-def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Outcome:
+def _failed(node: Node, now: datetime, error: BmcError, *, tries: tuple[datetime, ...], cause: str) -> Change:
     """Return the transition from a failed verification to `enroll`. The error stays recorded until its cause is proven
     gone."""
     return transition(

@@ -26,6 +26,7 @@ from farrier.handlers.node.logins import (
     tries_before,
 )
 from farrier.handlers.node.moves import (
+    Change,
     Decision,
     NodeServices,
     Outcome,
@@ -34,7 +35,7 @@ from farrier.handlers.node.moves import (
     transition,
     with_fields,
 )
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState, raised
 from farrier.model.failures import ends_by
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
@@ -170,7 +171,12 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
         return _stored(node, with_fields(clean, bmc=probing.refreshed(clean.bmc, reading, now)), now, config)
 
     return Step(
-        name=READ, act=read, deadline=config.transient_deadline, reads_only=True, if_interrupted=_unseen(node, now)
+        name=READ,
+        act=read,
+        deadline=config.transient_deadline,
+        reads_only=True,
+        if_interrupted=_unseen(node, now),
+        if_failed=_failed(node, now, raised(), config),
     )
 
 
@@ -224,7 +230,7 @@ def _stored_at(node: Node) -> datetime | None:
     return node.stored_power_at or node.bmc.power_at
 
 
-def _failed(node: Node, now: datetime, error: BmcError, config: Policy) -> Outcome:
+def _failed(node: Node, now: datetime, error: BmcError, config: Policy) -> Change:
     """Record a failed read. The stored power does not change, and the pause before the next read grows."""
     refused = error.failure is BmcFailure.AUTH and error.dialled
     failures = node.bmc.sync_failures + 1

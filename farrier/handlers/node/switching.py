@@ -23,7 +23,7 @@ from farrier.handlers.node.logins import counted, has_try, target_of, tries_afte
 from farrier.handlers.node.moves import Change, Decision, NodeServices, Outcome, Policy, transition, with_fields
 from farrier.model import duration
 from farrier.model.actions import IN_USE
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, NotYet, PowerState
+from farrier.model.bmc import BmcError, BmcFailure, BmcReading, NotYet, PowerState, raised
 from farrier.model.node import Bmc, Node, Switching
 from farrier.model.outcome import Step, Update, Wait
 from farrier.model.params import PowerMode, PowerRequest, SetPower
@@ -130,7 +130,14 @@ def proceed(node: Node, now: datetime, config: Policy) -> Decision:
                 return _sent(node, now, wanted, error)
             return _failed(node, error)
 
-    return Step(name="set_power", act=switch, deadline=DEADLINE, reads_only=False, if_interrupted=doubt(node))
+    return Step(
+        name="set_power",
+        act=switch,
+        deadline=DEADLINE,
+        reads_only=False,
+        if_interrupted=doubt(node),
+        if_failed=_raised(node),
+    )
 
 
 def doubt(node: Node) -> Update[Node, Write]:
@@ -181,7 +188,14 @@ def _await(node: Node, now: datetime, wanted: Switching, config: Policy) -> Deci
         requeue_after=timedelta(0),
         quiet=True,
     )
-    return Step(name="await_power", act=look, deadline=config.transient_deadline, reads_only=True, if_interrupted=spent)
+    return Step(
+        name="await_power",
+        act=look,
+        deadline=config.transient_deadline,
+        reads_only=True,
+        if_interrupted=spent,
+        if_failed=_raised(node),
+    )
 
 
 def _waits(wanted: Switching) -> str:
@@ -265,7 +279,14 @@ def _reached(node: Node, now: datetime, wanted: Switching, reading: BmcReading) 
     return _answered(node, bmc, IntentStatus.ACCEPTED, done)
 
 
-def _failed(node: Node, error: BmcError) -> Outcome:
+def _raised(node: Node) -> Change:
+    """Return the outcome of a step that raised an unexpected error, perhaps after it sent the action."""
+    error = raised()
+    error.sent = True
+    return _failed(node, error)
+
+
+def _failed(node: Node, error: BmcError) -> Change:
     sent = "; the action was sent and may still take effect" if error.sent else ""
     return _not_done(
         node,
@@ -282,7 +303,7 @@ def _not_done(
     tries: tuple[datetime, ...],
     reading: tuple[BmcReading, datetime] | None = None,
     for_good: bool = False,
-) -> Outcome:
+) -> Change:
     """Return the outcome for an action that was not done, or whose result is unknown. The answer to the intent states
     which of these is the case, and whether farrier tries again. With `for_good`, another try cannot succeed."""
     wanted = node.bmc.switching
