@@ -34,7 +34,7 @@ def _tls(error: Exception) -> str:
             "the BMC's certificate is not the pinned certificate; the SHA-256 of the BMC's certificate is "
             f"{error.got.hex()}"
         )
-    if isinstance(error, ssl.SSLError) and "HANDSHAKE_FAILURE" in (error.reason or ""):
+    if "HANDSHAKE_FAILURE" in (getattr(error, "reason", None) or ""):
         return "the BMC accepts none of the usual ciphers of TLS 1.2 and 1.3; set ciphers for it in bmc.hosts"
     reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
     return f"the TLS handshake failed: {reason}"
