@@ -11,8 +11,10 @@ from farrier.config import Config
 from farrier.metrics import alerts
 from farrier.metrics.alerts import Alert
 from farrier.model import duration
+from farrier.model.conditions import KNOWN, Known
 from farrier.model.failures import (
     BMC_ADVICE,
+    CONDITION_ADVICE,
     FAILURES,
     MAX_ATTEMPTS,
     QUARANTINE_ADVICE,
@@ -29,9 +31,14 @@ def blocks() -> Mapping[str, str]:
         "alerts": _index(),
         **{f"alert-{name}": _facts(rules) for name, rules in by_name().items()},
         **{f"failure-{failure}": _failure(failure) for failure in FailureClass},
+        **{f"condition-{known.title.replace(' ', '-')}": _advice(_of_condition(known)) for known in KNOWN},
         **{f"quarantine-{cause}": _advice(text(advice)) for cause, advice in QUARANTINE_ADVICE.items()},
         **{f"bmc-{failure}": _advice(text(advice)) for failure, advice in BMC_ADVICE.items()},
     }
+
+
+def _of_condition(known: Known) -> str:
+    return text(CONDITION_ADVICE[known.name])
 
 
 def by_name() -> Mapping[str, list[Alert]]:

@@ -39,6 +39,7 @@ def _lifted(brake: BrakeView) -> str:
 
 _COLUMNS: tuple[Column[BrakeView], ...] = (
     Column("SITE", lambda brake, _: brake.site or "''"),
+    Column("CAUSE", lambda brake, _: brake.source),
     Column("HOLDS FOR", lambda brake, now: output.ago(brake.since, now), ages=True),
     Column("HELD", lambda brake, _: str(brake.held)),
     Column("LEAVING", lambda brake, _: None if brake.leaving is None else f"{brake.leaving} of {brake.in_service}"),

@@ -95,9 +95,10 @@ def orders(  # noqa: PLR0913 - one parameter is one option
     timeout: Annotated[
         str, typer.Option(help="Time limit for each resource: for its answer and for --until.", rich_help_panel=_PANEL)
     ] = "60s",
-    key: Annotated[
+    idempotency_key: Annotated[
         str | None,
         typer.Option(
+            "--idempotency-key",
             help="Idempotency key: a command repeated with the same key submits no intent twice. Default: a new key.",
             rich_help_panel=_PANEL,
         ),
@@ -118,13 +119,13 @@ def orders(  # noqa: PLR0913 - one parameter is one option
         patience=arguments.patience("--timeout", timeout),
         timeout=with_unit(timeout),
     )
-    key = key or f"{_PREFIX}{secrets.token_hex(6)}"
+    key = idempotency_key or f"{_PREFIX}{secrets.token_hex(6)}"
     return Orders(
         dry_run=dry_run,
         yes=yes,
         following=following,
         key=key,
-        again=f"--key {key}",
+        again=f"--idempotency-key {key}",
         requested_by=requested_by,
         as_json=as_json,
         allow_none=allow_none,

@@ -72,6 +72,7 @@ def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tupl
     yield "restored", restores.since(node.restored_at) if node.restored_at else None
     yield "paused", node.paused
     yield "quarantine", node.quarantine_cause and f"{node.quarantine_cause}: {node.quarantine_reason}"
+    yield "conditions", "; ".join(f"{each.text} ({each.effect})" for each in node.conditions) or None
     yield "flags", ", ".join(_flags(node))
     yield from details.shown(node)
     yield "in MAAS", _in_maas(node.maas, now) if node.maas is not None else None
@@ -128,8 +129,6 @@ def _power(node: NodeDetail, now: datetime) -> str:
 
 def _flags(node: NodeDetail) -> Iterable[str]:
     yield from details.flags(node)
-    if node.not_scrubbed:
-        yield "not scrubbed"
     if node.deleting:
         yield "being deleted"
 

@@ -30,7 +30,10 @@ Wait = Annotated[bool, typer.Option("--wait", help="Wait for the answer. Exit co
 Timeout = Annotated[str, typer.Option(help="Time limit for --wait and --until.")]
 Key = Annotated[
     str | None,
-    typer.Option(help="Idempotency key: an intent that is submitted twice with the same key is stored once."),
+    typer.Option(
+        "--idempotency-key",
+        help="Idempotency key: an intent that is submitted twice with the same key is stored once.",
+    ),
 ]
 
 

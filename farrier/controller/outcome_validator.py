@@ -100,6 +100,7 @@ class OutcomeValidator(Generic[R, S, W]):
             outcome=record.outcome,
             delay=self._delay(_SPINNING if tired and not moves else again),
             to=to,
+            was=None if to is None else resource,
             confirms=isinstance(outcome, Update) and outcome.confirms,
             moves=moves,
             writes=outcome.writes,

@@ -47,7 +47,6 @@ _OWNED = [
     "paused",
     "ever_onboarded",
     "ever_active",
-    "not_scrubbed",
     "deleting",
     "redeploying",
 ]
@@ -57,7 +56,6 @@ _OWNED = [
 _WITHOUT_FIELDS: Mapping[type[Write], str] = {
     RevokeBootstrap: "revoked",
     ForgetAgent: "forgotten",
-    LeaveService: "leaving",
     LiftHold: "lifted",
 }
 
@@ -83,6 +81,8 @@ class NodeRows:
                 if run.to.workflow is not None:
                     section = f"{'new_' * (run.to.workflow.id == 0)}{run.to.workflow.kind}s"
                     changes[section].append(_workflow_row(run.id, run.to.workflow))
+                if isinstance(run.was, Node) and run.to.conditions is not run.was.conditions:
+                    _add_conditions(changes, run.id, run.was, run.to)
                 if run.to.status is NodeStatus.DELETED:
                     changes["networks"].append({"run": run.id, **msgspec.structs.asdict(UseNetworks())})
             for write in run.writes:
@@ -100,6 +100,17 @@ def _node_row(run: int, node: Node) -> dict[str, Any]:
     row["run"] = run
     row["live_workflow_kind"] = node.workflow.kind if node.workflow is not None and live else None
     return row
+
+
+def _add_conditions(changes: dict[str, list[dict[str, Any]]], run: int, was: Node, to: Node) -> None:
+    """Add the conditions that the run begins, changes and ends."""
+    before = {each.key: each for each in was.conditions}
+    after = {each.key: each for each in to.conditions}
+    for key, each in after.items():
+        if before.get(key) != each:
+            changes["conditions"].append({"run": run, **msgspec.structs.asdict(each)})
+    for source, id_, target in before.keys() - after.keys():
+        changes["ended_conditions"].append({"run": run, "source": source, "id": id_, "target": target})
 
 
 def _login_row(run: int, node: Node) -> dict[str, Any]:
@@ -126,7 +137,9 @@ def _write_row(write: Write) -> tuple[str, dict[str, Any]]:
             return "tokens", {"digest": write.digest, "seconds": write.ttl.total_seconds()}
         case SetDetails():
             return "details", msgspec.structs.asdict(write)
-        case RevokeBootstrap() | ForgetAgent() | LeaveService() | LiftHold():
+        case LeaveService():
+            return "leaving", {"source": write.source}
+        case RevokeBootstrap() | ForgetAgent() | LiftHold():
             return _WITHOUT_FIELDS[type(write)], {}
         case UseNetworks():
             return "networks", msgspec.structs.asdict(write)

@@ -85,8 +85,8 @@ RESOURCES_WAITING = Gauge(
 )
 NODES_BY_HEALTH = Gauge(
     "farrier_nodes_by_health",
-    "Number of nodes by the last report of their agent: ok, alerting, blocked (an alert blocks scheduling), silent "
-    "(heartbeat older than node.offline_after), none (no agent has enrolled).",
+    "Number of nodes by the last report of their agent: ok, alerting, blocked (not ok, or an alert blocks "
+    "scheduling), silent (heartbeat older than node.offline_after), none (no agent has enrolled).",
     ("health",),
 )
 NODES_BY_ALERT = Gauge(

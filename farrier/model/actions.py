@@ -155,17 +155,15 @@ ACTIONS: Mapping[Action, ActionSpec] = {
     ),
     Action.QUARANTINE: ActionSpec(
         group=Group.LIFECYCLE,
-        description="block the node from scheduling until it is released or its onboarding completes",
-        params=params.Because,
+        description="hold the node out of service, under a key, until this hold is released",
+        params=params.Quarantine,
         accepted_in=frozenset({N.ENROLLING, N.ACTIVE, N.OFFLINE, N.QUARANTINED}),
         overtakes=True,
     ),
     Action.RELEASE: ActionSpec(
         group=Group.LIFECYCLE,
-        description="lift the quarantine if the node's health is proven now",
-        params=params.MaybeBecause,
-        accepted_in=frozenset({N.QUARANTINED}),
-        condition=workflow_condition.IDLE,
+        description="lift a hold; a quarantined node without another cause returns to service if its health is proven",
+        params=params.Release,
     ),
     Action.DRAIN: ActionSpec(
         group=Group.LIFECYCLE,

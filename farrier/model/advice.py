@@ -15,7 +15,17 @@ import msgspec
 from msgspec.structs import replace
 
 from farrier.errors import InternalError
-from farrier.model import actions, diagnosis, duration, failures, foreseen, restores, sweeps, workflow_advice
+from farrier.model import (
+    actions,
+    conditions,
+    diagnosis,
+    duration,
+    failures,
+    foreseen,
+    restores,
+    sweeps,
+    workflow_advice,
+)
 from farrier.model.acceptance import Allowed
 from farrier.model.actions import Action
 from farrier.model.clocks import Clock
@@ -173,6 +183,7 @@ def _all(case: Case) -> Iterator[Advice]:
         )
     yield from _texts(_of_region(case))
     yield from _of_clocks(node, case.late)
+    yield from workflow_advice.of_conditions(conditions.shown_notes(node.conditions))
     for request in asked[:1]:
         yield Advice(wait=f"farrier answers intent {request.id} when the cause of the delay is gone")
 
@@ -299,9 +310,11 @@ def _by_state(node: NodeDetail) -> Iterator[Advice]:
         yield Advice("check the node's power, network and agent")
     if diagnosis.is_unvalidated(node):
         yield Advice(
-            "the node was not cleaned and validated; without this, its return to service would quarantine it",
-            (failures.CLEAN_AGAIN,),
+            "the node was not cleaned and validated; without this, it does not return to service",
+            failures.CONDITION_ADVICE["cleaning/validation_failed"].intents,
         )
+    if node.status == NodeStatus.RETIRED and node.workflow is None:
+        yield from workflow_advice.of_conditions(conditions.quarantining(node.conditions))
     if node.management == Management.ERROR:
         yield Advice(intents=(Recommended(Action.SET_BMC, fill=("address", "credential")),))
     if node.management == Management.ADOPT_FAILED:

@@ -8,8 +8,8 @@ import msgspec
 
 
 class BrakeView(msgspec.Struct, frozen=True, kw_only=True):
-    """The brake of a site that holds nodes, or that an operator has lifted. The site is empty for the nodes without a
-    site.
+    """The brake of a site for one cause (`source`) that holds nodes, or the brakes of a site, which an operator has
+    lifted together. The site is empty for the nodes without a site. The causes are those of `conditions.Departure`.
 
     `held` is how many nodes the brake keeps in service, and `nodes` names the first of them. Of `in_service` nodes in
     service, `leaving` left it within the window or are held. The brake has held nodes since `since`. While the brake is
@@ -17,6 +17,7 @@ class BrakeView(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     site: str
+    source: str | None = None
     since: datetime | None = None
     held: int = 0
     leaving: int | None = None

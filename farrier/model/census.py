@@ -26,8 +26,8 @@ class Condition(StrEnum):
     """The health of a node as its agent reports it."""
 
     OK = "ok"
-    ALERTING = "alerting"  # there are alerts, but none blocks scheduling
-    BLOCKED = "blocked"  # an alert that blocks scheduling
+    ALERTING = "alerting"  # it is ok, but there are alerts
+    BLOCKED = "blocked"  # it is not ok, or an alert blocks scheduling
     SILENT = "silent"  # no heartbeat within offline_after; the report of the last heartbeat does not count
     NONE = "none"  # no agent has enrolled
 

@@ -10,10 +10,11 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from farrier.model import conditions
 from farrier.model.actions import IN_SERVICE, Action
 from farrier.model.bmc import PowerState
+from farrier.model.conditions import Source
 from farrier.model.expected import EXPECTED, REPORTED, disagreement
-from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus
 from farrier.model.maas_region import RegionState
 from farrier.model.management import Management
@@ -76,13 +77,9 @@ def is_unowned(node: NodeDetail) -> bool:
 
 
 def is_unvalidated(node: NodeDetail) -> bool:
-    """Return whether the node is retired without a validated cleanup. When such a node returns to service, farrier
-    quarantines it."""
-    return (
-        node.status == NodeStatus.RETIRED
-        and node.workflow is None
-        and node.quarantine_cause == QuarantineCause.CLEANUP_VALIDATION_FAILED
-    )
+    """Return whether the node is retired without a validated cleanup. Such a node does not return to service."""
+    unclean = conditions.find(conditions.quarantining(node.conditions), Source.CLEANING, conditions.VALIDATION_FAILED)
+    return node.status == NodeStatus.RETIRED and node.workflow is None and unclean is not None
 
 
 def is_unread(node: NodeDetail) -> bool:
@@ -209,7 +206,7 @@ def may_accept(intent: Recommended, node: NodeDetail, now: datetime, patience: P
     if intent.action is Action.ADOPT_OBSERVED_STATE:
         return _shows_a_way_on(node, now, patience)
     if intent.action is Action.RELEASE:
-        return node.ever_onboarded and not node.not_scrubbed and _seems_healthy(node, now, patience)
+        return _may_release(intent.params.get("key"), node, now, patience)
     has_bmc = bool(node.bmc_address and node.bmc_credential) and node.management not in _WITHOUT_BMC
     if intent.action is Action.MANAGE:
         return has_bmc
@@ -221,10 +218,26 @@ def may_accept(intent: Recommended, node: NodeDetail, now: datetime, patience: P
     return has_bmc or mode != OnboardingMode.ADOPT
 
 
+def _may_release(key: str | None, node: NodeDetail, now: datetime, patience: Patience) -> bool:
+    """Return whether the node has what the intent releases. The last cause of a quarantine requires proven health."""
+    standing = conditions.quarantining(node.conditions)
+    if key is None:
+        holds = sum(each.source == Source.OPERATOR for each in standing)
+        stored = node.stored_cause is not None and node.workflow is None and node.ever_onboarded
+        if holds + stored != 1:
+            return False
+    elif key not in {each.name for each in standing}:
+        return False
+    is_last = len(standing) + (node.stored_cause is not None) == 1
+    moves = node.status == NodeStatus.QUARANTINED and node.workflow is None and node.ever_onboarded
+    return not (is_last and moves) or _seems_healthy(node, now, patience)
+
+
 def _seems_healthy(node: NodeDetail, now: datetime, patience: Patience) -> bool:
     if not node.agentless:
         heard = node.last_heartbeat_at is not None and not is_silent(node, now, patience)
-        return heard and not any(alert.blocks_scheduling for alert in node.alerts)
+        blocks = any(each.source == Source.AGENT for each in conditions.quarantining(node.conditions))
+        return heard and not blocks
     seen = fresh_reading(node, now, patience)
     in_service = node.maas_id is None or (seen is not None and seen.state == MaasStatus.DEPLOYED)
     return in_service and node.management == Management.MANAGEABLE and node.bmc.power == PowerState.ON

@@ -13,7 +13,19 @@ from typing import Any
 
 import msgspec
 
-from farrier.model import actions, edges, expected, failures, kind_diagram, mapping, node_spec, recommended, sla, stages
+from farrier.model import (
+    actions,
+    conditions,
+    edges,
+    expected,
+    failures,
+    kind_diagram,
+    mapping,
+    node_spec,
+    recommended,
+    sla,
+    stages,
+)
 from farrier.model.edges import Layer
 from farrier.model.markdown import table
 from farrier.model.recommended import Advice
@@ -47,6 +59,8 @@ def markdown() -> str:
         "## Intents\n\n" + _action_table(),
         "## Failure classes\n\n" + _failure_table(),
         "## Quarantine causes\n\n" + table(("cause", "recommended action"), _texts(failures.QUARANTINE_ADVICE)),
+        "## Conditions by status\n\n" + _condition_table(),
+        "## Conditions\n\n" + table(("condition", "recommended action"), _texts(failures.CONDITION_ADVICE)),
         "## BMC failures\n\n" + table(("class", "recommended action"), _texts(failures.BMC_ADVICE)),
     ]
     return "\n".join(sections)
@@ -162,6 +176,11 @@ def _regardless(spec: actions.ActionSpec) -> str:
     states = (*edges.STATES[Layer.STATUS], *edges.STATES[Layer.MANAGEMENT])
     names = " or ".join(state for state in states if state in spec.regardless_in | spec.stops)
     return f", and always in {names}" if names else ""
+
+
+def _condition_table() -> str:
+    rows = [(str(status), each.text) for status, each in conditions.BY_STATUS.items()]
+    return table(("node status", "a condition with the effect `quarantine`"), rows)
 
 
 def _failure_table() -> str:

@@ -72,7 +72,7 @@ _STATUS = _fan(
         (N.ACTIVE,),
         N.OFFLINE,
         "heartbeat",
-        "the last heartbeat is older than offline_after; for an agentless node, a fresh read reports power off",
+        "the last heartbeat is older than offline_after, or a fresh read that is newer reports power off",
     ),
     ((N.OFFLINE,), N.ACTIVE, "heartbeat", "the node is healthy again, and no decommission is live"),
     (
@@ -80,18 +80,15 @@ _STATUS = _fan(
         N.QUARANTINED,
         "reconciler or cleanup validation",
         (
-            "a blocking health alert, drift, a failed validation of a cleanup, a stopped decommission, or intent "
-            "quarantine"
+            "a condition with the effect quarantine, such as an agent's alert or an operator's hold; drift; or a "
+            "stopped decommission"
         ),
     ),
     (
         (N.QUARANTINED,),
         N.ACTIVE,
         "operator or reconciler",
-        (
-            "the node's onboarding ended, the cause is proven to be gone, or intent release was accepted with proven "
-            "health"
-        ),
+        ("the node's onboarding ended, or nothing keeps the node out of service any more, and its health is proven"),
     ),
     (
         (N.ACTIVE, N.OFFLINE, N.QUARANTINED),

@@ -93,14 +93,11 @@ end."""
 
 
 class QuarantineCause(StrEnum):
-    """The cause of a quarantine, stored on the node. farrier ends a quarantine by itself only after proof that the
-    cause is gone."""
+    """The cause of a quarantine that is not a condition, stored on the node. farrier ends a quarantine by itself only
+    after proof that the cause is gone."""
 
-    OPERATOR = "operator"
-    HEALTH = "health"
     STATE_DISAGREEMENT = "state_disagreement"
     MACHINE_DELETED_UPSTREAM = "machine_deleted_upstream"
-    CLEANUP_VALIDATION_FAILED = "cleanup_validation_failed"
     DRAIN_FAILED = "drain_failed"
     ONBOARDING_FAILED = "onboarding_failed"
     FROZEN = "frozen"  # by an operator
@@ -232,10 +229,6 @@ CLEAN_AGAIN = Recommended(Action.DECOMMISSION, {"mode": "soft_reset"}, when="to 
 DRAIN = Recommended(Action.DRAIN, when="to take the node out of service")
 
 QUARANTINE_ADVICE: Mapping[str, Advice] = {
-    QuarantineCause.OPERATOR: Advice("read the operator's reason", (Recommended(Action.RELEASE), DRAIN)),
-    QuarantineCause.HEALTH: Advice(
-        "fix the causes of the alerts; when the alerts end, farrier returns the node to service by itself"
-    ),
     QuarantineCause.STATE_DISAGREEMENT: Advice(
         "find out who changed the machine in MAAS, and who uses it now; when MAAS reports it as deployed, farrier "
         "returns the node to service",
@@ -243,10 +236,6 @@ QUARANTINE_ADVICE: Mapping[str, Advice] = {
     ),
     QuarantineCause.MACHINE_DELETED_UPSTREAM: Advice(
         "find out who deleted the machine in MAAS", (Recommended(Action.DRAIN, when="if it stays deleted"),)
-    ),
-    QuarantineCause.CLEANUP_VALIDATION_FAILED: Advice(
-        "read the validation result: the cleanup left data on the node",
-        (CLEAN_AGAIN, Recommended(Action.RELEASE, fill=("reason",))),
     ),
     QuarantineCause.DRAIN_FAILED: Advice(
         "read the drain task's result", submit(Action.RETRY_STAGE, Action.CANCEL, Action.RELEASE)
@@ -263,6 +252,41 @@ QUARANTINE_ADVICE: Mapping[str, Advice] = {
         submit(Action.RETRY_STAGE, Action.CANCEL, Action.RELEASE),
     ),
 }
+
+_CLEAN_BY_HAND = "if it is clean"
+
+CONDITION_ADVICE: Mapping[str, Advice] = {
+    "agent/*": Advice(
+        "fix the causes of the alerts; when the alerts end, farrier returns the node to service by itself"
+    ),
+    "bmc/health": Advice("read the BMC's event log, and replace the failing part"),
+    "identity/another_machine": Advice(
+        "find out which machine responds at the BMC's address",
+        (
+            Recommended(Action.SET_BMC, fill=("address",), when="if the address is wrong"),
+            Recommended(Action.SET_BMC, {"replace": True}, ("address",), when="if the machine was replaced"),
+        ),
+    ),
+    "identity/enrolment": Advice(
+        "find out which machine used the node's bootstrap token; the note ends with an enrolment of the node's machine"
+    ),
+    "operator/*": Advice("read the operator's reason", (Recommended(Action.RELEASE), DRAIN)),
+    "cleaning/not_scrubbed": Advice(
+        "read why the cleaning was skipped",
+        (
+            CLEAN_AGAIN,
+            Recommended(Action.RELEASE, {"key": "cleaning/not_scrubbed"}, ("reason",), when=_CLEAN_BY_HAND),
+        ),
+    ),
+    "cleaning/validation_failed": Advice(
+        "read the validation result",
+        (
+            CLEAN_AGAIN,
+            Recommended(Action.RELEASE, {"key": "cleaning/validation_failed"}, ("reason",), when=_CLEAN_BY_HAND),
+        ),
+    ),
+}
+"""The advice for each condition of `conditions.KNOWN`, by its name."""
 
 BMC_ADVICE: Mapping[BmcFailure, Advice] = {
     BmcFailure.INCOMPLETE: Advice(

@@ -1,7 +1,7 @@
-"""Two pure functions of the same facts: whether a node is healthy, and whether it is silent.
+"""Pure functions of the same facts: whether a node is healthy, and whether it is silent or switched off.
 
-`unproven` decides every transition to `active`; `silent` decides the transition from `active` to `offline`. For some
-nodes, neither is true, because stale facts prove nothing and cause no transition. Agents report with
+`unproven` decides every transition to `active`; `silent` and `off` decide the transition from `active` to `offline`.
+For some nodes, none of them is true, because stale facts prove nothing and cause no transition. Agents report with
 `farrier.heartbeat`. For a node that was registered as agentless, the facts are fresh reads of its BMC and of MAAS.
 """
 
@@ -13,6 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from farrier.model.bmc import PowerState
+from farrier.model.conditions import Condition
 
 
 class SshSeed(StrEnum):
@@ -28,6 +29,7 @@ SSH_SEED_LIMIT = 3
 # The time after which farrier tries again to take a node out of service that a brake holds. The brake counts the node
 # for three times as long, so that a recovered node soon stops counting.
 BRAKE_RETRY = timedelta(minutes=1)
+POWER_IS_OFF = "a fresh read reports power off"
 
 
 class Alert(msgspec.Struct, frozen=True):
@@ -45,13 +47,14 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that decide whether a node is healthy. `heard`, `awaited` and `blocking` apply to a node with an agent;
-    the fields after them apply to an agentless node."""
+    """The facts that decide whether a node is healthy. `heard`, `awaited`, `blocking` and `is_off` apply to a node with
+    an agent; the fields after them apply to an agentless node."""
 
     agentless: bool
     heard: bool = False  # the last heartbeat of the agent is fresh
     awaited: bool = False  # without the outages since it, the last heartbeat is fresh
-    blocking: tuple[Alert, ...] = ()  # alerts of the last report that block scheduling
+    blocking: tuple[Condition, ...] = ()  # conditions of the last report that block scheduling
+    is_off: bool = False  # a fresh read of the BMC reports power off, and no heartbeat is newer
     has_bmc: bool = False
     has_maas: bool = False
     power: PowerState | None = None  # as the BMC reports it; None without a fresh read
@@ -63,10 +66,12 @@ def unproven(vitals: Vitals) -> str | None:
     reason contains no ages, so its text does not change from run to run."""
     if vitals.agentless:
         return _unproven_by_reads(vitals)
+    if vitals.is_off:
+        return POWER_IS_OFF
     if not vitals.heard:
         return "no heartbeat within offline_after"
     if vitals.blocking:
-        return f"alerts block scheduling: {', '.join(alert.id for alert in vitals.blocking)}"
+        return f"alerts block scheduling: {', '.join(each.id for each in vitals.blocking)}"
     return None
 
 
@@ -83,9 +88,16 @@ def _unproven_by_reads(vitals: Vitals) -> str | None:
 
 
 def silent(vitals: Vitals) -> str | None:
-    """Return why an active node must go offline, or None. An unreachable BMC does not make a node silent, because this
-    failure does not show the state of the machine. If an outage may have prevented a heartbeat, a missing heartbeat
-    does not make the node silent either."""
-    if vitals.agentless:
-        return "a fresh read reports power off" if vitals.power is PowerState.OFF else None
-    return None if vitals.heard or vitals.awaited else "no heartbeat within offline_after"
+    """Return why an active node is silent, or None. If an outage may have prevented a heartbeat, a missing heartbeat
+    does not make the node silent. An agentless node is never silent, because an unreachable BMC does not show the state
+    of the machine."""
+    if vitals.agentless or vitals.heard or vitals.awaited:
+        return None
+    return "no heartbeat within offline_after"
+
+
+def off(vitals: Vitals) -> str | None:
+    """Return that the machine is switched off, or None. For a node with an agent, a heartbeat after the reading proves
+    that the machine runs."""
+    is_off = vitals.power is PowerState.OFF if vitals.agentless else vitals.is_off
+    return POWER_IS_OFF if is_off else None

@@ -14,8 +14,10 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from farrier.model import conditions
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.conditions import Condition, Effect, Source
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.health import Health
 from farrier.model.identity import Identity
@@ -84,8 +86,10 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     the intent that allows another machine, until a verification has recorded this machine.
 
     Power: the `sync_` fields belong to the regular read of a manageable node. If `power_at` is None, `power` is
-    unknown. Later reads may have confirmed the stored power without storing their time. `desired_power` is the enforced
-    power, `enforced_at` is when it was last enforced, and `enforce_error` is why enforcing it failed.
+    unknown. Later reads may have confirmed the stored power without storing their time. `power_since` is when the
+    database stored the first reading of the present power; the commit sets it. `off_asked_at` is when farrier last
+    began to switch the machine off. `desired_power` is the enforced power, `enforced_at` is when it was last enforced,
+    and `enforce_error` is why enforcing it failed.
     """
 
     last_error: str | None = None
@@ -113,6 +117,8 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     health: str | None = None
     power: PowerState = PowerState.UNKNOWN
     power_at: datetime | None = None
+    power_since: datetime | None = None
+    off_asked_at: datetime | None = None
     sync_failures: int = 0
     sync_failure: BmcFailure | None = None
     sync_error: str | None = None
@@ -126,9 +132,8 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a node is quarantined. Without an operator, the quarantine ends only after proof that this cause is gone. The
-    quarantine stays when a node leaves service. Only a validated cleanup, a release with a reason, or the end of the
-    node ends a quarantine for `cleanup_validation_failed`."""
+    """Why a node is quarantined, if the cause is not a condition. Without an operator, the quarantine ends only after
+    proof that this cause is gone. The quarantine stays when a node leaves service."""
 
     cause: QuarantineCause
     reason: str
@@ -350,8 +355,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     MAAS. `region` is the state of the region of the node's site while a workflow is live. `outages` are the recent
     times in which this region could not be read. `gaps` are the times in which neither farrier nor the agent could act,
     because the database was unavailable or no controller was running. `same_machine` names other nodes that recorded
-    the same machine. If the brake of the node's site holds failing nodes in service, `braked_at` is when it last did
-    so.
+    the same machine. `braked` names the causes (`conditions.Departure`) for which a brake of the node's site keeps
+    this node in service.
 
     `labels`, `networks` and `ib_guids` are set only while an onboarding is live. `networks` are the networks that the
     node uses, or None if it uses no networks. `ib_guids` are the GUIDs of the node's InfiniBand ports, or None until
@@ -378,10 +383,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     maas_id: str | None = None
     maas_created: bool = False
     quarantine: Quarantine | None = None
+    conditions: tuple[Condition, ...] = ()
     paused: Pause | None = None
     ever_onboarded: bool = False
     ever_active: bool = False
-    not_scrubbed: bool = False
     deleting: bool = False
     redeploying: bool = False
     workflow: Workflow | None = None
@@ -394,7 +399,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     candidate_of: str | None = None
     onboarded_by: OnboardingMode | None = None
     same_machine: tuple[str, ...] = ()
-    braked_at: datetime | None = None
+    braked: tuple[str, ...] = ()
     networks: Networks | None = None
     ib_guids: tuple[str, ...] | None = None
     secrets_left: tuple[str, ...] | None = None
@@ -434,7 +439,16 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def failed_validation(self) -> bool:
         """Whether the validation of a cleanup failed, and no later cleanup or release has succeeded."""
-        return self.quarantine is not None and self.quarantine.cause is QuarantineCause.CLEANUP_VALIDATION_FAILED
+        return self._is_unclean(conditions.VALIDATION_FAILED)
+
+    @property
+    def not_scrubbed(self) -> bool:
+        """Whether a cleaning was skipped or cancelled, and no later scrub or release has succeeded."""
+        return self._is_unclean(conditions.NOT_SCRUBBED)
+
+    def _is_unclean(self, id_: str) -> bool:
+        found = conditions.find(self.conditions, Source.CLEANING, id_) if self.conditions else None
+        return found is not None and found.effect is Effect.QUARANTINE
 
     def task(self, type_: TaskType) -> Task | None:
         """Return the newest task of this type in the live workflow."""

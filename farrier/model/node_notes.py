@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from farrier.model import conditions
 from farrier.model.views import NodeView
 from farrier.model.workflow import WorkflowStatus
 
@@ -22,6 +23,7 @@ def notes(node: NodeView) -> Iterator[str]:
         yield "held by the brake"
     if node.quarantine_cause is not None:
         yield f"{node.quarantine_cause}: {node.quarantine_reason}"
+    yield from (f"note, {note.text}" for note in conditions.shown_notes(node.conditions))
     if workflow is not None and workflow.status == WorkflowStatus.FAILED_MANUAL_INTERVENTION:
         yield f"waits for an operator: {workflow.failure_class or workflow.kind}"
     if workflow is not None and workflow.status == WorkflowStatus.FAILED_RETRYABLE:

@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar, TypeAlias, cast
 import msgspec
 
 from farrier.model import details
+from farrier.model.conditions import DEFAULT_KEY
 from farrier.model.credential import Scheme
 from farrier.model.details import CONTROL, FAULT
 from farrier.model.workflow import DecommissionMode, OnboardingMode
@@ -25,6 +26,10 @@ REASON_MAX = 500
 BRAKE_LIFT_MAX = timedelta(hours=24)
 """The longest time for which an operator can lift the brake of a site. If the operator forgets to end this, the brake
 works again after at most a day."""
+KEY_MAX = 64
+"""Largest number of characters of the key of a hold. Lists show keys in one line."""
+NAME_MAX = 400
+"""Largest number of characters of the name of a condition: its source, its ID and its target."""
 REFERENCE_MAX = 500
 """Largest number of characters of a BMC address or a credential reference. The longest references are Vault paths."""
 
@@ -36,6 +41,24 @@ _HOST = rf"(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\](?::[0-9]*)?|[^\s/?#@\[\]{C
 # All these patterns mean the same in PostgreSQL. A reason requires a character that is not blank; the others allow no
 # blanks.
 Reason: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX, pattern=r"\S")]
+HoldKey: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=KEY_MAX,
+        pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]*\Z",
+        extra={FAULT: "must begin with a letter or digit, and have only letters, digits and the characters . _ -"},
+    ),
+]
+ConditionName: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=NAME_MAX,
+        pattern=rf"\A[^{CONTROL}]+\Z",
+        extra={FAULT: "must be the key of a hold, or the name of another cause such as cleaning/not_scrubbed"},
+    ),
+]
 Address: TypeAlias = Annotated[
     str,
     msgspec.Meta(
@@ -178,6 +201,22 @@ class Because(Params, frozen=True):
 
 
 class MaybeBecause(Params, frozen=True):
+    reason: Reason | None = None
+
+
+class Quarantine(Params, frozen=True, kw_only=True):
+    """Parameters of `quarantine`. `key` names the hold, so that several operators or programs can hold a node for
+    separate reasons. A further `quarantine` with the same key only changes the reason."""
+
+    reason: Reason
+    key: HoldKey = DEFAULT_KEY
+
+
+class Release(Params, frozen=True, kw_only=True):
+    """Parameters of `release`. `key` is the key of an operator's hold, or the name of another cause of the quarantine.
+    Without `key`, the only hold is released."""
+
+    key: ConditionName | None = None
     reason: Reason | None = None
 
 

@@ -119,8 +119,9 @@ class Due(enum.StrEnum):
 class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     """A finished run, ready to commit. `outcome` is the name of the outcome in metrics. `record` is None if the outcome
     is already stored. `version` is the version of the snapshot, or None if the snapshot could not be read. `to` is None
-    if no state is written. `wakes` contains the wakes that were visible with the snapshot. If `confirms` is set, `to`
-    may stay in memory. `commit_id` identifies the commit of this run; the resource stores it."""
+    if no state is written. `was` is the snapshot on which the run decided. `wakes` contains the wakes that were visible
+    with the snapshot. If `confirms` is set, `to` may stay in memory. `commit_id` identifies the commit of this run; the
+    resource stores it."""
 
     id: int
     epoch: int
@@ -131,6 +132,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     delay: timedelta = timedelta(0)
     limited: bool = False  # the resource requested an immediate rerun too often in a row
     to: S | None = None
+    was: object = None
     confirms: bool = False
     moves: tuple[Move, ...] = ()
     writes: tuple[W, ...] = ()

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from farrier.model.conditions import Condition
 from farrier.model.details import LISTED, RowDetails
 from farrier.model.health import Alert
 from farrier.model.node import Bmc, Skipped
@@ -121,11 +122,12 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 
 class NodeView(RowDetails, frozen=True, kw_only=True):
     """One line of the inventory. `workflow` is the live workflow; `last_onboarding` is the status of the newest
-    onboarding of an enrolling node. `bmc_failure` is why its BMC could not be verified, and `power_failure` is why the
-    power of a manageable node cannot be read. `held` is set while the brake of the site keeps the node in service
-    although it is silent or has drifted. A held node stays `schedulable`: otherwise a fault of the network would empty
-    the site. `restored_at` is set while farrier changes nothing of the node, because the database was restored from a
-    backup."""
+    onboarding of an enrolling node. `quarantine_cause` and `quarantine_reason` describe what keeps the node out of
+    service: the stored cause, and the conditions with the effect `quarantine`, by name. `bmc_failure` is why its BMC
+    could not be verified, and `power_failure` is why the power of a manageable node cannot be read. `held` is set while
+    a brake of the site keeps the node in service although it has a cause to leave. A held node stays `schedulable`:
+    otherwise a fault of the network would empty the site. `restored_at` is set while farrier changes nothing of the
+    node, because the database was restored from a backup."""
 
     id: int
     name: str
@@ -142,12 +144,19 @@ class NodeView(RowDetails, frozen=True, kw_only=True):
     paused: str | None
     quarantine_cause: str | None
     quarantine_reason: str | None
+    conditions: tuple[Condition, ...] = ()
     last_heartbeat_at: datetime | None
     created_at: datetime
     workflow: WorkflowView | None
     last_onboarding: str | None
     bmc_failure: str | None = None
     power_failure: str | None = None
+
+    @property
+    def stored_cause(self) -> str | None:
+        """The cause of the quarantine that is not a condition."""
+        first = (self.quarantine_cause or "").partition(", ")[0]
+        return first if first and "/" not in first else None
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,7 +243,6 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     bmc_address: str | None
     bmc_credential: str | None
     bmc: Bmc
-    not_scrubbed: bool
     ever_onboarded: bool = False
     deleting: bool
     held_here: bool = False

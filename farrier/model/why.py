@@ -11,13 +11,14 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model import advice, clocks, diagnosis, duration, expected, recommended, restores, sweeps
+from farrier.model import advice, clocks, conditions, diagnosis, duration, expected, recommended, restores, sweeps
 from farrier.model.clocks import Clock
 from farrier.model.diagnosis import Patience
 from farrier.model.health import Alert
 from farrier.model.limits import Limits
 from farrier.model.outcome import EndsBy, Record
 from farrier.model.recommended import Advice, Recommended
+from farrier.model.status import NodeStatus
 from farrier.model.views import MaasView, NodeDetail, RequestView
 from farrier.model.workflow_condition import POWER_IS_FREE
 
@@ -182,10 +183,17 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
     if diagnosis.is_unread(node):
         yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"
     yield from _not_kept(node)
+    yield from _conditions(node)
+
+
+def _conditions(node: NodeDetail) -> Iterator[str]:
+    """Yield what keeps the node out of service, and its notes."""
     if diagnosis.is_unvalidated(node):
         yield f"cleanup not validated: {node.quarantine_reason}"
     elif node.quarantine_cause is not None and not diagnosis.goes_on(node):
-        yield f"quarantined, {_quarantine(node)}"
+        is_quarantined = node.status == NodeStatus.QUARANTINED
+        yield f"{'quarantined' if is_quarantined else 'not fit for service'}, {_quarantine(node)}"
+    yield from (f"note, {note.text}" for note in conditions.shown_notes(node.conditions))
 
 
 def _of_other_nodes(node: NodeDetail) -> Iterator[str]:

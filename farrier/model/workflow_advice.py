@@ -6,13 +6,14 @@ failed, and this advice asks for its user first. Pure functions of a `views.Node
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.model import diagnosis, expected, failures
+from farrier.model import conditions, diagnosis, expected, failures
 from farrier.model.actions import Action
+from farrier.model.conditions import Condition, Source
 from farrier.model.diagnosis import Patience
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.maas import MaasStatus
@@ -43,7 +44,6 @@ _BY_THE_MACHINE = frozenset(
 # out of service or release it.
 _ENDS_WITH_A_WORKFLOW = frozenset(
     {
-        QuarantineCause.OPERATOR,
         QuarantineCause.FROZEN,
         QuarantineCause.DRAIN_FAILED,
         QuarantineCause.ONBOARDING_FAILED,
@@ -77,12 +77,12 @@ def of_failure(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[
 
 
 def _with_the_end(node: NodeDetail, advice: Advice) -> Advice:
-    """An operator who quarantined the node may not expect that a resumed onboarding returns it to service."""
+    """A resumed onboarding does not lift the hold of the operator who stopped it."""
     workflow = node.workflow
-    held = node.status == NodeStatus.QUARANTINED and workflow is not None and workflow.kind == WorkflowKind.ONBOARDING
-    if not held or workflow is None or workflow.failure_class != FailureClass.OPERATOR_REQUEST:
+    held = any(each.source == Source.OPERATOR for each in node.conditions)
+    if not held or workflow is None or workflow.kind != WorkflowKind.ONBOARDING:
         return advice
-    return replace(advice, todo=f"{advice.todo}; when the onboarding completes, the node's quarantine ends")
+    return replace(advice, todo=f"{advice.todo}; the onboarding does not complete before the node is released")
 
 
 def _of_machine(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[Advice]:
@@ -141,27 +141,33 @@ def of_quarantine(node: NodeDetail, now: datetime, patience: Patience) -> Iterat
                 f"{_failed_before(node)}fix the cause of the node's quarantine", (*ONBOARD, *submit(Action.DELETE))
             )
             return
-        if node.quarantine_cause in expected.CAUSES:
+        if node.stored_cause in expected.CAUSES:
             yield from _of_drift(node, now, patience)
-        if node.quarantine_cause in _ENDS_WITH_A_WORKFLOW:
-            yield Advice("fix the cause of the node's quarantine", _out_of_quarantine(node))
-    advice = failures.QUARANTINE_ADVICE.get(node.quarantine_cause or "")
+        if node.stored_cause in _ENDS_WITH_A_WORKFLOW:
+            yield Advice("fix the cause of the node's quarantine", (Recommended(Action.RELEASE), failures.DRAIN))
+    advice = failures.QUARANTINE_ADVICE.get(node.stored_cause or "")
     if advice is not None:
+        yield advice
+    yield from of_conditions(conditions.quarantining(node.conditions))
+
+
+def of_conditions(standing: Iterable[Condition]) -> Iterator[Advice]:
+    """Yield the advice about these conditions. An operator's hold is released by its key."""
+    for each in standing:
+        advice = failures.CONDITION_ADVICE.get(conditions.known_name(each.source, each.id))
+        if advice is None:  # a source of a newer release
+            continue
+        if each.source == Source.OPERATOR:
+            by_key = (Recommended(Action.RELEASE, {"key": each.id}), failures.DRAIN)
+            advice = Advice(advice.todo, by_key)
         yield advice
 
 
 def _failed_before(node: NodeDetail) -> str:
     last = node.last_workflow
-    if last is None or last.failure_class is None or node.quarantine_cause != QuarantineCause.ONBOARDING_FAILED:
+    if last is None or last.failure_class is None or node.stored_cause != QuarantineCause.ONBOARDING_FAILED:
         return ""
     return f"the node's onboarding failed with {last.failure_class}: "
-
-
-def _out_of_quarantine(node: NodeDetail) -> tuple[Recommended, ...]:
-    """Return the intents that end the quarantine of a node that has no live workflow."""
-    if node.not_scrubbed:
-        return (failures.CLEAN_AGAIN,)
-    return (Recommended(Action.RELEASE), failures.DRAIN)
 
 
 def _of_drift(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[Advice]:
@@ -174,7 +180,7 @@ def _of_drift(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[A
     elif seen.state == MaasStatus.ABSENT:
         yield failures.QUARANTINE_ADVICE[QuarantineCause.MACHINE_DELETED_UPSTREAM]
     elif seen.state in expected.IN_SERVICE:
-        if node.not_scrubbed or not diagnosis.is_ours(node, seen):
+        if conditions.quarantining(node.conditions) or not diagnosis.is_ours(node, seen):
             return
         yield Advice(
             wait="MAAS reports the machine as deployed again; farrier returns the node to service when a second "

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from farrier.model.conditions import Departure
 from farrier.model.node import TaskStatus, TaskType
 from farrier.model.requests import IntentStatus
 
@@ -67,8 +68,10 @@ class SetDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaveService(msgspec.Struct, frozen=True):
-    """Records that the node leaves service in this commit because of silence or because of MAAS. If the site's brake
-    holds the node, nothing is committed, and the loop runs the node again."""
+    """Records that the node leaves service in this commit for this cause. If the site's brake for this cause holds the
+    node, nothing is committed, and the loop runs the node again."""
+
+    source: Departure
 
 
 class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):

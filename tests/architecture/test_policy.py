@@ -14,6 +14,7 @@ from farrier.io.schema_files import ObjectKind
 from farrier.model import (
     bmc,
     census,
+    conditions,
     expected,
     foreseen,
     health,
@@ -104,6 +105,7 @@ ENUMERATIONS: Mapping[str, set[str]] = {
     "ib_partitions_rate_limit_check": set(ufm.RateLimit),
     "intents_status_check": set(requests.IntentStatus),
     "limits_scope_check": {rule.scope for rule in limits.rules(EVERY_SCOPE)},
+    "node_conditions_effect_check": set(conditions.Effect),
     "node_identities_kind_check": set(get_args(get_type_hints(identity.Holder)["kind"])),
     "node_tasks_status_check": set(node.TaskStatus),
     "node_uses_kind_check": {network_segment.KIND, ib_partition.KIND},

@@ -243,9 +243,9 @@ async def _health(conn: Connection) -> dict[str, int]:
         text = row["health"].replace(" ", "")
         if not row["beats"]:
             found["silent"] += 1
-        elif '"blocks_scheduling":true' in text:
+        elif '"blocks_scheduling":true' in text or '"ok":false' in text:
             found["blocked"] += 1
-        elif '"ok":false' in text or '"alerts":[{' in text:
+        elif '"alerts":[{' in text:
             found["alerting"] += 1
         else:
             found["ok"] += 1

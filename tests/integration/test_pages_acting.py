@@ -92,7 +92,7 @@ async def test_a_confirmed_form_is_one_intent_even_if_it_is_sent_twice(
     await register(conn, "gpu-1")
     await conn.execute(ANSWER.format(status="accepted"))
     form = await acting.get("/nodes/gpu-1/act/quarantine")
-    assert "block the node from scheduling" in form.text.lower()
+    assert "hold the node out of service" in form.text.lower()
     assert "required" in form.text and 'maxlength="500"' in form.text
     for _ in range(2):
         sent = await acting.post("/nodes/gpu-1/act/quarantine", data=hidden(form.text) | {"reason": "smoke"})

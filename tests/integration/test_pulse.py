@@ -98,8 +98,12 @@ async def test_no_time_of_a_past_event_lies_in_the_future_after_the_next_pulse(d
             " VALUES ('node', 1, farrier.now(), '{\"error\": \"x\"}')"
         )
         await conn.execute(
-            "INSERT INTO farrier.brakes (site, since, counted_at) VALUES ('fra', farrier.now(), farrier.now());"
-            "INSERT INTO farrier.departures (site, node, at, held) VALUES ('fra', 1, farrier.now(), true)"
+            """
+            INSERT INTO farrier.brakes (site, source, since, counted_at)
+            VALUES ('fra', 'bmc', farrier.now(), farrier.now());
+            INSERT INTO farrier.departures (site, source, node, at, held) VALUES ('fra', 'bmc', 1, farrier.now(), true);
+            INSERT INTO farrier.node_conditions (node, source, id, effect) VALUES (1, 'agent', 'fan', 'note')
+            """
         )
         await db.advance(-BACK)
         assert await in_the_future(conn), "nothing to mend: this test would prove nothing"

@@ -26,11 +26,11 @@ from farrier.handlers.node.moves import NodeServices, Outcome, attempt_began_at
 from farrier.model import actions, edges
 from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.conditions import Source, quarantining
 from farrier.model.edges import Layer
-from farrier.model.failures import QuarantineCause
 from farrier.model.health import Health, SshSeed
 from farrier.model.management import Management as M
-from farrier.model.node import Agent, Decommission, Node, Onboarding, TaskStatus, TaskType, Workflow
+from farrier.model.node import Agent, Decommission, Node, TaskStatus, TaskType, Workflow
 from farrier.model.observation import MaasObservation
 from farrier.model.outcome import Deleted, Step, Transition, Update
 from farrier.model.params import PowerRequest
@@ -51,6 +51,7 @@ from tests.support.nodes import (
     intent,
     node,
     onboarding,
+    reporting,
     writes,
 )
 from tests.support.played_region import PlayedRegion, Shown
@@ -176,8 +177,8 @@ def holds(before: Node, after: Node) -> None:
     if after.status is N.ACTIVE:
         assert after.ever_onboarded and after.ever_active
         assert after.quarantine is None
-        assert not after.not_scrubbed or before.not_scrubbed
-    assert (after.quarantine is not None) >= (after.status is N.QUARANTINED), "a quarantine needs a cause"
+        entered = before.status is not N.ACTIVE
+        assert not entered or not quarantining(after.conditions), "a node does not enter service with such a condition"
     if after.management in (M.VERIFYING, M.ADOPTING):
         assert after.has_bmc
 
@@ -198,11 +199,10 @@ def holds_at_rest(place: Place) -> None:
 
 
 def escapes(before: Node, way: list[Place], request: str) -> bool:
-    """Whether an operator's quarantine was lifted without a release or a complete installation of the node."""
-    kept = before.quarantine is not None and before.quarantine.cause is QuarantineCause.OPERATOR
-    onboarded = isinstance(before.workflow, Onboarding) or request in (Action.ONBOARD, Action.DRAIN)
+    """Whether an operator's hold was lifted without a release."""
+    kept = any(each.source == Source.OPERATOR for each in before.conditions)
     freed = any(place.node.status is N.ACTIVE for place in way)
-    return kept and freed and not onboarded and request != Action.RELEASE
+    return kept and freed and request != Action.RELEASE
 
 
 # --- what may happen
@@ -224,7 +224,8 @@ REQUESTS: list[tuple[Action, dict[str, Any]]] = [
     (Action.PAUSE, {"reason": "fire drill"}),
     *((action, {}) for action in Action if not actions.rules(action).fields),
     (Action.RELEASE, {}),
-    (Action.RELEASE, {"reason": "cleaned by hand"}),
+    (Action.RELEASE, {"key": "cleaning/not_scrubbed", "reason": "cleaned by hand"}),
+    (Action.RELEASE, {"key": "cleaning/validation_failed", "reason": "cleaned by hand"}),
     (Action.MARK_MANUAL_INTERVENTION_REQUIRED, {}),
 ]
 
@@ -247,7 +248,7 @@ def beats(*alerts: str, seed: SshSeed = SshSeed.OK) -> Stimulus:
             return None
         told = agent(*alerts, heard=place.now, ssh_seed_failures=3 if seed is SshSeed.FAILED else 0)
         health = Health(ok=not alerts, alerts=told.health.alerts, ssh_seed=seed)
-        return replace(place, node=replace(place.node, agent=replace(told, health=health)))
+        return replace(place, node=reporting(place.node, replace(told, health=health)))
 
     return beat
 
@@ -309,7 +310,8 @@ def kind_of(place: Place) -> object:
     return (
         (it.status, it.management, it.bmc.failure, place.bmc_answers, it.paused is not None, it.deleting),
         (it.bmc.sync_failure, it.bmc.desired_power, it.bmc.switching is not None),
-        (it.quarantine and it.quarantine.cause, it.ever_onboarded, it.ever_active, it.not_scrubbed),
+        (it.quarantine and it.quarantine.cause, it.ever_onboarded, it.ever_active),
+        frozenset((*each.key, each.effect) for each in it.conditions),
         job
         and (job.kind, job.status, job.mode, job.stage, job.options.force, job.options.untouched, job.stop_requested),
         it.agent and (it.agent.last_heartbeat_at is not None and place.now - it.agent.last_heartbeat_at < MINUTE),

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.config import NodeConfig
@@ -20,6 +21,7 @@ from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.moves import Decision
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcTarget
+from farrier.model.conditions import NOT_OK, Condition, Effect, Source
 from farrier.model.credential import Credential
 from farrier.model.health import Alert, Health
 from farrier.model.identity import Holder, Identity
@@ -107,7 +109,43 @@ def node(status: NodeStatus = NodeStatus.ENROLLING, **fields: Any) -> Node:
         "ever_onboarded": status not in (NodeStatus.BOOTSTRAP_ISSUED, NodeStatus.ENROLLING),
         "ever_active": status not in (NodeStatus.BOOTSTRAP_ISSUED, NodeStatus.ENROLLING),
     }
-    return Node(status=status, **given | fields)
+    given |= fields
+    given.setdefault("conditions", told(given.get("agent")))
+    return Node(status=status, **given)
+
+
+def told(by: Agent | None) -> tuple[Condition, ...]:
+    """The conditions that the database keeps for the last report of an agent."""
+    if by is None:
+        return ()
+    alerts = tuple(
+        Condition(
+            source=Source.AGENT,
+            id=alert.id,
+            message=alert.message,
+            effect=Effect.QUARANTINE if alert.blocks_scheduling else Effect.NOTE,
+        )
+        for alert in by.health.alerts or ()
+    )
+    if by.health.ok or any(alert.effect is Effect.QUARANTINE for alert in alerts):
+        return alerts
+    return (*alerts, Condition(source=Source.AGENT, id=NOT_OK, effect=Effect.QUARANTINE))
+
+
+def reporting(node: Node, by: Agent | None) -> Node:
+    """The node after a report of this agent."""
+    others = tuple(each for each in node.conditions if each.source != Source.AGENT)
+    return replace(node, agent=by, conditions=(*others, *told(by)))
+
+
+def hold(key: str = "default", reason: str = "it") -> Condition:
+    """An operator's hold."""
+    return Condition(source=Source.OPERATOR, id=key, message=reason, effect=Effect.QUARANTINE)
+
+
+def unclean(id_: str, message: str = "it") -> Condition:
+    """The condition of an incomplete cleaning."""
+    return Condition(source=Source.CLEANING, id=id_, message=message, effect=Effect.QUARANTINE)
 
 
 def onboarding(status: WorkflowStatus = WorkflowStatus.RUNNING, **fields: Any) -> Onboarding:

@@ -112,7 +112,7 @@ async def drain_that_an_operator_freezes(site: Site) -> Machine:
     return await (await site.draining()).asked("mark_manual_intervention_required", reason="tenant is on holiday")
 
 
-@takes(STATUS, "offline", "quarantined", "rule: quarantine")
+@takes(STATUS, "offline", "quarantined", "rule: condition")
 @takes(STATUS, "draining", "offline", "intent")
 async def cancelled_drain_of_a_quarantined_node(site: Site) -> Machine:
     return await (await drain_of_a_quarantined_node(site)).asked("cancel")
@@ -132,7 +132,7 @@ async def alert_is_gone(site: Site) -> Machine:
 @takes(STATUS, "quarantined", "active", "stage: wait_for_agent_enrollment")
 async def quarantined_onboarding_ends(site: Site) -> Machine:
     machine = await (await quarantine_while_onboarding(site)).asked("resume")
-    return await machine.beat()
+    return await (await machine.asked("release")).beat()
 
 
 @takes(STATUS, "active", "draining", "stage: disable_node")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from farrier.model.conditions import quarantining
 from farrier.model.node import Node, Workflow
 from farrier.model.observation import MaasObservation
 from farrier.model.outcome import Record
@@ -46,13 +47,16 @@ def detail(it: Node, now: datetime, *, outcome: Record = REST, **fields: Any) ->
         for name in NodeDetail.__struct_fields__
         if name in Node.__struct_fields__ and name not in ("workflow", "maas", "paused", "region")
     }
+    standing = quarantining(it.conditions)
+    causes = [*([str(it.quarantine.cause)] if it.quarantine else []), *(f"{c.source}/{c.id}" for c in standing)]
+    reasons = [*([it.quarantine.reason] if it.quarantine else []), *(c.message or c.id for c in standing)]
     own |= {
         "created_at": it.status_entered_at,
         "verify_pending_at": it.bmc.asked_at,
         "schedulable": it.status == "active",
         "paused": it.paused and it.paused.reason,
-        "quarantine_cause": it.quarantine and it.quarantine.cause,
-        "quarantine_reason": it.quarantine and it.quarantine.reason,
+        "quarantine_cause": ", ".join(causes) or None,
+        "quarantine_reason": "; ".join(reasons) or None,
         "last_heartbeat_at": it.agent and it.agent.last_heartbeat_at,
         "enrolled_at": it.agent and it.agent.enrolled_at,
         "alerts": it.agent.health.alerts if it.agent else (),

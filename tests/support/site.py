@@ -51,8 +51,9 @@ _TELL = """
     VALUES ($1, $2, $3::jsonb, 'an operator', 2) RETURNING id
 """
 _LOOK = """
-    SELECT n.id, n.status, n.management, n.ever_onboarded, n.ever_active, n.not_scrubbed, n.deleting, n.bmc_address,
-           n.bmc_credential, n.bmc::text AS bmc, n.quarantine::text AS quarantine, n.paused IS NOT NULL AS paused,
+    SELECT n.id, n.status, n.management, n.ever_onboarded, n.ever_active, n.deleting, n.bmc_address,
+           n.bmc_credential, n.bmc::text AS bmc, n.paused IS NOT NULL AS paused,
+           (SELECT q.cause FROM farrier.node_quarantines q WHERE q.node = n.id) AS quarantine,
            n.live_workflow_kind AS live, w.kind AS workflow, w.mode, w.status AS workflow_status, w.stage, w.attempt,
            w.failure_class,
            (SELECT o.outcome::text FROM farrier.outcomes o WHERE o.kind = 'node' AND o.id = n.id) AS outcome
@@ -61,6 +62,7 @@ _LOOK = """
                           WHERE x.node_id = n.id ORDER BY x.created_at DESC, x.id DESC LIMIT 1) w ON true
      WHERE n.id = $1
 """
+_CONDITIONS = "SELECT source, id, effect FROM farrier.node_conditions WHERE node = $1 ORDER BY source, id"
 _MOVES = """
     SELECT layer, from_value, to_value, cause FROM farrier.history
      WHERE kind = 'node' AND id = $1 ORDER BY version, layer
@@ -194,9 +196,14 @@ class Machine:
         return known
 
     async def quarantine(self) -> str | None:
-        """The cause of the node's quarantine."""
-        kept = (await self.look())["quarantine"]
-        return None if kept is None else str(msgspec.json.decode(kept)["cause"])
+        """What keeps the node out of service: the causes, and the conditions by their names."""
+        kept: str | None = (await self.look())["quarantine"]
+        return kept
+
+    async def conditions(self) -> dict[str, str]:
+        """The effect of each condition of the node, by SOURCE/ID."""
+        rows = await self.site.conn.fetch(_CONDITIONS, self.id)
+        return {f"{row['source']}/{row['id']}": row["effect"] for row in rows}
 
     async def moves(self, layer: str | None = None) -> list[Move]:
         rows = await self.site.conn.fetch(_MOVES, self.id)

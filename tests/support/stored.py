@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from farrier.model.conditions import Condition, Source
 from farrier.model.node import Node, Task, TaskStatus, Workflow
 from farrier.model.workflow import LIVE
 from farrier.model.writes import AnswerIntent, CreateTask, EndTask, ForgetAgent, RevokeBootstrap, Write
@@ -21,6 +22,7 @@ OPEN = (TaskStatus.QUEUED, TaskStatus.DISPATCHED)
 def stored(before: Node, after: Node, decided: tuple[Write, ...], now: datetime) -> Node:
     """The snapshot that the next run would load."""
     workflow = clocked(before.workflow, after.workflow, now)
+    forgotten = any(isinstance(w, ForgetAgent) for w in decided)
     same_job = workflow is not None and before.workflow is not None and workflow.id == before.workflow.id
     after = replace(
         after,
@@ -28,11 +30,20 @@ def stored(before: Node, after: Node, decided: tuple[Write, ...], now: datetime)
         status_entered_at=before.status_entered_at if after.status is before.status else now,
         management_entered_at=before.management_entered_at if after.management is before.management else now,
         workflow=workflow,
-        agent=None if any(isinstance(w, ForgetAgent) for w in decided) else after.agent,
+        agent=None if forgotten else after.agent,
+        bmc=replace(after.bmc, power_since=now) if after.bmc.power is not before.bmc.power else after.bmc,
+        conditions=dated(before, after, now, forgotten=forgotten),
         intents=unanswered(before, decided),
         secrets_left=() if any(isinstance(w, RevokeBootstrap) for w in decided) else after.secrets_left,
     )
     return replace(after, tasks=issued(before.tasks if same_job else (), decided, now) if workflow is not None else ())
+
+
+def dated(before: Node, after: Node, now: datetime, *, forgotten: bool) -> tuple[Condition, ...]:
+    """The conditions, each with the time at which it began. The conditions of a forgotten agent end."""
+    since = {each.key: each.since for each in before.conditions}
+    kept = (each for each in after.conditions if not (forgotten and each.source == Source.AGENT))
+    return tuple(replace(each, since=since.get(each.key) or now) for each in kept)
 
 
 def clocked(before: Workflow | None, after: Workflow | None, now: datetime) -> Workflow | None:

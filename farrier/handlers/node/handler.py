@@ -22,6 +22,7 @@ from farrier.config import NodeConfig
 from farrier.config.sites import Site
 from farrier.handlers.node import (
     adopting,
+    facts,
     intents,
     management,
     power,
@@ -33,6 +34,7 @@ from farrier.handlers.node import (
     requests_lifecycle,
     requests_observed,
     requests_onboard,
+    requests_release,
     requests_workflow,
     restored,
     status,
@@ -79,9 +81,10 @@ class Rule(msgspec.Struct, frozen=True):
         return states and self.live in (None, live) and self.deleting in (None, deleting)
 
 
-# In order of priority: unfinished stops, the health of the node, the live workflow, the BMC.
+# In order of priority: facts about the machine, unfinished stops, the health of the node, the live workflow, the BMC.
 RULES: tuple[Rule, ...] = (
     Rule(_gone, {N.DELETED}),
+    Rule(facts.record, set(N) - {N.DELETED}, deleting=False),
     Rule(workflow.stop, live=True),
     Rule(status.bootstrap_issued, {N.BOOTSTRAP_ISSUED}),
     Rule(status.active, {N.ACTIVE}),
@@ -110,7 +113,7 @@ RESPONSES: Mapping[Action, Respond] = {
     Action.ONBOARD: requests_onboard.onboard,
     Action.ADOPT: requests_onboard.adopt,
     Action.QUARANTINE: requests_lifecycle.quarantine,
-    Action.RELEASE: requests_lifecycle.release,
+    Action.RELEASE: requests_release.release,
     Action.REACTIVATE: requests_lifecycle.reactivate,
     Action.DELETE: requests_lifecycle.delete,
     Action.DRAIN: requests_workflow.drain,

@@ -17,12 +17,14 @@ import msgspec
 
 from farrier.config import NodeConfig
 from farrier.config.sites import MaasSite, Site
-from farrier.model import health, outcome, sla, stages
+from farrier.model import conditions, health, outcome, sla, stages
+from farrier.model.bmc import PowerState
+from farrier.model.conditions import Source
 from farrier.model.edges import Layer
-from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
 from farrier.model.management import Management
-from farrier.model.node import NO_TIME, Node, Quarantine, StopRequest, Workflow
+from farrier.model.node import NO_TIME, Node, StopRequest, Workflow
 from farrier.model.node_spec import STAGE_LAYERS
 from farrier.model.observation import Outage, without
 from farrier.model.outcome import Deleted, DoNothing, EndsBy, Made, Transition, Update, Wait, source_line
@@ -156,12 +158,7 @@ def transition(
 
 
 def with_fields(node: Node, **fields: Any) -> Node:
-    """Return the node with these fields changed. If a cleanup was not validated, the quarantine for it stays; only
-    `unclean.cleared` replaces or ends this quarantine."""
-    if "quarantine" in fields and node.failed_validation:
-        cause: Quarantine | None = fields["quarantine"]
-        if cause is None or cause.cause is not QuarantineCause.CLEANUP_VALIDATION_FAILED:
-            del fields["quarantine"]
+    """Return the node with these fields changed."""
     return msgspec.structs.replace(node, **fields)
 
 
@@ -228,13 +225,18 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
         agent = node.agent
         if agent is None:
             return health.Vitals(agentless=False)
-        heard_at, alerts = agent.last_heartbeat_at, agent.health.alerts
+        heard_at, told = agent.last_heartbeat_at, node.conditions
         heard = heard_at is not None and now - heard_at <= config.offline_after
         return health.Vitals(
             agentless=False,
             heard=heard,
             awaited=heard or (heard_at is not None and attended(node, heard_at, now) <= config.offline_after),
-            blocking=tuple(alert for alert in alerts if alert.blocks_scheduling) if alerts else (),
+            blocking=tuple(each for each in conditions.quarantining(told) if each.source == Source.AGENT)
+            if told
+            else (),
+            is_off=node.bmc.power is PowerState.OFF
+            and _is_newer(node, heard_at)
+            and has_fresh_power(node, now, config),
         )
     seen = node.maas
     fresh = seen is not None and seen.fresh(now, config.observation_ttl)
@@ -245,6 +247,13 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
         power=node.bmc.power if has_fresh_power(node, now, config) else None,
         deployed=seen.state is MaasStatus.DEPLOYED if seen is not None and fresh else None,
     )
+
+
+def _is_newer(node: Node, heard_at: datetime | None) -> bool:
+    """Return whether the present power was first read after the last heartbeat. Later readings of the same power do not
+    count: after a heartbeat, they show that the BMC is wrong."""
+    read_at = node.bmc.power_since or node.bmc.power_at
+    return read_at is not None and (heard_at is None or read_at >= heard_at)
 
 
 def unproven_health(node: Node, now: datetime, config: Policy) -> str | None:

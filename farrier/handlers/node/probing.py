@@ -122,6 +122,8 @@ def learnt(bmc: Bmc, reading: BmcReading, now: datetime) -> Bmc:
         health=reading.health,
         power=reading.power,
         power_at=now,
+        power_since=bmc.power_since,
+        off_asked_at=bmc.off_asked_at,
         desired_power=bmc.desired_power,
         enforced_at=bmc.enforced_at,
         enforce_error=_still_not_kept(bmc, reading.power),

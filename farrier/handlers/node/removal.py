@@ -9,8 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node.moves import Change, Policy, transition, with_fields
-from farrier.model.failures import QuarantineCause
-from farrier.model.node import Decommission, Node, Options, Quarantine
+from farrier.model.node import Decommission, Node, Options
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode
 
@@ -27,7 +26,5 @@ def begin(node: Node, now: datetime, config: Policy) -> Change:
     )
     to = with_fields(node, workflow=walk, deleting=True)
     if node.status is N.ENROLLING:
-        to = with_fields(
-            to, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.OPERATOR, "the node is being deleted")
-        )
+        to = with_fields(to, status=N.QUARANTINED)
     return transition(node, to, reason="the node is being deleted", cause="rule: delete")

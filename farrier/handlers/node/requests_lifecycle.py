@@ -1,38 +1,39 @@
-"""Responses to the intents that immediately change a node's status: quarantine, release, reactivate, delete."""
+"""Responses to the intents that immediately change a node's status: quarantine, reactivate, delete."""
 
 from __future__ import annotations
 
 from farrier.handlers.node import compensating, region, unclean
-from farrier.handlers.node.moves import unproven_health, with_fields, with_workflow
+from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
-from farrier.model import expected
+from farrier.model import conditions, expected
 from farrier.model import params as p
-from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.conditions import Condition, Effect, Source
+from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
-from farrier.model.node import AfterUndo, Node, Onboarding, Quarantine, Workflow
+from farrier.model.node import AfterUndo, Node, Onboarding, Workflow
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
 from farrier.model.writes import RevokeBootstrap
 
 
 def quarantine(request: Request) -> Reply:
-    """Block the node from scheduling until it is released or its onboarding completes. A running onboarding then waits
-    for an operator. An onboarding that is about to begin loses its mode, because it would otherwise end the
-    quarantine."""
-    node = request.node
-    assert isinstance(request.params, p.Because), "the table of actions declares this type"
+    """Hold the node out of service until this hold is released. A running onboarding then waits for an operator. An
+    onboarding that is about to begin loses its mode, so that it does not begin unnoticed."""
+    node, params = request.node, request.params
+    assert isinstance(params, p.Quarantine), "the table of actions declares this type"
+    hold = Condition(source=Source.OPERATOR, id=params.key, message=params.reason, effect=Effect.QUARANTINE)
+    known = conditions.find(node.conditions, Source.OPERATOR, params.key)
     goes_on = isinstance(node.workflow, Onboarding) and not _stands(node.workflow)
-    why = Quarantine(QuarantineCause.OPERATOR, request.params.reason)
-    to = with_fields(node, status=N.QUARANTINED, quarantine=why)
-    if to == node and not goes_on:
-        return Accept(reason=f"already quarantined for {'another cause' if node.failed_validation else 'this cause'}")
+    if node.status is N.QUARANTINED and not goes_on and known is not None and known.message == params.reason:
+        return Accept(reason=f"already held as {params.key} for this reason")
+    to = with_fields(node, status=N.QUARANTINED, conditions=conditions.added(node.conditions, hold))
     if isinstance(node.workflow, Onboarding):
-        to = _held(to, request.params.reason)
-    return Accept(reason=f"quarantined: {request.params.reason}", to=to)
+        to = _held(to, params.reason)
+    return Accept(reason=f"quarantined: {params.reason}", to=to)
 
 
 def _stands(workflow: Workflow) -> bool:
-    """Return whether the onboarding is unable to end a quarantine: it waits for an operator or for its mode, or it is
+    """Return whether the onboarding does not continue by itself: it waits for an operator or for its mode, or it is
     being cancelled."""
     if workflow.status is W.COMPENSATING:
         return workflow.after_undo is AfterUndo.CANCEL
@@ -52,37 +53,17 @@ def _held(node: Node, reason: str) -> Node:
     )
 
 
-def release(request: Request) -> Reply:
-    """Return the node to service if it has been in service and is healthy now. After a failed validation, a reason is
-    required."""
-    node, params = request.node, request.params
-    assert isinstance(params, p.MaybeBecause), "the table of actions declares this type"
-    if not node.ever_onboarded:
-        return Reject(reason="release: no onboarding of this node ever succeeded; onboard or delete it")
-    if node.not_scrubbed:
-        return Reject(reason=f"release: {unclean.NOT_SCRUBBED}")
-    if node.failed_validation and params.reason is None:
-        return Reject(
-            reason="release: the cleanup of this node was not validated; give a reason, or decommission the node "
-            "with a cleanup that includes a validation"
-        )
-    unproven = unproven_health(node, request.now, request.config)
-    if unproven is not None:
-        return Reject(reason=f"release: the node is not healthy: {unproven}")
-    said = f": {params.reason}" if params.reason else ""
-    released = with_fields(unclean.cleared(node), status=N.ACTIVE, ever_active=True)
-    return Accept(reason=f"the node is released and healthy{said}", to=released)
-
-
 def reactivate(request: Request) -> Reply:
     """Return the node to `offline`; the node's health decides when it becomes active."""
     node = request.node
     if node.not_scrubbed:
-        return Reject(reason=f"reactivate: {unclean.NOT_SCRUBBED}")
+        return Reject(reason=f"reactivate: {unclean.REFUSAL}")
     if not node.ever_onboarded:
         return Reject(reason="reactivate: no onboarding of this node ever succeeded; onboard or remove it")
     if node.is_bare:
         return Reject(reason="reactivate: the agent of this node was removed; onboard the node again, or remove it")
+    if held := conditions.quarantining(node.conditions):
+        return Reject(reason=f"reactivate: {conditions.in_words(held)}; release {conditions.names(held)} first")
     if (why := _not_to_reactivate(request)) is not None:
         return Reject(reason=f"reactivate: {why}")
     return Accept(reason="reactivated", to=with_fields(node, status=N.OFFLINE, redeploying=False))

@@ -17,7 +17,7 @@ from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Done, NodeServices, Policy, with_note, with_workflow
 from farrier.handlers.node.onboarding.completion import complete
-from farrier.handlers.node.onboarding.wait_for_agent_enrollment import unready, wait_for_agent_enrollment
+from farrier.handlers.node.onboarding.wait_for_agent_enrollment import held, unready, wait_for_agent_enrollment
 from farrier.handlers.node.reply import Accept, Ask, FinalReply, Reject, Reply, Request
 from farrier.handlers.node.stages import continued
 from farrier.model.actions import Action
@@ -62,6 +62,9 @@ def _of_health(node: Node, now: datetime, policy: Policy) -> Reply:
     unproven = unready(node, now, policy)
     if unproven is not None:
         return _no(f"the target is a healthy node: {unproven}")
+    standing = held(node)
+    if standing is not None:
+        return _no(f"the node is held: {standing}; release it first")
     return Accept(reason="the observed state is the target state", to=complete(node, ending=W.RECONCILED))
 
 

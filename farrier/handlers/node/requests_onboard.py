@@ -36,7 +36,7 @@ def onboard(request: Request) -> Reply:
     if node.status is N.QUARANTINED and (node.ever_active or node.failed_validation):
         return Reject(reason="onboard: this quarantined node was in service; release or decommission it")
     if node.not_scrubbed and params.mode is not OnboardingMode.DEPLOY:
-        return Reject(reason=f"onboard: {unclean.NOT_SCRUBBED}")
+        return Reject(reason=f"onboard: {unclean.REFUSAL}")
     if node.status is N.RETIRED and request.in_maas_as(deployed=True):
         return Reject(
             reason=f"onboard: machine {node.maas_id} is still deployed in MAAS; reactivate the node, or decommission "

@@ -16,6 +16,7 @@ from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import with_fields, with_note, with_workflow
 from farrier.handlers.node.reply import Accept, FinalReply, Reject, Reply, Request
 from farrier.handlers.node.stages import continued, counted_anew, started
+from farrier.model import conditions
 from farrier.model import params as p
 from farrier.model.failures import FailureClass
 from farrier.model.management import Management
@@ -96,8 +97,8 @@ def resume(request: Request) -> Reply:
     if node.workflow.status in FAILED:
         if node.deleting and isinstance(node.workflow, Onboarding):  # the undo failed, and nothing else may continue
             return Accept(reason="the undo of the workflow continues", to=compensating.undoing(node, AfterUndo.CANCEL))
-        ends = isinstance(node.workflow, Onboarding) and node.status is N.QUARANTINED
-        then = "; when the onboarding completes, the quarantine ends" if ends else ""
+        held = conditions.in_words(node.conditions) if isinstance(node.workflow, Onboarding) else ""
+        then = f"; it does not complete before a release: {held}" if held else ""
         return Accept(reason=f"the workflow continues at stage {node.workflow.stage}{then}", to=continued(node))
     type_ = tasks.OWNING.get(node.status)
     if type_ is None:
@@ -134,7 +135,7 @@ def restart_clean(request: Request) -> Reply:
 
 def cancel(request: Request) -> Reply:
     """Stop the workflow and a running verification. The node returns to a status that requires no workflow. If the
-    node's cleaning did not complete, the node is marked not_scrubbed."""
+    node's cleaning did not complete, the node is marked as not clean."""
     node = request.node
     if node.management is Management.VERIFYING:  # otherwise `auto_manage` would begin the verification again at once
         node = probing.deferred(node, request.now)
@@ -197,7 +198,7 @@ def _decommission(request: Request, mode: DecommissionMode, options: Options, wh
     if node.agentless and not options.force:
         return Reject(
             reason=f"{what}: this node is agentless, and only an agent can drain and clean a node. To skip these "
-            "tasks, use force: true with a reason; farrier then marks the node not_scrubbed"
+            "tasks, use force: true with a reason; a cleaning that force skips keeps the node out of service"
         )
     begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
     return Accept(reason=f"{what} accepted", to=with_fields(request.node, workflow=begun, redeploying=False))

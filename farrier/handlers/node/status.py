@@ -1,4 +1,5 @@
-"""The status layer: transitions that belong to no workflow, because of heartbeats, alerts, enrolments and drift.
+"""The status layer: transitions that belong to no workflow, because of heartbeats, readings, conditions,
+enrolments and drift.
 
 Stale facts prove nothing and cause no transition. The rules also apply to a paused node, because a pause does not stop
 observation.
@@ -6,19 +7,27 @@ observation.
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 
+import msgspec
 from msgspec.structs import replace
 
 from farrier.handlers.node import drift
 from farrier.handlers.node.moves import Decision, Policy, transition, unproven_health, vitals, with_fields
-from farrier.model import expected, health
-from farrier.model.failures import QuarantineCause
-from farrier.model.node import Decommission, Node, Onboarding, Quarantine
+from farrier.model import conditions, expected, health
+from farrier.model.bmc import PowerState
+from farrier.model.conditions import Departure, Source
+from farrier.model.node import Bmc, Decommission, Node, Onboarding, Quarantine
 from farrier.model.outcome import EndsBy, Transition, Wait
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
 from farrier.model.writes import AnswerIntent, LeaveService, Write
+
+# A machine may take so long to shut down its system. If the power is off later, no intent switched it off.
+_SWITCHES_OFF_WITHIN = timedelta(minutes=30)
+
+_NEVER_ONBOARDED = "no onboarding of the node ever succeeded"
 
 # A transition between these statuses changes no other part of the snapshot.
 _ALONE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
@@ -40,7 +49,7 @@ def after(node: Node, moved: Transition[Node, Write], now: datetime) -> Node | N
         version=node.version + 1,
         status_entered_at=now,
         stored_power_at=None,
-        braked_at=None,
+        braked=(),
         intents=tuple(intent for intent in node.intents if intent.id not in answered),
     )
 
@@ -57,17 +66,31 @@ def bootstrap_issued(node: Node, now: datetime, config: Policy) -> Decision:
     )
 
 
+class _Leaving(msgspec.Struct, frozen=True):
+    """A cause to leave service: the status that the node enters, the reason, the cause for the history, and the causes
+    that the brake counts. If there are none, no brake applies."""
+
+    to: N
+    reason: str
+    cause: str
+    counted: tuple[Departure, ...] = ()
+    quarantine: Quarantine | None = None
+
+
 def active(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Take the node out of service if it is silent, if it has blocking alerts, or if MAAS contradicts its status."""
-    facts = vitals(node, now, config)
-    silence = health.silent(facts)
-    if silence is not None:
-        return _leaving(node, with_fields(node, status=N.OFFLINE), config, reason=silence, cause="timer: heartbeat")
-    if facts.heard and facts.blocking:
-        return _blocked(node, facts)
-    why = drift.contradiction(node, now, config)
-    if why is not None:
-        return _drifted(node, why, config)
+    """Take the node out of service if it is switched off or silent, if a condition requires it, or if MAAS contradicts
+    its status. A brake holds the node only for the causes that this brake counts."""
+    first: _Leaving | None = None
+    for leaving in _causes_to_leave(node, now, config):
+        if not leaving.counted or not set(node.braked).issuperset(leaving.counted):
+            return _left(node, leaving)
+        first = first or leaving
+    if first is not None:
+        return Wait(
+            reason=f"the brake of the site keeps the node in service: {first.reason}",
+            ends_by=EndsBy.PERSON,
+            requeue_after=health.BRAKE_RETRY,
+        )
     said = drift.unconfirmed(node, now, config)
     if said is None:
         return None
@@ -77,17 +100,12 @@ def active(node: Node, now: datetime, config: Policy) -> Decision | None:
 def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
     """Quarantine the node if there is a cause for a quarantine; return the node to `active` when it is proven
     healthy."""
-    if node.quarantine is not None and node.workflow is None:
-        return transition(
-            node,
-            with_fields(node, status=N.QUARANTINED),
-            reason=f"still quarantined ({node.quarantine.cause}): {node.quarantine.reason}",
-            cause="rule: quarantine",
-        )
-    why = drift.contradiction(node, now, config)
-    if why is not None:
-        return _drifted(node, why, config)
+    still = _still_quarantined(node)
+    if still is not None:
+        return transition(node, with_fields(node, status=N.QUARANTINED), reason=still, cause="rule: quarantine")
     facts = vitals(node, now, config)
+    for leaving in (*_by_conditions(node, facts), *_by_drift(node, now, config)):
+        return _left(node, leaving)
     unproven = health.unproven(facts)
     if unproven is None:
         if isinstance(node.workflow, Decommission):
@@ -98,35 +116,52 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
             reason="the node is healthy again",
             cause="signal: health",
         )
-    if facts.heard and facts.blocking:
-        return _blocked(node, facts)
-    return Wait(reason=f"offline: {unproven}", ends_by=EndsBy.PERSON, rests=True)
+    # A heartbeat that shows no change does not wake the node, but it proves that the machine runs again.
+    return Wait(reason=f"offline: {unproven}", ends_by=EndsBy.PERSON, rests=not facts.is_off)
+
+
+def _still_quarantined(node: Node) -> str | None:
+    """Return why an offline node returns to `quarantined`, or None. A cancelled drain leaves it offline."""
+    if node.workflow is not None:
+        return None
+    if node.quarantine is not None:
+        return f"still quarantined ({node.quarantine.cause}): {node.quarantine.reason}"
+    return None if node.ever_onboarded else _NEVER_ONBOARDED
 
 
 def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
-    """Return the node to `active` when the cause is proven gone. The handler calls this rule only without a live
-    workflow and without a deletion."""
+    """Return the node to `active` when nothing keeps it out of service and its health is proven. The handler calls this
+    rule only without a live workflow and without a deletion."""
+    standing = conditions.in_words(node.conditions) if node.conditions else ""
+    if standing:
+        return Wait(reason=f"quarantined: {standing}", ends_by=EndsBy.PERSON, rests=True)
+    gone = _what_is_gone(node, now, config)
+    if gone is None:
+        cause = node.quarantine
+        assert cause is not None, "without a cause, nothing keeps the node out of service"
+        ends_by = EndsBy.ITSELF if node.ever_onboarded and _ends_soon(node, cause, now, config) else EndsBy.PERSON
+        return Wait(reason=f"quarantined ({cause.cause}): {cause.reason}", ends_by=ends_by, rests=True)
+    if not node.ever_onboarded:
+        return Wait(reason=f"quarantined: {_NEVER_ONBOARDED}", ends_by=EndsBy.PERSON, rests=True)
+    unproven = unproven_health(node, now, config)
+    if unproven is not None:
+        return Wait(
+            reason=f"quarantined until the node's health is proven: {unproven}", ends_by=EndsBy.PERSON, rests=True
+        )
+    return transition(
+        node,
+        with_fields(node, status=N.ACTIVE, quarantine=None, ever_active=True),
+        reason=gone,
+        cause="signal: health",
+    )
+
+
+def _what_is_gone(node: Node, now: datetime, config: Policy) -> str | None:
+    """Return the proof that the cause of the quarantine is gone. Return None if the cause may remain, or if only an
+    operator can decide."""
     cause = node.quarantine
     if cause is None:
-        return Wait(reason="quarantined; an operator has to end the quarantine", ends_by=EndsBy.PERSON, rests=True)
-    gone = _what_is_gone(node, cause, now, config)
-    usable = node.ever_onboarded and not node.not_scrubbed
-    if gone is not None and usable and unproven_health(node, now, config) is None:
-        return transition(
-            node,
-            with_fields(node, status=N.ACTIVE, quarantine=None, ever_active=True),
-            reason=gone,
-            cause="signal: health",
-        )
-    ends_by = EndsBy.ITSELF if usable and _ends_soon(node, cause, now, config) else EndsBy.PERSON
-    return Wait(reason=f"quarantined ({cause.cause}): {cause.reason}", ends_by=ends_by, rests=True)
-
-
-def _what_is_gone(node: Node, cause: Quarantine, now: datetime, config: Policy) -> str | None:
-    """Return the proof that the cause of the quarantine is gone. Return None if the cause may remain, or if only an
-    operator can decide. For alerts, the node's health is the proof."""
-    if cause.cause is QuarantineCause.HEALTH:
-        return "the alerts that caused the quarantine have ended"
+        return "nothing keeps the node out of service any more"
     if cause.cause in expected.CAUSES and drift.is_over(node, now, config):
         return "MAAS reports the machine as deployed again"
     return None
@@ -137,33 +172,56 @@ def _ends_soon(node: Node, cause: Quarantine, now: datetime, config: Policy) -> 
     return cause.cause in expected.CAUSES and drift.is_ending(node, now, config)
 
 
-def _drifted(node: Node, why: Quarantine, config: Policy) -> Decision:
-    return _leaving(
-        node, with_fields(node, status=N.QUARANTINED, quarantine=why), config, reason=why.reason, cause="signal: MAAS"
-    )
+def _causes_to_leave(node: Node, now: datetime, config: Policy) -> Iterator[_Leaving]:
+    facts = vitals(node, now, config)
+    off = health.off(facts)
+    if off is not None:
+        yield _Leaving(N.OFFLINE, off, "signal: power", () if _is_off_by_intent(node.bmc) else (Departure.BMC,))
+    silence = health.silent(facts)
+    if silence is not None:
+        yield _Leaving(N.OFFLINE, silence, "timer: heartbeat", (Departure.SILENCE,))
+    yield from _by_conditions(node, facts)
+    yield from _by_drift(node, now, config)
 
 
-def _leaving(node: Node, to: Node, config: Policy, *, reason: str, cause: str) -> Decision:
-    """Take the node out of service because of silence or of the state in MAAS. The commit counts all nodes of the site
-    that would leave service. If the commit refuses the run, the next snapshot shows that the brake keeps the node in
-    service."""
-    if node.status is not N.ACTIVE:
-        return transition(node, to, reason=reason, cause=cause)
-    if node.braked_at is not None:
-        return Wait(
-            reason=f"the brake of the site keeps the node in service: {reason}",
-            ends_by=EndsBy.PERSON,
-            requeue_after=health.BRAKE_RETRY,
-        )
-    return transition(node, to, reason=reason, cause=cause, writes=(LeaveService(),))
+def _by_conditions(node: Node, facts: health.Vitals) -> Iterator[_Leaving]:
+    """Yield the transition that the node's conditions require. Conditions of a silent agent are unknown, and require
+    none."""
+    if not node.conditions:
+        return
+    known = tuple(each for each in node.conditions if each.source != Source.AGENT or facts.heard)
+    to = conditions.edge(known, node.status)
+    if to is None:
+        return
+    standing = conditions.quarantining(known)
+    counted = tuple(sorted({Departure(each.source) for each in standing if each.source in tuple(Departure)}))
+    # A brake may hold a node only if all its causes are counted; an operator's hold never waits.
+    is_counted = all(each.source in counted for each in standing)
+    reason, cause = conditions.in_words(standing), "rule: condition"
+    if all(each.source == Source.AGENT for each in standing):
+        reason, cause = f"alerts block scheduling: {', '.join(each.id for each in standing)}", "signal: health"
+    yield _Leaving(to, reason, cause, counted if is_counted else ())
 
 
-def _blocked(node: Node, facts: health.Vitals) -> Decision:
-    names = ", ".join(alert.id for alert in facts.blocking)
-    reason = f"alerts block scheduling: {names}"
-    return transition(
-        node,
-        with_fields(node, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.HEALTH, reason)),
-        reason=reason,
-        cause="signal: health",
-    )
+def _by_drift(node: Node, now: datetime, config: Policy) -> Iterator[_Leaving]:
+    why = drift.contradiction(node, now, config)
+    if why is not None:
+        yield _Leaving(N.QUARANTINED, why.reason, "signal: MAAS", (Departure.DRIFT,), why)
+
+
+def _left(node: Node, leaving: _Leaving) -> Decision:
+    """Take the node out of service. The commit counts all nodes of the site that would leave service for this cause. If
+    the commit refuses the run, the next snapshot shows that the brake keeps the node in service."""
+    to = with_fields(node, status=leaving.to, quarantine=leaving.quarantine or node.quarantine)
+    free = [each for each in leaving.counted if each not in node.braked]
+    writes = (LeaveService(free[0]),) if node.status is N.ACTIVE and free else ()
+    return transition(node, to, reason=leaving.reason, cause=leaving.cause, writes=writes)
+
+
+def _is_off_by_intent(bmc: Bmc) -> bool:
+    """Return whether an intent switched the machine off: farrier enforces this power, or began to switch it shortly
+    before the power was read."""
+    if bmc.desired_power is PowerState.OFF:
+        return True
+    asked_at, off_at = bmc.off_asked_at, bmc.power_since or bmc.power_at
+    return asked_at is not None and off_at is not None and off_at - asked_at <= _SWITCHES_OFF_WITHIN

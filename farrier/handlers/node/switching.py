@@ -83,7 +83,9 @@ def is_busy(bmc: Bmc) -> bool:
 def begin(bmc: Bmc, wanted: Switching) -> Bmc | Wait[Write]:
     """Return the facts about the BMC, with `wanted` as the next action, or a wait if the login cap is reached."""
     may = counted(bmc, wanted.at)
-    return may if isinstance(may, Wait) else replace(may, switching=wanted)
+    if isinstance(may, Wait):
+        return may
+    return replace(may, switching=wanted, off_asked_at=wanted.at if wanted.power is PowerRequest.OFF else None)
 
 
 def proceed(node: Node, now: datetime, config: Policy) -> Decision:

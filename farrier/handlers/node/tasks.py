@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, attended, with_fields
+from farrier.handlers.node import unclean
+from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, attended
 from farrier.model.counted import counted
 from farrier.model.failures import FailureClass
 from farrier.model.node import NO_TIME, Node, Task, TaskType
@@ -113,8 +114,8 @@ def _failed(task: Task, config: Policy) -> StageResult:
     failures, result = task.failures + 1, str(task.result)[:_DETAIL_MAX]
     detail = f"task {task.id} ({task.type}) failed {counted(failures, 'time')}{_by(task)}: {result}"
     if failures >= config.max_task_attempts:
-        unclean = task.type is TaskType.VALIDATE_CLEAN
-        return Failed(failure=FailureClass.VALIDATION_FAILED if unclean else FailureClass.TASK_FAILED, detail=detail)
+        validates = task.type is TaskType.VALIDATE_CLEAN
+        return Failed(failure=FailureClass.VALIDATION_FAILED if validates else FailureClass.TASK_FAILED, detail=detail)
     return _issue(task.type, CreateTask(type=task.type, attempt=task.attempt + 1, failures=failures))
 
 
@@ -128,7 +129,7 @@ def _by_force(node: Node, task: Task) -> StageResult:
     why = f"forced by {options.asked_by or 'an operator'}: {options.reason}"
     return Done(
         reason=f"task {task.id} ({task.type}) was cancelled: {why}",
-        to=with_fields(node, not_scrubbed=True),
+        to=unclean.skipped(node, task.type, f"task {task.type} was cancelled, {why}"),
         skipped=why,
         writes=(EndTask(task.id, T.CANCELLED, _FORCED),),
     )

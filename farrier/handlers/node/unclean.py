@@ -1,50 +1,83 @@
-"""The marks of a node whose cleaning is incomplete: `not_scrubbed`, and the quarantine cause
-`cleanup_validation_failed`.
+"""The conditions of a node whose cleaning is incomplete: `cleaning/not_scrubbed` and `cleaning/validation_failed`.
 
-`not_scrubbed` prevents the node from entering service until a scrub is finished. `cleanup_validation_failed` is the
-cause of a quarantine. The node keeps this quarantine in every status, until a validation succeeds or an operator
-releases the node with a reason. An offline node with this quarantine enters `quarantined` again, and
-`moves.with_fields` does not replace the cause. The marks are set and cleared only by stages, `failing` and responses,
-and only through this module.
+Both keep the node out of service. `not_scrubbed` stands until a scrub is finished, and `validation_failed` until a
+validation succeeds; an operator can release both by their names, with a reason. The conditions are set and ended only
+by stages, `failing` and responses, and only through this module.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import with_fields
-from farrier.model.failures import FailureClass, QuarantineCause
-from farrier.model.node import Node, Quarantine, TaskStatus, TaskType
+from farrier.model import conditions
+from farrier.model.conditions import Condition, Effect, Source
+from farrier.model.failures import FailureClass
+from farrier.model.node import Node, TaskStatus, TaskType
 
-NOT_SCRUBBED = "the node is not scrubbed, because its cleaning was skipped; decommission it with a complete scrub first"
-"""Why a node with this mark may not enter service."""
+REFUSAL = (
+    "the node is not scrubbed, because its cleaning was skipped; decommission it with a complete scrub first, or "
+    "release cleaning/not_scrubbed with a reason"
+)
+"""Why a node with this condition may not enter service."""
 
 _CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU)
 
 
-def cleared(node: Node) -> Node:
-    """Return the node without its quarantine, whatever its cause. This is for a successful validation, a release, and
-    the end of the node."""
-    return replace(node, quarantine=None)
+def is_marked(node: Node) -> bool:
+    """Return whether the node's cleaning is incomplete."""
+    return node.not_scrubbed or node.failed_validation
+
+
+def scrubbed(node: Node) -> Node:
+    """Return the node after a finished scrub."""
+    return _without(node, conditions.NOT_SCRUBBED)
+
+
+def validated(node: Node) -> Node:
+    """Return the node after a successful validation."""
+    return _without(node, conditions.VALIDATION_FAILED)
+
+
+def installed(node: Node) -> Node:
+    """Return the node after farrier installed its machine anew. That a scrub was skipped is then only noted."""
+    if not node.not_scrubbed:
+        return node
+    note = _condition(conditions.NOT_SCRUBBED, "the machine was installed again without a scrub", Effect.NOTE)
+    return replace(node, conditions=conditions.added(node.conditions, note))
 
 
 def failed(node: Node, failure: FailureClass, detail: str) -> Node:
     """Return the node after the failure of a stage. If a validation failed, the node is marked."""
     if failure is not FailureClass.VALIDATION_FAILED:
         return node
-    return with_fields(node, quarantine=Quarantine(QuarantineCause.CLEANUP_VALIDATION_FAILED, detail))
+    return _with(node, conditions.VALIDATION_FAILED, detail)
+
+
+def skipped(node: Node, type_: TaskType, why: str) -> Node:
+    """Return the node after a task of this type was skipped. Only tasks that clean or validate mark the node."""
+    if type_ in _CLEANING:
+        return _with(node, conditions.NOT_SCRUBBED, why)
+    if type_ is TaskType.VALIDATE_CLEAN and not node.failed_validation:
+        return _with(node, conditions.VALIDATION_FAILED, why)
+    return node
 
 
 def given_up(node: Node) -> Node:
     """Return the node after its workflow was cancelled. If a task of a cleaning or validation was issued and did not
     succeed, the node is marked."""
-    if _is_unfinished(node, *_CLEANING):
-        node = with_fields(node, not_scrubbed=True)
-    if _is_unfinished(node, TaskType.VALIDATE_CLEAN) and not node.failed_validation:
-        node = failed(node, FailureClass.VALIDATION_FAILED, "its validation was cancelled")
+    for task in node.tasks:
+        if task.status is not TaskStatus.SUCCEEDED:
+            node = skipped(node, task.type, f"task {task.type} was cancelled with its workflow")
     return node
 
 
-def _is_unfinished(node: Node, *types: TaskType) -> bool:
-    begun = (node.task(type_) for type_ in types)
-    return any(task is not None and task.status is not TaskStatus.SUCCEEDED for task in begun)
+def _with(node: Node, id_: str, message: str) -> Node:
+    return replace(node, conditions=conditions.added(node.conditions, _condition(id_, message, Effect.QUARANTINE)))
+
+
+def _without(node: Node, id_: str) -> Node:
+    return replace(node, conditions=conditions.without(node.conditions, Source.CLEANING, id_))
+
+
+def _condition(id_: str, message: str, effect: Effect) -> Condition:
+    return Condition(source=Source.CLEANING, id=id_, message=message, effect=effect)

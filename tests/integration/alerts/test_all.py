@@ -17,6 +17,7 @@ from farrier.metrics.alerts.rules import STALE_AFTER
 from farrier.metrics.alerts.upstream import ANSWERS
 from farrier.metrics.families import Definition, Gauge
 from farrier.metrics.runbooks import Runbooks
+from farrier.model import conditions
 from farrier.model.bmc import BmcFailure
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.wiring.vocabulary import vocabulary
@@ -241,6 +242,7 @@ def test_the_page_of_failures_has_exactly_one_section_for_each_failure() -> None
     assert sections == [
         *(f"failure {failure}" for failure in FailureClass),
         *(f"quarantine {cause}" for cause in QuarantineCause),
+        *(f"condition {known.title}" for known in conditions.KNOWN),
         *(f"bmc {failure}" for failure in BmcFailure),
     ]
 

@@ -226,8 +226,12 @@ async def test_a_filter_that_no_change_can_match_is_refused_as_with_the_database
 
 
 async def test_an_answer_in_the_first_response_is_reported_like_a_later_one(site: Site, remote: Prompt) -> None:
-    first = await remote("intent", "submit", "gpu-1", "manage", "--key", "k", "--wait", ends=ExitCode.REFUSED)
-    again = await remote("intent", "submit", "gpu-1", "manage", "--key", "k", "--wait", ends=ExitCode.REFUSED)
+    first = await remote(
+        "intent", "submit", "gpu-1", "manage", "--idempotency-key", "k", "--wait", ends=ExitCode.REFUSED
+    )
+    again = await remote(
+        "intent", "submit", "gpu-1", "manage", "--idempotency-key", "k", "--wait", ends=ExitCode.REFUSED
+    )
     assert again.err == first.err
 
 

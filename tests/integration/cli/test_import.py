@@ -100,7 +100,7 @@ async def test_an_import_of_several_changes_names_no_option_that_it_does_not_hav
     path.write_text("name,rack\ngpu-1,r8\ngpu-3,r8\n")
     said = await farrier("import", path, "--yes", "--timeout", "1s", ends=ExitCode.FAILED)
     assert [name for name, *_ in await asked(db)] == ["gpu-1", "gpu-3"]
-    assert "--key" not in said.err
+    assert "--idempotency-key" not in said.err
 
 
 async def test_a_file_with_mistakes_is_refused_as_a_whole(farrier: Prompt, db: pg.Database, tmp_path: Path) -> None:

@@ -102,9 +102,15 @@ async def test_a_text_parameter_with_the_value_true_stays_a_text(gpu: Prompt, db
 async def test_the_same_key_returns_the_same_intent_and_other_content_under_it_is_refused(
     gpu: Prompt, db: pg.Database
 ) -> None:
-    first = (await gpu("intent", "submit", "gpu-1", "quarantine", "reason=smoke", "--key", "k", "--json")).json
-    assert (await gpu("intent", "submit", "gpu-1", "quarantine", "reason=smoke", "--key", "k", "--json")).json == first
-    refused = await gpu("intent", "submit", "gpu-1", "quarantine", "reason=fire", "--key", "k", ends=ExitCode.USAGE)
+    first = (
+        await gpu("intent", "submit", "gpu-1", "quarantine", "reason=smoke", "--idempotency-key", "k", "--json")
+    ).json
+    assert (
+        await gpu("intent", "submit", "gpu-1", "quarantine", "reason=smoke", "--idempotency-key", "k", "--json")
+    ).json == first
+    refused = await gpu(
+        "intent", "submit", "gpu-1", "quarantine", "reason=fire", "--idempotency-key", "k", ends=ExitCode.USAGE
+    )
     assert f"belongs to intent {first['intent']}" in refused.err
     assert len(await asked(db)) == 1
 

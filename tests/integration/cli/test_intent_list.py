@@ -21,7 +21,9 @@ async def asked(farrier: Prompt, db: pg.Database) -> Prompt:
     """Runs commands, on a database with two nodes and three intents, of which the second has an answer."""
     for name in ("gpu-1", "gpu-2"):
         await farrier("node", "add", name)
-    await farrier("intent", "submit", "gpu-1", "quarantine", "reason=fans", "--requested-by", "ann", "--key", "k-1")
+    await farrier(
+        "intent", "submit", "gpu-1", "quarantine", "reason=fans", "--requested-by", "ann", "--idempotency-key", "k-1"
+    )
     await farrier("intent", "submit", "gpu-1", "drain", "--requested-by", "ben")
     await farrier("intent", "submit", "gpu-2", "pause", "reason=hands in it", "--requested-by", "ann")
     async with db.connect() as conn:

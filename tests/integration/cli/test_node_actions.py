@@ -97,7 +97,9 @@ async def controller(
 
 async def test_an_action_on_one_node_asks_no_question_and_reports_the_answer(rack: Prompt, db: pg.Database) -> None:
     async with controller(db, {"r7-1": ("accepted", "the drain begins")}):
-        said = await rack("node", "drain", "r7-1", "--reason", "fans", "--force", "--requested-by", "ann", "--key", "k")
+        said = await rack(
+            "node", "drain", "r7-1", "--reason", "fans", "--force", "--requested-by", "ann", "--idempotency-key", "k"
+        )
     (intent,) = await asked(db)
     assert intent == {
         "name": "r7-1",
@@ -167,9 +169,9 @@ async def test_a_dry_run_shows_what_the_model_would_refuse_now_and_submits_nothi
 async def test_a_command_that_is_repeated_with_its_key_submits_nothing_twice(rack: Prompt, db: pg.Database) -> None:
     began = await rack("node", "quarantine", "r7-1", "r7-2", "--reason", "fans", "--yes", "--no-wait")
     assert began.out == "quarantine is submitted for 2 nodes\n"
-    key = began.err.split("--key ")[1].strip()
+    key = began.err.split("--idempotency-key ")[1].strip()
     async with controller(db):
-        await rack("node", "quarantine", "r7-[123]", "--reason", "fans", "--yes", "--key", key)
+        await rack("node", "quarantine", "r7-[123]", "--reason", "fans", "--yes", "--idempotency-key", key)
     assert [(intent["name"], intent["idempotency_key"]) for intent in await asked(db)] == [
         (name, key) for name in ("r7-1", "r7-2", "r7-3")
     ]
@@ -233,7 +235,11 @@ async def test_a_node_that_can_never_reach_the_status_is_not_waited_for(rack: Pr
         (["set-bmc", "r7-1"], ExitCode.USAGE, "at least one of these is needed: address, credential"),
         (["drain", "r7-1", "--max-in-flight", "0"], ExitCode.USAGE, "max-in-flight"),
         (["drain", "r7-1", "--no-wait", "--until", "retired"], ExitCode.USAGE, "--no-wait cannot be combined with"),
-        (["drain", "r7-1", "--key", "k" * 256], ExitCode.USAGE, "idempotency_key must have 1 to 255 characters"),
+        (
+            ["drain", "r7-1", "--idempotency-key", "k" * 256],
+            ExitCode.USAGE,
+            "idempotency_key must have 1 to 255 characters",
+        ),
     ],
 )
 async def test_a_mistake_submits_nothing(
@@ -306,9 +312,11 @@ async def test_a_missing_right_to_submit_is_reported_with_the_role_that_has_it(r
 
 
 async def test_a_refused_registration_of_one_intent_does_not_stop_the_others(rack: Prompt, db: pg.Database) -> None:
-    await rack("node", "quarantine", "r7-2", "--reason", "smoke", "--no-wait", "--key", "k")
+    await rack("node", "quarantine", "r7-2", "--reason", "smoke", "--no-wait", "--idempotency-key", "k")
     async with controller(db):
-        said = await rack("node", "quarantine", "r7-*", "--reason", "fans", "--yes", "--key", "k", ends=ExitCode.FAILED)
+        said = await rack(
+            "node", "quarantine", "r7-*", "--reason", "fans", "--yes", "--idempotency-key", "k", ends=ExitCode.FAILED
+        )
     assert "refused" in said.out and "belongs to intent" in said.out
     assert "quarantine is accepted for 3 nodes" in said.out
 
@@ -349,6 +357,6 @@ async def test_on_a_terminal_the_command_asks_and_reports_what_remains_after_ctr
         while len(await asked(db)) < 4:
             await again.later()
         process.send_signal(signal.SIGINT)
-        shown = await heard(ours, "--key cli-")
+        shown = await heard(ours, "--idempotency-key cli-")
         assert "interrupted after 0 of 4; submitted intents stay valid" in shown
         assert await process.wait() == ExitCode.FAILED

@@ -125,9 +125,12 @@ async def test_why_names_the_client_of_a_quarantine_only_while_it_is_the_cause(
     await farrier("node", "add", "gpu-1")
     await farrier("intent", "submit", "gpu-1", "quarantine", "reason=fans", "--requested-by", "alice")
     await force(db, ACCEPTED)
-    await force(db, "UPDATE farrier.nodes SET status = 'quarantined', quarantine = $1", _why("operator"))
+    await force(db, "UPDATE farrier.nodes SET status = 'quarantined'")
+    await force(
+        db, "INSERT INTO farrier.node_conditions (node, source, id, effect) VALUES (1, 'operator', 'a', 'quarantine')"
+    )
     assert (await farrier("node", "why", "gpu-1", "--json")).json["quarantined_by"] == "alice"
-    await force(db, "UPDATE farrier.nodes SET quarantine = $1", _why("health"))
+    await force(db, "UPDATE farrier.node_conditions SET source = 'agent'")
     assert (await farrier("node", "why", "gpu-1", "--json")).json["quarantined_by"] is None
 
 
@@ -138,7 +141,3 @@ async def test_a_timeout_without_a_controller_refers_to_why_which_advises_farrie
     late = await farrier("intent", "submit", "gpu-1", "delete", "--wait", "--timeout", "1s", ends=ExitCode.FAILED)
     assert "run farrier resource why node NAME" in late.err
     assert "check that farrier run is up" in (await farrier("node", "why", "gpu-1")).out
-
-
-def _why(cause: str) -> str:
-    return f'{{"cause": "{cause}", "reason": "fans"}}'

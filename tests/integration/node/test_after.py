@@ -26,23 +26,14 @@ async def has_an_alert(machine: Machine) -> None:
     await machine.beat("gpu-lost")
 
 
-async def is_quarantined(machine: Machine) -> None:
-    await machine.asked("quarantine", reason="noise")
-
-
-async def is_released(machine: Machine) -> None:
-    await machine.asked("release", reason="quiet")
-
-
 @pytest.mark.parametrize(
     ("befalls", "path"),
     [
         ([falls_silent], ["offline"]),
         ([falls_silent, is_heard_again], ["offline", "active"]),
         ([has_an_alert, is_heard_again], ["quarantined", "active"]),
-        ([is_quarantined, is_released], ["quarantined", "active"]),
     ],
-    ids=["silent", "heard", "alerts", "requests"],
+    ids=["silent", "heard", "alerts"],
 )
 async def test_the_computed_snapshot_after_a_status_change_equals_the_loaded_one(
     site: Site, befalls: list[Callable[[Machine], Awaitable[None]]], path: list[str]

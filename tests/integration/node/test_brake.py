@@ -55,12 +55,11 @@ async def later(site: Site, by: timedelta) -> None:
     await site.wait(2 * SECOND)
 
 
-async def admitted(conn: Connection, machines: Sequence[Machine]) -> bool:
+async def admitted(conn: Connection, machines: Sequence[Machine], source: str = "silence") -> bool:
     """Whether the brake admits a commit that takes these nodes out of service."""
     ids = [machine.id for machine in machines]
-    held = await conn.fetchval(
-        "SELECT farrier.held_by_brakes($1::jsonb, $2)", sites.as_json([{"run": id_} for id_ in ids]), ids
-    )
+    leaving = sites.as_json([{"run": id_, "source": source} for id_ in ids])
+    held = await conn.fetchval("SELECT farrier.held_by_brakes($1::jsonb, $2)", leaving, ids)
     return not held
 
 

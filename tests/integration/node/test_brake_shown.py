@@ -118,7 +118,7 @@ async def test_the_change_feed_reports_a_held_node_once_while_it_is_held(site: S
     told = await holds(site)
     assert sorted(each.name for each in told) == sorted(machine.name for machine in silent)
     assert {(each.layer, each.target_state, each.cause) for each in told} == {(BRAKE, HELD, "brake")}
-    assert "the brake of site ams1 keeps the node in service" in told[0].reason
+    assert "the brake of site ams1 for silence keeps the node in service" in told[0].reason
 
 
 async def test_the_change_feed_reports_a_node_again_that_recovered_and_is_held_again(

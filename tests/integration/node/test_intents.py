@@ -305,7 +305,7 @@ async def test_many_intents_for_a_node_that_is_deleted_are_all_answered(site: Si
 
 
 REJECTED: list[tuple[str, dict[str, Any], str]] = [
-    ("release", {}, "release is accepted in status quarantined; this node is active"),
+    ("release", {}, "no hold and no condition keeps the node out of service"),
     ("remove", {}, "remove is accepted in status retired; this node is active"),
     ("delete", {}, "decommission the node, or remove it"),
     ("onboard", {"mode": "manual"}, "in status bootstrap_issued, enrolling, quarantined, retired; this node is active"),

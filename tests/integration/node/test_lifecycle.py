@@ -35,7 +35,7 @@ async def test_an_operators_quarantine_is_lifted_by_release_and_not_by_health(si
 
 async def test_health_lifts_only_the_quarantine_that_it_caused(site: Site) -> None:
     machine = await (await site.active()).beat("xid-79")
-    assert await machine.quarantine() == "health"
+    assert await machine.quarantine() == "agent/xid-79"
     await machine.asked("quarantine", reason="being looked at")
     await machine.beat()
     assert (await machine.state())[0] == "quarantined"
@@ -60,21 +60,33 @@ async def test_a_stale_alert_of_a_silent_node_moves_nothing(site: Site) -> None:
 
 async def test_release_is_refused_until_health_is_proven_now(site: Site) -> None:
     machine = await (await site.active()).asked("quarantine", reason="x")
-    await machine.beat("xid-79")
-    assert "alerts block scheduling: xid-79" in await told(machine, "release")
-    await machine.beat()
     await site.wait(4 * MINUTE)
     assert "no heartbeat" in await told(machine, "release")
     await machine.beat()
     await machine.asked("release")
 
 
-async def test_release_is_refused_before_any_onboarding_ended_well(site: Site) -> None:
+async def test_an_onboarding_does_not_complete_before_a_hold_is_released(site: Site) -> None:
     machine = await (await site.enrolled()).asked("quarantine", reason="x")
     await machine.asked("cancel")
     await machine.beat()
-    assert "no onboarding of this node ever succeeded" in await told(machine, "release")
     await machine.asked("onboard", mode="manual")
+    for _ in range(20):
+        await site.wait(2 * MINUTE)
+        await machine.beat()
+    assert (await machine.state())[:2] == ("quarantined", "running"), "an onboarding does not lift an operator's hold"
+    await machine.asked("release")
+    assert (await machine.state())[:2] == ("active", "completed")
+
+
+async def test_a_hold_is_lifted_before_any_onboarding_and_the_node_stays_out_of_service(site: Site) -> None:
+    machine = await (await site.enrolled()).asked("quarantine", reason="x")
+    await machine.asked("cancel")
+    released = await machine.ask("release")
+    assert released.status == "accepted" and "until it is onboarded or deleted" in str(released.reason)
+    assert ((await machine.state())[0], await machine.conditions()) == ("quarantined", {})
+    await machine.asked("onboard", mode="manual")
+    await machine.beat()
     assert (await machine.state())[0] == "active"
 
 
@@ -88,9 +100,14 @@ async def test_a_quarantine_survives_a_drain_that_is_cancelled(site: Site) -> No
     await (await machine.asked("drain")).beat()
     await machine.asked("cancel")
     assert (await machine.state())[0] == "quarantined"
-    assert await machine.quarantine() == "operator"
+    assert await machine.quarantine() == "operator/default"
     await (await machine.asked("drain")).finish(TaskType.DRAIN)
-    assert await machine.quarantine() is None, "draining and retiring a node ends its quarantine"
+    assert await machine.quarantine() == "operator/default", "a hold stands until it is released"
+    assert "default: fire; release default first" in await told(machine, "reactivate")
+    await machine.asked("release")
+    assert (await machine.state())[0] == "retired", "a release moves only a quarantined node"
+    await (await machine.asked("reactivate")).beat()
+    assert (await machine.state())[0] == "active"
 
 
 async def test_an_onboarding_that_was_about_to_begin_does_not_lift_a_quarantine(site: Site) -> None:

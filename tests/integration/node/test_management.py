@@ -51,7 +51,8 @@ async def test_a_verification_that_sees_another_machine_fails_and_waits_for_an_e
     bmc = await machine.bmc()
     assert ((await machine.look())["management"], bmc["failure"]) == ("enroll", "identity_mismatch")
     assert "expected serial SN-1, the BMC reports SN-9" in bmc["last_error"]
-    assert (await machine.state())[0] == "active", "management does not change the status"
+    assert await machine.conditions() == {"identity/another_machine": "quarantine"}
+    assert (await machine.state())[0] == "quarantined"
     dialled = len(site.bmc.calls)
     await site.wait(timedelta(hours=1))
     assert len(site.bmc.calls) == dialled

@@ -84,7 +84,7 @@ async def test_resume_of_an_agentless_node_makes_a_forced_decommission(site: Sit
     assert (row["status"], row["live"], row["workflow_status"]) == (status, "decommission", "running")
     await site.wait(HOUR)
     row = await machine.look()
-    assert row["status"] == ("retired" if status == "draining" else "deleted") and row["not_scrubbed"]
+    assert row["status"] == ("retired" if status == "draining" else "deleted")
 
 
 @pytest.mark.parametrize("status", CARRIED_BY)

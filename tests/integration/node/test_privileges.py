@@ -29,6 +29,7 @@ TABLES = (
     "node_decommissions",
     "node_tasks",
     "node_agents",
+    "node_conditions",
     "node_macs",
     "node_bmcs",
     "node_identities",

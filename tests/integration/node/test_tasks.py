@@ -232,7 +232,8 @@ async def test_force_gives_up_unfinished_tasks_after_ten_minutes_and_records_it(
     for _ in range(4):
         await site.wait(11 * MINUTE)
     row = await machine.look()
-    assert (row["status"], row["workflow_status"], row["not_scrubbed"]) == ("retired", "completed", True)
+    assert (row["status"], row["workflow_status"]) == ("retired", "completed")
+    assert set(await machine.conditions()) == {"cleaning/not_scrubbed", "cleaning/validation_failed"}
     ends = {(task["status"], task["result"]) for task in await machine.tasks()}
     assert ends == {("cancelled", '"forced"')}
     skipped = msgspec.json.decode(await site.conn.fetchval("SELECT skipped::text FROM farrier.node_decommissions"))
@@ -248,8 +249,9 @@ async def test_each_forced_task_has_its_own_ten_minutes(site: Site) -> None:
 
 
 async def test_an_unscrubbed_node_stays_out_of_service_until_a_scrub_is_finished(site: Site) -> None:
-    machine = await (await site.active()).asked("drain", force=True, reason="dead")
-    await site.wait(11 * MINUTE)
+    machine = await (await site.active()).asked("decommission", mode="soft_reset", force=True, reason="dead")
+    for _ in range(5):
+        await site.wait(11 * MINUTE)
     answer = await machine.ask("reactivate")
     assert answer.status == "rejected" and "not scrubbed" in str(answer.reason)
     await machine.beat()
@@ -257,14 +259,22 @@ async def test_an_unscrubbed_node_stays_out_of_service_until_a_scrub_is_finished
     for type_ in (TaskType.RELEASE_ALLOCATIONS, TaskType.SCRUB_GPU, TaskType.VALIDATE_CLEAN):
         await machine.finish(type_)
     row = await machine.look()
-    assert (row["status"], row["not_scrubbed"]) == ("active", False)
+    assert (row["status"], await machine.conditions()) == ("active", {})
 
 
 async def test_without_force_nothing_is_given_up(site: Site) -> None:
     machine = await site.draining()
     await site.wait(HOUR)
     assert await statuses(machine) == ["queued"]
-    assert not (await machine.look())["not_scrubbed"]
+    assert await machine.conditions() == {}
+
+
+async def test_a_forced_drain_cleans_nothing_and_leaves_no_mark(site: Site) -> None:
+    machine = await (await site.active()).asked("drain", force=True, reason="dead")
+    await site.wait(11 * MINUTE)
+    assert ((await machine.state())[0], await machine.conditions()) == ("retired", {})
+    await (await machine.asked("reactivate")).beat()
+    assert (await machine.state())[0] == "active"
 
 
 # --- stops

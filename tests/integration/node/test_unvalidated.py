@@ -8,9 +8,9 @@ from farrier.io.queries import PostgresQueries
 from farrier.model import why
 from farrier.model.limits import Limits
 from farrier.model.node import TaskType
-from tests.support.site import MINUTE, SECOND, Machine, Site
+from tests.support.site import MINUTE, Machine, Site
 
-CAUSE = "cleanup_validation_failed"
+CAUSE = "cleaning/validation_failed"
 CLEANING = (TaskType.RELEASE_ALLOCATIONS, TaskType.DRAIN, TaskType.SCRUB_GPU)
 
 
@@ -33,46 +33,34 @@ async def given_up(site: Site) -> Machine:
     return machine
 
 
-async def quarantined(site: Site) -> Machine:
-    """The node of `given_up` after `reactivate` and a heartbeat of its healthy agent."""
-    machine = await (await given_up(site)).asked("reactivate")
-    await machine.beat()
-    return machine
+async def is_marked(machine: Machine) -> None:
+    assert await machine.conditions() == {CAUSE: "quarantine"}
 
 
-async def is_quarantined(machine: Machine) -> None:
-    assert (await machine.state())[0] == "quarantined"
-    assert await machine.quarantine() == CAUSE
-
-
-async def test_reactivate_quarantines_a_node_whose_validation_failed(
-    site: Site,
-) -> None:
+async def test_a_node_whose_validation_failed_does_not_return_to_service(site: Site) -> None:
     machine = await given_up(site)
-    before = len(await machine.path())
     await machine.beat()  # the agent reports that the node is healthy
-    await machine.asked("reactivate")
-    assert (await machine.path())[before:] == ["offline", "quarantined"]
-    for _ in range(3):
-        await site.wait(30 * SECOND)
-        await machine.beat()
-    await is_quarantined(machine)
-    assert (await machine.path())[before:] == ["offline", "quarantined"]
+    answer = await machine.ask("reactivate")
+    assert answer.status == "rejected" and f"release {CAUSE} first" in str(answer.reason)
+    await is_marked(machine)
 
 
-async def test_release_requires_a_reason_for_an_unvalidated_node(site: Site) -> None:
-    machine = await quarantined(site)
-    refused = await machine.ask("release")
-    assert refused.status == "rejected" and "reason" in str(refused.reason)
-    await is_quarantined(machine)
-    released = await machine.ask("release", reason="disks replaced by hand")
+async def test_release_requires_the_name_and_a_reason_for_an_unvalidated_node(site: Site) -> None:
+    machine = await given_up(site)
+    without_key = f"to release {CAUSE}, give this name"
+    for params, told in (({}, without_key), ({"reason": "clean"}, without_key), ({"key": CAUSE}, "give a reason")):
+        refused = await machine.ask("release", **params)
+        assert refused.status == "rejected" and told in str(refused.reason)
+    await is_marked(machine)
+    released = await machine.ask("release", key=CAUSE, reason="disks replaced by hand")
     assert released.status == "accepted" and "disks replaced by hand" in str(released.reason)
-    assert (await machine.state())[0] == "active" and await machine.quarantine() is None
+    await (await machine.asked("reactivate")).beat()
+    assert (await machine.state())[0] == "active" and await machine.conditions() == {}
 
 
 @pytest.mark.parametrize("mode", ["soft_reset", "storage_cleanup"])
 async def test_a_validated_cleanup_puts_the_node_back_into_service(site: Site, mode: str) -> None:
-    machine = await (await quarantined(site)).asked("decommission", mode=mode)
+    machine = await (await given_up(site)).asked("decommission", mode=mode)
     for type_ in (*CLEANING, TaskType.CLEANUP_STORAGE, TaskType.VALIDATE_CLEAN):
         if await machine.tasks(type_) and (await machine.tasks(type_))[-1]["status"] == "queued":
             await machine.finish(type_)
@@ -91,33 +79,19 @@ async def test_a_cancelled_validation_counts_as_a_failed_one(site: Site) -> None
     machine = await (await site.active()).asked("decommission", mode="soft_reset")
     for type_ in CLEANING:
         await machine.finish(type_)
-    await (await machine.asked("cancel")).asked("reactivate")
-    await is_quarantined(await machine.beat())
-
-
-async def test_a_drain_does_not_clear_the_node(site: Site) -> None:
-    machine = await (await quarantined(site)).asked("drain")
-    await machine.finish(TaskType.DRAIN)
-    assert (await machine.state())[0] == "retired"
-    await (await machine.asked("reactivate")).beat()
-    await is_quarantined(machine)
+    await is_marked(await machine.asked("cancel"))
 
 
 async def test_an_onboarding_does_not_clear_the_retired_node(site: Site) -> None:
     machine = await (await given_up(site)).asked("onboard", mode="manual")
     await (await machine.enroll()).beat()
-    assert (await machine.state())[1] == "completed"
-    await is_quarantined(machine)
+    assert (await machine.state())[:2] == ("quarantined", "completed")
+    await is_marked(machine)
 
 
-async def test_why_reports_the_result_of_a_reactivation_and_the_way_out(site: Site) -> None:
+async def test_why_reports_the_failed_validation_and_the_way_out(site: Site) -> None:
     machine = await given_up(site)
     page = await PostgresQueries(site.pool).node(machine.name)
     said = why.explain(page.rows[0], page.now, Limits())
     assert any(error.startswith("cleanup not validated: ") for error in said.errors)
-    assert "return to service would quarantine it" in said.advice and "decommission" in said.advice
-    await (await machine.asked("reactivate")).beat()
-    page = await PostgresQueries(site.pool).node(machine.name)
-    said = why.explain(page.rows[0], page.now, Limits())
-    assert said.reason.startswith(f"quarantined ({CAUSE})")
-    assert "with a reason" in said.advice and said.command is None
+    assert "decommission" in said.advice and "release" in said.advice and said.command is None

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
+from farrier.model.conditions import NOT_SCRUBBED, Departure
 from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus
 from farrier.model.node import Decommission, Node, Quarantine
@@ -17,7 +18,7 @@ from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
 from farrier.model.outcome import Transition, Wait
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode as M
-from tests.support.nodes import LONG_AGO, MINUTE, NOW, SECOND, agent, decide, decommission, moved, node
+from tests.support.nodes import LONG_AGO, MINUTE, NOW, SECOND, agent, decide, decommission, hold, moved, node, unclean
 
 TTL = NodeConfig().observation_ttl
 CONTRADICTIONS = [state for state in MaasStatus if state not in (MaasStatus.DEPLOYED, MaasStatus.UNKNOWN)]
@@ -52,13 +53,13 @@ def test_a_machine_that_is_no_longer_deployed_takes_its_node_out_of_service(stat
 
 
 def test_the_brake_of_the_site_keeps_a_node_in_service_and_reports_the_contradiction() -> None:
-    decided = decide(serving(N.ACTIVE, seen(MaasStatus.READY), braked_at=NOW - SECOND))
+    decided = decide(serving(N.ACTIVE, seen(MaasStatus.READY), braked=(Departure.DRIFT,)))
     assert isinstance(decided, Wait)
     assert decided.reason == "the brake of the site keeps the node in service: MAAS reports machine abc123 as ready"
 
 
 def test_an_offline_node_is_quarantined_regardless_of_the_brake_of_its_site() -> None:
-    assert moved(decide(serving(N.OFFLINE, seen(MaasStatus.READY), braked_at=NOW - SECOND))).status is N.QUARANTINED
+    assert moved(decide(serving(N.OFFLINE, seen(MaasStatus.READY), braked=(Departure.DRIFT,)))).status is N.QUARANTINED
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_a_reading_is_confirmed_while_no_event_contradicts_it() -> None:
             {},
             id="not read since it was quarantined",
         ),
-        pytest.param(seen(MaasStatus.DEPLOYED), {"not_scrubbed": True}, id="not scrubbed"),
+        pytest.param(seen(MaasStatus.DEPLOYED), {"conditions": (unclean(NOT_SCRUBBED),)}, id="not scrubbed"),
         pytest.param(seen(MaasStatus.DEPLOYED), {"ever_onboarded": False}, id="never onboarded"),
     ],
 )
@@ -149,7 +150,8 @@ def test_a_quarantined_node_stays_until_the_deployment_is_confirmed(
 
 
 def test_a_deployed_machine_does_not_end_a_quarantine_with_another_cause() -> None:
-    assert not back(seen(MaasStatus.DEPLOYED), Quarantine(QuarantineCause.OPERATOR, "held for a test"))
+    assert not back(seen(MaasStatus.DEPLOYED), Quarantine(QuarantineCause.FROZEN, "held for a test"))
+    assert not back(seen(MaasStatus.DEPLOYED), conditions=(hold(),))
 
 
 def test_a_node_that_is_not_healthy_stays_quarantined_although_its_machine_is_deployed() -> None:

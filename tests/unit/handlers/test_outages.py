@@ -220,7 +220,7 @@ def test_an_outage_of_farrier_does_not_count_towards_force_after() -> None:
         options=Options(force=True, reason="dead"),
     )
     it = node(NodeStatus.DRAINING, workflow=forced, tasks=(task(TaskType.DRAIN, created_at=BEGAN),))
-    assert moved(decide(it)).not_scrubbed
+    assert moved(decide(it)).status is NodeStatus.RETIRED
     assert isinstance(decide(replace(it, gaps=(Outage(BEGAN + MINUTE, NOW - MINUTE),))), Wait)
 
 

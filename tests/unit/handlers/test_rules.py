@@ -12,11 +12,11 @@ from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.workflow import MOST_INTERRUPTIONS
 from farrier.model.actions import Action
 from farrier.model.bmc import PowerState
-from farrier.model.failures import MAX_ATTEMPTS, FailureClass, QuarantineCause, stage_backoff
+from farrier.model.failures import MAX_ATTEMPTS, FailureClass, stage_backoff
 from farrier.model.health import Alert, Health
 from farrier.model.limits import Limits
 from farrier.model.management import Management as M
-from farrier.model.node import AfterUndo, Bmc, Node, Options, Pause, Quarantine, StopRequest, TaskStatus, TaskType
+from farrier.model.node import AfterUndo, Bmc, Node, Options, Pause, StopRequest, TaskStatus, TaskType
 from farrier.model.observation import Outage
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Wait
 from farrier.model.stages import DecommissionStage as D
@@ -34,6 +34,7 @@ from tests.support.nodes import (
     answers,
     decide,
     decommission,
+    hold,
     intent,
     moved,
     node,
@@ -150,7 +151,7 @@ def test_an_alert_from_before_an_outage_does_not_take_a_node_out_of_service() ->
 
 
 def test_only_an_alert_that_blocks_scheduling_takes_a_node_out_of_service() -> None:
-    warned = msgspec.structs.replace(agent(), health=Health(ok=False, alerts=(Alert("fan", "slow"),)))
+    warned = msgspec.structs.replace(agent(), health=Health(alerts=(Alert("fan", "slow"),)))
     assert isinstance(decide(node(N.ACTIVE, agent=warned)), DoNothing)
     assert moved(decide(node(N.ACTIVE, agent=agent("xid-79")))).status is N.QUARANTINED
 
@@ -318,19 +319,20 @@ def test_an_undo_whose_calls_never_end_needs_an_operator_after_its_deadline() ->
 @pytest.mark.parametrize("status", [W.RUNNING, W.FAILED_RETRYABLE])
 def test_a_second_quarantine_with_the_same_reason_stops_an_onboarding_resumed_meanwhile(status: W) -> None:
     """If the onboarding continued, it would put a node into service that a client has quarantined."""
-    why = Quarantine(QuarantineCause.OPERATOR, "smoke")
     asked = (intent(Action.QUARANTINE, reason="smoke"),)
-    resumed = node(N.QUARANTINED, ever_active=False, quarantine=why, workflow=onboarding(status), intents=asked)
+    resumed = node(
+        N.QUARANTINED, ever_active=False, conditions=(hold(reason="smoke"),), workflow=onboarding(status), intents=asked
+    )
     after = moved(decide(resumed))
     assert after.status is N.QUARANTINED and after.workflow is not None
     assert after.workflow.status is W.FAILED_MANUAL_INTERVENTION
     held = msgspec.structs.replace(after, intents=asked)
-    assert [reason for _, reason in answers(decide(held))] == ["already quarantined for this cause"]
+    assert [reason for _, reason in answers(decide(held))] == ["already held as default for this reason"]
 
 
-def test_a_resume_during_a_quarantine_reports_that_the_onboarding_ends_the_quarantine() -> None:
-    why = Quarantine(QuarantineCause.OPERATOR, "smoke")
+def test_a_resume_during_a_hold_reports_that_the_onboarding_waits_for_a_release() -> None:
     held = onboarding(W.FAILED_MANUAL_INTERVENTION, failure_class=FailureClass.OPERATOR_REQUEST)
-    stopped = node(N.QUARANTINED, ever_active=False, quarantine=why, workflow=held, intents=(intent(Action.RESUME),))
+    asked = (intent(Action.RESUME),)
+    stopped = node(N.QUARANTINED, ever_active=False, conditions=(hold(reason="smoke"),), workflow=held, intents=asked)
     ((verdict, reason),) = answers(decide(stopped))
-    assert verdict == "accepted" and reason.endswith("; when the onboarding completes, the quarantine ends")
+    assert verdict == "accepted" and reason.endswith("; it does not complete before a release: default: smoke")

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.model.actions import Action
+from farrier.model.conditions import NOT_SCRUBBED
 from farrier.model.node import Memo, Node, TaskStatus, TaskType
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.status import NodeStatus as N
@@ -27,11 +28,13 @@ from tests.support.nodes import (
     moved,
     node,
     task,
+    unclean,
     writes,
 )
 
 T = TaskStatus
 FAILED = W.FAILED_MANUAL_INTERVENTION
+UNVALIDATED = "cleaning/validation_failed"
 CLEANING = {
     D.CLEANUP_STORAGE: TaskType.CLEANUP_STORAGE,
     D.SCRUB_GPU: TaskType.SCRUB_GPU,
@@ -79,11 +82,12 @@ def test_a_node_whose_cleaning_was_cancelled_is_marked_and_does_not_return_to_se
 def test_a_node_whose_validation_was_cancelled_returns_only_by_a_release_with_a_reason(status: T) -> None:
     given_up = ask(cleaning(D.VALIDATE_CLEAN_NODE, status), Action.CANCEL).node
     assert (given_up.status, given_up.failed_validation, given_up.not_scrubbed) == (N.RETIRED, True, False)
-    offline = ask(idle(given_up), Action.REACTIVATE).node
-    held = moved(decide(offline))
-    assert (offline.status, held.status, held.failed_validation) == (N.OFFLINE, N.QUARANTINED, True)
-    assert ask(held, Action.RELEASE).verdict == "rejected"
-    assert ask(held, Action.RELEASE, reason="cleaned by hand").node.status is N.ACTIVE
+    assert ask(idle(given_up), Action.REACTIVATE).verdict == "rejected"
+    assert ask(idle(given_up), Action.RELEASE).verdict == "rejected"
+    assert ask(idle(given_up), Action.RELEASE, key=UNVALIDATED).verdict == "rejected"
+    released = ask(idle(given_up), Action.RELEASE, key=UNVALIDATED, reason="cleaned by hand").node
+    assert (released.status, released.conditions) == (N.RETIRED, ())
+    assert ask(released, Action.REACTIVATE).node.status is N.OFFLINE
 
 
 def test_a_node_whose_cleaning_succeeded_is_not_marked() -> None:
@@ -92,7 +96,7 @@ def test_a_node_whose_cleaning_succeeded_is_not_marked() -> None:
 
 def test_a_node_marked_as_not_scrubbed_can_be_installed_again() -> None:
     """A forced reimage leads to such an installation."""
-    marked = idle(replace(cleaning(D.SCRUB_GPU, T.FAILED), not_scrubbed=True))
+    marked = idle(replace(cleaning(D.SCRUB_GPU, T.FAILED), conditions=(unclean(NOT_SCRUBBED),)))
     asked = ask(marked, Action.ONBOARD, mode=OnboardingMode.DEPLOY.value)
     assert "scrub" not in asked.reason
 

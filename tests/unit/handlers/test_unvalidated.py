@@ -8,18 +8,17 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import with_fields
 from farrier.model.actions import Action
-from farrier.model.failures import QuarantineCause
-from farrier.model.node import Node, Quarantine, TaskStatus, TaskType
+from farrier.model.conditions import VALIDATION_FAILED
+from farrier.model.node import Node, TaskStatus, TaskType
 from farrier.model.outcome import Transition, Update
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode
 from farrier.model.workflow import WorkflowStatus as W
-from tests.support.nodes import agent, decide, decommission, intent, moved, node, task
+from tests.support.nodes import agent, decide, decommission, intent, moved, node, reporting, task, told, unclean
 
-UNVALIDATED = Quarantine(QuarantineCause.CLEANUP_VALIDATION_FAILED, "dirty")
+UNVALIDATED = unclean(VALIDATION_FAILED, "dirty")
 PARAMS: dict[Action, dict[str, object]] = {
     Action.QUARANTINE: {"reason": "fans"},
     Action.DECOMMISSION: {"mode": "soft_reset"},
@@ -32,21 +31,14 @@ ASKED = (
 )
 
 
-@pytest.mark.parametrize("cause", [None, *QuarantineCause])
-def test_no_change_of_the_quarantine_replaces_the_cause(cause: QuarantineCause | None) -> None:
-    before = node(N.OFFLINE, quarantine=UNVALIDATED)
-    after = with_fields(before, status=N.QUARANTINED, quarantine=None if cause is None else Quarantine(cause, "it"))
-    assert after.failed_validation and after.status is N.QUARANTINED
-
-
 def test_alerts_during_the_undo_of_a_drain_do_not_replace_the_cause() -> None:
     job = decommission(D.DRAIN_NODE, mode=DecommissionMode.SOFT_RESET)
-    it = node(N.DRAINING, workflow=job, agent=agent("gpu-1"), quarantine=UNVALIDATED)
+    it = node(N.DRAINING, workflow=job, agent=agent("gpu-1"), conditions=(*told(agent("gpu-1")), UNVALIDATED))
     undoing = replace(moved(decide(replace(it, intents=(intent(Action.RESTART_CLEAN),)))), intents=())
     assert undoing.status is N.OFFLINE
     blocked = moved(decide(undoing))
-    assert (blocked.status, blocked.quarantine) == (N.QUARANTINED, UNVALIDATED)
-    well = replace(blocked, workflow=None, agent=agent())
+    assert blocked.status is N.QUARANTINED and UNVALIDATED in blocked.conditions
+    well = reporting(replace(blocked, workflow=None), agent())
     assert not isinstance(decide(well), Transition), "the node must not return to service by itself"
 
 
@@ -73,20 +65,21 @@ def test_no_two_intents_return_the_node_to_service_or_replace_the_cause(
     first: Action, second: Action, well: bool
 ) -> None:
     """Alerts that block scheduling come and go between the requests."""
-    it = node(N.QUARANTINED, agent=agent(), quarantine=UNVALIDATED)
+    it = node(N.QUARANTINED, agent=agent(), conditions=(UNVALIDATED,))
     for action in (first, second):
         decision = decide(replace(it, intents=(intent(action, **PARAMS.get(action, {})),)))
         it = ended(decision.to) if isinstance(decision, Transition | Update) and decision.to is not None else it
-        it = settled(replace(it, agent=it.agent and agent(*(() if well else ("gpu-1",)))))
-        it = settled(replace(it, agent=it.agent and agent()))
-        assert it.failed_validation and it.status is not N.ACTIVE, (action, it.status, it.quarantine)
+        it = settled(reporting(it, it.agent and agent(*(() if well else ("gpu-1",)))))
+        it = settled(reporting(it, it.agent and agent()))
+        assert it.failed_validation and it.status is not N.ACTIVE, (action, it.status, it.conditions)
 
 
-def test_a_release_with_a_reason_or_a_successful_validation_clears_the_cause() -> None:
-    it = node(N.QUARANTINED, agent=agent(), quarantine=UNVALIDATED)
-    released = moved(decide(replace(it, intents=(intent(Action.RELEASE, reason="cleaned by hand"),))))
-    assert (released.status, released.quarantine) == (N.ACTIVE, None)
+def test_a_release_by_name_with_a_reason_or_a_successful_validation_clears_the_cause() -> None:
+    it = node(N.QUARANTINED, agent=agent(), conditions=(UNVALIDATED,))
+    asked = intent(Action.RELEASE, key="cleaning/validation_failed", reason="cleaned by hand")
+    released = moved(decide(replace(it, intents=(asked,))))
+    assert (released.status, released.conditions) == (N.ACTIVE, ())
     done = task(TaskType.VALIDATE_CLEAN, TaskStatus.SUCCEEDED)
     job = decommission(D.VALIDATE_CLEAN_NODE, mode=DecommissionMode.SOFT_RESET)
-    validated = moved(decide(node(N.RETIRED, workflow=job, agent=agent(), tasks=(done,), quarantine=UNVALIDATED)))
-    assert validated.quarantine is None
+    validated = moved(decide(node(N.RETIRED, workflow=job, agent=agent(), tasks=(done,), conditions=(UNVALIDATED,))))
+    assert validated.conditions == ()

@@ -91,7 +91,6 @@ def test_every_action_has_a_row_in_order_and_belongs_to_its_group() -> None:
         (Action.ADOPT, "bootstrap_issued enrolling quarantined"),
         (Action.ONBOARD, "bootstrap_issued enrolling quarantined retired"),
         (Action.QUARANTINE, "enrolling active offline quarantined"),
-        (Action.RELEASE, "quarantined"),
         (Action.REACTIVATE, "retired"),
         (Action.DELETE, "bootstrap_issued enrolling quarantined"),
     ],
@@ -186,7 +185,6 @@ def test_a_decommission_begins_in_its_statuses_and_raises_options_while_one_is_l
     [
         (Action.REACTIVATE, NodeStatus.RETIRED),
         (Action.ONBOARD, NodeStatus.RETIRED),
-        (Action.RELEASE, NodeStatus.QUARANTINED),
         (Action.DELETE, NodeStatus.QUARANTINED),
         (Action.SET_POWER, NodeStatus.ACTIVE),
     ],

@@ -20,6 +20,16 @@ from farrier.handlers.node.kind import NODE_KIND
 from farrier.model import actions, mapping, recommended
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.conditions import (
+    ANOTHER_MACHINE,
+    ENROLMENT,
+    HEALTH,
+    NOT_SCRUBBED,
+    VALIDATION_FAILED,
+    Condition,
+    Effect,
+    Source,
+)
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.foreseen import Verdict
 from farrier.model.limits import Limits
@@ -37,7 +47,19 @@ from farrier.model.workflow import FAILED, DecommissionMode, Mode, OnboardingMod
 from farrier.model.workflow import WorkflowStatus as W
 from tests.support import exploration, shown
 from tests.support.exploration import FRESH_NODES, Place, explore
-from tests.support.nodes import NOW, agent, answers, decommission, intent, moved, node, onboarding, with_bmc
+from tests.support.nodes import (
+    NOW,
+    agent,
+    answers,
+    decommission,
+    hold,
+    intent,
+    moved,
+    node,
+    onboarding,
+    unclean,
+    with_bmc,
+)
 from tests.support.played_region import OURS, SOMEBODY, SYSTEM_ID, Shown, seen
 from tests.support.stages import SITE
 
@@ -217,20 +239,28 @@ def test_a_controllers_answer_decides_whether_an_intent_is_recommended() -> None
 
 # --- quarantines, the BMC, other states
 
-OF_SERVICE = {
-    *(QuarantineCause.DRAIN_FAILED, QuarantineCause.FROZEN, QuarantineCause.DECOMMISSION_FAILED),
-    QuarantineCause.CLEANUP_VALIDATION_FAILED,
-}
+CONDITIONS = (
+    None,
+    hold(),
+    hold("rma"),
+    unclean(NOT_SCRUBBED),
+    unclean(VALIDATION_FAILED),
+    Condition(source=Source.IDENTITY, id=ANOTHER_MACHINE, effect=Effect.QUARANTINE),
+    Condition(source=Source.IDENTITY, id=ENROLMENT, effect=Effect.NOTE),
+    Condition(source=Source.BMC, id=HEALTH, effect=Effect.NOTE),
+)
+OF_SERVICE = {QuarantineCause.DRAIN_FAILED, QuarantineCause.FROZEN, QuarantineCause.DECOMMISSION_FAILED}
 
 
-@pytest.mark.parametrize("not_scrubbed", [False, True], ids=["clean", "not scrubbed"])
+@pytest.mark.parametrize("condition", CONDITIONS, ids=lambda it: it.name if it else "no condition")
 @pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("served", [False, True], ids=["never in service", "was in service"])
-@pytest.mark.parametrize("cause", QuarantineCause)
+@pytest.mark.parametrize("cause", [None, *QuarantineCause])
 def test_each_intent_recommended_for_a_quarantine_is_accepted(
-    cause: QuarantineCause, served: bool, agentless: bool, not_scrubbed: bool
+    cause: QuarantineCause | None, served: bool, agentless: bool, condition: Condition | None
 ) -> None:
-    if not served and (not_scrubbed or cause in OF_SERVICE):
+    cleaned = condition is not None and condition.source == Source.CLEANING
+    if not served and (cleaned or cause in OF_SERVICE):
         return  # no node gets there
     faults: list[str] = []
     for machine in (None, *MACHINES):
@@ -240,12 +270,12 @@ def test_each_intent_recommended_for_a_quarantine_is_accepted(
             site=SITE.name if machine else None,
             maas_id=SYSTEM_ID if machine else None,
             maas=seen(MACHINES[machine], NOW, None) if machine else None,
-            quarantine=Quarantine(cause, "it"),
+            quarantine=None if cause is None else Quarantine(cause, "it"),
             ever_onboarded=served,
             ever_active=served,
             agentless=agentless,
             agent=None if agentless else agent(),
-            not_scrubbed=not_scrubbed,
+            conditions=() if condition is None else (condition,),
             bmc_address="https://10.0.0.1",
             bmc_credential="env:BMC",
             bmc=Bmc(serial="SN-1", power=PowerState.ON, power_at=NOW),
@@ -285,13 +315,13 @@ def test_an_intent_recommended_for_a_management_state_is_accepted(management: M)
     assert advised(it).recommended and not list(refused(it))
 
 
-def test_the_advice_about_an_operators_quarantine_of_an_onboarding_says_that_its_end_ends_the_quarantine() -> None:
+def test_the_advice_about_an_operators_hold_of_an_onboarding_says_that_it_needs_a_release() -> None:
     job = onboarding(W.FAILED_MANUAL_INTERVENTION, failure_class=FailureClass.OPERATOR_REQUEST, failure_detail="fans")
-    it = node(N.QUARANTINED, quarantine=Quarantine(QuarantineCause.OPERATOR, "fans"), workflow=job, agent=agent())
+    it = node(N.QUARANTINED, conditions=(hold(reason="fans"),), workflow=job, agent=agent())
     said = advised(it)
     assert Action.RESUME in {each.action for each in said.recommended} and not list(refused(it))
-    assert "when the onboarding completes, the node's quarantine ends" in said.advice
-    assert "quarantine" not in advised(replace(it, status=N.ENROLLING, quarantine=None)).advice
+    assert "the onboarding does not complete before the node is released" in said.advice
+    assert "released" not in advised(replace(it, status=N.ENROLLING, conditions=())).advice
 
 
 def test_used_up_attempts_are_not_reported_as_a_freeze_by_an_operator() -> None:

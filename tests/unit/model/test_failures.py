@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farrier.model import failures
+from farrier.model import conditions, failures
 from farrier.model.bmc import BmcFailure
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.recommended import text
@@ -41,10 +41,12 @@ def test_every_failure_class_and_quarantine_cause_has_one_line_of_advice() -> No
     assert set(failures.FAILURES) == set(FailureClass)
     assert set(failures.QUARANTINE_ADVICE) == set(QuarantineCause)
     assert set(failures.BMC_ADVICE) == set(BmcFailure)
+    assert list(failures.CONDITION_ADVICE) == [known.name for known in conditions.KNOWN]
     lines = [
         *(advice.action for advice in failures.FAILURES.values()),
         *map(text, failures.QUARANTINE_ADVICE.values()),
         *map(text, failures.BMC_ADVICE.values()),
+        *map(text, failures.CONDITION_ADVICE.values()),
     ]
     for line in lines:
         assert 10 <= len(line) <= 200, line

@@ -7,12 +7,13 @@ import pytest
 
 from farrier.model import health
 from farrier.model.bmc import PowerState
+from farrier.model.conditions import Condition, Effect
 from farrier.model.health import Alert, Health, SshSeed, Vitals
 
-BLOCKING = (Alert("xid-79", "fell off the bus", True),)
+BLOCKING = (Condition(source="agent", id="xid-79", effect=Effect.QUARANTINE),)
 
 
-def agent(*, heard: bool = True, blocking: tuple[Alert, ...] = ()) -> Vitals:
+def agent(*, heard: bool = True, blocking: tuple[Condition, ...] = ()) -> Vitals:
     return Vitals(agentless=False, heard=heard, blocking=blocking)
 
 
@@ -61,17 +62,24 @@ def test_not_proven_healthy(vitals: Vitals, why: str) -> None:
     assert why in reason
 
 
+def test_silent() -> None:
+    reason = health.silent(agent(heard=False))
+    assert reason is not None
+    assert "no heartbeat" in reason
+
+
 @pytest.mark.parametrize(
-    ("vitals", "why"),
+    "vitals",
     [
-        pytest.param(agent(heard=False), "no heartbeat", id="no fresh heartbeat"),
-        pytest.param(agentless(PowerState.OFF), "reports power off", id="fresh power off"),
+        pytest.param(agentless(PowerState.OFF), id="no agent"),
+        pytest.param(msgspec.structs.replace(agent(), is_off=True), id="agent"),
     ],
 )
-def test_silent(vitals: Vitals, why: str) -> None:
-    reason = health.silent(vitals)
+def test_off(vitals: Vitals) -> None:
+    reason = health.off(vitals)
     assert reason is not None
-    assert why in reason
+    assert "reports power off" in reason
+    assert health.unproven(vitals) is not None
 
 
 @pytest.mark.parametrize(
@@ -83,8 +91,9 @@ def test_silent(vitals: Vitals, why: str) -> None:
         pytest.param(agentless(deployed=False), id="drift is not silence"),
     ],
 )
-def test_not_silent(vitals: Vitals) -> None:
+def test_neither_silent_nor_off(vitals: Vitals) -> None:
     assert health.silent(vitals) is None
+    assert health.off(vitals) is None
 
 
 def test_a_newer_agent_may_report_fields_that_are_unknown_here() -> None:

@@ -21,7 +21,7 @@ GOOD: list[tuple[Action, dict[str, Any], params.Params]] = [
     (Action.CLEAR_BMC, {}, params.NoParams()),
     (Action.SET_POWER, {"power": "reset"}, params.SetPower(power=params.PowerRequest.RESET)),
     (Action.ONBOARD, {"mode": "manual"}, params.Onboard(mode=OnboardingMode.MANUAL)),
-    (Action.QUARANTINE, {"reason": "x" * 500}, params.Because(reason="x" * 500)),
+    (Action.QUARANTINE, {"reason": "x" * 500}, params.Quarantine(reason="x" * 500)),
     (Action.DRAIN, {}, params.Drain()),
     (Action.DRAIN, {"force": True, "reason": "fire"}, params.Drain(force=True, reason="fire")),
     (Action.REMOVE, {"remove_maas": True}, params.Remove(remove_maas=True)),

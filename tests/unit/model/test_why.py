@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from farrier.model.bmc import BmcFailure, PowerState
+from farrier.model.conditions import Condition, Effect
 from farrier.model.diagnosis import Patience
-from farrier.model.failures import BMC_ADVICE, FAILURES, QUARANTINE_ADVICE, FailureClass, QuarantineCause
+from farrier.model.failures import BMC_ADVICE, CONDITION_ADVICE, FAILURES, FailureClass
 from farrier.model.limits import Limits
 from farrier.model.node import Bmc
 from farrier.model.outcome import Record
@@ -32,7 +33,6 @@ def detail(**fields: Any) -> NodeDetail:
         "bmc_address": None,
         "bmc_credential": None,
         "bmc": Bmc(),
-        "not_scrubbed": False,
         "deleting": False,
         "outcome": Record("do_nothing", "", "farrier/x.py:1"),
         "outcome_at": NOW - HOUR,
@@ -127,8 +127,9 @@ FAILED = workflow(
 BMC_DOWN = Bmc(last_error="connection refused", failure=BmcFailure.UNREACHABLE)
 QUARANTINED = {
     "status": "quarantined",
-    "quarantine_cause": "health",
+    "quarantine_cause": "agent/gpu_lost",
     "quarantine_reason": "alert gpu_lost",
+    "conditions": (Condition(source="agent", id="gpu_lost", message="alert gpu_lost", effect=Effect.QUARANTINE),),
     "ever_onboarded": True,
 }
 
@@ -139,7 +140,7 @@ def test_every_error_is_named_with_its_class() -> None:
         "last run: timeout: took 180 s",
         "onboarding, stage wait_for_agent_enrollment: boss_disk_not_found: slot 0 empty",
         "BMC: unreachable: connection refused",
-        "quarantined, health: alert gpu_lost",
+        "quarantined, agent/gpu_lost: alert gpu_lost",
     )
 
 
@@ -170,7 +171,7 @@ def test_the_failure_of_an_ended_workflow_is_still_reported() -> None:
         ),
         ({"paused": "x", "workflow": FAILED}, "submit unpause"),
         ({"workflow": FAILED, **QUARANTINED}, FAILURES[FailureClass.BOSS_DISK_NOT_FOUND].action),
-        ({"bmc": BMC_DOWN, **QUARANTINED}, QUARANTINE_ADVICE[QuarantineCause.HEALTH].todo),
+        ({"bmc": BMC_DOWN, **QUARANTINED}, CONDITION_ADVICE["agent/*"].todo),
         ({"bmc": BMC_DOWN, "workflow": workflow(mode=None)}, BMC_ADVICE[BmcFailure.UNREACHABLE].todo),
         ({"status": "enrolling", "workflow": workflow(mode=None, status="pending")}, "submit onboard"),
         ({"status": "bootstrap_issued"}, "farrier node bootstrap"),

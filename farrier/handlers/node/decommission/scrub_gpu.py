@@ -6,8 +6,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import tasks
-from farrier.handlers.node.moves import Done, Policy, StageResult, with_fields
+from farrier.handlers.node import tasks, unclean
+from farrier.handlers.node.moves import Done, Policy, StageResult
 from farrier.model.node import Node, TaskType
 
 
@@ -16,5 +16,5 @@ def scrub_gpu(node: Node, now: datetime, policy: Policy) -> StageResult:
     finished."""
     result = tasks.work(node, now, policy, TaskType.SCRUB_GPU)
     if isinstance(result, Done) and result.skipped is None:
-        return replace(result, to=with_fields(node, not_scrubbed=False))
+        return replace(result, to=unclean.scrubbed(node))
     return result

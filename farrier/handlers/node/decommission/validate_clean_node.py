@@ -12,8 +12,8 @@ from farrier.model.node import Node, TaskType
 
 
 def validate_clean_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Run the task. Only a finished validation ends a quarantine that a failed validation caused."""
+    """Run the task. A finished validation ends the condition of an earlier validation that failed."""
     result = tasks.work(node, now, policy, TaskType.VALIDATE_CLEAN)
     if isinstance(result, Done) and result.skipped is None:
-        return replace(result, to=unclean.cleared(node))
+        return replace(result, to=unclean.validated(node))
     return result

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.config.sites import Site
-from farrier.handlers.node import region
+from farrier.handlers.node import region, stated
 from farrier.handlers.node.moves import (
     Call,
     Done,
@@ -25,6 +25,7 @@ from farrier.handlers.node.moves import (
 )
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.deploy_failure import post_install
+from farrier.model import conditions
 from farrier.model.counted import counted
 from farrier.model.failures import FailureClass
 from farrier.model.health import SSH_SEED_LIMIT, SshSeed
@@ -71,6 +72,9 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
                 detail=f"the agent reported a failed SSH seed {counted(agent.ssh_seed_failures, 'time')} in a row",
             )
     unproven = unready(node, now, config)
+    standing = held(node)
+    if unproven is None and standing is not None:
+        return Waiting(reason=f"the node is healthy, but does not enter service: {standing}", timed=False)
     if unproven is None:
         return Done(reason="the agent has enrolled, and the node is healthy")
     return Waiting(reason=f"the agent has enrolled, but the node is not healthy yet: {unproven}" if agent else unproven)
@@ -84,6 +88,14 @@ def unready(node: Node, now: datetime, config: Policy) -> str | None:
         return unproven
     seeded = node.agentless or node.agent is None or node.agent.health.ssh_seed is not SshSeed.FAILED
     return None if seeded else "the agent reports a failed SSH seed"
+
+
+def held(node: Node) -> str | None:
+    """Return the conditions that keep the node from entering service, or None. A node that is installed again enters
+    `offline`, where its conditions decide."""
+    if not node.conditions or node.status is N.RETIRED:
+        return None
+    return conditions.in_words(stated.conditions_of(node)) or None
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:

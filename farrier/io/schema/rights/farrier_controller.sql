@@ -2,7 +2,7 @@
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.mends, farrier.pulse, farrier.limits,
     farrier.controllers, farrier.marks, farrier.outcomes,
-    farrier.nodes, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
+    farrier.nodes, farrier.node_conditions, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
     farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
     farrier.maas_regions, farrier.node_observations, farrier.questions,
     farrier.departures, farrier.brakes, farrier.brake_lifts, farrier.restore_holds,
@@ -22,7 +22,7 @@ GRANT SELECT ON
     farrier.locks, farrier.history, farrier.history_retention,
     farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
     farrier.pulse_gaps, farrier.outages, farrier.installation, farrier.departing, farrier.brakes_holding, farrier.braked_nodes, farrier.brakes_lifted, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_states, farrier.node_workflows, farrier.workflow_clocks,
-    farrier.all_intents, farrier.node_inventory, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
+    farrier.all_intents, farrier.node_inventory, farrier.node_quarantines, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
 REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,

@@ -2,7 +2,7 @@
 GRANT INSERT (node, action, params, idempotency_key, requested_by, api_version) ON farrier.intents TO farrier_intents;
 GRANT INSERT (kind, resource, action, params, idempotency_key, requested_by) ON farrier.resource_intents TO farrier_intents;
 GRANT SELECT ON
-    farrier.intents, farrier.all_intents, farrier.node_inventory, farrier.node_lifecycle, farrier.node_clocks, farrier.brakes_holding, farrier.braked_nodes, farrier.brakes_lifted,
+    farrier.intents, farrier.all_intents, farrier.node_inventory, farrier.node_quarantines, farrier.node_lifecycle, farrier.node_clocks, farrier.brakes_holding, farrier.braked_nodes, farrier.brakes_lifted,
     farrier.resource_intents, farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions
     TO farrier_intents;
 GRANT EXECUTE ON FUNCTION

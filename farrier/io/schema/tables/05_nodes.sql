@@ -37,17 +37,13 @@ CREATE TABLE farrier.nodes (
     sync_failure          text        GENERATED ALWAYS AS (bmc ->> 'sync_failure') STORED,
                                                                -- failure class of the last regular reading
                                                                -- (farrier.model.bmc.BmcFailure); null: no failure
-    quarantine            jsonb,                               -- {cause, reason}: why the node is quarantined. Kept while the node
-                                                               -- leaves service; cause cleanup_validation_failed is kept until a
-                                                               -- validation succeeds or an operator releases the node with a reason
+    quarantine            jsonb,                               -- {cause, reason}: why the node is quarantined, if no condition is the
+                                                               -- cause (node_conditions). Kept while the node leaves service
     paused                jsonb,                               -- {reason, at}: an operator has paused the node: it is observed and
                                                                -- not changed; null: not paused
     ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended as completed or reconciled
     ever_active           boolean     NOT NULL DEFAULT false,  -- the node has been in service: `delete` is refused;
                                                                -- `decommission` or `remove` ends the node
-    not_scrubbed          boolean     NOT NULL DEFAULT false,  -- an agent task was force-completed, or a cleaning was cancelled; only
-                                                               -- a finished scrub clears it, and until then `reactivate` and
-                                                               -- `release` are refused
     deleting              boolean     NOT NULL DEFAULT false,  -- an intent `delete` was accepted, and the node is not deleted yet
     redeploying           boolean     NOT NULL DEFAULT false,  -- a reimage has ended, and the onboarding after it has not begun
     live_workflow_kind    text CHECK (live_workflow_kind IN ('onboarding', 'decommission')),

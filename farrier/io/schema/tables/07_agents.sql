@@ -20,9 +20,9 @@ CREATE TABLE farrier.node_agents (
     last_heartbeat_at timestamptz,                        -- null before the first heartbeat
     health            jsonb       NOT NULL DEFAULT '{}',  -- the agent's last report: {ok, alerts, ssh_seed} (farrier.model.health)
     condition         text        GENERATED ALWAYS AS (
-        CASE WHEN health @> '{"alerts": [{"blocks_scheduling": true}]}' THEN 'blocked'
-             WHEN health @> '{"ok": false}' OR health -> 'alerts' <> '[]' THEN 'alerting'
-             ELSE 'ok' END) STORED,                       -- derived from health, for gauges; `blocked`: an alert blocks scheduling
+        CASE WHEN health @> '{"ok": false}' OR health @> '{"alerts": [{"blocks_scheduling": true}]}' THEN 'blocked'
+             WHEN health -> 'alerts' <> '[]' THEN 'alerting'
+             ELSE 'ok' END) STORED,                       -- derived from health, for gauges; `blocked`: it is not ok, or an alert blocks scheduling
     ssh_seed_failures integer     NOT NULL DEFAULT 0      -- consecutive heartbeats that reported a failed SSH seed
 ) WITH (fillfactor = 50);
 CREATE INDEX node_agents_unwell ON farrier.node_agents (condition) WHERE condition <> 'ok';

@@ -1,23 +1,27 @@
 -- Brakes: if many nodes of one site would leave service together, the likely cause is the network or the region, not the nodes.
 
--- Nodes that silence or drift took out of service within the brake's window, or would have taken without the brake. A held node
+-- Nodes that left service for a cause of farrier.model.conditions.Departure within the brake's window, or would have left without the
+-- brake. Each cause of a site counts on its own. A held node
 -- retries every brake_retry, so its row stays recent while the cause lasts. farrier.departing has the rows that count.
 CREATE TABLE farrier.departures (
     site text        NOT NULL,  -- '' for nodes without a site
+    source text      COLLATE "C" NOT NULL,  -- cause: agent, bmc, identity, silence or drift
     node bigint      NOT NULL,  -- nodes.id
     at   timestamptz NOT NULL,  -- when the node last left service, or last tried to
     held boolean     NOT NULL,  -- the brake refused the change: the node is still in service
-    PRIMARY KEY (site, node)
+    PRIMARY KEY (site, node, source)
 );
 
--- One row for each site with nodes that were about to leave service: the lock under which they are counted, and the last count.
+-- One row for each site and cause with nodes that were about to leave service: the lock under which they are counted, and the last count.
 CREATE TABLE farrier.brakes (
-    site       text PRIMARY KEY,                -- '' for nodes without a site
+    site       text        NOT NULL,            -- '' for nodes without a site
+    source     text        COLLATE "C" NOT NULL,  -- cause of the departures
     in_service integer     NOT NULL DEFAULT 0,  -- at the last count, active nodes of the site and nodes in departures
-    departed   integer     NOT NULL DEFAULT 0,  -- rows of the site in departures: a running total, so that a commit reads only the
+    departed   integer     NOT NULL DEFAULT 0,  -- rows of the site and cause in departures: a running total, so that a commit reads only the
                                                 -- rows of its own nodes
     counted_at timestamptz,                     -- when in_service and departed were counted
-    since      timestamptz                      -- when the brake began to hold nodes, this time or the last time
+    since      timestamptz,                     -- when the brake began to hold nodes, this time or the last time
+    PRIMARY KEY (site, source)
 );
 
 -- Lifts of brakes by operators; the newest row of a site is in force.

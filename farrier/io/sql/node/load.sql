@@ -11,8 +11,8 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            -- Brakes hold few nodes or none, so one lookup decides. It is not EXISTS, because a plan for EXISTS may read
            -- the whole table.
            CASE WHEN n.status = 'active' AND (
-             SELECT d.held FROM farrier.departures d WHERE d.site = coalesce(n.site, '') AND d.node = n.id)
-             THEN farrier.braked_at(n.site, n.id) END AS braked_at,
+             SELECT bool_or(d.held) FROM farrier.departures d WHERE d.site = coalesce(n.site, '') AND d.node = n.id)
+             THEN farrier.braked(n.site, n.id) ELSE '{}' END AS braked,
            CASE WHEN live.kind = 'onboarding' THEN n.labels ELSE '{}' END AS labels,
            CASE WHEN live.kind = 'onboarding' AND EXISTS (SELECT FROM farrier.node_uses u WHERE u.node = n.id)
              THEN farrier.networks_of(n.id, n.name) END AS networks,
@@ -33,7 +33,9 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            n.bmc_address, n.bmc_credential,
            CASE WHEN l.others IS NULL THEN n.bmc ELSE n.bmc || jsonb_build_object('others', l.others) END AS bmc,
            n.quarantine, n.paused,
-           n.ever_onboarded, n.ever_active, n.not_scrubbed, n.deleting,
+           (SELECT coalesce(json_agg(c ORDER BY c.since, c.source, c.id, c.target), '[]') FROM (
+                SELECT c.source, c.id, c.target, c.message, c.effect, c.since, c.seen_at FROM farrier.node_conditions c WHERE c.node = n.id) c) AS conditions,
+           n.ever_onboarded, n.ever_active, n.deleting,
            CASE WHEN a.enrolled_at IS NOT NULL THEN row_to_json(a) END AS agent,
            -- Nothing waited in an outage that ended before: for most nodes, one lookup for the whole statement shows this.
            CASE WHEN (SELECT max(o.ended_at) FROM farrier.outages o) > waits.since THEN (

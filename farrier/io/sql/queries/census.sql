@@ -170,7 +170,7 @@ SELECT row_to_json(x)::text
            (SELECT count(DISTINCT node_id) FROM farrier.node_identities
              WHERE NOT shared AND (kind, value) IN (
                        SELECT d.kind, d.value FROM farrier.node_identities d WHERE NOT (d.holds OR d.shared))) AS same_machine,
-           (SELECT count(*) FROM farrier.brakes_holding) AS brakes_holding,
+           (SELECT count(DISTINCT b.site) FROM farrier.brakes_holding b) AS brakes_holding,
            (SELECT coalesce(json_object_agg(kind, n), '{}')
               FROM (SELECT k.kind, count(h.id) AS n FROM farrier.kinds k LEFT JOIN farrier.restore_holds h ON h.kind = k.kind AND h.lifted_at IS NULL
                      GROUP BY k.kind) c) AS restored,

@@ -3,7 +3,7 @@ SELECT row_to_json(x)::text
   FROM (
     SELECT n.version,
            (SELECT coalesce(json_agg(m.mac ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = n.id) AS macs, n.bmc_address, n.bmc_credential, n.bmc,
-           n.not_scrubbed, n.ever_onboarded, n.deleting, farrier.same_machine(n.id) AS same_machine, farrier.alike_machines(n.id) AS alike_machines, coalesce(f.alerts, '[]') AS alerts, f.enrolled_at,
+           n.ever_onboarded, n.deleting, farrier.same_machine(n.id) AS same_machine, farrier.alike_machines(n.id) AS alike_machines, coalesce(f.alerts, '[]') AS alerts, f.enrolled_at,
            CASE WHEN n.status = 'active' THEN (SELECT b.braked_at FROM farrier.braked_nodes b WHERE b.id = n.id) END AS braked_at,
            f.ib_guids, f.addresses, f.memberships,
            (SELECT m.detail || to_jsonb(m) || jsonb_build_object(
@@ -22,11 +22,12 @@ SELECT row_to_json(x)::text
                  WHERE i.node_id = n.id AND i.action = 'pause' AND i.status = 'accepted'
                    AND i.answered_at >= (n.paused ->> 'at')::timestamptz
                  ORDER BY i.id LIMIT 1) END AS paused_by,
-           CASE WHEN n.quarantine ->> 'cause' IN ('operator', 'frozen') THEN (
+           CASE WHEN n.quarantine ->> 'cause' = 'frozen'
+                  OR EXISTS (SELECT FROM farrier.node_conditions c WHERE c.node = n.id AND c.source = 'operator') THEN (
                 SELECT i.requested_by FROM farrier.intents i
                  WHERE i.node_id = n.id AND i.status = 'accepted'
-                   AND i.action = CASE n.quarantine ->> 'cause' WHEN 'operator' THEN 'quarantine'
-                                                                ELSE 'mark_manual_intervention_required' END
+                   AND i.action = CASE n.quarantine ->> 'cause' WHEN 'frozen' THEN 'mark_manual_intervention_required'
+                                                                ELSE 'quarantine' END
                  ORDER BY i.id DESC LIMIT 1) END AS quarantined_by,
            o.outcome, o.at AS outcome_at, so.controller, so.swept_at, e.step, e.begun_at AS step_begun_at,
            (SELECT row_to_json(w) FROM (

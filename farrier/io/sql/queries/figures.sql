@@ -7,7 +7,7 @@ SELECT row_to_json(x)::text
            d.unowned, d.lag_seconds,
            (SELECT count(*) FROM farrier.all_intents WHERE status = 'pending') AS intents_pending,
            (SELECT count(*) FROM farrier.braked_nodes) AS held,
-           (SELECT count(*) FROM farrier.brakes_holding) AS brakes_holding
+           (SELECT count(DISTINCT b.site) FROM farrier.brakes_holding b) AS brakes_holding
       FROM (SELECT count(*) FILTER (WHERE s.controller_id IS NULL) AS unowned,
                    greatest(coalesce(extract(epoch FROM farrier.now() - min(s.swept_at)), 0), 0)::double precision AS lag_seconds
               FROM farrier.shard_owners s WHERE s.kind = 'node') d

@@ -9,8 +9,9 @@ SELECT row_to_json(x)::text
            coalesce(v.schedulable, false) AS schedulable,
            coalesce(v.held, false) AS held,
            v.restored_at,
-           n.paused ->> 'reason' AS paused, n.quarantine ->> 'cause' AS quarantine_cause,
-           n.quarantine ->> 'reason' AS quarantine_reason,
+           n.paused ->> 'reason' AS paused, q.cause AS quarantine_cause, q.reason AS quarantine_reason,
+           (SELECT coalesce(json_agg(c ORDER BY c.since, c.source, c.id, c.target), '[]') FROM (
+                SELECT c.source, c.id, c.target, c.message, c.effect, c.since, c.seen_at FROM farrier.node_conditions c WHERE c.node = n.id) c) AS conditions,
            v.last_heartbeat_at, n.created_at, n.bmc ->> 'failure' AS bmc_failure,
            CASE n.management WHEN 'manageable' THEN n.sync_failure END AS power_failure,
            (SELECT row_to_json(w) FROM farrier.node_workflows w
@@ -21,6 +22,7 @@ SELECT row_to_json(x)::text
       FROM unnest($1::text[]::bigint[]) WITH ORDINALITY AS asked (id, place)
       JOIN farrier.nodes n ON n.id = asked.id
      CROSS JOIN LATERAL farrier.columns_of(n) details
+      LEFT JOIN farrier.node_quarantines q ON q.node = n.id
       LEFT JOIN farrier.node_inventory v ON v.id = n.id
      ORDER BY asked.place
   ) x

@@ -13,12 +13,13 @@ from farrier.model.stages import DecommissionStage as D
 from farrier.model.status import NodeStatus as N
 from farrier.model.writes import CreateTask
 from tests.support.decommissions import fails, is_through, skips, waits
-from tests.support.nodes import task
+from tests.support.nodes import hold, task
 from tests.support.stages import Stand
 
 T = TaskStatus
 IN_SERVICE = (N.ACTIVE, N.OFFLINE, N.QUARANTINED)
-HELD = Quarantine(QuarantineCause.OPERATOR, "looked at")
+DRIFTED = Quarantine(QuarantineCause.STATE_DISAGREEMENT, "ready")
+HELD = (hold(),)
 
 
 def at(stand: Stand, stage: D, status: N, **fields: object) -> None:
@@ -31,12 +32,12 @@ def at(stand: Stand, stage: D, status: N, **fields: object) -> None:
 
 @pytest.mark.parametrize("status", IN_SERVICE)
 async def test_a_node_in_service_starts_to_drain_in_the_commit_that_creates_its_task(stand: Stand, status: N) -> None:
-    at(stand, D.DISABLE_NODE, status, quarantine=HELD if status is N.QUARANTINED else None)
-    before = stand.node.quarantine
+    at(stand, D.DISABLE_NODE, status, conditions=HELD if status is N.QUARANTINED else ())
+    before = stand.node.conditions
     is_through(await stand.settle())
     assert stand.node.status is N.DRAINING
     assert stand.writes == [CreateTask(type=TaskType.DRAIN)]
-    assert stand.node.quarantine == before, "cancelling a drain does not end the quarantine"
+    assert stand.node.conditions == before, "cancelling a drain does not end the quarantine"
 
 
 @pytest.mark.parametrize("status", [N.DRAINING, N.RETIRED])
@@ -56,10 +57,10 @@ async def test_a_deletion_creates_a_drain_task_that_is_already_cancelled(stand: 
 # --- drain_node
 
 
-async def test_a_node_whose_drain_succeeded_is_retired_and_its_quarantine_ends(stand: Stand) -> None:
-    at(stand, D.DRAIN_NODE, N.DRAINING, quarantine=HELD, tasks=(task(TaskType.DRAIN, T.SUCCEEDED),))
+async def test_a_node_whose_drain_succeeded_is_retired_and_only_operators_holds_stand(stand: Stand) -> None:
+    at(stand, D.DRAIN_NODE, N.DRAINING, quarantine=DRIFTED, conditions=HELD, tasks=(task(TaskType.DRAIN, T.SUCCEEDED),))
     is_through(await stand.settle())
-    assert (stand.node.status, stand.node.quarantine) == (N.RETIRED, None)
+    assert (stand.node.status, stand.node.quarantine, stand.node.conditions) == (N.RETIRED, None, HELD)
     skips(await stand.settle(), "retired")
 
 

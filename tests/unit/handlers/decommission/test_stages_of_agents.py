@@ -8,12 +8,13 @@ import pytest
 
 from farrier.config import NodeConfig
 from farrier.handlers.node.moves import with_fields
+from farrier.model.conditions import NOT_SCRUBBED, VALIDATION_FAILED
 from farrier.model.failures import FailureClass as F
 from farrier.model.node import Memo, Options, TaskStatus, TaskType
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.writes import CreateTask, EndTask, ForgetAgent
 from tests.support.decommissions import fails, is_through, skips, waits
-from tests.support.nodes import task
+from tests.support.nodes import task, unclean
 from tests.support.stages import Stand
 
 T = TaskStatus
@@ -28,6 +29,14 @@ FORCE = Options(force=True, reason="dead", asked_by="ann")
 
 
 each_stage = pytest.mark.parametrize(("stage", "type_"), STAGES.items())
+
+
+# Only tasks that clean or validate mark the node.
+MARKS = {
+    TaskType.CLEANUP_STORAGE: [NOT_SCRUBBED],
+    TaskType.SCRUB_GPU: [NOT_SCRUBBED],
+    TaskType.VALIDATE_CLEAN: [VALIDATION_FAILED],
+}
 
 
 @each_stage
@@ -77,7 +86,7 @@ async def test_a_failed_task_is_issued_again_up_to_the_maximum_of_attempts(
 
 
 @each_stage
-async def test_force_skips_an_unfinished_task_and_marks_the_node_as_not_scrubbed(
+async def test_force_skips_an_unfinished_task_and_marks_the_node_if_the_task_cleans(
     stand: Stand, stage: D, type_: TaskType
 ) -> None:
     stand.decommissions(stage, options=FORCE)
@@ -85,7 +94,7 @@ async def test_force_skips_an_unfinished_task_and_marks_the_node_as_not_scrubbed
     waits(await stand.once())
     stand.now += stand.policy.force_after
     skips(await stand.once(), "ann", "dead")
-    assert stand.node.not_scrubbed
+    assert [each.id for each in stand.node.conditions] == MARKS.get(type_, [])
     assert [write.result for write in stand.writes if isinstance(write, EndTask)] == ["forced"]
 
 
@@ -108,7 +117,7 @@ async def test_a_deletion_issues_no_task(stand: Stand, stage: D, type_: TaskType
 
 async def test_only_a_scrub_that_succeeded_clears_the_mark_not_scrubbed(stand: Stand) -> None:
     stand.decommissions(D.SCRUB_GPU, memo=Memo(released=True))
-    stand.node = with_fields(stand.node, not_scrubbed=True)
+    stand.node = with_fields(stand.node, conditions=(unclean(NOT_SCRUBBED),))
     skips(await stand.settle())
     assert stand.node.not_scrubbed
     stand.node = with_fields(stand.node, tasks=(task(TaskType.SCRUB_GPU, T.SUCCEEDED),))

@@ -1,4 +1,4 @@
--- Records a heartbeat of a node's agent with one UPDATE of one row. Enqueues the node only for a report that may change
+-- Records a heartbeat of a node's agent with one UPDATE of one row, and the node's conditions if the report changed. Enqueues the node only for a report that may change
 -- a decision: the first report, a report with another health, a report after a silence longer than offline_after, and
 -- each of the first ssh_seed_limit consecutive reports of a failed SSH seed, because the handler counts these. FR400
 -- for a malformed report, FR403 for a wrong key, FR404 for an unknown node, FR409 for a node that is held after a restore.
@@ -24,6 +24,7 @@ BEGIN
        SET last_heartbeat_at = farrier.now(), health = heartbeat.health,
            ssh_seed_failures = CASE heartbeat.health ->> 'ssh_seed' WHEN 'failed' THEN a.ssh_seed_failures + 1 ELSE 0 END
      WHERE a.node_id = target;
+    IF changed THEN PERFORM note_health(target, was.health, health); END IF;
     IF was.last_heartbeat_at IS NULL OR changed
        OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < (read_constants()).ssh_seed_limit)
        OR was.last_heartbeat_at < farrier.now() - (read_settings()).offline_after THEN

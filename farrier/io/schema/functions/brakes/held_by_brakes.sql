@@ -1,6 +1,7 @@
--- Returns the runs that the brake of the node's site refuses, among the runs that would take an active node out of
--- service. The node of a refused run counts as departed, so nodes that would leave together are counted together. Locks
--- the row of each site in brakes, in the order of sites, until the transaction ends: however many controllers commit at
+-- Returns the runs that a brake of the node's site refuses, among the runs that would take an active node out of service
+-- for a cause: leaving is [{run, source}]. Each cause has a brake of its own. The node of a refused run counts as departed, so nodes
+-- that would leave together are counted together. Locks
+-- the rows of these brakes, in the order of sites and causes, until the transaction ends: however many controllers commit at
 -- once, no more nodes leave than the brake allows. enable_seqscan is off so that a plan made while departures was empty
 -- also finds rows by their keys. If the brake begins to hold a node, the node's version is incremented and history has a row. The
 -- increment is two, so that settle_runs does not mistake it for the commit of the run. Called by write_nodes.
@@ -17,44 +18,46 @@ DECLARE
     begun  bigint[];
 BEGIN
     FOR one IN
-        SELECT coalesce(n.site, '') AS site, array_agg(n.id ORDER BY n.id) AS runs
-          FROM jsonb_to_recordset(leaving) c (run bigint) JOIN nodes n ON n.id = c.run AND n.status = 'active'
+        SELECT coalesce(n.site, '') AS site, c.source COLLATE "C" AS source, array_agg(n.id ORDER BY n.id) AS runs
+          FROM jsonb_to_recordset(leaving) c (run bigint, source text) JOIN nodes n ON n.id = c.run AND n.status = 'active'
          WHERE c.run = ANY (among)
-         GROUP BY 1 ORDER BY 1
+         GROUP BY 1, 2 ORDER BY 1, 2
     LOOP
-        SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
+        SELECT * INTO brake FROM brakes b WHERE (b.site, b.source) = (one.site, one.source) FOR UPDATE;
         IF NOT FOUND THEN
-            INSERT INTO brakes (site) VALUES (one.site) ON CONFLICT DO NOTHING;
-            SELECT * INTO brake FROM brakes b WHERE b.site = one.site FOR UPDATE;
+            INSERT INTO brakes (site, source) VALUES (one.site, one.source) ON CONFLICT DO NOTHING;
+            SELECT * INTO brake FROM brakes b WHERE (b.site, b.source) = (one.site, one.source) FOR UPDATE;
         END IF;
         IF brake.counted_at IS NULL OR brake.counted_at NOT BETWEEN farrier.now() - interval '1 minute' AND farrier.now() THEN
             -- A departure with a later time than farrier.now() counts, too: farrier.now() is when this commit began, and a
             -- commit that began later may have locked the site first.
-            DELETE FROM departures d WHERE d.site = one.site AND NOT EXISTS (SELECT FROM departing c WHERE c.site = d.site AND c.node = d.node);
+            DELETE FROM departures d
+             WHERE (d.site, d.source) = (one.site, one.source)
+               AND NOT EXISTS (SELECT FROM departing c WHERE (c.site, c.source, c.node) = (d.site, d.source, d.node));
             brake.counted_at := farrier.now();
             brake.in_service := (SELECT count(*) FROM (
                 SELECT n.id FROM nodes n WHERE n.status = 'active' AND coalesce(n.site, '') = one.site
-                UNION SELECT d.node FROM departures d WHERE d.site = one.site) s);
-            brake.departed := (SELECT count(*) FROM departures d WHERE d.site = one.site);
+                UNION SELECT d.node FROM departures d WHERE (d.site, d.source) = (one.site, one.source)) s);
+            brake.departed := (SELECT count(*) FROM departures d WHERE (d.site, d.source) = (one.site, one.source));
         END IF;
-        known := ARRAY(SELECT d.node FROM departing d WHERE d.site = one.site AND d.node = ANY (one.runs) AND d.held);
+        known := ARRAY(SELECT d.node FROM departing d WHERE (d.site, d.source) = (one.site, one.source) AND d.node = ANY (one.runs) AND d.held);
         -- A row that this statement inserts has no xmax; a row that it updates counts already.
         WITH written AS (
-            INSERT INTO departures AS d SELECT one.site, run, farrier.now(), false FROM unnest(one.runs) run
-                ON CONFLICT (site, node) DO UPDATE SET at = excluded.at RETURNING d.xmax = 0 AS is_new)
+            INSERT INTO departures AS d (site, source, node, at, held) SELECT one.site, one.source, run, farrier.now(), false FROM unnest(one.runs) run
+                ON CONFLICT (site, node, source) DO UPDATE SET at = excluded.at RETURNING d.xmax = 0 AS is_new)
         SELECT brake.departed + count(*) FILTER (WHERE w.is_new) INTO brake.departed FROM written w;
         stops := brake.departed > share * brake.in_service AND brake.departed >= least AND NOT is_brake_lifted(one.site);
-        IF stops AND NOT EXISTS (SELECT FROM departing d WHERE d.site = one.site AND d.held) THEN
+        IF stops AND NOT EXISTS (SELECT FROM departing d WHERE (d.site, d.source) = (one.site, one.source) AND d.held) THEN
             brake.since := farrier.now();
         END IF;
-        UPDATE departures d SET held = stops WHERE d.site = one.site AND d.node = ANY (one.runs) AND d.held <> stops;
+        UPDATE departures d SET held = stops WHERE (d.site, d.source) = (one.site, one.source) AND d.node = ANY (one.runs) AND d.held <> stops;
         UPDATE brakes b SET in_service = brake.in_service, departed = brake.departed, counted_at = brake.counted_at, since = brake.since
-         WHERE b.site = one.site;
+         WHERE (b.site, b.source) = (one.site, one.source);
         IF stops THEN
             held := held || one.runs;
             begun := ARRAY(SELECT r FROM unnest(one.runs) r WHERE r <> ALL (known));
             UPDATE nodes n SET version = n.version + 2 WHERE n.id = ANY (begun);
-            PERFORM record_holds(one.site, begun);
+            PERFORM record_holds(one.site, one.source, begun);
         END IF;
     END LOOP;
     RETURN held;

@@ -19,6 +19,7 @@ BEGIN
         PERFORM watch_machine(NEW.id, NEW.site, NULL);
         PERFORM use_networks(NEW.id, '{}', '{}');
         DELETE FROM node_ib_ports p WHERE p.node = NEW.id;
+        DELETE FROM node_conditions c WHERE c.node = NEW.id;
     ELSIF (OLD.maas_id, OLD.site) IS DISTINCT FROM (NEW.maas_id, NEW.site) THEN
         PERFORM watch_machine(NEW.id, NEW.site, NEW.maas_id);
     END IF;

@@ -58,14 +58,16 @@ BEGIN
                management_entered_at = CASE WHEN n.management = r.management THEN n.management_entered_at ELSE farrier.now() END,
                bmc_address = r.bmc_address,
                bmc_credential = r.bmc_credential,
-               bmc = r.bmc,
+               -- When this power was first read. The time of the commit is never earlier than the reading, so a heartbeat that is
+               -- newer was sent after the reading.
+               bmc = CASE WHEN n.bmc ->> 'power' IS NOT DISTINCT FROM r.bmc ->> 'power' THEN r.bmc
+                          ELSE r.bmc || jsonb_build_object('power_since', farrier.now()) END,
                maas_id = r.maas_id,
                maas_created = r.maas_created,
                quarantine = r.quarantine,
                paused = r.paused,
                ever_onboarded = r.ever_onboarded,
                ever_active = r.ever_active,
-               not_scrubbed = r.not_scrubbed,
                deleting = r.deleting,
                redeploying = r.redeploying,
                live_workflow_kind = r.live_workflow_kind,
@@ -79,6 +81,9 @@ BEGIN
                END
           FROM jsonb_populate_recordset(NULL::farrier.nodes, changes -> 'nodes') r
          WHERE n.id = r.id;
+    END IF;
+    IF changes ?| '{conditions,ended_conditions}' THEN
+        PERFORM farrier.write_conditions(changes);
     END IF;
     IF changes ? 'details' THEN
         PERFORM farrier.write_details(changes -> 'details');
@@ -113,7 +118,9 @@ BEGIN
           FROM jsonb_to_recordset(changes -> 'lifted') c (run bigint)
          WHERE h.kind = 'node' AND h.id = c.run AND h.lifted_at IS NULL;
     END IF;
-    IF changes ? 'forgotten' THEN  -- nodes whose agents are removed, with their keys
+    IF changes ? 'forgotten' THEN  -- nodes whose agents are removed, with their keys and conditions
+        DELETE FROM farrier.node_conditions d USING jsonb_to_recordset(changes -> 'forgotten') c (run bigint)
+         WHERE d.node = c.run AND d.source = 'agent';
         DELETE FROM farrier.node_agents a USING jsonb_to_recordset(changes -> 'forgotten') c (run bigint) WHERE a.node_id = c.run;
     END IF;
 END $$;

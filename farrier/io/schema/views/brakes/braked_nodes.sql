@@ -1,4 +1,4 @@
--- Nodes in service that a brake keeps there although they are silent or have drifted, and when it last refused to take
+-- Nodes in service that a brake keeps there although they have a cause to leave, and when it last refused to take
 -- each of them out of service (braked_at). A node that has recovered does not try to leave again, so it is soon absent.
 CREATE OR REPLACE VIEW farrier.braked_nodes AS
 SELECT n.id, max(d.at) AS braked_at

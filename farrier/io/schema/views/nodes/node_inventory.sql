@@ -1,5 +1,5 @@
 -- One row for each node that is not deleted, for schedulers: its status, the clock of the status, whether the node is
--- schedulable, and whether a brake keeps it in service although it is silent or has drifted (held).
+-- schedulable, and whether a brake keeps it in service although it has a cause to leave (held).
 -- `restored_at` is set while the node is held after the restore of a backup. It shows no workflow and no stage.
 CREATE OR REPLACE VIEW farrier.node_inventory AS
 SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n.management,
@@ -7,8 +7,8 @@ SELECT n.id, n.name, n.site, n.model, n.labels, n.status, n.status_entered_at, n
        AND NOT EXISTS (SELECT FROM farrier.restore_holds h WHERE h.kind = 'node' AND h.id = n.id AND h.lifted_at IS NULL) AS schedulable,
        n.management = 'unmanaged' AS unmanaged,
        n.paused ->> 'reason' AS paused,
-       CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'cause' END AS quarantine_cause,
-       CASE WHEN n.status = 'quarantined' THEN n.quarantine ->> 'reason' END AS quarantine_reason,
+       CASE WHEN n.status = 'quarantined' THEN (SELECT q.cause FROM farrier.node_quarantines q WHERE q.node = n.id) END AS quarantine_cause,
+       CASE WHEN n.status = 'quarantined' THEN (SELECT q.reason FROM farrier.node_quarantines q WHERE q.node = n.id) END AS quarantine_reason,
        a.last_heartbeat_at, n.created_at,
        -- These are subqueries, so that a column that is not selected costs nothing.
        (SELECT c.state_limit FROM farrier.node_clocks c WHERE c.node_id = n.id AND c.kind = 'node') AS status_limit,

@@ -1,0 +1,199 @@
+"""Conditions: facts about a node that stand until their source ends them, and what they do to the node's status.
+
+Each condition has a source, an ID, an optional target (such as the serial number of a part), and one of two effects. A
+note is only shown. A condition with the effect `quarantine` keeps the node out of service; `BY_STATUS` says how in each
+status. The database stores conditions in `node_conditions`. The agent's heartbeats write the conditions of source
+`agent`, an enrolment writes `identity/enrolment`, and commits of the node's runs write all others. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from farrier.model.status import NodeStatus as N
+
+
+class Source(StrEnum):
+    """Who states a condition."""
+
+    AGENT = "agent"  # the alerts of the last report of the node's agent
+    BMC = "bmc"  # readings of the node's BMC
+    IDENTITY = "identity"  # comparisons of the recorded machine with the machine that responds
+    OPERATOR = "operator"  # holds of operators; the ID is the key of the hold
+    CLEANING = "cleaning"  # cleanings that were skipped, or whose validation failed
+
+
+class Effect(StrEnum):
+    """What a condition does."""
+
+    NOTE = "note"  # it is shown
+    QUARANTINE = "quarantine"  # it keeps the node out of service
+
+
+class Departure(StrEnum):
+    """The causes for which a node leaves service and that the brake of its site counts, each on its own. The brake does
+    not count intents of operators."""
+
+    AGENT = "agent"  # a condition of the agent
+    BMC = "bmc"  # a reading of power off, unless an intent switched the machine off
+    IDENTITY = "identity"  # another machine
+    SILENCE = "silence"  # no heartbeat
+    DRIFT = "drift"  # MAAS contradicts the node
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition of a node. `since` is when the condition began, and `seen_at` is when its message or effect last
+    changed; both are None until the condition is stored. `source` may be a source of a newer release."""
+
+    source: str
+    id: str
+    target: str = ""
+    message: str = ""
+    effect: Effect
+    since: datetime | None = None
+    seen_at: datetime | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The key of the condition among those of its node."""
+        return self.source, self.id, self.target
+
+    @property
+    def name(self) -> str:
+        """The name by which `release` refers to the condition: the key of an operator's hold, otherwise
+        SOURCE/ID[/TARGET]."""
+        if self.source == Source.OPERATOR:
+            return self.id
+        return "/".join(part for part in self.key if part)
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        return f"{self.name}: {self.message}" if self.message else self.name
+
+
+DEFAULT_KEY = "default"
+"""The key of an operator's hold if the intent names none."""
+NOT_OK = "not_ok"
+"""The ID of the agent's condition for `ok: false` without an alert that blocks scheduling."""
+HEALTH = "health"
+"""The ID of the BMC's condition for the health Critical."""
+CRITICAL = "Critical"
+"""The worst health that Redfish defines."""
+ANOTHER_MACHINE = "another_machine"
+"""The ID of the condition for a BMC that shows another machine than the recorded one."""
+ENROLMENT = "enrolment"
+"""The ID of the note about a refused enrolment on another machine."""
+NOT_SCRUBBED = "not_scrubbed"
+"""The ID of the condition for a cleaning that was skipped or cancelled."""
+VALIDATION_FAILED = "validation_failed"
+"""The ID of the condition for a cleanup whose validation failed or was skipped."""
+
+ANY_ID = "*"
+"""Stands for the IDs of a source whose IDs farrier does not define."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A condition that farrier defines; the ID is `ANY_ID` for a source that may state any ID."""
+
+    source: Source
+    id: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}/{self.id}"
+
+    @property
+    def title(self) -> str:
+        """The name in headings."""
+        return self.source if self.id == ANY_ID else f"{self.source} {self.id}"
+
+
+KNOWN: tuple[Known, ...] = (
+    Known(Source.AGENT, ANY_ID),
+    Known(Source.BMC, HEALTH),
+    Known(Source.IDENTITY, ANOTHER_MACHINE),
+    Known(Source.IDENTITY, ENROLMENT),
+    Known(Source.OPERATOR, ANY_ID),
+    Known(Source.CLEANING, NOT_SCRUBBED),
+    Known(Source.CLEANING, VALIDATION_FAILED),
+)
+"""The conditions of this release, in the order of the documentation. `failures.CONDITION_ADVICE` has their advice."""
+
+_NAMES = frozenset(known.name for known in KNOWN)
+
+
+def known_name(source: str, id_: str) -> str:
+    """Return the name in `KNOWN` of a condition with this source and ID."""
+    name = f"{source}/{id_}"
+    return name if name in _NAMES else f"{source}/{ANY_ID}"
+
+
+class Consequence(msgspec.Struct, frozen=True):
+    """What a condition with the effect `quarantine` does to a node in one status: the status that the node enters, or
+    None if the condition only stands."""
+
+    to: N | None
+    text: str
+
+
+BY_STATUS: Mapping[N, Consequence] = {
+    N.BOOTSTRAP_ISSUED: Consequence(None, "stands"),
+    N.ENROLLING: Consequence(
+        None, "stands, and the onboarding does not complete. Intent `quarantine` itself moves the node to `quarantined`"
+    ),
+    N.ACTIVE: Consequence(N.QUARANTINED, "the node enters `quarantined`"),
+    N.OFFLINE: Consequence(N.QUARANTINED, "the node enters `quarantined`"),
+    N.QUARANTINED: Consequence(None, "stands, and keeps the node in `quarantined`"),
+    N.DRAINING: Consequence(None, "stands"),
+    N.RETIRED: Consequence(None, "stands, and farrier rejects `reactivate`"),
+    N.REMOVING: Consequence(None, "stands"),
+    N.DELETED: Consequence(None, "ends with the node"),
+}
+"""What a condition with the effect `quarantine` does in each status."""
+
+
+def quarantining(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+    """Return the conditions that keep the node out of service."""
+    return tuple(each for each in conditions if each.effect is Effect.QUARANTINE)
+
+
+def shown_notes(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+    """Return the conditions that are only shown, without those of the agent, which views list as alerts."""
+    return tuple(each for each in conditions if each.effect is Effect.NOTE and each.source != Source.AGENT)
+
+
+def edge(conditions: Iterable[Condition], status: N) -> N | None:
+    """Return the status that a node with these conditions enters from `status`, or None if it stays."""
+    return BY_STATUS[status].to if quarantining(conditions) else None
+
+
+def find(conditions: Iterable[Condition], source: Source, id_: str) -> Condition | None:
+    """Return the condition with this source and ID, for a source that states no targets."""
+    return next((each for each in conditions if each.source == source and each.id == id_), None)
+
+
+def added(conditions: tuple[Condition, ...], new: Condition) -> tuple[Condition, ...]:
+    """Return the conditions with a new one, which replaces the condition with the same key."""
+    return (*(each for each in conditions if each.key != new.key), new)
+
+
+def without(conditions: tuple[Condition, ...], source: Source, id_: str) -> tuple[Condition, ...]:
+    """Return the conditions without those with this source and ID."""
+    if find(conditions, source, id_) is None:
+        return conditions
+    return tuple(each for each in conditions if each.source != source or each.id != id_)
+
+
+def names(conditions: Iterable[Condition]) -> str:
+    """Return the names of conditions, as `release` accepts them."""
+    return ", ".join(each.name for each in conditions)
+
+
+def in_words(conditions: Iterable[Condition]) -> str:
+    """Describe the conditions that keep the node out of service."""
+    return "; ".join(each.text for each in quarantining(conditions))
