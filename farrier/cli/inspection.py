@@ -182,7 +182,7 @@ def in_words(why: Why | ResourceWhy, besides: Iterable[tuple[str, Cell]], now: d
     yield from besides
     yield "run by", why.run_by
     yield "decided at", why.source
-    if isinstance(why, Why) and why.ends_by is not None:
+    if why.ends_by is not None:
         yield "ends by", _ENDS_BY[why.ends_by]
     yield "what to do", why.advice
 

@@ -14,13 +14,14 @@ import msgspec
 from farrier.model import advice, restores, sweeps, why
 from farrier.model.clocks import Clock
 from farrier.model.limits import Limits
+from farrier.model.outcome import EndsBy
 from farrier.model.resource_views import ResourceDetail, ResourceView, clocks_of
 
 
 class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
     """The explanation of a resource. `since` is when a run first stated the current reason, and `source` is the line of
-    code that stated it. `run_by` describes the controller and the last sweep; it is empty for a resource that has
-    ended."""
+    code that stated it. `ends_by` is what ends its wait. `run_by` describes the controller and the last sweep; it is
+    empty for a resource that has ended."""
 
     kind: str
     name: str
@@ -32,6 +33,7 @@ class ResourceWhy(msgspec.Struct, frozen=True, kw_only=True):
     unanswered: tuple[str, ...]
     source: str
     run_by: str
+    ends_by: EndsBy | None
     advice: str
 
 
@@ -53,6 +55,7 @@ def explain(detail: ResourceDetail, now: datetime, limits: Limits, *, period: ti
         unanswered=tuple(f"{each.action} (intent {each.id})" for each in unanswered),
         source=resource.outcome.source if resource.outcome is not None else "",
         run_by="" if ended else sweeps.in_words(resource, now),
+        ends_by=_ends_by(resource),
         advice=next(_advice(resource, now, period, clocks), "no action is needed"),
     )
 
@@ -61,6 +64,14 @@ def _reason(resource: ResourceView) -> str:
     if resource.restored_at is not None:
         return restores.reason(resource.restored_at, resource.outcome)
     return why.reason(resource.outcome, ended=resource.ended_at is not None)
+
+
+def _ends_by(resource: ResourceView) -> EndsBy | None:
+    """Return what ends the wait of the resource; None if it waits for nothing, or if a newer release knows it."""
+    outcome = resource.outcome
+    if outcome is None or resource.ended_at is not None:
+        return None
+    return next((each for each in EndsBy if each == outcome.ends_by), None)
 
 
 def _errors(resource: ResourceView) -> Iterator[str]:
