@@ -103,7 +103,7 @@ async def test_a_dry_run_shows_the_answers_and_submits_nothing(db: pg.Database) 
     async with opened(db) as site, client_of(open_site(backend_on(site.pool, db.dsn))) as browser:
         machine = await site.register()
         browser.headers.update(WITH_TOKEN)
-        path = "/act?action=release&which=all&q=gpu-1"
+        path = "/act?action=drain&which=all&q=gpu-1"
         form = await browser.get(path)
         shown = texts((await browser.post(path, data=hidden(form.text) | {"reason": "x", "dry-run": "1"})).text)
         assert "Nothing was submitted. 0 of 1 would be accepted now." in shown
