@@ -10,9 +10,13 @@ from farrier.model.actions import Action
 from tests.architecture import sources
 
 PACKAGE = sources.modules(sources.FARRIER)
-# The renderer, and the definitions of edges and states, which say what happens after an intent.
+# The renderer, and the definitions of edges, states and effects, which say what happens after an intent.
 DEFINITIONS = frozenset(
-    f"farrier/model/{name}.py" for name in ("recommended", "edges", "ib_partition", "maas_region", "network_segment")
+    f"farrier/model/{name}.py"
+    for name in (
+        *("recommended", "edges", "conditions", "diagram"),
+        *("ib_partition", "maas_region", "network_segment"),
+    )
 )
 _ANY = "|".join(sorted(Action, key=len, reverse=True))
 _LONG = "|".join(action for action in Action if "_" in action)

@@ -66,7 +66,7 @@ def why_not(node: Node) -> str | None:
         return "the node has no BMC"
     if node.management is not Management.MANAGEABLE or node.bmc.system_path is None:
         reason = f" ({node.bmc.last_error})" if node.bmc.last_error else ""
-        return f"its BMC is {node.management}{reason}; submit manage, then retry_stage"
+        return f"its BMC is {node.management}{reason}, so farrier may not use it"
     return probing.shared(node)
 
 
