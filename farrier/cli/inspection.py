@@ -72,6 +72,8 @@ def _facts(node: NodeDetail, now: datetime, patience: Patience) -> Iterable[tupl
     yield "restored", restores.since(node.restored_at) if node.restored_at else None
     yield "paused", node.paused
     yield "quarantine", node.quarantine_cause and f"{node.quarantine_cause}: {node.quarantine_reason}"
+    told = (node.agent_facts or {}).items()
+    yield "agent facts", ", ".join(f"{name}: {output.text(value)}" for name, value in told) or None
     yield "conditions", "; ".join(f"{each.text} ({each.effect})" for each in node.conditions) or None
     yield "flags", ", ".join(_flags(node))
     yield from details.shown(node)

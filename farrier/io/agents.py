@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from farrier.errors import RefusedByModel
 from farrier.io import refusals, statements
 from farrier.io.pool import Pool
 from farrier.model.agent import AgentTask, Enrolled, Heartbeat
@@ -33,6 +34,8 @@ class PostgresAgents:
 
     async def enroll(self, token: str, facts: Mapping[str, Any]) -> Enrolled:
         (record,) = await self._fetch(_ENROLL, token, _json(facts))
+        if record["refused"] is not None:
+            raise RefusedByModel(record["refused"])
         return Enrolled(record["node"], record["agent_key"])
 
     async def beat(self, beats: Sequence[Heartbeat]) -> frozenset[int]:

@@ -231,7 +231,8 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     node's site. `held_here` is set if the last successful onboarding used MAAS, so that farrier's user owned the
     machine. `paused_by` and `quarantined_by` are the operators who paused and quarantined the node; each is None if no
     operator did so or the intent names no operator. `alerts` are the alerts of the agent's last heartbeat.
-    `enrolled_at` is when the agent last enrolled, or None without an agent. While the node is held,
+    `enrolled_at` is when the agent last enrolled, and `agent_facts` are the facts that it reported then; both are None
+    without an agent. While the node is held,
     `braked_at` is when the brake last refused to take it out of service. `same_machine` names the nodes that recorded
     the same machine. `alike_machines` names the values that machines of other nodes also have, although the machines
     otherwise differ.
@@ -264,6 +265,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     quarantined_by: str | None = None
     alerts: tuple[Alert, ...] = ()
     enrolled_at: datetime | None = None
+    agent_facts: Mapping[str, Any] | None = None
     braked_at: datetime | None = None
 
 
