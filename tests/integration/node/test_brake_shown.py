@@ -95,6 +95,16 @@ async def test_pages_show_which_nodes_are_held(site: Site, web: httpx.AsyncClien
     assert "by the brake of site ams1, which last refused" in (await web.get(f"/nodes/{silent[0].name}")).text
 
 
+async def test_several_brakes_take_one_paragraph_of_the_inventory(
+    site: Site, web: httpx.AsyncClient, silent: list[Machine]
+) -> None:
+    await fleet(site, 6, "fra1")
+    await later(site, 4 * MINUTE)
+    page = (await web.get("/")).text
+    assert "hold 12 nodes in service: site ams1" in page and "site fra1" in page
+    assert page.count('class="problem"') == 1
+
+
 async def test_an_operator_lifts_a_brake_on_a_page(site: Site, web: httpx.AsyncClient, silent: list[Machine]) -> None:
     assert "/brake-lift" not in (await web.get("/controllers")).text
     assert (await web.get("/brake-lift?site=ams1")).status_code == 401
