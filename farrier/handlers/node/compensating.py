@@ -161,7 +161,7 @@ def decide(node: Node, machine: Machine, now: datetime, *, ours: bool) -> Settle
     if machine.status not in _HELD:
         return _refused(f"{named}: end this state in MAAS")
     if not ours:
-        return _refused(f"{named}, but this workflow did not request that: release the machine in MAAS")
+        return _refused(f"{named}, but this workflow did not request that: find out who uses the machine")
     if machine.locked:
         return _refused(f"{named} and locked in MAAS, so farrier does not change it: unlock it in MAAS")
     if machine.status == S.DEPLOYING:

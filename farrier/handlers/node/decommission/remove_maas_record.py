@@ -77,8 +77,7 @@ def _used(node: Node, machine: Machine) -> Settled:
         return Done(reason=why, skipped=why)
     return in_use(
         machine,
-        "farrier deletes a machine from MAAS only after its release; release the machine in MAAS, or run a "
-        "full_decommission",
+        "farrier deletes a machine from MAAS only after its release; find out who uses the machine",
     )
 
 
