@@ -268,3 +268,25 @@ async def test_the_census_counts_sites_whose_brake_holds(site: Site) -> None:
     await later(site, 10 * MINUTE)
     census = await PostgresQueries(site.pool).census(rules(Limits()))
     assert census.brakes_holding == 1
+
+
+async def test_a_bad_release_of_the_agent_does_not_empty_a_site(site: Site) -> None:
+    machines = await fleet(site, 6)
+    for machine in machines:
+        await machine.send_health({"ok": False})
+    await site.settled()
+    await later(site, MINUTE)
+    left = (await status_of(machines)).count("quarantined")
+    assert 0 < left <= 3
+    held = await site.conn.fetch("SELECT source, held FROM farrier.brakes_holding")
+    assert [tuple(row) for row in held] == [("agent", 6 - left)]
+
+
+async def test_each_cause_has_its_own_brake_and_holds_of_operators_have_none(site: Site) -> None:
+    machines = await fleet(site, 6)
+    assert await admitted(site.conn, machines[:3], "agent")
+    assert await admitted(site.conn, machines[:3], "silence")
+    assert not await admitted(site.conn, machines[3:], "silence")
+    for machine in machines:
+        await machine.asked("quarantine", reason="hall 2 closes")
+    assert await status_of(machines) == ["quarantined"] * 6
