@@ -185,7 +185,7 @@ async def test_the_machine_is_read_before_the_answer(at: Stand) -> None:
 
 async def test_a_machine_that_cannot_be_read_is_not_adopted(at: Stand) -> None:
     it = await standing(at, S.DEPLOYED)
-    at.region.faults.add(Fault(status=503, body=b"no rack", content_type="text/plain"))
+    at.region.faults.add(Fault(status=503, body=b"no rack", content_type="text/plain", times=None))
     verdict, reason = await adopt(it)
     assert verdict == "rejected" and "cannot be read" in reason
 
