@@ -199,8 +199,11 @@ async def test_a_recommended_intent_leads_to_a_form_with_its_parameters(
 ) -> None:
     await without_guards(
         conn,
-        "INSERT INTO farrier.nodes (name, status, management, agentless, ever_onboarded, ever_active, quarantine)"
-        """ VALUES ('gpu-1', 'quarantined', 'manageable', true, true, true, '{"cause": "operator", "reason": "x"}')""",
+        "INSERT INTO farrier.nodes (name, status, management, agentless, ever_onboarded, ever_active)"
+        " VALUES ('gpu-1', 'quarantined', 'manageable', true, true, true)",
+    )
+    await conn.execute(
+        "INSERT INTO farrier.node_conditions (node, source, id, effect) VALUES (1, 'operator', 'default', 'quarantine')"
     )
     async with db.pool(size=1) as connections:
         await owners.joined(connections, "rack-1", {"node": 2.0})
