@@ -12,6 +12,7 @@ from farrier.io import reading, statements
 from farrier.io.pool import Connection
 from farrier.model import limits
 from farrier.model.census import ALERTS_NAMED, FAILING_AFTER, Rules
+from farrier.model.conditions import NAMES
 from farrier.model.limits import KindRule, Limits, Rule
 
 _CENSUS = statements.load("queries/census")
@@ -35,6 +36,7 @@ async def take(conn: Connection, rules: Rules) -> str:
             *kind_columns(rules.limits),
             ALERTS_NAMED,
             FAILING_AFTER,
+            list(NAMES),
         )
     return counted
 

@@ -24,6 +24,7 @@ from farrier.metrics import gauges
 from farrier.metrics.families import Gauge, Labels
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.census import Census, Condition, Rules, Source
+from farrier.model.conditions import NAMES
 from farrier.model.edges import NODE
 from farrier.model.failures import FailureClass
 from farrier.model.kinds import label
@@ -199,6 +200,7 @@ def _of_counts(census: Census) -> Iterator[GaugeMetricFamily]:
     yield gauges.NODES_PAUSED.family({(): census.paused})
     yield gauges.HEARTBEATS_STALE.family({(): census.heartbeats_stale})
     yield _by_word(gauges.OBSERVATIONS_STALE, Source, census.observations_stale)
+    yield _by_word(gauges.NODE_CONDITIONS, NAMES, census.conditions)
     yield gauges.MAAS_STATUS_UNKNOWN.family({(): census.maas_status_unknown})
     yield _by_word(gauges.POWER_SYNC_FAILING, BmcFailure, census.unread_power)
 

@@ -127,6 +127,12 @@ OBSERVATIONS_STALE = Gauge(
     "machines whose MAAS region is failing.",
     ("source",),
 )
+NODE_CONDITIONS = Gauge(
+    "farrier_node_conditions",
+    "Number of nodes with each condition, by SOURCE/ID; SOURCE/* counts the conditions whose IDs the source chooses, "
+    "such as the alerts of agents and the holds of operators.",
+    ("condition",),
+)
 MAAS_STATUS_UNKNOWN = Gauge(
     "farrier_maas_status_unknown",
     "Number of nodes whose machine in MAAS is in a status that this release of farrier does not know.",

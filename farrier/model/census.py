@@ -150,3 +150,4 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     unread_power: Mapping[str, int]
     observations_stale: Mapping[str, int]
     maas_status_unknown: int
+    conditions: Mapping[str, int]

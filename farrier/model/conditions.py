@@ -124,13 +124,14 @@ KNOWN: tuple[Known, ...] = (
 )
 """The conditions of this release, in the order of the documentation. `failures.CONDITION_ADVICE` has their advice."""
 
-_NAMES = frozenset(known.name for known in KNOWN)
+NAMES = tuple(known.name for known in KNOWN)
+"""The names of the conditions of this release."""
 
 
 def known_name(source: str, id_: str) -> str:
     """Return the name in `KNOWN` of a condition with this source and ID."""
     name = f"{source}/{id_}"
-    return name if name in _NAMES else f"{source}/{ANY_ID}"
+    return name if name in NAMES else f"{source}/{ANY_ID}"
 
 
 class Consequence(msgspec.Struct, frozen=True):

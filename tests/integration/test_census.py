@@ -347,6 +347,21 @@ async def test_machines_in_an_unknown_status_are_counted(conn: Connection, queri
     assert (await queries.census(rules())).maas_status_unknown == 2
 
 
+async def test_nodes_are_counted_by_their_conditions(conn: Connection, queries: PostgresQueries) -> None:
+    await conn.execute(
+        """
+        INSERT INTO farrier.nodes (name, status, management)
+        SELECT 'gpu-' || nr, 'active', 'unmanaged' FROM generate_series(1, 3) nr;
+        INSERT INTO farrier.node_conditions (node, source, id, effect)
+        SELECT n.id, c.source, c.id, 'note' FROM farrier.nodes n,
+               (VALUES ('gpu-1', 'bmc', 'health'), ('gpu-2', 'bmc', 'health'), ('gpu-2', 'agent', 'hot'),
+                       ('gpu-2', 'agent', 'xid'), ('gpu-3', 'operator', 'default')) c (name, source, id)
+         WHERE n.name = c.name
+        """
+    )
+    assert (await queries.census(rules())).conditions == {"bmc/health": 2, "agent/*": 1, "operator/*": 1}
+
+
 async def test_a_bmc_that_was_verified_and_cannot_be_verified_again_counts_as_unread(
     conn: Connection, queries: PostgresQueries
 ) -> None:

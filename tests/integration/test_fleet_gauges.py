@@ -21,6 +21,7 @@ from farrier.model import edges, kinds
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Census, Condition, Rules, Source
+from farrier.model.conditions import NAMES
 from farrier.model.controllers import SHARDS
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
@@ -342,6 +343,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
         names.HEARTBEATS_STALE: {()},
         names.OBSERVATIONS_STALE: {(str(word),) for word in Source},
         names.MAAS_STATUS_UNKNOWN: {()},
+        names.NODE_CONDITIONS: {(name,) for name in NAMES},
         names.POWER_SYNC_FAILING: {(str(word),) for word in BmcFailure},
     }
     assert set(told) == {(gauge.name, labels) for gauge, every in expected.items() for labels in every}

@@ -27,6 +27,8 @@ from farrier.model import duration, maas_region
 from farrier.model.bmc import BmcFailure
 from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Source
+from farrier.model.conditions import HEALTH
+from farrier.model.conditions import Source as ConditionSource
 from farrier.model.edges import LAYER_KIND, NODE
 from farrier.model.failures import BMC_ADVICE, FAILURES, UNSAFE, FailureClass
 from farrier.model.kinds import KindSpec
@@ -78,6 +80,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         _region_unconfigured(),
         *_observations_stale(),
         _maas_status_unknown(),
+        _hardware_critical(),
         _resources_failing(),
         *(_bmc_unreadable(failure) for failure in BmcFailure),
         _bmc_unreadable_unknown(),
@@ -265,6 +268,21 @@ def _maas_status_unknown() -> Alert:
         "wait. The region may be newer than farrier: update farrier. To list the nodes: SELECT n.name, "
         "o.detail ->> 'status_name' FROM farrier.node_observations o JOIN farrier.nodes n ON n.id = o.node_id "
         "WHERE o.state = 'unknown'",
+    )
+
+
+def _hardware_critical() -> Alert:
+    critical = equals("condition", f"{ConditionSource.BMC}/{HEALTH}")
+    return Alert(
+        name="FarrierHardwareCritical",
+        severity=Severity.TICKET,
+        expr=f"{fleet(latest(gauges.NODE_CONDITIONS, critical))} > 0",
+        hold=timedelta(minutes=5),
+        because="a BMC may report a part as critical while it starts",
+        summary="The BMC of {{ $value }} node(s) reports the health Critical",
+        description="farrier takes no node out of service because of this health. To list the nodes: SELECT n.name, "
+        "c.since FROM farrier.node_conditions c JOIN farrier.nodes n ON n.id = c.node WHERE c.source = 'bmc' AND "
+        "c.id = 'health'",
     )
 
 

@@ -121,6 +121,7 @@ FIGURES = (
     ),
     manual(NEWER),
     Figure("FarrierObservationsStale", UNOBSERVED, Severity.TICKET, beside={ACTIVE: 1000}),
+    Figure("FarrierHardwareCritical", 'farrier_node_conditions{condition="bmc/health"}', Severity.TICKET),
     Figure("FarrierMaasStatusUnknown", "farrier_maas_status_unknown", Severity.TICKET),
     Figure(
         "FarrierResourcesFailing",

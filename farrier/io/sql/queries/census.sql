@@ -2,7 +2,7 @@
 -- health and power. $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7
 -- offline_after, $8 observation_ttl, $9 how many clocks above a limit to name; $10 to $14: limits of registered kinds
 -- that differ from the kinds' own, as for farrier.count_resources; $15 how many alerts to name; $16 how long a resource
--- must fail to be counted. Reads one index and the agents completely, and otherwise only exceptional rows. Conditions
+-- must fail to be counted; $17 names of conditions (farrier.model.conditions.NAMES). Reads one index and the agents completely, and otherwise only exceptional rows. Conditions
 -- use `<` and `>` instead of `<>`, because an index scan needs ranges.
 WITH counted AS MATERIALIZED (
     SELECT status, count(*) AS n, min(status_entered_at) AS first FROM farrier.nodes WHERE status < 'deleted' GROUP BY status
@@ -188,5 +188,10 @@ SELECT row_to_json(x)::text
                       AND (o.stale_since IS NOT NULL OR r.complete_at IS NULL OR r.complete_at < farrier.now() - $8::interval)) c
              WHERE r.ended_at IS NULL) AS observations_stale,
            (SELECT count(*) FROM farrier.maas_regions r JOIN farrier.node_observations o ON o.site = r.site AND o.state = 'unknown'
-             WHERE r.ended_at IS NULL) AS maas_status_unknown
+             WHERE r.ended_at IS NULL) AS maas_status_unknown,
+           (SELECT coalesce(json_object_agg(c.name, c.n), '{}')
+              FROM (SELECT coalesce(k.name, s.source || '/*') AS name, count(DISTINCT s.node) AS n
+                      FROM farrier.node_conditions s
+                      LEFT JOIN unnest($17::text[]) k (name) ON k.name = s.source || '/' || s.id
+                     GROUP BY 1) c) AS conditions
   ) x
