@@ -18,6 +18,7 @@
     │   ├── HandlerTimeout          a step took longer than its deadline or `max_handling_time`
     │   └── HandlerGarbage          the handler returned something that is not an outcome
     ├── LeaseLost                   the controller lost the right to act; the run committed nothing
+    ├── HeldAfterRestore            the resource is held after a restore; the step sent nothing
     ├── ServiceError                an outside service failed; packages derive their own classes from it
     ├── CredentialError             a credential reference that cannot be resolved
     └── InternalError               a bug in farrier, or an unexpected exception

@@ -25,6 +25,7 @@ LABELS = {
     "refused_by_model",
     "malformed_request",
     "handler",
+    "held_after_restore",
     "undecodable_state",
     "illegal_edge",
     "locked",

@@ -28,9 +28,9 @@ EVERYWHERE = """
 async def refused_for_another_machine(machine: Machine) -> None:
     """Have an intent rejected because another machine is behind the address; the reason names that machine."""
     bmc = machine.site.bmc
-    bmc.read_script = lambda _target: replace(READING, serial=OTHER, power=PowerState.OFF)
+    bmc.script = bmc.read_script = lambda _target: replace(READING, serial=OTHER, power=PowerState.OFF)
     await machine.site.wait(6 * MINUTE)
-    bmc.read_script = lambda _target: READING
+    bmc.script = bmc.read_script = lambda _target: READING
     answer = await machine.ask("set_power", power="off")
     assert answer.status == "rejected" and OTHER in (answer.reason or "")
     await machine.site.wait(6 * MINUTE)
