@@ -75,7 +75,7 @@ async def test_roles_that_are_made_later_get_the_same_rights(yard: Yard) -> None
 
 async def test_a_table_that_differs_from_the_template_is_refused_as_a_kind(yard: Yard) -> None:
     await yard.pool.execute("CREATE TABLE farrier_crates.barrels (id bigint, name text, state integer)")
-    with pytest.raises(pg.PostgresError, match="lacks columns: site, version, state") as refused:
+    with pytest.raises(pg.PostgresError, match="lacks columns: site, version, commit_id, state") as refused:
         await yard.pool.execute("SELECT farrier.make_kind('barrel', 'farrier_crates.barrels')")
     assert refused.value.sqlstate == "FR400"
 
