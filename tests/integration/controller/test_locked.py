@@ -23,16 +23,17 @@ class Watched(WidgetIO):
 
     def __init__(self, shop: Shop) -> None:
         super().__init__(shop.pool, toy.WidgetRows())
-        self.mixed = self.repeated = self.reported = 0
+        self.known: set[int] = set()
+        self.mixed = self.reported = 0
         self.at_once, self.most = 0, 0
 
     @override
     async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, Result]:
         ids = {run.id for run in runs}
-        if not self.repeated or not ids <= set(LOCKED):
-            self.mixed += bool(self.repeated and ids & set(LOCKED))
+        if not ids <= self.known:
+            self.mixed += bool(ids & self.known)
             results = await super().commit(runs, controller)
-            self.repeated += sum(result.verdict is Verdict.LOCKED for result in results.values())
+            self.known |= {id_ for id_, result in results.items() if result.verdict is Verdict.LOCKED}
             return results
         self.at_once += 1
         self.most = max(self.most, self.at_once)
