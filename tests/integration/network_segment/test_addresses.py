@@ -238,7 +238,7 @@ async def test_an_open_allocation_delays_a_deletion_and_once_committed_refuses_i
         await segments.take(client, "late")
         request = await lan.ask("lan", "delete")
         async with lan.running():
-            await lan.ledger.until(lambda: "conflict" in lan.ledger.verdicts)
+            await lan.ledger.until(lambda: "deferred" in lan.ledger.verdicts)
         assert await lan.state(made) == "ready"
         await transaction.commit()
     await lan.advance(timedelta(seconds=1))

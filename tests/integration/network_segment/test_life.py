@@ -191,6 +191,7 @@ async def test_a_long_drain_writes_no_history_keeps_its_clock_and_runs_once_a_pe
         "reason": "addresses are still allocated to host-000, host-001, host-002 and others; the drain ends 5m after "
         "the last release",
         "source": (await lan.outcome(made))["source"],
+        "ends_by": "itself",
     }
     retold = await lan.conn.fetchval("SELECT at FROM farrier.outcomes WHERE kind = 'network_segment' AND id = $1", made)
     assert retold == told
