@@ -67,8 +67,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 async def act(request: Request) -> Response:
     """GET and POST /act?action=…&which=…: the filter of the inventory, or `pick=ID` for each chosen node."""
-    client = await authorize(request, Scope.INTENT)
-    action, backend = _action(request), backend_of(request)
+    backend = backend_of(request)
+    client, action = await authorize(request, Scope.INTENT), _action(request)
     nodes = await _nodes(request, backend)
     targets = [of_nodes.target(action, node) for node in nodes]
     if request.method != "POST":

@@ -99,10 +99,10 @@ ROWS = """
 """
 # The brake of a site holds eight nodes.
 BRAKE = """
-    INSERT INTO farrier.brakes (site, in_service, departed, counted_at, since)
-    VALUES ('s1', 10, 8, farrier.now(), farrier.now());
-    INSERT INTO farrier.departures (site, node, at, held)
-    SELECT site, id, farrier.now(), true FROM farrier.nodes WHERE site = 's1' AND status = 'active'
+    INSERT INTO farrier.brakes (site, source, in_service, departed, counted_at, since)
+    VALUES ('s1', 'silence', 10, 8, farrier.now(), farrier.now());
+    INSERT INTO farrier.departures (site, source, node, at, held)
+    SELECT site, 'silence', id, farrier.now(), true FROM farrier.nodes WHERE site = 's1' AND status = 'active'
 """
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 

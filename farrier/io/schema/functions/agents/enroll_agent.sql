@@ -15,7 +15,7 @@ DECLARE
     fault text := json_fault(facts, 65536);
 BEGIN
     PERFORM check_bootstrap_token(token);
-    IF key_digest !~ '\A[0-9a-f]{64}\Z' THEN
+    IF key_digest !~ '^[0-9a-f]{64}$' THEN
         RAISE EXCEPTION 'key_digest must be a SHA-256 digest of 64 lower-case hexadecimal digits, got % characters', char_length(key_digest)
             USING ERRCODE = 'FR400', HINT = 'Send the digest of a random key, not the key.';
     END IF;
