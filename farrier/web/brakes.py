@@ -27,15 +27,14 @@ _USUAL = "1h"
 
 async def lift(request: Request) -> Response:
     """GET and POST /brake-lift?site=…; without a site, the brake of the nodes without a site."""
+    requests = backend_of(request).requests
     client, site = await authorize(request, Scope.INTENT), request.query_params.get("site", "")
     if request.method != "POST":
         return _page(request, site, {}, "")
     given = await forms.submitted(request)
     try:
         lasts = _duration(given.get(_LASTS, "").strip() or _USUAL)
-        await backend_of(request).requests.lift_brake(
-            site, reason=given.get(_REASON, "").strip(), lasts=lasts, requested_by=client
-        )
+        await requests.lift_brake(site, reason=given.get(_REASON, "").strip(), lasts=lasts, requested_by=client)
     except ValueError as wrong:
         return _page(request, site, given, str(wrong), HTTPStatus.BAD_REQUEST)
     except RefusedByModel as refused:

@@ -67,8 +67,8 @@ NAMES = {
     "CLASS": "timeout",
     "ERROR": "timeout",
 }
-# Commands that the model refuses while the fleet is healthy.
-REFUSED = ("farrier site unbrake",)
+# Commands that are refused while the fleet is healthy.
+REFUSED = ("farrier site unbrake", "farrier db lift")
 TOKEN = "t0ken-of-the-pages"
 
 FLEET = """
