@@ -161,8 +161,9 @@ async def world(db: pg.Database, tmp_path: Path) -> AsyncIterator[World]:
 async def register(world: World, directory: Path) -> None:
     """Register nodes with references to files, Vault and the environment, enrol an agent, and submit intents."""
     world.bmcs[0].password, world.bmcs[2].password = FILE, VAULTED
-    for server in world.bmcs:
-        said = f"{FILE} {VAULTED} {spelled(FILE)} {spelled(VAULTED)}"
+    # farrier quotes the message of a BMC, and a BMC may repeat what farrier sent to it.
+    for server, sent in zip(world.bmcs, (FILE, WRONG, VAULTED), strict=True):
+        said = f"{sent} {spelled(sent)}"
         server.answer(bmc.SYSTEM, bmc.Page(500, f'{{"error": {{"message": "{said}"}}}}'.encode()))
     references = [f"file:{directory}/answered", f"file:{directory}/refused", "vault:farrier/bmc/1", "env:NONE"]
     addresses = [*(server.url for server in world.bmcs), "https://127.0.0.1:1"]
