@@ -68,7 +68,7 @@ NAMES = {
     "ERROR": "timeout",
 }
 # Commands that are refused while the fleet is healthy.
-REFUSED = ("farrier site unbrake", "farrier db lift")
+REFUSED = ("farrier site unbrake", "farrier db lift", "farrier resource act network_segment delete")
 TOKEN = "t0ken-of-the-pages"
 
 FLEET = """
