@@ -116,7 +116,7 @@ WAYS: Mapping[str, Way] = {
     "idle": Way(
         title="A node that has nothing to do",
         begins={"Loop._sweep": _of_nodes},
-        limit=15,
+        limit=23,
     ),
     "intent": Way(
         title="An intent, from its INSERT to its answer",
@@ -126,12 +126,12 @@ WAYS: Mapping[str, Way] = {
             "Loop._commit": _of_nodes,
         },
         ends="Publisher.publish",
-        limit=58,
+        limit=66,
     ),
     "maas": Way(
         title="A step that reads a machine in MAAS and changes it",
         begins={"Steps._run": _asks_maas},
-        limit=62,
+        limit=69,
     ),
 }
 

@@ -30,7 +30,8 @@ def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | Non
 def unconfirmed(node: Node, now: datetime, config: Policy) -> str | None:
     """Return the difference that one reading of MAAS shows, and that no second reading has confirmed; None if there is
     no such difference."""
-    return None if contradiction(node, now, config) is not None else _difference(node, now, config)
+    said = _difference(node, now, config)
+    return None if said is None or contradiction(node, now, config) is not None else said
 
 
 def _difference(node: Node, now: datetime, config: Policy) -> str | None:

@@ -104,8 +104,9 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
     if still is not None:
         return transition(node, with_fields(node, status=N.QUARANTINED), reason=still, cause="rule: quarantine")
     facts = vitals(node, now, config)
-    for leaving in (*_by_conditions(node, facts), *_by_drift(node, now, config)):
-        return _left(node, leaving)
+    for leaving in (*_by_conditions(node, facts), _by_drift(node, now, config)):
+        if leaving is not None:
+            return _left(node, leaving)
     unproven = health.unproven(facts)
     if unproven is None:
         if isinstance(node.workflow, Decommission):
@@ -180,15 +181,21 @@ def _causes_to_leave(node: Node, now: datetime, config: Policy) -> Iterator[_Lea
     silence = health.silent(facts)
     if silence is not None:
         yield _Leaving(N.OFFLINE, silence, "timer: heartbeat", (Departure.SILENCE,))
-    yield from _by_conditions(node, facts)
-    yield from _by_drift(node, now, config)
+    if node.conditions:
+        yield from _by_conditions(node, facts)
+    drifted = _by_drift(node, now, config)
+    if drifted is not None:
+        yield drifted
+
+
+def _by_drift(node: Node, now: datetime, config: Policy) -> _Leaving | None:
+    why = drift.contradiction(node, now, config)
+    return None if why is None else _Leaving(N.QUARANTINED, why.reason, "signal: MAAS", (Departure.DRIFT,), why)
 
 
 def _by_conditions(node: Node, facts: health.Vitals) -> Iterator[_Leaving]:
     """Yield the transition that the node's conditions require. Conditions of a silent agent are unknown, and require
     none."""
-    if not node.conditions:
-        return
     known = tuple(each for each in node.conditions if each.source != Source.AGENT or facts.heard)
     to = conditions.edge(known, node.status)
     if to is None:
@@ -201,12 +208,6 @@ def _by_conditions(node: Node, facts: health.Vitals) -> Iterator[_Leaving]:
     if all(each.source == Source.AGENT for each in standing):
         reason, cause = f"alerts block scheduling: {', '.join(each.id for each in standing)}", "signal: health"
     yield _Leaving(to, reason, cause, counted if is_counted else ())
-
-
-def _by_drift(node: Node, now: datetime, config: Policy) -> Iterator[_Leaving]:
-    why = drift.contradiction(node, now, config)
-    if why is not None:
-        yield _Leaving(N.QUARANTINED, why.reason, "signal: MAAS", (Departure.DRIFT,), why)
 
 
 def _left(node: Node, leaving: _Leaving) -> Decision:
