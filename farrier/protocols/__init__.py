@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from farrier.protocols.database import (
     AgentApi,
+    Door,
     FleetApi,
     Identities,
     Queries,
@@ -42,6 +43,7 @@ __all__ = [
     "Clock",
     "Controllers",
     "CredentialStore",
+    "Door",
     "Fabrics",
     "FleetApi",
     "Identities",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from farrier.model.agent import AgentTask, Enrolled, Heartbeat
 from farrier.model.brakes import BrakeView
@@ -74,6 +74,17 @@ class AgentApi(Protocol):
 
     async def finish(self, task: AgentTask, *, succeeded: bool, result: Mapping[str, Any]) -> None:
         """End a task. May be repeated. Raises `RefusedByModel` in the same case as `renew`."""
+
+
+class Door(Protocol):
+    """The pulse of a door, which is a server process that answers other programs."""
+
+    def reached(self) -> None:
+        """Record that the door has answered an agent. The next pulse says so."""
+
+    async def run(self) -> NoReturn:
+        """Commit a pulse every two seconds, until cancelled; then delete the door's row. A failed pulse is logged and
+        repeated."""
 
 
 class FleetApi(Protocol):

@@ -45,6 +45,7 @@ TABLES = (
 OF_THE_LOOP = (
     *(
         "controllers",
+        "doors",
         "shards",
         "wakes",
         "marks",

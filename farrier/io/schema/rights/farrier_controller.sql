@@ -1,7 +1,7 @@
 -- The daemon. It writes the decisions of its runs, and only reads the model, the records of the schema, and history.
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     farrier.mends, farrier.pulse, farrier.limits,
-    farrier.controllers, farrier.marks, farrier.outcomes,
+    farrier.controllers, farrier.doors, farrier.marks, farrier.outcomes,
     farrier.nodes, farrier.node_conditions, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions,
     farrier.bootstrap_tokens, farrier.node_agents, farrier.node_tasks, farrier.intents,
     farrier.maas_regions, farrier.node_observations, farrier.questions,

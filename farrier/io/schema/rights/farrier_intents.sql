@@ -11,5 +11,6 @@ GRANT EXECUTE ON FUNCTION
     farrier.resource_intent, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,
     farrier.count_resources, farrier.count_states, farrier.late_resources,
     farrier.list_addresses, farrier.allocate_address, farrier.release_address,
-    farrier.partition_members, farrier.join_partition, farrier.leave_partition, farrier.shard_of
+    farrier.partition_members, farrier.join_partition, farrier.leave_partition, farrier.shard_of,
+    farrier.pulse_pages_door, farrier.leave_door
     TO farrier_intents;
