@@ -27,6 +27,7 @@ _TAKEN = {
         "another node has this machine",
         "delete one of the two, or remove its BMC details",
     ),
+    "node_agents_key": ("the agent of another node has this key", "make a new random key"),
     "node_macs_pkey": ("another node has this MAC address", "correct the address, or delete the other node first"),
 }
 _AGAIN = "nothing was written; send the request again"

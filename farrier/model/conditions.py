@@ -3,7 +3,8 @@
 Each condition has a source, an ID, an optional target (such as the serial number of a part), and one of two effects. A
 note is only shown. A condition with the effect `quarantine` keeps the node out of service; `BY_STATUS` says how in each
 status. The database stores conditions in `node_conditions`. The agent's heartbeats write the conditions of source
-`agent`, an enrolment writes `identity/enrolment`, and commits of the node's runs write all others. Pure.
+`agent`, calls of agents write `identity/enrolment` and `identity/agent`, and commits of the node's runs write all
+others. Pure.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ ANOTHER_MACHINE = "another_machine"
 """The ID of the condition for a BMC that shows another machine than the recorded one."""
 ENROLMENT = "enrolment"
 """The ID of the note about a refused enrolment on another machine."""
+AGENT_KEY = "agent"
+"""The ID of the note that two machines use the key of the node's agent."""
 NOT_SCRUBBED = "not_scrubbed"
 """The ID of the condition for a cleaning that was skipped or cancelled."""
 VALIDATION_FAILED = "validation_failed"
@@ -118,6 +121,7 @@ KNOWN: tuple[Known, ...] = (
     Known(Source.BMC, HEALTH),
     Known(Source.IDENTITY, ANOTHER_MACHINE),
     Known(Source.IDENTITY, ENROLMENT),
+    Known(Source.IDENTITY, AGENT_KEY),
     Known(Source.OPERATOR, ANY_ID),
     Known(Source.CLEANING, NOT_SCRUBBED),
     Known(Source.CLEANING, VALIDATION_FAILED),

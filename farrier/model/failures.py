@@ -270,6 +270,10 @@ CONDITION_ADVICE: Mapping[str, Advice] = {
     "identity/enrolment": Advice(
         "find out which machine used the node's bootstrap token; the note ends with an enrolment of the node's machine"
     ),
+    "identity/agent": Advice(
+        "find the machine with the copied disk, and enrol the node's machine with a new bootstrap token, which ends "
+        "the note"
+    ),
     "operator/*": Advice("read the operator's reason", (Recommended(Action.RELEASE), DRAIN)),
     "cleaning/not_scrubbed": Advice(
         "read why the cleaning was skipped",

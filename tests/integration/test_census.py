@@ -52,7 +52,7 @@ WORKFLOW = """
 LIVE_WORKFLOW = "UPDATE farrier.nodes SET live_workflow_kind = $2, live_workflow_id = $3 WHERE id = $1"
 AGENT = """
     INSERT INTO farrier.node_agents (node_id, key_hash, last_heartbeat_at, health)
-    VALUES ($1, '', farrier.now() - $2::interval, $3)
+    VALUES ($1, farrier.digest($1::bigint::text), farrier.now() - $2::interval, $3)
 """
 BMCS = (
     '{"power": "on", "power_at": "2026-01-01T00:00:00Z"}',

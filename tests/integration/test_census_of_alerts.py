@@ -17,7 +17,7 @@ MINUTE = timedelta(minutes=1)
 ACTIVE = "INSERT INTO farrier.nodes (name, status, management) VALUES ($1, 'active', 'unmanaged')"
 ALERTING = """
     INSERT INTO farrier.node_agents (node_id, key_hash, last_heartbeat_at, health)
-    SELECT n.id, '', farrier.now() - $2::interval, $3::jsonb FROM farrier.nodes n WHERE n.name = $1
+    SELECT n.id, farrier.digest(n.name), farrier.now() - $2::interval, $3::jsonb FROM farrier.nodes n WHERE n.name = $1
 """
 
 

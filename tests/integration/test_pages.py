@@ -47,7 +47,7 @@ ONBOARDING = """
 """
 AGENT = """
     INSERT INTO farrier.node_agents (node_id, key_hash, last_heartbeat_at, health)
-    SELECT id, '\\x00', farrier.now(), '{"ok": false, "alerts": [
+    SELECT id, farrier.digest(name), farrier.now(), '{"ok": false, "alerts": [
                {"id": "gpu-3", "message": "78 uncorrectable ECC errors <b>", "blocks_scheduling": true},
                {"id": "fan", "message": "slow"}]}'
       FROM farrier.nodes

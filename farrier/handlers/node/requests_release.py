@@ -82,7 +82,7 @@ def _chosen(node: Node, params: p.Release) -> _Cause | Reject:
 
 
 def _causes(node: Node) -> tuple[_Cause, ...]:
-    """Return everything that keeps the node out of service and can be lifted, and the note about a refused enrolment.
+    """Return everything that keeps the node out of service and can be lifted, and the notes about refused agents.
     A stored cause cannot be lifted while a workflow is live, because the workflow ends it."""
     can_end = node.quarantine is not None and node.workflow is None and node.ever_onboarded
     stored = (_Cause(str(node.quarantine.cause), node.quarantine),) if can_end and node.quarantine is not None else ()
@@ -90,7 +90,7 @@ def _causes(node: Node) -> tuple[_Cause, ...]:
 
 
 def _is_lifted(condition: Condition) -> bool:
-    return condition.effect is Effect.QUARANTINE or condition.id == conditions.ENROLMENT
+    return condition.effect is Effect.QUARANTINE or condition.id in (conditions.ENROLMENT, conditions.AGENT_KEY)
 
 
 def _without(node: Node, cause: _Cause) -> Node:

@@ -6,6 +6,7 @@ table that is not granted to that role. So each is called here once.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -62,6 +63,11 @@ CALLS = {
         "claim_task": "'$node', '{node.drain}', '$key'",
         "renew_task": "'$node', $task, '$lease', '$key'",
         "finish_task": "'$node', $task, '$lease', '$key', true",
+        "take_beats": "jsonb_build_array(jsonb_build_object('place', 0, 'key', '$digest', 'health', '{}'::jsonb))",
+        "put_facts": "decode('$digest', 'hex'), repeat('0', 64), '{}'",
+        "claim_by_key": "decode('$digest', 'hex'), '{node.drain}', gen_random_uuid()",
+        "renew_by_key": "decode('$digest', 'hex'), $other, '$lease'",
+        "finish_by_key": "decode('$digest', 'hex'), $other, '$lease', true, NULL",
     },
     "farrier_worker": OF_ALL
     | {
@@ -99,7 +105,10 @@ async def prepared(db: pg.Database) -> dict[str, Any]:
         await fabric.ready("ib")
     async with sites.opened(db) as site:
         machine = await site.draining()
-        task = await site.conn.fetchval("SELECT id FROM farrier.node_tasks WHERE status = 'queued'")
+        queued = "SELECT id FROM farrier.node_tasks WHERE status = 'queued' AND node_id = $1"
+        task = await site.conn.fetchval(queued, machine.id)
+        other = await site.draining()
+        others = await site.conn.fetchval(queued, other.id)
         await site.conn.execute("SELECT farrier.register_node('gpu-8', bootstrap_token => $1)", tokens.named("new"))
         await site.conn.execute("SELECT farrier.grant_worker(session_user, '{node.drain}')")
         await site.conn.execute(
@@ -107,6 +116,7 @@ async def prepared(db: pg.Database) -> dict[str, Any]:
             " VALUES ('ams1', farrier.now() + interval '1 hour', 'planned work', 'ann')"
         )
         named = {"node": machine.name, "id": machine.id, "key": machine.key, "task": task}
+        named |= {"other": others, "digest": sha256(other.key.encode()).hexdigest()}
     return {"segment": segment, "token": tokens.named("new"), **named}
 
 

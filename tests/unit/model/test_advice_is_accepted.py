@@ -21,6 +21,7 @@ from farrier.model import actions, mapping, recommended
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.conditions import (
+    AGENT_KEY,
     ANOTHER_MACHINE,
     ENROLMENT,
     HEALTH,
@@ -247,6 +248,7 @@ CONDITIONS = (
     unclean(VALIDATION_FAILED),
     Condition(source=Source.IDENTITY, id=ANOTHER_MACHINE, effect=Effect.QUARANTINE),
     Condition(source=Source.IDENTITY, id=ENROLMENT, effect=Effect.NOTE),
+    Condition(source=Source.IDENTITY, id=AGENT_KEY, effect=Effect.NOTE),
     Condition(source=Source.BMC, id=HEALTH, effect=Effect.NOTE),
 )
 OF_SERVICE = {QuarantineCause.DRAIN_FAILED, QuarantineCause.FROZEN, QuarantineCause.DECOMMISSION_FAILED}

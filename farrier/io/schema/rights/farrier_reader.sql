@@ -8,7 +8,7 @@ GRANT SELECT ON
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers
     TO farrier_reader;
 GRANT SELECT (
-    id, node_id, workflow_id, type, status, params, attempt, failures, claimed_by, lease_until, result, created_at, dispatched_at, ended_at
+    id, node_id, workflow_id, type, status, params, attempt, failures, claimed_by, lease_until, result, evidence, created_at, dispatched_at, ended_at
     ) ON farrier.node_tasks TO farrier_reader;
 GRANT EXECUTE ON FUNCTION
     farrier.foresee, farrier.foreseen, farrier.list_resources, farrier.show_resources, farrier.any_resource, farrier.resource_names,

@@ -15,9 +15,15 @@ CREATE INDEX bootstrap_tokens_node ON farrier.bootstrap_tokens (node_id);
 CREATE TABLE farrier.node_agents (
     node_id           bigint      PRIMARY KEY REFERENCES farrier.nodes,
     key_hash          bytea       NOT NULL,               -- digest of the key with which the agent authenticates
-    facts             jsonb       NOT NULL DEFAULT '{}',  -- facts that the agent reported when it enrolled
+    facts             jsonb       NOT NULL DEFAULT '{}',  -- facts that the agent reported when it enrolled or later
+    facts_digest      text,                               -- digest that the agent computed of these facts; null if it sent none
     enrolled_at       timestamptz NOT NULL DEFAULT farrier.now(),
     last_heartbeat_at timestamptz,                        -- null before the first heartbeat
+    by_door           boolean     NOT NULL DEFAULT false, -- whether the last heartbeat came through a server for agents
+    version           text,                               -- version of the agent; null if it sent none
+    boot_id           uuid,                               -- boot of the machine that sent the last heartbeat; null if it sent none
+    past_boots        uuid[]      NOT NULL DEFAULT '{}',  -- boots that another boot has replaced, the newest first, at most 8;
+                                                          -- their heartbeats are refused
     health            jsonb       NOT NULL DEFAULT '{}',  -- the agent's last report: {ok, alerts, ssh_seed} (farrier.model.health)
     condition         text        GENERATED ALWAYS AS (
         CASE WHEN health @> '{"ok": false}' OR health @> '{"alerts": [{"blocks_scheduling": true}]}' THEN 'blocked'
@@ -26,3 +32,5 @@ CREATE TABLE farrier.node_agents (
     ssh_seed_failures integer     NOT NULL DEFAULT 0      -- consecutive heartbeats that reported a failed SSH seed
 ) WITH (fillfactor = 50);
 CREATE INDEX node_agents_unwell ON farrier.node_agents (condition) WHERE condition <> 'ok';
+-- A server for agents finds an agent by its key.
+CREATE UNIQUE INDEX node_agents_key ON farrier.node_agents (key_hash);

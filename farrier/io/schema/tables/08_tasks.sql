@@ -20,10 +20,14 @@ CREATE TABLE farrier.node_tasks (
     failures      integer     NOT NULL DEFAULT 0,              -- how many earlier issues failed
     claimed_by    text,                                        -- 'agent of NODE' or 'worker LOGIN'; null before the claim
     lease_token   uuid,                                        -- random; the claimant authenticates with it
+    claim_key     uuid,                                        -- from the claimant; the same claim returns the same lease; null if it
+                                                               -- sent none
     lease_until   timestamptz,                                 -- the claimant renews the lease before this time; otherwise the task
                                                                -- ends expired and is issued again
     result        jsonb,                                       -- JSON from the claimant; for a task that no claimant ended, the
                                                                -- reason as a text
+    evidence      jsonb,                                       -- what proves the result, from the claimant ({by, devices}); null for a
+                                                               -- result without evidence
     created_at    timestamptz NOT NULL DEFAULT farrier.now(),  -- when it was queued
     dispatched_at timestamptz,                                 -- when it was claimed
     ended_at      timestamptz,                                 -- when it ended, in whichever status

@@ -1,7 +1,8 @@
 -- Conditions of nodes: facts that stand until their source ends them.
 
--- Conditions that stand now. farrier.model.conditions says what they do in each status. heartbeat writes the conditions of source agent,
--- enroll_agent writes identity/enrolment, and the commits of the node's runs write all others. A deleted node has none.
+-- Conditions that stand now. farrier.model.conditions says what they do in each status. Heartbeats write the conditions of source
+-- agent, other calls of agents write identity/enrolment and identity/agent, and the commits of the node's runs write all others. A
+-- deleted node has none.
 CREATE TABLE farrier.node_conditions (
     node    bigint      NOT NULL REFERENCES farrier.nodes,
     source  text        COLLATE "C" NOT NULL,             -- who states it: agent, bmc, identity, operator or cleaning

@@ -1,17 +1,18 @@
 -- Returns the conditions that a health report states, at most 100: each alert, and not_ok for `ok: false` without an
 -- alert that blocks scheduling. Long texts are cut, because they are keys of an index and are shown in lists. Called by
 -- note_health.
-CREATE OR REPLACE FUNCTION farrier.health_conditions(health jsonb) RETURNS TABLE (id text, message text, effect text)
+CREATE OR REPLACE FUNCTION farrier.health_conditions(health jsonb) RETURNS TABLE (id text, target text, message text, effect text)
     LANGUAGE sql IMMUTABLE AS $$
     WITH alerts AS (
-        SELECT left(a ->> 'id', 128) AS id, max(left(coalesce(a ->> 'message', ''), 500)) AS message,
+        SELECT left(a ->> 'id', 128) AS id, left(coalesce(a ->> 'target', ''), 128) AS target,
+               max(left(coalesce(a ->> 'message', ''), 500)) AS message,
                bool_or(coalesce((a ->> 'blocks_scheduling')::boolean, false)) AS blocks
           FROM jsonb_array_elements(coalesce(health -> 'alerts', '[]')) a
-         GROUP BY 1
+         GROUP BY 1, 2
     )
-    SELECT a.id, a.message, CASE WHEN a.blocks THEN 'quarantine' ELSE 'note' END
-      FROM (SELECT * FROM alerts ORDER BY blocks DESC, id COLLATE "C" LIMIT 100) a
+    SELECT a.id, a.target, a.message, CASE WHEN a.blocks THEN 'quarantine' ELSE 'note' END
+      FROM (SELECT * FROM alerts ORDER BY blocks DESC, id COLLATE "C", target COLLATE "C" LIMIT 100) a
      UNION ALL
-    SELECT 'not_ok', 'the agent reports ok: false', 'quarantine'
-     WHERE health -> 'ok' = 'false' AND NOT EXISTS (SELECT FROM alerts a WHERE a.blocks OR a.id = 'not_ok')
+    SELECT 'not_ok', '', 'the agent reports ok: false', 'quarantine'
+     WHERE health -> 'ok' = 'false' AND NOT EXISTS (SELECT FROM alerts a WHERE a.blocks OR (a.id, a.target) = ('not_ok', ''))
 $$;

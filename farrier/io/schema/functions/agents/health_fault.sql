@@ -10,9 +10,10 @@ BEGIN
     IF jsonb_typeof(coalesce(health -> 'alerts', '[]')) <> 'array' THEN RETURN 'health.alerts must be an array'; END IF;
     FOR alert IN SELECT jsonb_array_elements(coalesce(health -> 'alerts', '[]')) LOOP
         IF jsonb_typeof(alert) <> 'object' OR jsonb_typeof(alert -> 'id') IS DISTINCT FROM 'string'
+           OR jsonb_typeof(coalesce(alert -> 'target', '""')) <> 'string'
            OR jsonb_typeof(coalesce(alert -> 'message', '""')) <> 'string'
            OR jsonb_typeof(coalesce(alert -> 'blocks_scheduling', 'false')) <> 'boolean' THEN
-            RETURN 'each alert must be {"id": text, "message": text, "blocks_scheduling": true or false}';
+            RETURN 'each alert must be {"id": text, "target": text, "message": text, "blocks_scheduling": true or false}';
         END IF;
     END LOOP;
     RETURN NULL;

@@ -11,8 +11,9 @@ BEGIN
      WHERE i.node_id = NEW.id AND (i.params ?| '{address,credential,macs,labels}' OR i.reason IS NOT NULL);
     UPDATE node_onboardings o SET failure_detail = NULL WHERE o.node_id = NEW.id AND o.failure_detail IS NOT NULL;
     UPDATE node_decommissions d SET failure_detail = NULL WHERE d.node_id = NEW.id AND d.failure_detail IS NOT NULL;
-    -- Removes the results that agents and workers reported. A task that an agent is just finishing has no visible
+    -- Removes the results and the evidence that agents and workers reported. A task that an agent is just finishing has no visible
     -- result, and this trigger does not wait for it.
-    UPDATE node_tasks t SET result = NULL WHERE t.node_id = NEW.id AND t.status IN ('succeeded', 'failed') AND t.result IS NOT NULL;
+    UPDATE node_tasks t SET result = NULL, evidence = NULL
+     WHERE t.node_id = NEW.id AND t.status IN ('succeeded', 'failed') AND (t.result IS NOT NULL OR t.evidence IS NOT NULL);
     RETURN NULL;
 END $$;

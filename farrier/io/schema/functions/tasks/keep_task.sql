@@ -1,5 +1,5 @@
 -- Extends the lease of a claimed task and returns its new end. FR410 for a task that is not, or no longer, the claimant's, who
--- must stop work. Called by renew_task and renew_work.
+-- must stop work. Called by renew_task, renew_by_key and renew_work.
 CREATE OR REPLACE FUNCTION farrier.keep_task(claimant text, task bigint, lease_token uuid, lease interval) RETURNS timestamptz
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE

@@ -1,7 +1,7 @@
 -- Claims for the claimant the oldest queued task of these types, of one node (null: any) at one site (null: any), and
 -- enqueues the task's node. Skips tasks of nodes that are paused, and tasks that another transaction has locked. Called
--- by claim_task and claim_work.
-CREATE OR REPLACE FUNCTION farrier.take_task(claimant text, types text[], of_node bigint, of_site text, lease interval)
+-- by claim_for_agent and claim_work.
+CREATE OR REPLACE FUNCTION farrier.take_task(claimant text, types text[], of_node bigint, of_site text, lease interval, claim_key uuid DEFAULT NULL)
     RETURNS TABLE (task bigint, node_id bigint, node_name text, type text, params jsonb, attempt integer, lease_token uuid, lease_until timestamptz)
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_column
@@ -16,7 +16,7 @@ BEGIN
          ORDER BY t.id LIMIT 1 FOR UPDATE OF t SKIP LOCKED),
     taken AS (
         UPDATE node_tasks t
-           SET status = 'dispatched', claimed_by = claimant, lease_token = gen_random_uuid(),
+           SET status = 'dispatched', claimed_by = claimant, lease_token = gen_random_uuid(), claim_key = take_task.claim_key,
                lease_until = farrier.now() + take_task.lease, dispatched_at = farrier.now()
           FROM next WHERE t.id = next.id
         RETURNING t.id, t.node_id, next.name, t.type, t.params, t.attempt, t.lease_token, t.lease_until),

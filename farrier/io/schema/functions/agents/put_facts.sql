@@ -1,0 +1,20 @@
+-- Stores the facts that an agent reports, with the digest that the agent computed of them. Returns null, or why the facts are
+-- refused: they come from another machine (refuse_machine). May be repeated. FR400 for malformed facts, FR403 for an unknown key,
+-- FR409 for a node that is held after a restore.
+CREATE OR REPLACE FUNCTION farrier.put_facts(key bytea, digest text, facts jsonb) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+DECLARE
+    target bigint := prove_key(key);
+    refused text;
+BEGIN
+    PERFORM check_facts(facts);
+    IF digest !~ '^[0-9a-f]{64}$' IS NOT FALSE THEN
+        RAISE EXCEPTION 'the digest of facts must be 64 lower-case hexadecimal digits, got % characters', coalesce(char_length(digest), 0)
+            USING ERRCODE = 'FR400', HINT = 'Send the SHA-256 digest of the facts.';
+    END IF;
+    refused := refuse_machine(target, facts);
+    IF refused IS NULL THEN
+        UPDATE node_agents a SET facts = put_facts.facts, facts_digest = put_facts.digest WHERE a.node_id = target;
+    END IF;
+    RETURN refused;
+END $$;
