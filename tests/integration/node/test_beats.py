@@ -242,6 +242,7 @@ async def test_evidence_is_stored_with_the_task_and_a_finish_without_it_is_recog
         for _ in range(2):
             await site.conn.execute(FINISH, digest_of(machine), task["task"], task["lease_token"], given)
         row = await site.conn.fetchrow("SELECT status, evidence FROM farrier.node_tasks WHERE id = $1", task["task"])
+        assert row is not None
         stored[machine.name] = (row["status"], row["evidence"] and json.loads(row["evidence"]))
     assert stored == {proven.name: ("succeeded", evidence), unproven.name: ("succeeded", None)}
 
