@@ -3,6 +3,7 @@ FROM python:3.13-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY farrier farrier
+COPY agent agent
 RUN python -m venv /opt/farrier && /opt/farrier/bin/pip install --no-cache-dir .
 
 FROM python:3.13-slim

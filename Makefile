@@ -8,7 +8,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := $(wildcard farrier tests bench tools examples)
+SOURCES := $(wildcard farrier agent tests bench tools examples)
+AGENT := farrier/agent/farrier-agent.pyz
 PYTEST := $(BIN)/python -m pytest
 # `make check` runs tests/architecture. Tests wait for half of their time, so there are more workers than many machines have cores.
 TESTS := $(PYTEST) --ignore=tests/architecture
@@ -20,12 +21,12 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(firstword $(foreach candidate,python3 python3.14 python3.13 python3.12 python3.11,\
 	$(shell $(candidate) -c 'import sys; sys.version_info >= (3, 11) and print("$(candidate)")' 2>/dev/null)))
 
-.PHONY: help install test test-all check lint format-check types imports docs-check architecture docs docs-site docs-serve format demo pictures bench clean
+.PHONY: help install agent test test-all check lint format-check types imports docs-check architecture docs docs-site docs-serve format demo pictures bench clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-install: $(STAMP) ## create .venv with farrier and the development tools
+install: $(STAMP) $(AGENT) ## create .venv with farrier and the development tools
 
 $(STAMP): pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
@@ -37,6 +38,14 @@ $(STAMP): pyproject.toml
 	fi
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --editable '.[dev]'
+	@touch $@
+
+agent: install ## build farrier-agent.pyz, which machines download, and print its SHA-256
+	@$(BIN)/python agent/build_agent.py
+
+# An installation builds the archive, too; here it follows changes of the sources.
+$(AGENT): $(STAMP) agent/build_agent.py $(wildcard agent/farrier_agent/*.py)
+	@$(BIN)/python agent/build_agent.py >/dev/null
 	@touch $@
 
 test: install ## run the tests of every promise except those of whole programs; PostgreSQL comes with the Python packages

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 FARRIER = ROOT / "farrier"
+AGENT = ROOT / "agent"
 TESTS = ROOT / "tests"
 BENCH = ROOT / "bench"
 TOOLS = ROOT / "tools"

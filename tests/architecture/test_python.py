@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.architecture import sources
 
-OURS = sources.modules(sources.FARRIER, sources.TESTS, sources.BENCH, sources.TOOLS, sources.EXAMPLES)
+OURS = sources.modules(sources.FARRIER, sources.AGENT, sources.TESTS, sources.BENCH, sources.TOOLS, sources.EXAMPLES)
 PACKAGE = sources.modules(sources.FARRIER)
 TESTS = sources.modules(sources.TESTS)
 

@@ -1,0 +1,150 @@
+"""The client of the agents' API: one connection that is kept, and one line for each failure."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import random
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from farrier_agent import VERSION
+from farrier_agent.host import AgentError, Config, Host
+
+_TIMEOUT = 20.0  # seconds for each read and write; a door answers within a second, or with 503
+_LARGEST_ANSWER = 256 * 1024  # bytes; an answer has less than 64 KiB
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds; ten thousand agents of a door that was down return within a minute
+_LONGEST_RETRY_AFTER = 3600.0  # seconds
+
+
+class UnreachableError(AgentError):
+    """No answer came: no network, no door, or a certificate that is not accepted."""
+
+
+class RefusedError(AgentError):
+    """The door refused a call with this status."""
+
+    def __init__(self, status: int, detail: str, retry_after: float | None) -> None:
+        super().__init__(f"the door answered {status}: {detail}")
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.status == 429 or self.status >= 500
+
+
+class Door:
+    """The door of farrier at `config.url`."""
+
+    def __init__(self, host: Host, config: Config) -> None:
+        parts = urlsplit(config.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+            raise AgentError(f"url: expected https://host:port of the agents' door, got {config.url[:100]!r}")
+        if parts.scheme == "http" and not _is_loopback(parts.hostname):
+            raise AgentError("url: expected https, because the key must not cross a network unencrypted")
+        self._host, self._port = parts.hostname, parts.port
+        self._tls: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            try:
+                self._tls = ssl.create_default_context(cafile=host.path(config.ca) if config.ca else None)
+            except (OSError, ssl.SSLError) as error:
+                raise AgentError(f"ca: {config.ca} is not a PEM file with certificates: {error}") from None
+        self._connection: http.client.HTTPConnection | None = None
+
+    def call(self, method: str, path: str, body: Mapping[str, Any], key: str = "") -> dict[str, Any]:
+        """Return the answer. Raises RefusedError and UnreachableError. A connection that the door has closed meanwhile
+        is opened again once; every call may be repeated."""
+        headers = {"Content-Type": "application/json", "User-Agent": f"farrier-agent/{VERSION}"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        is_used = self._connection is not None
+        try:
+            return self._exchange(method, path, json.dumps(body).encode(), headers)
+        except (http.client.HTTPException, OSError) as error:
+            self.close()
+            if not is_used or isinstance(error, TimeoutError):
+                raise UnreachableError(f"{self._host}: {_reason(error)}") from None
+        try:
+            return self._exchange(method, path, json.dumps(body).encode(), headers)
+        except (http.client.HTTPException, OSError) as error:
+            self.close()
+            raise UnreachableError(f"{self._host}: {_reason(error)}") from None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exchange(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
+        if self._connection is None:
+            self._connection = (
+                http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT)
+                if self._tls is None
+                else http.client.HTTPSConnection(self._host, self._port, timeout=_TIMEOUT, context=self._tls)
+            )
+        self._connection.request(method, path, body, dict(headers))
+        answer = self._connection.getresponse()
+        content = answer.read(_LARGEST_ANSWER + 1)
+        if len(content) > _LARGEST_ANSWER:
+            raise http.client.HTTPException(f"the answer is larger than {_LARGEST_ANSWER} bytes")
+        if answer.will_close:
+            self.close()
+        given = _object(content)
+        if answer.status == 200 and given is not None:
+            return given
+        detail = str((given or {}).get("detail") or answer.reason)
+        hint = (given or {}).get("hint")
+        raise RefusedError(
+            answer.status, f"{detail}; {hint}" if hint else detail, _seconds(answer.getheader("Retry-After"))
+        )
+
+
+class Backoff:
+    """Pauses that grow up to a minute, with jitter, so that agents do not return all at once."""
+
+    def __init__(self) -> None:
+        self._next = _FIRST_PAUSE
+
+    def pause(self, at_least: float | None = None) -> float:
+        """Return the next pause in seconds; not shorter than `at_least`, the door's Retry-After."""
+        pause, self._next = self._next, min(self._next * 2, _LONGEST_PAUSE)
+        return max(pause * random.uniform(0.5, 1), (at_least or 0) * random.uniform(1, 1.5))
+
+    def reset(self) -> None:
+        self._next = _FIRST_PAUSE
+
+
+def _reason(error: Exception) -> str:
+    """Return one line about an error; a certificate that is not valid yet often means a wrong clock of this machine."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        said = f"the certificate is not accepted: {error.verify_message}"
+        is_time = "expired" in error.verify_message or "not yet valid" in error.verify_message
+        return f"{said}; if the certificate is valid, correct the clock of this machine" if is_time else said
+    return str(error) or type(error).__name__
+
+
+def _object(content: bytes) -> dict[str, Any] | None:
+    try:
+        given = json.loads(content or b"{}")
+    except (ValueError, RecursionError):
+        return None
+    return given if isinstance(given, dict) else None
+
+
+def _seconds(header: str | None) -> float | None:
+    """Return the seconds of a Retry-After; a date counts as a minute. Source: RFC 9110, 10.2.3."""
+    if header is None:
+        return None
+    return min(float(header), _LONGEST_RETRY_AFTER) if header.strip().isdigit() else _LONGEST_PAUSE
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"

@@ -1,0 +1,165 @@
+"""Disks: which there are, from which of them the system runs, and their health.
+
+Sources: ABI/stable/sysfs-block; NVM Express Base Specification, SMART / Health Information log, Critical Warning;
+smartctl(8) --json, exit status; nvme-smart-log(1).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from farrier_agent.conditions import NOTE, QUARANTINE, Condition, condition
+from farrier_agent.host import AgentError, Config, Host, run
+
+_SECTOR = 512  # bytes; /sys/block/*/size counts these, whatever the disk's blocks are
+_TOOL_TIMEOUT = 20.0  # seconds; a disk that works answers within one
+# Mount points of the system. The disks below them are never erased.
+_OF_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/usr", "/var", "/opt", "/etc"})
+# Roots without a disk: an ephemeral or diskless system.
+_DISKLESS = frozenset({"overlay", "tmpfs", "rootfs", "ramfs", "nfs", "nfs4", "squashfs", "9p", "virtiofs"})
+_WARNINGS = {
+    1: "the spare blocks are used up",
+    4: "the reliability is degraded",
+    8: "the disk is read-only",
+    16: "the backup of its memory failed",
+    32: "the persistent memory is unreliable",
+}
+_TOO_HOT = 2  # bit of the critical warning
+
+
+def names(host: Host) -> list[str]:
+    """Return the disks: block devices with hardware, writable, not removable."""
+    found = []
+    for device in host.glob("/sys/block/*/device"):
+        block = os.path.dirname(device)
+        name = os.path.basename(block)
+        if (
+            not re.match(r"(sr|fd|nbd|mmcblk\d+boot|zram)", name)
+            and not host.number(f"{block}/removable")
+            and host.number(f"{block}/size")
+        ):
+            found.append(name)
+    return found
+
+
+def size(host: Host, name: str) -> int:
+    return (host.number(f"/sys/block/{name}/size") or 0) * _SECTOR
+
+
+def serial(host: Host, name: str) -> str:
+    """Return the serial number; the name of a disk without one."""
+    block = f"/sys/block/{name}"
+    vpd = host.text(f"{block}/device/vpd_pg80")  # SCSI Primary Commands, unit serial number: 4 bytes precede it
+    return host.text(f"{block}/device/serial") or host.text(f"{block}/serial") or vpd[4:].strip("\0 ") or name
+
+
+def read(host: Host, _config: Config) -> dict[str, Any]:
+    """Return the facts of the disks."""
+    facts = []
+    for name in names(host):
+        device = f"/sys/block/{name}/device"
+        firmware = host.text(f"{device}/firmware_rev") or host.text(f"{device}/rev") or None
+        model = host.text(f"{device}/model") or None
+        facts.append({"serial": serial(host, name), "model": model, "size": size(host, name), "firmware": firmware})
+    return {"facts": {"disks": facts}, "conditions": []}
+
+
+def health(host: Host, _config: Config, name: str) -> dict[str, Any]:
+    """Return the conditions of one disk, as far as smartctl or nvme is installed."""
+    target, node = serial(host, name), host.path(f"/dev/{name}")
+    try:
+        found = run("smartctl", "-j", "-H", "-A", "-n", "standby", node, timeout=_TOOL_TIMEOUT)
+        if found is None and name.startswith("nvme"):
+            found = run("nvme", "smart-log", node, "-o", "json", timeout=_TOOL_TIMEOUT)
+    except AgentError as error:
+        return {"conditions": [condition("disk/slow", f"{name}: {error}", QUARANTINE, target)]}
+    if found is None:
+        return {
+            "conditions": [
+                condition("disk/unread", "the health of disks is unknown: install smartmontools or nvme-cli")
+            ]
+        }
+    try:
+        return {"conditions": list(judged(json.loads(found.stdout), name, target))}
+    except (ValueError, AttributeError):
+        return {
+            "conditions": [
+                condition("disk/unread", f"the output about {name} is not JSON of smartctl or nvme", NOTE, target)
+            ]
+        }
+
+
+def judged(report: dict[str, Any], name: str, target: str) -> Iterator[Condition]:
+    """Return what the JSON of smartctl or of nvme says."""
+    log = report.get("nvme_smart_health_information_log") or report
+    warning = log.get("critical_warning") or 0
+    warning = int(warning.get("value", 0) if isinstance(warning, dict) else warning)
+    said = [text for bit, text in _WARNINGS.items() if warning & bit]
+    if not said and (report.get("smart_status") or {}).get("passed") is False:
+        table = (report.get("ata_smart_attributes") or {}).get("table") or []
+        worn = [
+            f"{each.get('name')} {(each.get('raw') or {}).get('string')}"
+            for each in table
+            if each.get("when_failed") == "now"
+        ]
+        said = [", ".join(["SMART predicts a failure", *worn])]
+    if said:
+        yield condition("disk/failing", f"{name}: {', '.join(said)}", QUARANTINE, target)
+    if warning & _TOO_HOT:
+        yield condition("disk/hot", f"{name}: the temperature is beyond its limits", NOTE, target)
+
+
+def of_system(host: Host) -> set[str]:
+    """Return the disks from which the system runs. Raises AgentError if that cannot be told."""
+    found: set[str] = set()
+    for device, place, kind in _mounts(host):
+        if place not in _OF_SYSTEM:
+            continue
+        disks = disks_below(host, device)
+        if not disks and place == "/" and kind not in _DISKLESS:
+            raise AgentError(
+                f"the disk of the system is unknown: {device} ({kind}) is mounted on /, so no disk is erased"
+            )
+        found |= disks
+    return found
+
+
+def disks_below(host: Host, device: str) -> set[str]:
+    """Return the disks on which a device lies: the disk of a partition, and those of a RAID or of a logical volume."""
+    name = os.path.basename(os.path.realpath(host.path(device)))
+    if not device.startswith("/dev/"):
+        return set()
+    if os.path.isdir(host.path(f"/sys/block/{name}")):
+        slaves = [os.path.basename(path) for path in host.glob(f"/sys/block/{name}/slaves/*")]
+        return {name} if not slaves else {disk for each in slaves for disk in disks_below(host, f"/dev/{each}")}
+    return {path.split("/")[3] for path in host.glob(f"/sys/block/*/{name}")}
+
+
+def free(host: Host, name: str) -> None:
+    """Unmount what lies on a disk, so that it can be erased. Raises AgentError if something keeps using it."""
+    for device, place, _kind in reversed(_mounts(host)):
+        if name in disks_below(host, device):
+            _tool("umount", host.path(place))
+    for line in host.text("/proc/swaps").splitlines()[1:]:
+        if name in disks_below(host, line.split()[0]):
+            _tool("swapoff", host.path(line.split()[0]))
+    for path in host.glob("/sys/block/*/slaves"):
+        holder = path.split("/")[3]
+        if name in disks_below(host, f"/dev/{holder}") and holder != name:
+            is_raid = holder.startswith("md")
+            _tool(*(("mdadm", "--stop") if is_raid else ("dmsetup", "remove")), host.path(f"/dev/{holder}"))
+
+
+def _tool(*command: str) -> None:
+    done = run(*command, timeout=60)
+    if done is None or done.returncode:
+        raise AgentError(f"{' '.join(command)} failed: {done.stdout.strip()[:200] if done else 'it is not installed'}")
+
+
+def _mounts(host: Host) -> list[list[str]]:
+    """Return device, place and kind of each mount; a place has its blanks as proc(5) escapes them."""
+    return [line.split()[:3] for line in host.text("/proc/self/mounts").splitlines() if len(line.split()) >= 3]

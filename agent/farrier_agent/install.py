@@ -1,0 +1,90 @@
+"""Puts the agent into the system as a service, and removes it without leaving anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from farrier_agent.host import CONFIG, STATE, AgentError, Host, remove, run, say
+
+PROGRAM = "/opt/farrier-agent/farrier-agent.pyz"
+_UNITS = "/etc/systemd/system"
+_SETUP = "farrier-agent-setup.service"  # downloads the agent; the shipped cloud-init template writes it
+_CA = "/etc/farrier-agent/ca.pem"
+_HOOKS = ("/etc/farrier-agent/drain.d", "/etc/farrier-agent/release.d")
+_SYSTEMCTL_TIMEOUT = 60.0  # seconds
+
+UNIT = f"""\
+[Unit]
+Description=farrier-agent, reports this machine's health to farrier and performs farrier's tasks
+Documentation=https://www.freedesktop.org/software/systemd/man/systemd.service.html
+After=network-online.target
+Wants=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/usr/bin/python3 {PROGRAM} run
+Restart=on-failure
+RestartSec=10
+RuntimeDirectory=farrier-agent
+RuntimeDirectoryPreserve=yes
+UMask=0077
+Nice=10
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def install(host: Host, given: Mapping[str, Any], ca: str | None) -> None:
+    """Copy the program, write the configuration if any of it is given, and start the service. May be repeated."""
+    source = os.path.realpath(sys.argv[0])
+    if not os.path.isfile(source):
+        raise AgentError("install expects that the agent runs from farrier-agent.pyz")
+    for directory in (os.path.dirname(PROGRAM), *_HOOKS):
+        os.makedirs(host.path(directory), mode=0o755, exist_ok=True)
+    if source != os.path.realpath(host.path(PROGRAM)):
+        shutil.copyfile(source, host.path(f"{PROGRAM}.new"))
+        os.replace(host.path(f"{PROGRAM}.new"), host.path(PROGRAM))
+    if ca is not None:
+        shutil.copyfile(ca, host.path(_CA))
+        given = {**given, "ca": _CA}
+    if given:
+        with open(os.open(host.path(CONFIG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(given, file, indent=2)
+    host.config()
+    os.makedirs(host.path(_UNITS), exist_ok=True)
+    with open(host.path(f"{_UNITS}/farrier-agent.service"), "w") as file:
+        file.write(UNIT)
+    _systemctl("disable", "--no-block", _SETUP)
+    remove(host.path(f"{_UNITS}/{_SETUP}"))
+    remove(host.path("/etc/farrier-agent/setup.py"))
+    _systemctl("daemon-reload")
+    _systemctl("enable", "farrier-agent.service")
+    _systemctl("restart", "--no-block", "farrier-agent.service")
+
+
+def uninstall(host: Host) -> None:
+    """Remove the unit, the program, the configuration, the hooks and the key. Raises AgentError if something stays."""
+    _systemctl("disable", "farrier-agent.service")
+    for name in ("farrier-agent.service", _SETUP):
+        remove(host.path(f"{_UNITS}/{name}"))
+    _systemctl("daemon-reload")
+    left = []
+    for directory in (os.path.dirname(PROGRAM), os.path.dirname(CONFIG), "/run/farrier-agent", STATE):
+        shutil.rmtree(host.path(directory), ignore_errors=True)
+        if os.path.lexists(host.path(directory)):
+            left.append(directory)
+    if left:
+        raise AgentError(f"{', '.join(left)} cannot be removed; is the file system read-only?")
+
+
+def _systemctl(*command: str) -> None:
+    """Run systemctl. A machine without systemd runs the agent by another program."""
+    done = run("systemctl", *command, timeout=_SYSTEMCTL_TIMEOUT)
+    if done is not None and done.returncode and command[0] != "disable":
+        say(f"systemctl {' '.join(command)} failed: {done.stdout.strip()[:200]}")

@@ -1,0 +1,126 @@
+"""Calls in processes of their own, so that a call that hangs delays nothing but itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+from typing import Any, Callable
+
+from farrier_agent.host import AgentError, end_with_parent
+
+_LARGEST_RESULT = 1024 * 1024  # bytes; facts of a machine with a hundred devices have 20 kB
+
+
+class Job:
+    """One call in a process of its own.
+
+    The result comes through a pipe, which programs that the call starts inherit. After `limit` seconds the processes
+    are killed. `is_over` becomes true only when all of them are gone, so a process that the kernel cannot end (state D)
+    is never started twice, and nobody waits for it.
+    """
+
+    def __init__(self, call: Callable[[], Any], limit: float) -> None:
+        self.began_at = time.monotonic()
+        self.limit = limit
+        self.result: Any = None
+        self.error: str | None = None
+        self.timed_out = False
+        self._read = b""
+        self._at_end = self._reaped = False
+        self.fd, writing = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _child(call, writing)
+        os.close(writing)
+        os.set_blocking(self.fd, False)
+
+    @property
+    def is_over(self) -> bool:
+        return self._at_end and self._reaped
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the pipe is at its end, so that nothing can arrive any more."""
+        return self._at_end
+
+    @property
+    def is_hung(self) -> bool:
+        """Whether the call was killed, and has not ended since."""
+        return self.timed_out and not self.is_over
+
+    def poll(self) -> bool:
+        """Take what has arrived, and kill the call if its time is over. Return whether the call has ended or hangs."""
+        if not self._at_end:
+            self._take()
+        if not self._reaped:
+            self._reaped = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+        if not self.is_over and time.monotonic() - self.began_at > self.limit:
+            self.kill()
+        if self.is_over and self.error is None and self.result is None:
+            self._finish()
+        return self.is_over or self.timed_out
+
+    def kill(self) -> None:
+        """Kill the processes of the call, without waiting for their end."""
+        self.timed_out = True
+        self.error = self.error or f"did not answer within {self.limit:.0f} s"
+        try:
+            os.killpg(self._pid, signal.SIGKILL)
+        except OSError:
+            pass  # it has ended
+
+    def _take(self) -> None:
+        try:
+            while True:
+                part = os.read(self.fd, 65536)
+                if not part:
+                    self._at_end = True
+                    os.close(self.fd)
+                    return
+                self._read = (self._read + part)[: _LARGEST_RESULT + 1]
+        except BlockingIOError:
+            return
+
+    def _finish(self) -> None:
+        try:
+            answer = json.loads(self._read)
+            self.result, self.error = answer["result"], answer["error"]
+        except (ValueError, KeyError, TypeError):
+            self.error = "ended without a result"
+
+
+def finished(calls: Iterable[tuple[Callable[[], Any], float]]) -> list[Job]:
+    """Run the calls side by side, and return their jobs when each has ended or hangs."""
+    jobs = [Job(call, limit) for call, limit in calls]
+    while not all(job.poll() for job in jobs):
+        select.select([], [], [], 0.05)
+    return jobs
+
+
+def _child(call: Callable[[], Any], writing: int) -> None:
+    """Run the call in the child, which ends here."""
+    answer: dict[str, Any] = {"result": None, "error": None}
+    try:
+        os.setsid()
+        end_with_parent()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.closerange(3, writing)
+        os.closerange(writing + 1, 1024)
+        os.set_inheritable(writing, True)
+        answer["result"] = call()
+    except AgentError as error:
+        answer["error"] = str(error)
+    except BaseException as error:  # a fault of one collector must not end the agent
+        answer["error"] = f"{type(error).__name__}: {error}"
+    try:
+        left = memoryview(json.dumps(answer).encode())
+        while left:
+            left = left[os.write(writing, left) :]
+    finally:
+        os._exit(0)

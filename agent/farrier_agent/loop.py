@@ -1,0 +1,331 @@
+"""The loop: collects, sends heartbeats, claims and performs tasks. It waits for nothing but the door's answer."""
+
+from __future__ import annotations
+
+import random
+import select
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Callable
+
+from farrier_agent import disks, gpu, install, links, system, tasks
+from farrier_agent.client import Backoff, Door, RefusedError
+from farrier_agent.conditions import NOTE, QUARANTINE, Condition, bounded, condition, dropped
+from farrier_agent.host import AgentError, Config, Host, say
+from farrier_agent.jobs import Job
+from farrier_agent.state import State, digest, digest_of
+from farrier_agent.xid import Xids
+
+_LOG_EVERY = 5.0  # seconds between readings of the kernel's log; its ring holds thousands of records
+_FIRST_READINGS = 15.0  # seconds that the enrolment waits for the first readings
+_AT_ONCE = 2.0  # seconds between two heartbeats at least, however often conditions change
+_RARELY = 300.0  # seconds until another try after 409: another machine uses the key, or farrier holds the node
+_LONG = 900.0  # seconds until another try that needs a person: the token or the key is not accepted
+_LEASE = 60.0  # seconds; renewed when a third has passed
+_LEAVING = 600.0  # seconds for which the result of the uninstallation is sent again
+_SAID_AGAIN = 3600.0  # seconds after which the same line is written again
+
+
+@dataclass(frozen=True)
+class Collector:
+    """What is read every `every` seconds, in a process of its own that is killed after `limit` seconds. If it hangs,
+    the condition has the effect `hung`. With `targets`, each target is read in a process of its own."""
+
+    name: str
+    read: Callable[..., dict[str, Any]]
+    every: float
+    limit: float
+    hung: str = NOTE
+    targets: Callable[[Host], list[str]] | None = None
+
+
+COLLECTORS: Sequence[Collector] = (
+    Collector("system", system.read, 30, 15),
+    Collector("gpu", gpu.read, 60, 30, QUARANTINE),
+    Collector("disks", disks.read, 300, 15),
+    Collector("disk", disks.health, 600, 45, QUARANTINE, disks.names),
+    Collector("links", links.read, 30, 15),
+    Collector("metadata", system.metadata, 600, 30),
+)
+
+
+@dataclass
+class _Slot:
+    """The newest reading of a collector, and the process that reads."""
+
+    due: float = 0.0
+    job: Job | None = None
+    reading: dict[str, Any] = field(default_factory=dict)
+    wrong: str | None = None
+    was_read: bool = False
+
+
+class Readings:
+    """The collectors at work."""
+
+    def __init__(self, host: Host, config: Config, collectors: Sequence[Collector] = COLLECTORS) -> None:
+        self._host, self._config, self._collectors = host, config, collectors
+        self._slots: dict[tuple[str, str], _Slot] = {}
+        self._xids = Xids(host)
+        self._log_due = 0.0
+        if gpu.present(host):
+            import pynvml  # noqa: F401 - once, and not in each process that reads
+        self._began_at = time.monotonic()
+
+    @property
+    def are_first(self) -> bool:
+        """Whether each collector has been read once, or has had enough time for it."""
+        return time.monotonic() - self._began_at > _FIRST_READINGS or all(
+            slot.was_read for slot in self._slots.values()
+        )
+
+    def step(self, now: float) -> None:
+        """Start what is due, and take what has arrived."""
+        for collector in self._collectors:
+            for target in collector.targets(self._host) if collector.targets else [""]:
+                slot = self._slots.setdefault((collector.name, target), _Slot())
+                if slot.job is None and now >= slot.due:
+                    limit = self._config.timeouts.get(collector.name, collector.limit)
+                    call = partial(collector.read, self._host, self._config, *([target] if target else []))
+                    slot.job, slot.due = Job(call, limit), now + collector.every * random.uniform(0.9, 1.1)
+                if slot.job is not None and slot.job.poll():
+                    self._take(slot)
+        if now >= self._log_due:
+            self._log_due = now + _LOG_EVERY
+            self._xids.read()
+
+    def wait(self, until: float) -> None:
+        """Wait until something arrives or is due."""
+        running = [slot.job for slot in self._slots.values() if slot.job is not None]
+        due = min([until, self._log_due, *(slot.due for slot in self._slots.values() if slot.job is None)])
+        due = min([due, *(job.began_at + job.limit for job in running if not job.timed_out)])
+        pause = max(due - time.monotonic(), 0.01)
+        select.select([job.fd for job in running if not job.is_read], [], [], min(pause, 1.0) if running else pause)
+
+    def facts(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for slot in self._slots.values():
+            found.update(slot.reading.get("facts") or {})
+        return found
+
+    def conditions(self) -> list[Condition]:
+        """Return all conditions: of collectors, of the kernel's log, and of other monitors."""
+        serials = {str(card["slot"]): card["serial"] for card in self.facts().get("gpus", []) if card["serial"]}
+        found = [*self._xids.conditions(serials), *dropped(self._host)]
+        for collector in self._collectors:
+            for (name, target), slot in self._slots.items():
+                if name == collector.name:
+                    found += slot.reading.get("conditions") or []
+                    if slot.wrong is not None:
+                        effect = collector.hung if slot.job is not None and slot.job.timed_out else NOTE
+                        found.append(condition(f"agent/{name}", f"{name} {target}: {slot.wrong}", effect, target))
+        return found
+
+    def _take(self, slot: _Slot) -> None:
+        """Take a result. A process that hangs keeps its slot, so it is not started again, until the kernel ends it."""
+        job, slot.was_read = slot.job, True
+        assert job is not None
+        slot.wrong = (
+            None if job.error is None else f"{job.error}{'; its process cannot be ended' if job.is_hung else ''}"
+        )
+        if job.is_over:
+            slot.job = None
+            if job.error is None:
+                slot.reading = job.result
+
+
+class Agent:
+    """The agent of this machine."""
+
+    def __init__(self, host: Host, collectors: Sequence[Collector] = COLLECTORS) -> None:
+        self._host = host
+        self._config = host.config()
+        self._door = Door(host, self._config)
+        self._state = State(host)
+        self._readings = Readings(host, self._config, collectors)
+        self._backoff = Backoff()
+        self._key = self._state.key()
+        self._is_enrolled = self._key is not None and bool(host.text("/var/lib/farrier-agent/enrolled"))
+        self._talk_at = 0.0
+        self._talked_at = 0.0
+        self._is_well = False
+        self._sent: object = None
+        self._claim = ""
+        self._task: dict[str, Any] | None = None
+        self._job: Job | None = None
+        self._renew_at = 0.0
+        self._finish: dict[str, Any] | None = None
+        self._leaving_since: float | None = None
+        self._said: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Work until the agent is uninstalled."""
+        while self.step():
+            self._readings.wait(min(self._talk_at, self._renew_at if self._job else self._talk_at))
+
+    def step(self) -> bool:
+        """Do what is due. Return whether there is more to do."""
+        now = time.monotonic()
+        self._readings.step(now)
+        self._work(now)
+        kinds = {(each["id"], each.get("target"), each["effect"]) for each in self._readings.conditions()}
+        if self._is_well and kinds != self._sent:
+            self._talk_at = min(self._talk_at, max(now, self._talked_at + _AT_ONCE))
+        if now >= self._talk_at:
+            self._talk(now)
+        return self._leaving_since is None or (self._finish is not None and now - self._leaving_since < _LEAVING)
+
+    def _talk(self, now: float) -> None:
+        self._is_well = False
+        try:
+            if self._finish is not None:
+                self._report()
+            elif self._is_enrolled:
+                self._beat(now)
+            else:
+                self._enroll()
+            self._backoff.reset()
+        except RefusedError as error:
+            self._talk_at = now + self._after(error)
+        except AgentError as error:
+            self._say(f"{error}; it will be tried again")
+            self._talk_at = now + self._backoff.pause()
+
+    def _after(self, error: RefusedError) -> float:
+        """Return the seconds until the next call after a refusal."""
+        self._say(str(error))
+        if error.is_passing:
+            return self._backoff.pause(error.retry_after)
+        if error.status == 409:
+            self._stop_task("farrier does not accept the key of this machine at present")
+            return _RARELY * random.uniform(0.8, 1.2)
+        if error.status == 401 and self._is_enrolled:
+            self._stop_task("farrier does not know the key of this machine")
+            if not self._state.is_spent(self._host.config().token):
+                self._is_enrolled, self._key = False, None
+                return 0.0
+            self._say(
+                "the key is not accepted, and config.json has no token that was not used: write a new token into it"
+            )
+        return _LONG * random.uniform(0.8, 1.2)
+
+    def _enroll(self) -> None:
+        """Enrol with the token of the configuration, which may have changed. Repeating a lost call succeeds."""
+        if not self._readings.are_first:
+            self._talk_at = time.monotonic() + 0.2
+            return
+        token = self._host.config().token
+        if not token:
+            raise RefusedError(403, "config.json has no token; create one with `farrier node bootstrap`", None)
+        if self._key is None:
+            self._key = self._state.new_key()
+        alive = system.liveness(self._host)
+        answer = self._door.call("POST", "/agent/v1/enroll", {
+            "token": token, "key_digest": digest(self._key), "identity": system.identity(self._host),
+            "facts": self._readings.facts(), "version": alive["version"], "boot_id": alive["boot_id"],
+        })  # fmt: skip
+        self._state.spend(token)
+        self._is_enrolled = True
+        say(f"enrolled as node {answer.get('node')}")
+
+    def _beat(self, now: float) -> None:
+        found = bounded(self._readings.conditions())
+        facts = self._readings.facts() if self._readings.are_first else None
+        answer = self._call("POST", "/agent/v1/heartbeat", {
+            **system.liveness(self._host), "conditions": found, "clock": time.time(),
+            "facts_digest": None if facts is None else digest_of(facts),
+        })  # fmt: skip
+        self._talked_at, self._is_well = now, True
+        self._sent = {(each["id"], each.get("target"), each["effect"]) for each in found}
+        interval = answer.get("interval")
+        seconds = float(interval) if isinstance(interval, (int, float)) else 30.0
+        self._talk_at = now + min(max(seconds, 1.0), 3600.0) * random.uniform(0.95, 1.0)
+        wants = answer.get("wants") or []
+        if "facts" in wants and facts is not None:
+            self._call("PUT", "/agent/v1/facts", {"digest": digest_of(facts), "facts": facts})
+        if "claim" in wants and self._task is None:
+            self._take_task(now)
+
+    def _take_task(self, now: float) -> None:
+        """Claim a task, and begin it. A lost answer is asked for again with the same key."""
+        self._claim = self._claim or str(uuid.uuid4())
+        body = {"idempotency_key": self._claim, "types": tasks.types(self._config), "lease": _LEASE}
+        task = self._call("POST", "/agent/v1/claim", body).get("task")
+        self._claim = ""
+        if task is None:
+            return
+        say(f"begins task {task['id']} ({task['type']})")
+        self._task, self._renew_at = task, now + _LEASE / 3
+        if task["type"] == tasks.UNINSTALL:
+            self._uninstall(now)
+            return
+        config = self._host.config()
+        self._job = Job(partial(tasks.perform, self._host, config, task["type"]), tasks.limit(config, task["type"]))
+
+    def _work(self, now: float) -> None:
+        """Renew the lease of the running task, and take its outcome."""
+        if self._job is None or self._task is None:
+            return
+        if self._job.poll():
+            result = self._job.result if self._job.error is None else tasks.outcome(False, self._job.error)
+            self._job = None
+            self._end(result, now)
+        elif now >= self._renew_at:
+            self._renew_at = now + _LEASE / 3
+            try:
+                body = {"lease_token": self._task["lease_token"], "lease": _LEASE}
+                self._call("POST", f"/agent/v1/task/{self._task['id']}/renew", body)
+            except RefusedError as error:
+                if not error.is_passing:
+                    self._stop_task(str(error))
+            except AgentError as error:
+                self._say(str(error))
+
+    def _end(self, result: dict[str, Any], now: float) -> None:
+        assert self._task is not None
+        say(f"ends task {self._task['id']} ({self._task['type']}): {result['result']}")
+        self._finish = {"id": self._task["id"], "lease_token": self._task["lease_token"], **result}
+        self._talk_at = now
+
+    def _report(self) -> None:
+        """Send the result of the task until the door has taken it, or says that it is too late."""
+        assert self._finish is not None
+        body = {name: value for name, value in self._finish.items() if name != "id"}
+        try:
+            self._call("POST", f"/agent/v1/task/{self._finish['id']}/finish", body)
+        except RefusedError as error:
+            if error.is_passing:
+                raise
+            self._say(str(error))
+        self._finish = self._task = None
+        self._talk_at = 0.0
+
+    def _stop_task(self, why: str) -> None:
+        if self._job is not None and self._task is not None:
+            say(f"stops task {self._task['id']} ({self._task['type']}): {why}")
+            self._job.kill()
+        self._job = self._task = self._finish = None
+
+    def _uninstall(self, now: float) -> None:
+        """Remove everything, and then report it with the key that is still in memory."""
+        try:
+            install.uninstall(self._host)
+        except (AgentError, OSError) as error:
+            self._end(tasks.outcome(False, str(error)), now)
+        else:
+            self._leaving_since = now
+            self._end(tasks.outcome(True, "the agent is removed"), now)
+
+    def _call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._door.call(method, path, body, self._key or "")
+
+    def _say(self, text: str) -> None:
+        """Write a line, but not the same line again within an hour."""
+        now = time.monotonic()
+        if now - self._said.get(text, -_SAID_AGAIN) >= _SAID_AGAIN:
+            self._said = {each: at for each, at in self._said.items() if now - at < _SAID_AGAIN}
+            self._said[text] = now
+            say(text)

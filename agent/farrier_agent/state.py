@@ -1,0 +1,81 @@
+"""What the agent keeps on the machine: its key, whether a token was spent for it, and which devices it has cleaned."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from typing import Any
+
+from farrier_agent.host import STATE, AgentError, Host
+
+_KEY = re.compile(r"fak_[0-9a-f]{64}")
+
+
+class State:
+    """The files below /var/lib/farrier-agent. Only root can read them."""
+
+    def __init__(self, host: Host) -> None:
+        self._directory = host.path(STATE)
+        self._host = host
+
+    def key(self) -> str | None:
+        found = self._host.text(f"{STATE}/key")
+        return found if _KEY.fullmatch(found) else None
+
+    def new_key(self) -> str:
+        """Make a key, and write it. Raises AgentError, for example if the disk is full."""
+        made = f"fak_{secrets.token_hex(32)}"
+        self._write("key", made)
+        return made
+
+    def forget(self) -> None:
+        """Remove the key and everything else."""
+        for name in ("key", "enrolled", "cleaned"):
+            try:
+                os.unlink(os.path.join(self._directory, name))
+            except FileNotFoundError:
+                pass
+
+    def is_spent(self, token: str) -> bool:
+        """Whether this token has enrolled the agent, so that it cannot enrol it again with another key."""
+        return not token or self._host.text(f"{STATE}/enrolled") == digest(token)
+
+    def spend(self, token: str) -> None:
+        self._write("enrolled", digest(token))
+
+    def cleaned(self) -> list[str]:
+        """Return the serial numbers of the disks that were erased since the last drain."""
+        try:
+            return [str(each) for each in json.loads(self._host.text(f"{STATE}/cleaned", "[]"))]
+        except (ValueError, TypeError):
+            return []
+
+    def clean(self, serials: list[str]) -> None:
+        self._write("cleaned", json.dumps(serials))
+
+    def _write(self, name: str, content: str) -> None:
+        """Replace a file, so that a power cut leaves the old or the new content."""
+        path = os.path.join(self._directory, name)
+        try:
+            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            with open(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(f"{path}.new", path)
+        except OSError as error:
+            raise AgentError(
+                f"{STATE}/{name} cannot be written: {error.strerror}; free space or make it writable"
+            ) from None
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of(facts: Any) -> str:
+    """Return the digest of facts, which does not depend on the order of keys."""
+    return digest(json.dumps(facts, sort_keys=True, separators=(",", ":")))

@@ -1,0 +1,122 @@
+"""The operating system: liveness, identity, facts, read-only file systems, the clock, and the metadata service."""
+
+from __future__ import annotations
+
+import ctypes
+import http.client
+import os
+import re
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
+from farrier_agent import VERSION
+from farrier_agent.conditions import NOTE, QUARANTINE, Condition, condition
+from farrier_agent.host import Config, Host
+
+# File systems whose driver makes them read-only after an error, as ext4(5) with errors=remount-ro.
+_REMOUNTED = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs"})
+_SIZE_OF_TIMEX = 256  # bytes; struct timex has 208
+_TIME_ERROR = 5  # timex.h: the clock is not synchronised
+_METADATA_TIMEOUT = 3.0  # seconds; a service of the same site responds within milliseconds
+_PLACEHOLDERS = frozenset(
+    {"", "none", "not specified", "to be filled by o.e.m.", "default string", "system serial number", "0"}
+)
+
+
+def liveness(host: Host) -> dict[str, Any]:
+    """Return what each heartbeat says. Source: proc(5) uptime, random(4) boot_id."""
+    return {
+        "boot_id": host.text("/proc/sys/kernel/random/boot_id"),
+        "uptime": float((host.text("/proc/uptime") or "0").split()[0]),
+        "version": VERSION,
+    }
+
+
+def identity(host: Host) -> dict[str, Any]:
+    """Return serial number, UUID and MAC addresses. Source: ABI/testing/sysfs-class-net, sysfs-class-dmi."""
+    return {"serial": _dmi(host, "product_serial"), "uuid": _dmi(host, "product_uuid"), "macs": macs(host)}
+
+
+def macs(host: Host) -> list[str]:
+    """Return the permanent MAC addresses of network cards. The port of a bond has the address of the bond."""
+    found = []
+    for device in host.glob("/sys/class/net/*/device"):
+        card = os.path.dirname(device)
+        mac = host.text(f"{card}/bonding_slave/perm_hwaddr") or host.text(f"{card}/address")
+        if re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac) and mac != "00:00:00:00:00:00":
+            found.append(mac)
+    return sorted(set(found))
+
+
+def read(host: Host, _config: Config) -> dict[str, Any]:
+    """Return facts and conditions of the operating system."""
+    facts = {**identity(host), "kernel": host.text("/proc/sys/kernel/osrelease"), "agent": VERSION}
+    return {"facts": facts, "conditions": [*_read_only(host), *_clock()]}
+
+
+def metadata(host: Host, config: Config) -> dict[str, Any]:
+    """Say that the region's metadata service answers: who reaches it can forge the region's results of cleaning.
+
+    Sources: cloud-init's DataSourceMAAS (metadata_url), and the link-local address of clouds.
+    """
+    urls = list(config.metadata)
+    for path in host.glob("/etc/cloud/cloud.cfg.d/*.cfg"):
+        urls += re.findall(r"metadata_url:\s*[\"']?(https?://[^\s\"',}]+)", host.text(path))
+    answering = sorted({urlsplit(url).netloc for url in urls if _answers(url)})
+    return {
+        "conditions": [
+            condition(
+                "metadata/answers", f"the metadata service at {place} answers from the machine's network", NOTE, place
+            )
+            for place in answering
+        ]
+    }
+
+
+def _dmi(host: Host, name: str) -> str | None:
+    value = host.text(f"/sys/class/dmi/id/{name}")
+    return None if value.lower() in _PLACEHOLDERS else value
+
+
+def _read_only(host: Host) -> list[Condition]:
+    """Return a condition for each file system that is read-only although fstab mounts it for writing. Source:
+    proc(5) mounts, fstab(5)."""
+    wanted = {"/"}
+    for line in host.text("/etc/fstab").splitlines():
+        parts = line.split()
+        if len(parts) >= 4 and not parts[0].startswith("#") and "ro" not in parts[3].split(","):
+            wanted.add(parts[1])
+    return [
+        condition("fs/read-only", f"{place} ({kind} on {device}) is mounted read-only", QUARANTINE, place)
+        for device, place, kind, options in (line.split()[:4] for line in host.text("/proc/self/mounts").splitlines())
+        if place in wanted and kind in _REMOUNTED and "ro" in options.split(",")
+    ]
+
+
+def _clock() -> list[Condition]:
+    """Say that nothing synchronises the clock: TLS fails with a wrong clock. Source: adjtimex(2), TIME_ERROR."""
+    try:
+        state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_SIZE_OF_TIMEX))
+    except (OSError, AttributeError):
+        return []
+    return (
+        [condition("clock/unsynchronised", "the kernel's clock is not synchronised (adjtimex)")]
+        if state == _TIME_ERROR
+        else []
+    )
+
+
+def _answers(url: str) -> bool:
+    """Return whether a server responds to HTTP there, whatever it responds."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    try:
+        connection = kind(parts.hostname or "", parts.port, timeout=_METADATA_TIMEOUT)
+        connection.request("GET", parts.path or "/")
+        connection.getresponse()
+    except http.client.HTTPException:
+        return True
+    except (OSError, ValueError, socket.gaierror):
+        return False
+    return True

@@ -1,0 +1,39 @@
+"""The agent that farrier ships: the archive that machines download, and the template of user data that installs it.
+
+The archive is built from the folder `agent/` of the repository: by `make agent`, and whenever farrier is installed from
+its sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from farrier.errors import ConfigError
+
+PATH = Path(__file__).parent / "farrier-agent.pyz"
+"""The archive. The agents' door serves it."""
+
+_TEMPLATE = Path(__file__).parent / "cloud-init.yaml.j2"
+
+
+@cache
+def content() -> bytes:
+    """Return the archive. Raises ConfigError if farrier runs from a checkout that was never installed."""
+    try:
+        return PATH.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{PATH} cannot be read: {error.strerror}; run `make agent`, or install farrier") from None
+
+
+@cache
+def sha256() -> str:
+    """Return the SHA-256 of the archive, in hexadecimal digits. Raises ConfigError."""
+    return hashlib.sha256(content()).hexdigest()
+
+
+@cache
+def template() -> str:
+    """Return the template of user data for sites that have no template of their own."""
+    return _TEMPLATE.read_text(encoding="utf-8")

@@ -1,0 +1,131 @@
+"""The agent as a whole: enrolment, heartbeats, facts, tasks and its removal."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.agent_machine import BOOT_ID, Machine
+from tests.support.agents_door import Answer, Door
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Machine], subprocess.Popen[str]]]:
+    """Starts the agent of a machine, which ends with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(machine: Machine) -> subprocess.Popen[str]:
+        started.append(machine.start())
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+Start = Callable[[Machine], subprocess.Popen[str]]
+
+
+def test_the_agent_enrols_with_the_digest_of_its_own_key_and_sends_identity_and_facts(
+    machine: Machine, door: Door, start: Start
+) -> None:
+    machine.configure(door.url)
+
+    start(machine)
+
+    enrolment = door.wait("enroll").body
+    beat = door.wait("heartbeat")
+    assert beat.key == machine.path("/var/lib/farrier-agent/key").read_text()
+    assert enrolment["key_digest"] == hashlib.sha256(beat.key.encode()).hexdigest()
+    assert enrolment["identity"] == {"serial": "SN-4711", "uuid": "4c4c4544-0035-4a10-8052-b4c04f4a4b33", "macs": []}
+    assert (beat.body["boot_id"], beat.body["uptime"]) == (BOOT_ID, 1200.5)
+    facts = door.wait("facts").body
+    assert facts["facts"]["kernel"] == "6.8.0-45-generic"
+    assert door.wait("heartbeat", lambda call: call.body["facts_digest"] == facts["digest"])
+
+
+def test_a_restarted_agent_keeps_its_key_and_spends_no_token(machine: Machine, door: Door, start: Start) -> None:
+    machine.configure(door.url)
+    first = start(machine)
+    key = door.wait("heartbeat").key
+    first.kill()
+    first.wait()
+    door.calls.clear()
+
+    start(machine)
+
+    assert door.wait("heartbeat").key == key
+    assert not door.named("enroll")
+
+
+def test_a_lost_answer_to_the_enrolment_is_repeated_with_the_same_key(machine: Machine, door: Door, start: Start) -> None:
+    machine.configure(door.url)
+    door.lost.add("enroll")
+
+    start(machine)
+
+    door.wait("heartbeat")
+    first, second = door.named("enroll")
+    assert first.body["key_digest"] == second.body["key_digest"]
+
+
+def test_a_drain_runs_the_programs_of_the_site_in_order_and_reports_the_result(
+    machine: Machine, door: Door, start: Start
+) -> None:
+    log = machine.path("/log")
+    machine.write("/etc/farrier-agent/drain.d/20-second", f"#!/bin/sh\necho second >> {log}\n", 0o755)
+    machine.write("/etc/farrier-agent/drain.d/10-first", f"#!/bin/sh\necho first >> {log}\n", 0o755)
+    machine.write("/etc/farrier-agent/drain.d/README", "not a program")
+    machine.configure(door.url)
+    door.give("node.drain")
+
+    start(machine)
+
+    finish = door.wait("finish").body
+    assert finish["succeeded"], finish
+    assert log.read_text().split() == ["first", "second"]
+
+
+def test_a_program_that_fails_fails_the_drain_and_names_its_last_line(machine: Machine, door: Door, start: Start) -> None:
+    machine.write("/etc/farrier-agent/drain.d/evict", "#!/bin/sh\necho pods left: 3\nexit 4\n", 0o755)
+    machine.configure(door.url)
+    door.give("node.drain")
+
+    start(machine)
+
+    finish = door.wait("finish").body
+    assert not finish["succeeded"]
+    assert finish["result"] == "drain.d/evict failed with exit code 4: pods left: 3"
+
+
+def test_an_uninstallation_leaves_nothing_and_is_reported_with_the_key_in_memory(
+    machine: Machine, door: Door, start: Start
+) -> None:
+    machine.configure(door.url)
+    assert machine.run("install").returncode == 0
+    process = start(machine)
+    key = door.wait("heartbeat").key
+    door.give("node.uninstall")
+    door.refusals["finish"] = [Answer(503)]
+
+    finish = door.wait("finish", count=2)
+
+    assert (finish.key, finish.body["succeeded"]) == (key, True)
+    assert process.wait(30) == 0
+    left = [path for path in machine.root.rglob("*farrier-agent*") if "stand-ins" not in path.parts]
+    assert left == []
+    assert "disable farrier-agent.service" in (machine.bin / "systemctl.log").read_text()
+
+
+def test_an_unknown_task_fails_with_one_line(machine: Machine, door: Door, start: Start) -> None:
+    machine.configure(door.url)
+    door.give("node.drain")
+    start(machine)
+
+    claim = door.wait("claim").body
+
+    assert set(claim["types"]) >= {"node.drain", "node.uninstall", "node.release_allocations"}
