@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import build_agent
 import pytest
 
+import build_agent
 from tests.support.agent_machine import Machine
 from tests.support.agents_door import Door, serving
 

@@ -62,7 +62,9 @@ def test_a_restarted_agent_keeps_its_key_and_spends_no_token(machine: Machine, d
     assert not door.named("enroll")
 
 
-def test_a_lost_answer_to_the_enrolment_is_repeated_with_the_same_key(machine: Machine, door: Door, start: Start) -> None:
+def test_a_lost_answer_to_the_enrolment_is_repeated_with_the_same_key(
+    machine: Machine, door: Door, start: Start
+) -> None:
     machine.configure(door.url)
     door.lost.add("enroll")
 
@@ -90,7 +92,9 @@ def test_a_drain_runs_the_programs_of_the_site_in_order_and_reports_the_result(
     assert log.read_text().split() == ["first", "second"]
 
 
-def test_a_program_that_fails_fails_the_drain_and_names_its_last_line(machine: Machine, door: Door, start: Start) -> None:
+def test_a_program_that_fails_fails_the_drain_and_names_its_last_line(
+    machine: Machine, door: Door, start: Start
+) -> None:
     machine.write("/etc/farrier-agent/drain.d/evict", "#!/bin/sh\necho pods left: 3\nexit 4\n", 0o755)
     machine.configure(door.url)
     door.give("node.drain")

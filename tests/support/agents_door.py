@@ -70,8 +70,8 @@ class Door:
         """Queue tasks of these types."""
         self.queue.extend(types)
 
-    def answer(self, method: str, path: str, key: str, body: dict[str, Any]) -> tuple[int, dict[str, Any], Mapping[str, str]]:
-        """Return status, body and headers of the answer to one call."""
+    def answer(self, method: str, path: str, key: str, body: dict[str, Any]) -> tuple[Answer, dict[str, Any]]:
+        """Return the answer to one call, and its body."""
         name = path.removeprefix(PREFIX + "/").rpartition("/")[2]
         with self._changed:
             self.calls.append(Call(name, key, body))
@@ -79,10 +79,16 @@ class Door:
             waiting = self.refusals.get(name)
         if waiting:
             refusal = waiting.pop(0)
-            return refusal.status, {"detail": refusal.detail}, refusal.headers
-        known = {("POST", "enroll"): self._enroll, ("POST", "heartbeat"): self._beat, ("PUT", "facts"): self._take}
-        known |= {("POST", "claim"): self._claim, ("POST", "renew"): lambda _body: {}, ("POST", "finish"): lambda _body: {}}
-        return 200, known[method, name](body), {}
+            return refusal, {"detail": refusal.detail}
+        known: dict[tuple[str, str], Callable[[dict[str, Any]], dict[str, Any]]] = {
+            ("POST", "enroll"): self._enroll,
+            ("POST", "heartbeat"): self._beat,
+            ("PUT", "facts"): self._take,
+            ("POST", "claim"): self._claim,
+            ("POST", "renew"): lambda _body: {},
+            ("POST", "finish"): lambda _body: {},
+        }
+        return Answer(200), known[method, name](body)
 
     def _enroll(self, _body: dict[str, Any]) -> dict[str, Any]:
         return {"node": "gpu-1", "interval": self.interval}
@@ -104,7 +110,14 @@ class Door:
             if number is None:
                 return {"task": None}
             type_ = self.queue.pop(number)
-            leased = {"id": 7, "type": type_, "params": {}, "attempt": 1, "lease_token": str(uuid4()), "lease_until": ""}
+            leased = {
+                "id": 7,
+                "type": type_,
+                "params": {},
+                "attempt": 1,
+                "lease_token": str(uuid4()),
+                "lease_until": "",
+            }
             self._leases[body["idempotency_key"]] = leased
         return {"task": leased}
 
@@ -119,19 +132,19 @@ def serving(door: Door, certificate: tuple[Path, Path] | None = None, *, port: i
         def _serve(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             key = self.headers.get("Authorization", "").removeprefix("Bearer ")
-            status, body, headers = door.answer(self.command, self.path, key, json.loads(content))
+            answer, body = door.answer(self.command, self.path, key, json.loads(content))
             if self.path.rpartition("/")[2] in door.lost:
                 door.lost.remove(self.path.rpartition("/")[2])
                 self.close_connection = True
                 return
-            self.send_response(status)
+            self.send_response(answer.status)
             sent = json.dumps(body).encode()
-            for name, value in {**headers, "Content-Length": str(len(sent))}.items():
+            for name, value in {**answer.headers, "Content-Length": str(len(sent))}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(sent)
 
-        do_POST = do_PUT = _serve
+        do_POST = do_PUT = _serve  # noqa: N815 - http.server calls these
 
         @override
         def log_message(self, format: str, *args: object) -> None:
