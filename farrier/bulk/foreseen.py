@@ -1,32 +1,44 @@
-"""Asks the controllers how they would answer intents: for a dry run, for the advice about a node, and for buttons."""
+"""Asks the controllers how they would answer intents: for dry runs, confirmations, advice and pages.
+
+Only if no controller answers, the table of actions does, and the preview says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
 import msgspec
 
+from farrier.bulk import trials
 from farrier.bulk.run import Operations, Target
+from farrier.bulk.trials import Trial
 from farrier.errors import RefusedByModel
 from farrier.model import why
-from farrier.model.actions import ACTIONS, Action
 from farrier.model.diagnosis import Patience
 from farrier.model.edges import NODE
 from farrier.model.foreseen import Foreseen, Verdict
 from farrier.model.limits import Limits
+from farrier.model.params import Schema
 from farrier.model.recommended import Recommended
 from farrier.model.requests import Request
 from farrier.model.views import NodeDetail, Page
 from farrier.model.why import Why
 
-# A controller answers within milliseconds. A page and `node why` wait shortly, because the table of actions has an
-# answer, too; a dry run waits longer.
-_SHORTLY = timedelta(seconds=1)
-_DRY_RUN = timedelta(seconds=10)
-# Values for the parameters that only the operator knows, if the answer does not depend on the value.
-_ANY_VALUE = {"reason": "a reason"}
+# A controller answers within milliseconds, or after its next poll if notifications do not arrive. A page and `node why`
+# wait shortly, because the table of actions has an answer, too. A person who has to confirm waits longer, and a dry run
+# waits longest.
+SHORTLY = timedelta(seconds=1.5)
+CONFIRMATION = timedelta(seconds=3)
+DRY_RUN = timedelta(seconds=10)
+# How many resources a page asks the controllers about before the operator submits its form. A controller answers about
+# 300 questions a second.
+MOST_PREVIEWED = 200
+
+_RANKS = {Verdict.ACCEPTED: 0, Verdict.DEPENDS: 1, Verdict.REJECTED: 2}
+
+UNTOLD = "no controller answered; this is the answer of the table of actions"
 
 
 class Foresees(Protocol):
@@ -36,6 +48,18 @@ class Foresees(Protocol):
         """Return the answer to each intent, or None if no controller answered."""
 
 
+async def told(
+    requests: Foresees, asked: Sequence[Request], patience: timedelta = SHORTLY
+) -> Sequence[Foreseen | None]:
+    """Return how a controller would answer each of these intents of one kind, or None if none answered."""
+    if not asked:
+        return ()
+    try:
+        return await requests.foresee(asked[0].kind, asked, patience)
+    except RefusedByModel:  # a standby accepts no question, and the login may not be allowed to ask
+        return [None] * len(asked)
+
+
 async def explained(
     requests: Foresees, page: Page[NodeDetail], limits: Limits, patience: Patience, period: timedelta
 ) -> Why:
@@ -43,53 +67,127 @@ async def explained(
     answers."""
     (node,) = page.rows
     wanted = [each for each in why.candidates(node, page.now, limits, patience, period=period) if _is_known(each)]
-    asked = [_request(node, each.action, {**each.params, **_values(each.fill)}) for each in wanted]
-    told = await _told(requests, asked)
-    rejected = [each for each, answer in zip(wanted, told, strict=True) if _is_rejected(answer)]
+    asked = [_request(NODE, node.id, each.action, {**each.params, **_values(each.fill)}) for each in wanted]
+    answers = await told(requests, asked)
+    rejected = [each for each, answer in zip(wanted, answers, strict=True) if _is_rejected(answer)]
     return why.explain(node, page.now, limits, patience, period=period, accepts=lambda intent: intent not in rejected)
 
 
-async def accepted(requests: Foresees, node: NodeDetail, actions: Iterable[Action]) -> list[Action]:
-    """Return the actions that the node would not reject now. If an action has required parameters, the answer depends
-    on their values, so nobody is asked about it."""
-    wanted = list(actions)
-    free = [action for action in wanted if not any(_is_required(action))]
-    told = await _told(requests, [_request(node, action, {}) for action in free])
-    rejected = {action for action, answer in zip(free, told, strict=True) if _is_rejected(answer)}
-    return [action for action in wanted if action not in rejected]
+class Possibility(msgspec.Struct, frozen=True):
+    """The question whether a resource would accept an action with any parameters. `schema` are the rules of these
+    parameters. `is_refused` is true if the table of actions refuses the action, whatever its parameters are."""
+
+    id: int
+    action: str
+    schema: Schema
+    is_refused: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the answer depends on a value that only the operator knows, so that nobody is asked."""
+        return not trials.plain(self.schema)
+
+
+async def possible(
+    requests: Foresees, kind: str, wanted: Sequence[Possibility], patience: timedelta = SHORTLY
+) -> Sequence[Foreseen | None]:
+    """Return how a controller would answer each action with the most favourable parameters: `rejected` if it would
+    reject the action with all of them. None if no controller answered, and if the answer is open."""
+    first = await _best(requests, kind, [(each, trials.plain(each.schema)) for each in wanted], patience)
+    refused = [number for number, answer in enumerate(first) if _is_rejected(answer)]
+    again = [(wanted[number], trials.flagged(wanted[number].schema)) for number in refused]
+    found = list(first)
+    for number, answer in zip(refused, await _best(requests, kind, again, patience), strict=True):
+        each, refusal = wanted[number], first[number]
+        may_differ = not each.is_refused and trials.is_free(each.schema)
+        if refusal is not None and (may_differ or (answer is not None and answer.verdict is not Verdict.REJECTED)):
+            found[number] = Foreseen(Verdict.DEPENDS, f"depends on the parameters: {refusal.reason}")
+    return found
+
+
+async def _best(
+    requests: Foresees, kind: str, wanted: Sequence[tuple[Possibility, Sequence[Trial]]], patience: timedelta
+) -> Sequence[Foreseen | None]:
+    """Return the most favourable answer to each action with any of its trials."""
+    asked = [_request(kind, each.id, each.action, trial) for each, tried in wanted for trial in tried]
+    answers = iter(await told(requests, asked, patience))
+    return [_most_favourable([next(answers) for _ in tried]) for _, tried in wanted]
+
+
+def _most_favourable(answers: Sequence[Foreseen | None]) -> Foreseen | None:
+    if None in answers:
+        return None
+    known = [answer for answer in answers if answer is not None]
+    return min(known, key=lambda answer: _RANKS[answer.verdict], default=None)
 
 
 async def of_targets(requests: Foresees, operations: Operations, targets: Sequence[Target]) -> list[Target]:
     """Return the targets of a dry run with the answers that the controllers would give."""
+    return [
+        target if target.is_told or target.refusal else msgspec.structs.replace(target, delay=target.delay or UNTOLD)
+        for target in await confirmed(requests, operations, targets, DRY_RUN)
+    ]
+
+
+async def confirmed(
+    requests: Foresees, operations: Operations, targets: Sequence[Target], patience: timedelta = CONFIRMATION
+) -> list[Target]:
+    """Return the targets with the answers of the controllers, for an operator who confirms the action. Targets about
+    which no controller answered keep the answer of the table of actions."""
     asked = [
         msgspec.structs.replace(operations.request, resource=str(each.id), params=operations.params(each.id))
         for each in targets
     ]
-    told = await requests.foresee(operations.request.kind, asked, _DRY_RUN) if asked else ()
-    return [_with(target, answer) for target, answer in zip(targets, told, strict=True)]
+    return _with(targets, await told(requests, asked, patience))
 
 
-def _with(target: Target, answer: Foreseen | None) -> Target:
-    if answer is None:
-        unasked = "no controller answered; this is the answer of the table of actions"
-        return msgspec.structs.replace(target, delay=target.delay or ("" if target.refusal else unasked))
-    refusal = answer.reason if answer.verdict is Verdict.REJECTED else ""
-    return msgspec.structs.replace(
-        target, refusal=refusal, delay=answer.reason if answer.verdict is Verdict.DEPENDS else ""
+async def previewed(
+    requests: Foresees, kind: str, action: str, schema: Schema, targets: Sequence[Target]
+) -> list[Target]:
+    """Return the targets with the answers of the controllers, before an operator has chosen the parameters. If there
+    are many targets, the controllers are not asked."""
+    if len(targets) > MOST_PREVIEWED:
+        return [*targets]
+    wanted = [Possibility(each.id, action, schema, bool(each.refusal)) for each in targets]
+    return _with(targets, await possible(requests, kind, wanted))
+
+
+def _with(targets: Sequence[Target], answers: Sequence[Foreseen | None]) -> list[Target]:
+    return [
+        target
+        if answer is None
+        else msgspec.structs.replace(
+            target,
+            refusal=answer.reason if answer.verdict is Verdict.REJECTED else "",
+            delay=answer.reason if answer.verdict is Verdict.DEPENDS else "",
+            is_told=True,
+        )
+        for target, answer in zip(targets, answers, strict=True)
+    ]
+
+
+def who(targets: Sequence[Target]) -> str:
+    """Return who gave the answers of a preview."""
+    by = {target.is_told for target in targets}
+    return " and ".join(
+        name for is_told, name in ((True, "the controllers"), (False, "the table of actions")) if is_told in by
     )
 
 
-async def _told(requests: Foresees, asked: Sequence[Request]) -> Sequence[Foreseen | None]:
-    if not asked:
-        return ()
-    try:
-        return await requests.foresee(NODE, asked, _SHORTLY)
-    except RefusedByModel:  # a standby accepts no question, and the login may not be allowed to ask
-        return [None] * len(asked)
+def note(targets: Sequence[Target], schema: Schema, *, is_dry_run: bool) -> str:
+    """Return why the answers of a preview are not those of controllers. Empty if they are."""
+    untold = sum(not target.is_told for target in targets)
+    if not untold:
+        return ""
+    is_unasked = len(targets) > MOST_PREVIEWED or not trials.plain(schema)
+    if is_unasked and not is_dry_run:
+        return "this preview has the answers of the table of actions; a dry run asks the controllers"
+    whom = f" for {untold} of {len(targets)}" if untold < len(targets) else ""
+    return f"no controller answered{whom}; the preview has the answers of the table of actions instead"
 
 
-def _request(node: NodeDetail, action: Action, params: dict[str, object]) -> Request:
-    return Request(resource=str(node.id), action=action, params=params)
+def _request(kind: str, id_: int, action: str, params: Mapping[str, object]) -> Request:
+    return Request(kind=kind, resource=str(id_), action=action, params=params)
 
 
 def _is_rejected(answer: Foreseen | None) -> bool:
@@ -97,13 +195,8 @@ def _is_rejected(answer: Foreseen | None) -> bool:
 
 
 def _is_known(intent: Recommended) -> bool:
-    return _ANY_VALUE.keys() >= {*intent.fill}
+    return trials.ANY_VALUE.keys() >= {*intent.fill}
 
 
 def _values(fill: Sequence[str]) -> dict[str, object]:
-    return {name: _ANY_VALUE[name] for name in fill}
-
-
-def _is_required(action: Action) -> Iterable[bool]:
-    spec = ACTIONS[action].params
-    return (field.required for field in msgspec.structs.fields(spec)) if not spec.any_of else (True,)
+    return {name: trials.ANY_VALUE[name] for name in fill}

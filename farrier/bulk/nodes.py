@@ -1,4 +1,4 @@
-"""Actions on many nodes: what the model would answer now, and how far each node has come."""
+"""Actions on many nodes: the answer of the table of actions, and how far each node has come."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def operations(
 
 
 def target(action: Action, node: NodeView) -> Target:
-    """Return the node as a target, with the answer that an intent would get now."""
+    """Return the node as a target, with the answer of the table of actions."""
     answer = foreseen.of_node(action, node)
     return Target(
         id=node.id,

@@ -27,14 +27,16 @@ _READ = 1000
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource for which an action is submitted. `refusal` is the reason why the model would refuse the action now.
-    `delay` is the reason why the answer would come later."""
+    """A resource for which an action is submitted. `refusal` is the reason why the intent would be rejected now.
+    `delay` is the reason why the answer would come later. `is_told` is true if a controller gave this answer;
+    otherwise, it is the answer of the table of actions."""
 
     id: int
     name: str
     state: str
     refusal: str = ""
     delay: str = ""
+    is_told: bool = False
 
     def is_at(self, until: str | None) -> bool:
         """Return whether the action has nothing to do: the resource has the awaited state, and refuses the action."""

@@ -150,6 +150,8 @@ async def run(action: str, asks: Foresees, targets: Sequence[Target], operations
         _preview(action, kind, await foreseen.of_targets(asks, operations, targets), given)
         return
     if len(targets) > 1:
+        if not given.yes:
+            targets = await foreseen.confirmed(asks, operations, targets)
         confirm(f"{action} {_counted(kind, targets)}", yes=given.yes)
         if given.again:
             typer.echo(f"to repeat this command safely, add: {given.again}", err=True)
@@ -173,10 +175,13 @@ def confirm(text: str, *, yes: bool) -> None:
 
 
 def _counted(kind: str, targets: Sequence[Target]) -> str:
-    """Return the number of resources, in total and by state, and how many of them the model would refuse now."""
+    """Return the number of resources, in total and by state, and for how many the intent would be rejected now."""
     states = ", ".join(f"{count} {state}" for state, count in Counter(each.state for each in targets).most_common())
     refused = sum(bool(target.refusal) for target in targets)
-    now = f"; the model would reject {refused} now" if refused else ""
+    now = f"; {foreseen.who(targets)} would reject {refused} now" if refused else ""
+    untold = sum(not target.is_told for target in targets)
+    if untold:
+        now += f"; no controller answered{f' for {untold}' if untold < len(targets) else ''}"
     return f"{counted(len(targets), output.words(kind))} ({states}{now})"
 
 

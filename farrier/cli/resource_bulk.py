@@ -15,7 +15,7 @@ from farrier.cli.bulk_options import Orders
 from farrier.cli.connection import Session
 from farrier.cli.missing import Missing
 from farrier.model import foreseen, param_faults, param_texts
-from farrier.model.acceptance import Refused
+from farrier.model.acceptance import Later, Refused
 from farrier.model.kinds import CREATE
 from farrier.model.requests import Request
 from farrier.model.resource_views import ActionView, ResourceView, WantedResources
@@ -78,7 +78,8 @@ def _target(action: ActionView, resource: ResourceView) -> Target:
     """Return the resource as a target, with the expected answer."""
     answer = foreseen.of_resource(action, resource)
     refusal = answer.reason if isinstance(answer, Refused) else ""
-    return Target(id=resource.id, name=resource.name, state=resource.state, refusal=refusal)
+    delay = answer.reason if isinstance(answer, Later) else ""
+    return Target(id=resource.id, name=resource.name, state=resource.state, refusal=refusal, delay=delay)
 
 
 async def _reached(session: Session, kind: str, until: str | None, ids: Sequence[int]) -> Mapping[int, Reached]:

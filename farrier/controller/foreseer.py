@@ -12,6 +12,7 @@ from farrier.controller.foresee import foresee
 from farrier.controller.host import Host, asked
 from farrier.controller.signal import Wakeup
 from farrier.errors import DatabaseUnreachable, FarrierError
+from farrier.model import restores
 from farrier.model.foreseen import Foreseen, Question, Verdict
 from farrier.protocols import Kind, Questions, StateHandler
 
@@ -63,8 +64,10 @@ class Foreseer:
         self, kind: Kind[Any, Any], handler: StateHandler[Any, Any, Any, Any], question: Question
     ) -> Foreseen:
         try:
-            snapshot, intent, now = await self._questions.load(kind.name, question)
-            return foresee(kind, handler, snapshot, intent, now)
+            posed = await self._questions.load(kind.name, question)
+            if posed.held_since is not None:  # a held resource answers no intent
+                return Foreseen(Verdict.DEPENDS, restores.until_lifted(posed.held_since))
+            return foresee(kind, handler, posed.resource, posed.intent, posed.now)
         except DatabaseUnreachable:
             raise
         except FarrierError as error:  # the database refuses the intent, or the snapshot cannot be read

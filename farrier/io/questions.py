@@ -7,18 +7,20 @@ So the checks of the INSERT and the load are those of a real intent.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from datetime import datetime
+from contextlib import asynccontextmanager, suppress
 from typing import Any
+
+import anyio
 
 from farrier.errors import RefusedByModel
 from farrier.io import refusals, session, statements
-from farrier.io.pool import Connection, Pool
+from farrier.io.pool import CONNECTION_ERRORS, Connection, Pool
 from farrier.io.rows import Rows
 from farrier.model.actions import API_MAX
-from farrier.model.foreseen import Foreseen, Question
+from farrier.model.foreseen import Foreseen, Posed, Question
 
 _OPEN = statements.load("questions/open")
+_LOAD = statements.load("questions/load")
 _ANSWER = statements.load("questions/answer")
 _INSERT = statements.load("api/ask")
 
@@ -31,7 +33,8 @@ async def _undone(conn: Connection) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await transaction.rollback()
+        with anyio.CancelScope(shield=True), suppress(*CONNECTION_ERRORS):
+            await transaction.rollback()
 
 
 class PostgresQuestions:
@@ -40,20 +43,20 @@ class PostgresQuestions:
     def __init__(self, connections: Pool, rows: Sequence[Rows[Any, Any, Any]]) -> None:
         self._pool = connections
         self._rows = {each.kind: each for each in rows}
+        self._load = {each.kind: _LOAD.replace("(of_kind)", f"({each.load}\n)") for each in rows}
 
     async def open(self, kind: str, shards: Sequence[int], at_most: int) -> tuple[Question, ...]:
         records = await session.fetch(self._pool, _OPEN, kind, [*shards], at_most)
         return tuple(Question(**record) for record in records)
 
-    async def load(self, kind: str, question: Question) -> tuple[Any, int, datetime]:
-        rows = self._rows[kind]
+    async def load(self, kind: str, question: Question) -> Posed:
         async with refusals.borrowed(self._pool) as conn, _undone(conn):
             intent: int = await conn.fetchval(
                 _INSERT, kind, str(question.resource_id), question.action, question.params, None, None, API_MAX
             )
-            loaded = await conn.fetch(rows.load, [question.resource_id])
-        for _, now, snapshot in loaded:
-            return rows.decode(snapshot), intent, now
+            loaded = await conn.fetch(self._load[kind], [question.resource_id], kind)
+        for now, snapshot, held_since in loaded:
+            return Posed(self._rows[kind].decode(snapshot), intent, now, held_since)
         raise RefusedByModel(f"{kind} {question.resource_id} does not exist", sqlstate="FR404")
 
     async def answer(self, answers: Mapping[int, Foreseen]) -> None:

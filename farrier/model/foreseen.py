@@ -6,12 +6,14 @@ kind's table of actions, for a program that cannot reach a controller. Pure.
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
-from farrier.model import acceptance, actions
-from farrier.model.acceptance import Allowed, Answer, Later, Refused
+from farrier.model import acceptance, actions, restores
+from farrier.model.acceptance import Answer, Later, Refused
 from farrier.model.actions import Action
 from farrier.model.management import Management
 from farrier.model.resource_views import ActionView, ResourceView
@@ -36,6 +38,16 @@ class Question(msgspec.Struct, frozen=True):
     params: str
 
 
+class Posed(msgspec.Struct, frozen=True):
+    """A question with what the handler needs to answer it: the snapshot as if the intent was pending, the ID of this
+    intent, and the database's time. `held_since` is set while the resource is held after a restore."""
+
+    resource: Any
+    intent: int
+    now: datetime
+    held_since: datetime | None
+
+
 class Foreseen(msgspec.Struct, frozen=True):
     """The verdict, with the reason that the handler gave."""
 
@@ -56,15 +68,19 @@ def by_table(action: Action, node: NodeView) -> Answer:
 
 
 def of_node(action: Action, node: NodeView) -> Answer:
-    """Return the expected answer of a node: the answer of the table, unless a pause delays the answer."""
+    """Return the expected answer of a node: the answer of the table, unless a restore or a pause delays the answer."""
+    if node.restored_at is not None:
+        return Later(restores.until_lifted(node.restored_at))
     answer = by_table(action, node)
     if node.paused is not None and action not in actions.ANSWERED_WHILE_PAUSED:
         return Later(f"{action} waits for the end of the pause: {node.paused}")
     return answer
 
 
-def of_resource(action: ActionView, resource: ResourceView) -> Allowed | Refused:
+def of_resource(action: ActionView, resource: ResourceView) -> Answer:
     """Return the expected answer of a resource of a kind other than `node`."""
+    if resource.restored_at is not None:
+        return Later(restores.until_lifted(resource.restored_at))
     noun = resource.kind.replace("_", " ")
     if resource.ended_at is not None:
         return acceptance.ended(noun)

@@ -75,6 +75,11 @@ def since(restored_at: datetime) -> str:
     return f"held since the database was restored ({restored_at:%Y-%m-%d %H:%M:%S} UTC)"
 
 
+def until_lifted(restored_at: datetime) -> str:
+    """Return why a held resource answers an intent later."""
+    return f"{since(restored_at)}; the intent waits until an operator lifts the hold"
+
+
 def reason(restored_at: datetime, outcome: Record | None) -> str:
     """Return what a held resource waits for, with the difference that its last run found."""
     waits = f"{since(restored_at)}; farrier changes nothing until an operator lifts the hold"

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from farrier.model.controllers import Listed, Seen, Woken
-from farrier.model.foreseen import Foreseen, Question
+from farrier.model.foreseen import Foreseen, Posed, Question
 from farrier.model.measures import Sample
 from farrier.model.outcome import Decision, Transition, Wait
 from farrier.model.restores import Hold, held
@@ -196,9 +196,9 @@ class Questions(Protocol):
     async def open(self, kind: str, shards: Sequence[int], at_most: int) -> tuple[Question, ...]:
         """Return open questions about resources of these shards, the oldest first."""
 
-    async def load(self, kind: str, question: Question) -> tuple[Any, int, datetime]:
-        """Return the snapshot of the resource as if the intent of the question was pending, the ID of this intent, and
-        the database's time. Nothing is stored. Raises `RefusedByModel` if the INSERT of the intent would fail."""
+    async def load(self, kind: str, question: Question) -> Posed:
+        """Return the snapshot of the resource as if the intent of the question was pending. Nothing is stored. Raises
+        `RefusedByModel` if the INSERT of the intent would fail."""
 
     async def answer(self, answers: Mapping[int, Foreseen]) -> None:
         """Store the answers to the questions with these IDs."""

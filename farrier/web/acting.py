@@ -7,7 +7,7 @@ A page offers only actions that the model accepts in the present state, and only
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
 
@@ -19,11 +19,12 @@ from starlette.routing import Route
 
 from farrier.bulk import foreseen as asking
 from farrier.errors import MalformedRequest, RefusedByModel
-from farrier.model import advice, foreseen, param_texts, requests
-from farrier.model.acceptance import Allowed, Refused
+from farrier.model import acceptance, actions, advice, foreseen, param_texts, requests
+from farrier.model.acceptance import Allowed, Later, Refused
 from farrier.model.actions import ACTIONS, ANSWERED_WHILE_PAUSED, Action
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
+from farrier.model.foreseen import Verdict
 from farrier.model.kinds import CREATE
 from farrier.model.requests import IntentStatus
 from farrier.model.resource_views import ActionView, KindView, ResourceView
@@ -33,7 +34,7 @@ from farrier.web.access import authorize
 from farrier.web.backend import backend_of
 from farrier.web.refusals import is_fault
 
-_KEY, _NAME = "form-key", "form-name"
+_KEY, _NAME, _DRY_RUN = "form-key", "form-name", "dry-run"
 # A controller answers within milliseconds. If an answer takes longer, the page of the resource shows it.
 _PATIENCE = timedelta(seconds=3)
 
@@ -48,7 +49,8 @@ class Choice(msgspec.Struct, frozen=True):
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The intent that a form submits. `id`, `name` and `state` are empty if the intent creates the resource. `refusal`
-    is the reason why the model does not accept the action now; empty if it does."""
+    is the reason why the intent would be rejected now, whatever its parameters are; empty if it would not be. `note`
+    says on what the answer depends, and that no controller gave it."""
 
     kind: str
     action: ActionView
@@ -57,6 +59,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     state: str = ""
     refusal: str = ""
+    note: str = ""
 
 
 async def client_of(request: Request) -> str | None:
@@ -74,9 +77,20 @@ async def of_node(request: Request, node: NodeDetail) -> list[Choice]:
         return []
     path = render.path_of(NODE, node.name)
     possible = [action for action in Action if advice.is_accepted(action, node) and _has_effect(action, node)]
+    wanted = [asking.Possibility(node.id, action, actions.rules(action)) for action in possible]
     return [
-        Choice(action.value, ACTIONS[action].description, f"{path}/act/{action}")
-        for action in await asking.accepted(backend_of(request).requests, node, possible)
+        Choice(action, ACTIONS[Action(action)].description, f"{path}/act/{action}")
+        for action in await _not_rejected(request, NODE, wanted)
+    ]
+
+
+async def _not_rejected(request: Request, kind: str, wanted: Sequence[asking.Possibility]) -> list[str]:
+    """Return the actions that no controller would reject now."""
+    answers = await asking.possible(backend_of(request).requests, kind, wanted)
+    return [
+        each.action
+        for each, answer in zip(wanted, answers, strict=True)
+        if answer is None or answer.verdict is not Verdict.REJECTED
     ]
 
 
@@ -94,8 +108,14 @@ async def of_resource(request: Request, resource: ResourceView) -> list[Choice]:
         return []
     kind = await _kind(request, resource.kind)
     path = render.path_of(resource.kind, resource.id)
-    accepted = (each for each in kind.actions if isinstance(foreseen.of_resource(each, resource), Allowed))
-    return [Choice(each.action, each.description, f"{path}/act/{each.action}") for each in accepted]
+    possible = [each for each in kind.actions if not isinstance(foreseen.of_resource(each, resource), Refused)]
+    wanted = [asking.Possibility(resource.id, each.action, each.params) for each in possible]
+    accepted = await _not_rejected(request, resource.kind, wanted)
+    return [
+        Choice(each.action, each.description, f"{path}/act/{each.action}")
+        for each in possible
+        if each.action in accepted
+    ]
 
 
 async def of_kind(request: Request, kind: str) -> str | None:
@@ -119,21 +139,36 @@ async def act_on_node(request: Request) -> Response:
         id=str(node.id),
         name=node.name,
         state=node.status,
-        refusal=_refusal(action, node),
     )
-    return await _respond(request, asked)
+    return await _respond(request, await _previewed(request, asked, _by_table(action, node)))
 
 
-def _refusal(spec: ActionView, node: NodeDetail) -> str:
-    """Return the reason why the node does not accept the action now. Empty if the node accepts the action."""
+def _by_table(spec: ActionView, node: NodeDetail) -> acceptance.Answer:
+    """Return the expected answer of the node if no controller answers."""
     try:
         action = Action(spec.action)
     except ValueError:
-        return f"this release of farrier has no action {spec.action}"
-    answer = foreseen.by_table(action, node)
-    if not isinstance(answer, Allowed):
-        return answer.reason
-    return "" if advice.is_accepted(action, node) else "the node is being deleted"
+        return Refused(f"this release of farrier has no action {spec.action}")
+    answer = foreseen.of_node(action, node)
+    if isinstance(answer, Allowed) and not advice.is_accepted(action, node):
+        return Refused("the node is being deleted")
+    return answer
+
+
+async def _previewed(request: Request, asked: Asked, expected: acceptance.Answer) -> Asked:
+    """Return what is asked with the answer that a controller would give now, or else with the expected answer."""
+    if request.method == "POST":  # a controller answers the intent itself, or the dry run
+        return asked
+    refusal = expected.reason if isinstance(expected, Refused) else ""
+    question = asking.Possibility(int(asked.id), asked.action.action, asked.action.params, bool(refusal))
+    (answer,) = await asking.possible(backend_of(request).requests, asked.kind, [question])
+    if answer is not None:
+        is_rejected = answer.verdict is Verdict.REJECTED
+        note = answer.reason if answer.verdict is Verdict.DEPENDS else ""
+        return msgspec.structs.replace(asked, refusal=answer.reason if is_rejected else "", note=note)
+    untold = "" if question.is_open else asking.UNTOLD
+    delay = expected.reason if isinstance(expected, Later) else ""
+    return msgspec.structs.replace(asked, refusal=refusal, note=". ".join(filter(None, (delay, untold))))
 
 
 async def act_on_resource(request: Request) -> Response:
@@ -142,7 +177,6 @@ async def act_on_resource(request: Request) -> Response:
     found = await backend_of(request).queries.resource(path["kind"], path["name"])
     shown = found.rows[0].resource
     action = await _action(request, shown.kind, path["action"])
-    answer = foreseen.of_resource(action, shown)
     asked = Asked(
         kind=shown.kind,
         action=action,
@@ -150,9 +184,8 @@ async def act_on_resource(request: Request) -> Response:
         id=str(shown.id),
         name=shown.name,
         state=shown.state,
-        refusal=answer.reason if isinstance(answer, Refused) else "",
     )
-    return await _respond(request, asked)
+    return await _respond(request, await _previewed(request, asked, foreseen.of_resource(action, shown)))
 
 
 async def create(request: Request) -> Response:
@@ -194,6 +227,8 @@ async def _respond(request: Request, asked: Asked) -> Response:
         key=given.get(_KEY) or None,
         requested_by=client,
     )
+    if _DRY_RUN in given:
+        return await _dry_run(request, asked, intent, given)
     door = backend_of(request).requests
     try:
         answer = await door.answer(asked.kind, await door.ask(intent), _PATIENCE)
@@ -208,6 +243,17 @@ async def _respond(request: Request, asked: Asked) -> Response:
     return RedirectResponse(f"{back}#intents-title", HTTPStatus.SEE_OTHER)
 
 
+async def _dry_run(request: Request, asked: Asked, intent: requests.Request, given: Mapping[str, str]) -> Response:
+    """Return the form with the answer that a controller would give to this intent now."""
+    (answer,) = await asking.told(backend_of(request).requests, [intent], asking.DRY_RUN)
+    if answer is None:
+        note = "no controller answered, so the answer is not known"
+    else:
+        note = f"would be {answer.verdict}" if answer.verdict is not Verdict.DEPENDS else "the answer depends"
+        note = f"{note}: {answer.reason}" if answer.reason else note
+    return _page(request, msgspec.structs.replace(asked, note=f"nothing was submitted; {note}"), given, "")
+
+
 def _page(
     request: Request, asked: Asked, given: Mapping[str, str], problem: str, status: HTTPStatus = HTTPStatus.OK
 ) -> Response:
@@ -218,6 +264,7 @@ def _page(
         "problem": problem,
         "hidden": {_KEY: secrets.token_urlsafe(16)},
         "name_field": _NAME,
+        "dry_run_field": _DRY_RUN,
     }
     return forms.page(request, "act.html", values, status)
 

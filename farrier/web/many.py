@@ -30,6 +30,7 @@ from farrier.model import actions, detail_changes, duration, param_faults, param
 from farrier.model.actions import ACTIONS, Action
 from farrier.model.api_answers import MOST_ROWS
 from farrier.model.api_token import Scope
+from farrier.model.edges import NODE
 from farrier.model.selection import is_id
 from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, Wanted
@@ -72,6 +73,7 @@ async def act(request: Request) -> Response:
     nodes = await _nodes(request, backend)
     targets = [of_nodes.target(action, node) for node in nodes]
     if request.method != "POST":
+        targets = await foreseen.previewed(backend.requests, NODE, action, actions.rules(action), targets)
         given = {_KEY: request.query_params.get("key", "")}
         return _form(request, action, targets, given, "" if nodes else "no node is selected")
     given = await forms.submitted(request)
@@ -204,7 +206,7 @@ def _form(
     problem: str,
     status: HTTPStatus = HTTPStatus.OK,
 ) -> Response:
-    spec = ACTIONS[action]
+    spec, is_dry_run = ACTIONS[action], _DRY_RUN in given and not problem
     values = {
         "at": "nodes",
         "action": action.value,
@@ -216,12 +218,14 @@ def _form(
         "timeout_field": _TIMEOUT,
         "patience": _PATIENCE,
         "dry_run_field": _DRY_RUN,
-        "is_dry_run": _DRY_RUN in given and not problem,
+        "is_dry_run": is_dry_run,
         "statuses": tuple(map(str, NodeStatus)),
         "given": given,
         "problem": problem,
         "total": len(targets),
         "states": Counter(each.state for each in targets).most_common(),
+        "who": foreseen.who(targets),
+        "note": foreseen.note(targets, actions.rules(action), is_dry_run=is_dry_run),
         "refused": [each for each in targets if each.refusal],
         "delayed": [each for each in targets if each.delay],
         "names": [each.name for each in targets[:_SHOWN]],

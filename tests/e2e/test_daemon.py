@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import httpx
+import msgspec
 import pytest
 
 from farrier import wiring
@@ -105,6 +106,31 @@ async def test_an_embedded_database_is_made_served_and_stopped(tmp_path: Path) -
     assert phases(daemon) == UP + DOWN
     assert "daemon.stopping" in daemon.names
     assert not EmbeddedServer(tmp_path).is_running()
+
+
+async def test_a_dry_run_is_answered_by_the_daemon_itself(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await conn.execute("SELECT farrier.register_node('gpu-1')")
+    intents: tuple[tuple[str, dict[str, str]], ...] = (("onboard", {"mode": "deploy"}), ("drain", {}), ("delete", {}))
+    asked = {"intents": [{"resource": "gpu-1", "action": action, "params": params} for action, params in intents]}
+    secrets = {"http_bearer_token": "env:FARRIER_SECRET_API", "secret_api": "t0k3n-of-the-daemon"}
+    async with replica(db.dsn, **secrets) as daemon:
+        await daemon.until("daemon.ready")
+        url = (await daemon.until("http.listening"))["url"]
+        own = {"Authorization": "Bearer t0k3n-of-the-daemon"}
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE, headers=own) as client:
+            told = await client.post(f"{url}/api/v1/foreseen", json=asked)
+        assert told.status_code == 200, told.text
+        onboard, drain, delete = told.json()["answers"]
+        assert onboard["verdict"] == "rejected" and "MAAS" in onboard["reason"], "the table of actions accepts it"
+        assert drain["verdict"] == "rejected" and "enrolling" in drain["reason"]
+        assert delete["verdict"] == "accepted"
+        async with farrier("node", "drain", "gpu-1", "--dry-run", "--json", "--dsn", db.dsn) as command:
+            assert await command.ended() == 1
+        (target,) = msgspec.json.decode(command.printed)
+        assert (target["answer"], target["refusal"], target["is_told"]) == ("rejected", drain["reason"], True)
+    async with db.connect() as conn:
+        assert not await conn.fetchval("SELECT count(*) FROM farrier.intents")
 
 
 async def test_a_step_that_runs_at_the_stop_is_finished_and_committed(db: pg.Database, slow_bmc: bmc.FakeBmc) -> None:

@@ -95,7 +95,8 @@ async def test_ticked_nodes_are_selected_whatever_the_filter_is(acting: httpx.As
 async def test_the_form_is_a_preview_that_submits_nothing(acting: httpx.AsyncClient, conn: Connection) -> None:
     preview = texts((await acting.get("/act", params={"action": "drain", "which": "all", "q": "gpu-1[89]"})).text)
     assert "1 active" in preview and "1 retired" in preview
-    assert "the model would reject 1 now" in preview and "gpu-19 : drain is accepted" in preview
+    assert "the table of actions would reject 1 now" in preview and "no controller answered;" in preview
+    assert "gpu-19 : drain is accepted" in preview
     assert await asked(conn) == []
 
 

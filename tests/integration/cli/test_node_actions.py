@@ -138,7 +138,9 @@ async def test_several_nodes_without_a_terminal_need_yes_and_the_error_says_how_
 ) -> None:
     refused = await rack("node", "drain", "*", ends=ExitCode.USAGE)
     text = " ".join(refused.err.replace("│", " ").split())
-    assert "drain 5 nodes (3 active, 1 offline, 1 enrolling; the model would reject 1 now)" in text
+    states = "3 active, 1 offline, 1 enrolling"
+    answers = "the table of actions would reject 1 now; no controller answered"
+    assert f"drain 5 nodes ({states}; {answers})" in text
     assert "add --yes to confirm, or --dry-run" in text
     assert await asked(db) == []
 
@@ -350,7 +352,7 @@ async def test_on_a_terminal_the_command_asks_and_reports_what_remains_after_ctr
     rack: Prompt, db: pg.Database
 ) -> None:
     async with terminal(db, "node", "drain", "r7-*") as (process, ours):
-        assert "drain 4 nodes (3 active, 1 offline)?" in await heard(ours, "[y/N]")
+        assert "drain 4 nodes (3 active, 1 offline; no controller answered)?" in await heard(ours, "[y/N]")
         assert await asked(db) == []
         os.write(ours, b"y\n")
         await heard(ours, "0/4")

@@ -57,7 +57,7 @@ async def test_a_selection_may_replace_the_names(rack: Prompt, db: pg.Database) 
         (["r7-1", "label=row"], ExitCode.USAGE, "expected label=KEY=VALUE"),
         (["r7-1", "agentless=perhaps"], ExitCode.USAGE, "agentless must be true or false"),
         (["r7-9", "site=fra1"], ExitCode.REFUSED, "no node is named 'r7-9'"),
-        (["r7-*", "site=fra1"], ExitCode.USAGE, "set 3 nodes (3 enrolling)"),
+        (["r7-*", "site=fra1"], ExitCode.USAGE, "set 3 nodes (3 enrolling; no controller answered)"),
     ],
 )
 async def test_a_mistake_changes_nothing(

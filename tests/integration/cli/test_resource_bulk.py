@@ -42,7 +42,8 @@ async def test_the_selected_resources_are_followed_to_the_state(farrier: Prompt,
 async def test_act_asks_and_reports_like_the_commands_for_nodes(farrier: Prompt, yard: Yard) -> None:
     await yard.pool.execute("UPDATE farrier_crates.crates SET state = 'packed' WHERE name = 'd-1'")
     refused = await farrier("resource", "act", "crate", "delete", "*", ends=ExitCode.USAGE)
-    assert "delete 3 crates (2 packing, 1 packed; the model would reject 2 now)" in " ".join(refused.err.split())
+    answers = "the table of actions would reject 2 now; no controller answered"
+    assert f"delete 3 crates (2 packing, 1 packed; {answers})" in " ".join(refused.err.split())
     shown = await farrier("resource", "act", "crate", "delete", "*", "--dry-run", "--json", ends=ExitCode.FAILED)
     why = "delete is accepted in state packed; this crate is packing; wait until it is packed"
     assert [(each["name"], each["answer"], each["refusal"]) for each in shown.json] == [

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 
-import anyio
 import pytest
 
-from farrier.config import ControllerConfig, NodeConfig
-from farrier.controller.foreseer import Foreseer
-from farrier.controller.host import Host
-from farrier.controller.ownership import Ownership
 from farrier.errors import RefusedByModel
-from farrier.handlers.node.handler import NodeHandler
-from farrier.handlers.node.kind import NODE_KIND
 from farrier.io.api import PostgresRequests
-from farrier.io.node import NodeRows
-from farrier.io.questions import PostgresQuestions
 from farrier.model.foreseen import Foreseen, Verdict
 from farrier.model.requests import Request
-from tests.support.loop import PATIENCE, Ledger
-from tests.support.owner import ALL, MovedClock
+from tests.support.answering import answering
+from tests.support.loop import PATIENCE
 from tests.support.site import Site
 
+HOLD = "INSERT INTO farrier.restore_holds (kind, id, since) VALUES ('node', $1, farrier.now())"
 STORED = (
     "SELECT (SELECT count(*) FROM farrier.intents), (SELECT count(*) FROM farrier.wakes), "
     "(SELECT sum(version) FROM farrier.nodes)"
 )
-
-
-@asynccontextmanager
-async def answering(site: Site) -> AsyncIterator[PostgresRequests]:
-    """A controller answers questions about the nodes of the site; yields a client."""
-    ownership = Ownership()
-    ownership.acts_until = float("inf")
-    ownership.held = {("node", shard): 1 for shard in ALL}
-    host = Host(config=ControllerConfig(), sink=Ledger(), clock=MovedClock(), ownership=ownership)
-    questions = PostgresQuestions(site.pool, [NodeRows()])
-    foreseer = Foreseer(questions, [(NODE_KIND, NodeHandler(NodeConfig()))], host)
-    async with anyio.create_task_group() as group:
-        group.start_soon(foreseer.run)
-        yield PostgresRequests(site.pool, site.db.dsn)
-        group.cancel_scope.cancel()
 
 
 async def foreseen(site: Site, *asked: tuple[str, str, dict[str, object]]) -> Sequence[Foreseen | None]:
@@ -89,6 +65,18 @@ async def test_an_answer_that_needs_a_reading_or_the_end_of_a_pause_is_not_fores
     await machine.asked("pause", reason="hands in it")
     (held,) = await foreseen(site, (machine.name, "onboard", {"mode": "manual"}))
     assert held is not None and held.verdict is Verdict.DEPENDS and "hands in it" in held.reason
+
+
+async def test_a_node_that_is_held_after_a_restore_answers_when_its_hold_is_lifted(site: Site) -> None:
+    machine = await site.active()
+    await site.conn.execute(HOLD, machine.id)
+    (drain, malformed) = await foreseen(site, (machine.name, "drain", {}), (machine.name, "drain", {"force": True}))
+    assert drain is not None and drain.verdict is Verdict.DEPENDS
+    assert "held since the database was restored" in drain.reason and "lifts the hold" in drain.reason
+    assert malformed is not None and malformed.verdict is Verdict.REJECTED
+    await site.conn.execute("UPDATE farrier.restore_holds SET lifted_at = farrier.now()")
+    (lifted,) = await foreseen(site, (machine.name, "drain", {}))
+    assert lifted is not None and lifted.verdict is Verdict.ACCEPTED
 
 
 async def test_a_malformed_intent_is_foreseen_as_rejected_with_the_fault(site: Site) -> None:
