@@ -203,7 +203,7 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, object] | str | None = None
 
 
-class HardwareInfo(msgspec.Struct, frozen=True, kw_only=True):
+class HardwareInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The model and the serial numbers of a machine. The serial number that the BMC reports differs between vendors."""
 
     system_product: str | None = None
@@ -213,7 +213,8 @@ class HardwareInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The fields of a machine that farrier stores: the fields of `MaasObservation` that come from the region."""
+    """The fields of a machine that the handlers of nodes use: the fields of `MaasObservation` that come from the
+    region."""
 
     status: int | None = None
     status_name: str | None = None
@@ -233,7 +234,15 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_sync: datetime | None = None
 
 
-class Machine(Seen, frozen=True, kw_only=True, omit_defaults=False):
+class Recorded(Seen, frozen=True, kw_only=True, omit_defaults=True):
+    """The fields of a machine that farrier stores. An enrolment compares the UUID and the serial number, which the
+    commissioning of the machine read from its firmware, with the facts of the agent (`farrier.other_machine`)."""
+
+    hardware_uuid: str | None = None
+    hardware_info: HardwareInfo | None = None
+
+
+class Machine(Recorded, frozen=True, kw_only=True, omit_defaults=False):
     """One reading of a machine. `read_at` is the monotonic time at which the client received the response. A change
     requires a reading that is at most some seconds old. MAAS keeps `error_description` after its cause is gone, so
     farrier uses it only in a failed status."""
@@ -243,8 +252,6 @@ class Machine(Seen, frozen=True, kw_only=True, omit_defaults=False):
     hostname: str
     description: str | None = None
     power_type: str | None = None
-    hardware_uuid: str | None = None
-    hardware_info: HardwareInfo | None = None
     boot_disk: BlockDevice | None = None
     boot_interface: Interface | None = None
     interface_set: tuple[Interface, ...] = ()

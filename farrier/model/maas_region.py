@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
-from farrier.model.maas import MaasFailure, MaasStatus, Seen
+from farrier.model.maas import MaasFailure, MaasStatus, Recorded
 from farrier.model.resource import Answer, Resource
 
 KIND = "maas_region"
@@ -156,7 +156,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     system_id: str
     state: MaasStatus
     read_at: datetime
-    detail: Seen = Seen()
+    detail: Recorded = Recorded()
     in_rescue: bool = False
 
 

@@ -1,5 +1,5 @@
 """The simulated region's layouts and interfaces behave as the real one's, beyond the recordings: the place of the root,
-the links that a move to another VLAN removes, the MTUs that follow each other, and refusals."""
+the links that a move to another VLAN removes, the MTUs that follow each other, refusals, and identities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from farrier.sim.maas import Region
+from farrier.sim.maas import Nature, Region
+from farrier.sim.maas.hardware import Hardware
 from tests.support.maas_region import Caller, ready
 
 
@@ -95,3 +96,17 @@ async def test_a_vlan_interface_needs_a_tagged_vlan_of_its_parents_fabric(
     on = str(region.machines[system_id].interfaces[parent].id)
     refused = await caller.post(f"nodes/{system_id}/interfaces/?op=create_vlan", parent=on, vlan=vlan)
     assert refused.status_code == 400 and told in refused.text
+
+
+async def test_commissioning_reports_the_identity_of_the_system_and_no_uuid_that_two_machines_have(
+    region: Region, caller: Caller
+) -> None:
+    uuid = "4c4c4544-0042-4a10-8054-b9c04f4e5a33"
+    region.default_nature = Nature(hardware=Hardware(serial="TAG77", uuid=uuid))
+    first = f"machines/{await ready(region, caller)}/"
+    shown = (await caller.get(first)).json()
+    assert (shown["hardware_uuid"], shown["hardware_info"]["system_serial"]) == (uuid, "TAG77")
+    region.default_nature = Nature(hardware=Hardware(serial="0123456789", uuid=uuid))
+    second = (await caller.get(f"machines/{await ready(region, caller, number=2)}/")).json()
+    assert (second["hardware_uuid"], second["hardware_info"]["system_serial"]) == (None, "Unknown")
+    assert (await caller.get(first)).json()["hardware_uuid"] is None

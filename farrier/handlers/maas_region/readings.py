@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from farrier.model.maas import RESCUE, MaasStatus, Machine, Seen
+from farrier.model.maas import RESCUE, HardwareInfo, MaasStatus, Machine, Recorded
 from farrier.model.maas_region import DueMachine, Reading
 
 # Number of characters. MAAS keeps the whole text.
@@ -24,7 +24,7 @@ def seen(due: DueMachine, machine: Machine, now: datetime) -> Reading:
         state=machine.state,
         read_at=now,
         in_rescue=machine.status in RESCUE,
-        detail=Seen(**{name: _storable(getattr(machine, name)) for name in Seen.__struct_fields__}),
+        detail=Recorded(**{name: _storable(getattr(machine, name)) for name in Recorded.__struct_fields__}),
     )
 
 
@@ -43,6 +43,8 @@ def _storable(value: object) -> Any:
     match value:
         case str():
             return plain(value)
+        case HardwareInfo():
+            return HardwareInfo(**{name: _storable(getattr(value, name)) for name in HardwareInfo.__struct_fields__})
         case datetime() if value.tzinfo is None:
             return value.replace(tzinfo=UTC)
         case _:

@@ -46,12 +46,14 @@ def boss(serial: str = "00e0b5f8f6e80010") -> DiskModel:
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
-    """The hardware of a server."""
+    """The hardware of a server. `serial` and `uuid` are those of the system, as its firmware reports them."""
 
     nics: tuple[Nic, ...] = (Nic(name="eno1"), Nic(name="enp1s0f0np0"), Nic(name="enp1s0f1np1"))
     disks: tuple[DiskModel, ...] = (nvme(0), nvme(1), boss())
     cpu_count: int = 64
     memory: int = 1_048_576
+    serial: str = ""
+    uuid: str = ""
 
 
 class CommissionFate(enum.Enum):

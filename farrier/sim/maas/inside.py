@@ -7,18 +7,22 @@ requested to keep them.
 
 from __future__ import annotations
 
+import re
 import uuid
 
-from farrier.sim.maas.hardware import DiskModel, Nic
+from farrier.sim.maas.hardware import DiskModel, Hardware, Nic
 from farrier.sim.maas.records import Disk, Interface, Link, Machine, Partition
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.show_storage import usable
+
+_UUID = re.compile(r"[\da-f]{8}-?(?:[\da-f]{4}-?){3}[\da-f]{12}", re.IGNORECASE)
 
 
 def look(region: Region, machine: Machine) -> None:
     """Write the detected hardware into the machine's record."""
     hardware = region.nature_of(machine).hardware
     machine.cpu_count, machine.memory = hardware.cpu_count, hardware.memory
+    _see_system(region, machine, hardware)
     if not machine.skip_networking:
         for interface in machine.interfaces:
             region.clear_links(interface)
@@ -31,6 +35,19 @@ def look(region: Region, machine: Machine) -> None:
     known = {disk.serial: disk for disk in machine.disks if not disk.is_virtual}
     machine.disks = [known.get(model.serial) or _new_disk(region, model) for model in hardware.disks]
     lay_out(region, machine)
+
+
+def _see_system(region: Region, machine: Machine, hardware: Hardware) -> None:
+    """As MAAS does in metadataserver/builtin_scripts/hooks.py, _process_system_information: an unset serial number is
+    removed, and a UUID that another machine has, too, is removed from all machines."""
+    if hardware.serial and hardware.serial.lower() not in ("0123456789", "none"):
+        machine.hardware_info["system_serial"] = hardware.serial
+    else:
+        machine.hardware_info.pop("system_serial", None)
+    machine.hardware_uuid = hardware.uuid if _UUID.fullmatch(hardware.uuid) else None
+    same = [other for other in region.machines.values() if other.hardware_uuid == machine.hardware_uuid]
+    for other in same if len(same) > 1 else ():
+        other.hardware_uuid = None
 
 
 def _see_nic(region: Region, machine: Machine, number: int, nic: Nic) -> None:

@@ -159,6 +159,7 @@ class Machine:
     skip_networking: bool = False
     cpu_count: int = 0
     memory: int = 0
+    hardware_uuid: str | None = None
     hardware_info: dict[str, str] = field(default_factory=dict)
 
     def newest_set(self, kind: SetType) -> ScriptSet | None:

@@ -150,18 +150,22 @@ def _storage(shown: Machine) -> dict[str, object]:
 
 
 def _hardware(shown: Machine) -> dict[str, object]:
+    """Return what commissioning found. `hardware_uuid` and `hardware_info` are fields of maasserver/api/machines.py
+    (DISPLAYED_MACHINE_FIELDS, hardware_info). In all recorded responses, the UUID is null and the serial number is
+    "Unknown", because the recorded machine reported neither."""
     numa = {"index": 0, "memory": shown.memory, "cores": list(range(shown.cpu_count)), "hugepages_set": []}
     return {
         "cpu_count": shown.cpu_count,
         "memory": shown.memory,
         "numanode_set": [numa],
+        "hardware_uuid": shown.hardware_uuid,
         "hardware_info": {name: shown.hardware_info.get(name, "Unknown") for name in HARDWARE_FIELDS},
     }
 
 
 def _constants() -> dict[str, object]:
     lists = ("bcaches", "cache_sets", "raids", "special_filesystems", "volume_groups")
-    nothing = ("address_ttl", "bios_boot_method", "hardware_uuid", "parent", "pod", "swap_size", "virtualmachine_id")
+    nothing = ("address_ttl", "bios_boot_method", "parent", "pod", "swap_size", "virtualmachine_id")
     return {
         **{name: [] for name in lists},
         **dict.fromkeys(nothing),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
 import pytest
 
 from farrier.io.queries import PostgresQueries
-from tests.support.site import Machine, Site, as_json
+from farrier.sim.maas import Nature, Region, Status, inside
+from farrier.sim.maas.hardware import Hardware
+from farrier.sim.maas.records import Machine as SimMachine
+from tests.support import pg
+from tests.support.site import Machine, Site, as_json, opened
 
 ENROLL = "SELECT node, agent_key, refused FROM farrier.enroll_agent($1, $2::jsonb, $3)"
 KEY = "a key that the agent made"
@@ -63,6 +68,79 @@ async def test_an_agent_on_another_machine_is_refused_and_noted_and_the_node_sta
     row = await enroll(machine, token, facts={"serial": "SN-1"})
     assert row["node"] == machine.id, "the refused enrolment has not spent the token"
     assert await machine.conditions() == {}
+
+
+@pytest.fixture
+async def region() -> Region:
+    return Region()
+
+
+@pytest.fixture
+async def in_maas(db: pg.Database, region: Region) -> AsyncIterator[Site]:
+    async with opened(db, region=region) as site:
+        yield site
+
+
+async def of_maas(site: Site, region: Region, *, serial: str, uuid: str) -> Machine:
+    """A node whose machine in MAAS was commissioned with this hardware, and read."""
+    machine = SimMachine(system_id=region.next_system_id(), hostname="gpu-1", status=Status.READY)
+    region.keep(machine)
+    region.natures[machine.system_id] = Nature(hardware=Hardware(serial=serial, uuid=uuid))
+    inside.look(region, machine)
+    node = await site.register(maas_id=machine.system_id)
+    await site.wait_until(lambda: is_read(node))
+    return node
+
+
+async def is_read(node: Machine) -> bool:
+    sql = "SELECT read_at IS NOT NULL FROM farrier.node_observations WHERE node_id = $1"
+    read: bool = await node.site.conn.fetchval(sql, node.id)
+    return read
+
+
+UUID = "4c4c4544-0042-4a10-8054-b9c04f4e5a33"
+OTHER_UUID = "4c4c4544-0051-3910-8035-c3c04f4d4b32"
+SWAPPED = "44454c4c-4200-104a-8054-b9c04f4e5a33"
+
+
+@pytest.mark.parametrize(
+    ("facts", "differs"),
+    [
+        ({"serial": "TAG78", "uuid": OTHER_UUID}, "serial tag78 instead of tag77 and UUID"),
+        ({"serial": "TAG78"}, "serial tag78 instead of tag77, which MAAS reports"),
+        ({"uuid": OTHER_UUID}, "UUID"),
+        ({"serial": " tag77"}, None),
+        ({"serial": "TAG78", "uuid": UUID}, None),
+        ({"uuid": SWAPPED}, None),
+        ({"serial": "To be filled by O.E.M.", "uuid": "03000200-0400-0500-0006-000700080009"}, None),
+        ({}, None),
+    ],
+    ids=["both", "serial", "UUID", "same serial", "same UUID", "swapped UUID", "placeholders", "no facts"],
+)
+async def test_an_agent_on_another_machine_than_the_one_in_maas_is_refused_and_noted(
+    in_maas: Site, region: Region, facts: dict[str, str], differs: str | None
+) -> None:
+    machine = await of_maas(in_maas, region, serial="TAG77", uuid=UUID)
+    row = await enroll(machine, await token_of(machine), facts=facts)
+    await in_maas.settled()
+    if differs is None:
+        assert (row["node"], row["refused"], await machine.conditions()) == (machine.id, None, {})
+    else:
+        assert row["node"] is None and differs in row["refused"] and "MAAS" in row["refused"]
+        assert await machine.conditions() == {"identity/enrolment": "note"}
+
+
+async def test_placeholders_in_maas_prove_nothing(in_maas: Site, region: Region) -> None:
+    machine = await of_maas(in_maas, region, serial="Default string", uuid="03aa02fc-0414-0538-0106-650700080009")
+    row = await enroll(machine, await token_of(machine), facts={"serial": "SN-9", "uuid": OTHER_UUID})
+    assert (row["node"], row["refused"]) == (machine.id, None)
+
+
+async def test_the_facts_of_another_machine_in_maas_end_with_the_machine(in_maas: Site, region: Region) -> None:
+    machine = await of_maas(in_maas, region, serial="TAG77", uuid=UUID)
+    await machine.asked("set", maas_id="another")
+    row = await enroll(machine, await token_of(machine), facts={"serial": "SN-9"})
+    assert row["node"] == machine.id
 
 
 async def test_the_facts_of_an_enrolment_are_shown(site: Site) -> None:

@@ -44,7 +44,7 @@ CREATE TABLE farrier.node_observations (
                                                                -- after an earlier reading had found it, while no
                                                                -- decommission of its node was live
     detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of the last reading
-                                                               -- (farrier.model.maas_region.Seen)
+                                                               -- (farrier.model.maas.Recorded)
     owner_by_rescue boolean   NOT NULL DEFAULT false,          -- rescue mode gave the machine to its owner; kept until
                                                                -- the owner changes
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))

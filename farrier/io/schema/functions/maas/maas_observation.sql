@@ -1,8 +1,9 @@
 -- Returns the last reading of a node's machine in MAAS for its snapshot (farrier.model.observation); null without a reading. Readings
--- from before the region's `since` are ignored. `ours` is null while the user of the region's key is unknown.
+-- from before the region's `since` are ignored. `ours` is null while the user of the region's key is unknown. The identity
+-- of the machine stays out of the snapshot; only other_machine reads it.
 CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
     LANGUAGE sql STABLE
-    RETURN (SELECT o.detail || jsonb_build_object(
+    RETURN (SELECT (o.detail - '{hardware_uuid,hardware_info}'::text[]) || jsonb_build_object(
                        'system_id', o.system_id, 'state', o.state, 'since', o.since, 'read_at', o.read_at, 'owner_by_rescue', o.owner_by_rescue,
                        'fresh_at', CASE WHEN o.stale_since IS NULL THEN greatest(o.read_at, r.complete_at) ELSE o.read_at END,
                        'ours', CASE WHEN r.username IS NOT NULL THEN coalesce(o.detail ->> 'owner' = r.username, false) END)
