@@ -77,7 +77,7 @@ class Daemon:
         """Start, report to `task_status`, work until `stop`, then drain. Raises the error that prevented the start, and
         InternalError if a task ended too early. Errors of tasks are raised in exception groups."""
         config = self._config
-        self._sites = site_files.load(config.sites.directory)
+        self._sites = site_files.load(config.sites.directory, config.agents)
         self.use_tokens()
         _warn_without_token(config.http)
         if config.http.tls_cert:
@@ -348,7 +348,7 @@ async def _reload(config: Config, read: Callable[[], Config], daemon: Daemon, no
         _log.error("certificate.refused", error=str(refused))
     try:
         new = read()
-        sites = site_files.load(new.sites.directory)
+        sites = site_files.load(new.sites.directory, new.agents)
         await daemon.use_sites(sites)
     except (ConfigError, DatabaseUnreachable) as refused:
         _log.error("config.refused", error=str(refused))

@@ -158,6 +158,7 @@ def _template_names() -> str:
         *((f"`node.{name}`", meaning) for name, meaning in templates.NODE.items()),
         *((f"`node.bmc.{name}`", meaning) for name, meaning in templates.BMC.items()),
         *((f"`segments[NAME].{name}`", meaning) for name, meaning in templates.SEGMENT.items()),
+        *((f"`agents.{name}`", meaning) for name, meaning in templates.AGENTS.items()),
         ("any other name", "a value of `cloud_init.variables`"),
     ]
     return _table(("name", "what it is"), rows)

@@ -88,7 +88,7 @@ async def _read(given: Config) -> Sites:
         if fault is not None:
             typer.echo(f"farrier: warning: clients refuse http.tls_cert {given.http.tls_cert!r}: {fault}", err=True)
     async with wiring.tracing(given.traces):
-        return site_files.load(given.sites.directory)
+        return site_files.load(given.sites.directory, given.agents)
 
 
 def _changed(given: Config) -> Iterator[tuple[str, Any]]:

@@ -32,7 +32,7 @@ def configured(settings: Config) -> Sites:
             "no directory of sites is configured; set sites.directory in the file that --config names, or "
             "FARRIER_SITES_DIRECTORY"
         )
-    return site_files.load(settings.sites.directory)
+    return site_files.load(settings.sites.directory, settings.agents)
 
 
 @asynccontextmanager

@@ -133,7 +133,7 @@ def check(
 ) -> None:
     """Check site files, and whether this process can read the secrets that they name. Requires no database. Exit code
     2: a file is invalid; 1: a secret cannot be read, or a region does not respond."""
-    sites = site_files.load(directory) if directory else regions.configured(settings)
+    sites = site_files.load(directory, settings.agents) if directory else regions.configured(settings)
     missing = () if files_only else anyio.run(partial(secret_check.unreadable, settings, sites, of_settings=False))
     asked = anyio.run(_ask, settings, sites) if ask else ()
     if as_json:

@@ -5,6 +5,7 @@ If several sources set a key, the order of precedence is: flag, environment, fil
 
 from __future__ import annotations
 
+from farrier.config.agents import AgentsConfig
 from farrier.config.client import ClientConfig
 from farrier.config.credentials import CredentialBinding, CredentialsConfig
 from farrier.config.database import DatabaseConfig
@@ -25,6 +26,7 @@ from farrier.config.reading import load
 from farrier.config.segments import SegmentsConfig
 
 __all__ = [
+    "AgentsConfig",
     "BmcConfig",
     "BmcHostConfig",
     "BmcTrustConfig",

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import override
 
+from farrier.config.agents import AgentsConfig
 from farrier.config.client import ClientConfig
 from farrier.config.credentials import CredentialsConfig, check_networks
 from farrier.config.database import DatabaseConfig
@@ -443,6 +444,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     segments: SegmentsConfig = SegmentsConfig()
     history: HistoryConfig = HistoryConfig()
     http: HttpConfig = HttpConfig()
+    agents: AgentsConfig = AgentsConfig()
     metrics: MetricsConfig = MetricsConfig()
     traces: TracesConfig = TracesConfig()
     log: LogConfig = LogConfig()

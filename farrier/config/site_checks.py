@@ -68,6 +68,10 @@ def faults(site: Site) -> Iterator[Fault]:
     wrong = tuple(templates.faults(given.template, given.variables, segments=site.network.segments))
     for text in wrong:
         yield Fault(place("cloud_init", site.cloud_init.template_file), text)
+    if not wrong and templates.names_agents(given.template) and not site.agents.url:
+        yield Fault(
+            place("cloud_init", given.template_file), "it uses agents, but agents.url in farrier's settings is empty"
+        )
     if site.maas is not None and not wrong and templates.names_token(site.cloud_init.template):
         yield from _token(site.deploy, site.maas)
 

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from farrier import agent
 from farrier.config import site_checks
+from farrier.config.agents import AgentsConfig
 from farrier.config.reading import toml
-from farrier.config.sites import DERIVED, Site, Sites
+from farrier.config.sites import DERIVED, AgentsSite, Site, Sites
 from farrier.config.tables import Fault, Reader, place
 from farrier.errors import ConfigError
 from farrier.model.counted import counted
@@ -37,15 +39,16 @@ class _UnreadableError(Exception):
     """A file cannot be used. The text gives the reason."""
 
 
-def load(directory: str) -> Sites:
+def load(directory: str, agents: AgentsConfig) -> Sites:
     """Return the sites of a directory by name; none if `directory` is empty. Raises ConfigError with all faults."""
     if not directory:
         return {}
+    offered = _offered(agents)
     root = Path(directory)
     sites: dict[str, Site] = {}
     wrong: list[str] = []
     for path in _files(root):
-        site, faults = _site(path, root)
+        site, faults = _site(path, root, offered)
         wrong += (f"{path.name}: {fault}" for fault in faults)
         if site is not None:
             sites[site.name] = site
@@ -54,6 +57,19 @@ def load(directory: str) -> Sites:
         listed = "".join(f"\n- {each}" for each in wrong)
         raise ConfigError(f"{counted(len(wrong), 'error')} in the sites of {directory}:{listed}")
     return sites
+
+
+def _offered(agents: AgentsConfig) -> AgentsSite:
+    """Return what templates use of the server for agents. Raises ConfigError if a file that it needs is missing."""
+    if not agents.url:
+        return AgentsSite()
+    try:
+        ca = _text(Path(agents.ca), _LARGEST_TEMPLATE) if agents.ca else ""
+    except _UnreadableError as error:
+        raise ConfigError(f"agents.ca {agents.ca!r} {error}") from None
+    if agents.ca and "BEGIN CERTIFICATE" not in ca:
+        raise ConfigError(f"agents.ca {agents.ca!r}: expected a PEM file with certificates")
+    return AgentsSite(url=agents.url.rstrip("/"), ca=ca, sha256=agent.sha256())
 
 
 def _files(root: Path) -> list[Path]:
@@ -66,7 +82,7 @@ def _files(root: Path) -> list[Path]:
         raise ConfigError(f"cannot read the directory of the sites {str(root)!r} (sites.directory): {why}") from failure
 
 
-def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:
+def _site(path: Path, root: Path, agents: AgentsSite) -> tuple[Site | None, list[Fault]]:
     """Return the site of a file, or its faults."""
     if not _NAME.fullmatch(path.stem):
         return None, [
@@ -86,7 +102,10 @@ def _site(path: Path, root: Path) -> tuple[Site | None, list[Fault]]:
     site = reader.struct(Site, table)
     if site is None:
         return None, reader.faults
-    site = msgspec.structs.replace(site, name=path.stem)
+    site = msgspec.structs.replace(site, name=path.stem, agents=agents)
+    if not site.cloud_init.template_file and agents.url:
+        cloud_init = msgspec.structs.replace(site.cloud_init, template=agent.template())
+        site = msgspec.structs.replace(site, cloud_init=cloud_init)
     if site.cloud_init.template_file:
         try:
             template = _text(_inside(path.parent / site.cloud_init.template_file, root), _LARGEST_TEMPLATE)

@@ -374,14 +374,15 @@ class DeploySite(_Table, frozen=True, kw_only=True):
 
 
 class CloudInitSite(_Table, frozen=True, kw_only=True):
-    """User data of deployments. `template` is the content of `template_file`; a site's file does not set it."""
+    """User data of deployments. `template` is the content of `template_file`, or farrier's own; no file sets it."""
 
     template: str = ""
     template_file: Annotated[
         str,
         Meta(
             description="Template of the user data, as a path relative to the site's file, within the directory of "
-            "the sites. If empty, machines get no user data."
+            "the sites. If empty, machines get the user data that installs farrier's agent, if agents.url is set in "
+            "farrier's settings; otherwise they get none."
         ),
     ] = ""
     variables: Annotated[
@@ -394,6 +395,32 @@ class CloudInitSite(_Table, frozen=True, kw_only=True):
     max_bytes: Annotated[
         int, Meta(ge=1024, le=1024 * 1024, description="Largest size of user data in bytes, before encoding.")
     ] = 64 * 1024
+
+
+class AgentsSite(_Table, frozen=True, kw_only=True):
+    """The server for agents, from farrier's settings; a site's file does not set it."""
+
+    url: str = ""
+    ca: str = ""
+    sha256: str = ""
+
+
+class CleaningBy(StrEnum):
+    """Who erases data when a node is decommissioned: the agent in the machine's own system, or a worker."""
+
+    AGENT = "agent"
+    WORKER = "worker"
+
+
+class CleaningSite(_Table, frozen=True, kw_only=True):
+    by: Annotated[
+        CleaningBy | None,
+        Meta(
+            description="Who performs the tasks node.cleanup_storage, node.scrub_gpu and node.validate_clean. With "
+            "agent, farrier's agent erases every disk but the system's, and the memory of the GPUs. With worker, the "
+            "agent leaves these tasks to a worker. If omitted, the agent fails them."
+        ),
+    ] = None
 
 
 class Erase(StrEnum):
@@ -436,11 +463,13 @@ class Site(_Table, frozen=True, kw_only=True):
     infiniband: InfinibandSite = InfinibandSite()
     deploy: DeploySite = DeploySite()
     cloud_init: CloudInitSite = CloudInitSite()
+    cleaning: CleaningSite = CleaningSite()
     release: ReleaseSite = ReleaseSite()
+    agents: AgentsSite = AgentsSite()
     credentials: CredentialsSite = CredentialsSite()
 
 
 Sites: TypeAlias = Mapping[str, Site]
 
 # The fields that no file sets.
-DERIVED = frozenset({(Site, "name"), (CloudInitSite, "template")})
+DERIVED = frozenset({(Site, "name"), (Site, "agents"), (CloudInitSite, "template")})

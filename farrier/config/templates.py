@@ -45,6 +45,8 @@ GIVEN: Mapping[str, str] = {
     "bootstrap_token": "bootstrap token for the agent's enrolment, valid once; empty for an agentless node",
     "distro_series": "image to install: `deploy.distro_series`",
     "segments": "the node's addresses, by segment, as in `segments['tenant-a'].address`",
+    "agents": "the server for agents, with the fields below",
+    "cleaning_by": "who erases the node's data: `cleaning.by`; empty if the site does not say",
 }
 """The names that every template can use, in addition to the variables of its site."""
 
@@ -56,6 +58,13 @@ SEGMENT: Mapping[str, str] = {
     "vlan": "VLAN of the segment, or none",
 }
 """The fields of each element of `segments` that a template may use."""
+
+AGENTS: Mapping[str, str] = {
+    "url": "URL of the server that agents call: `agents.url` in farrier's settings",
+    "ca": "certificates of the authorities of this server, as PEM; empty if the system's authorities are used",
+    "sha256": "SHA-256 of the agent that this server offers as /farrier-agent.pyz",
+}
+"""The fields of `agents` that a template may use."""
 
 TOKEN = "bootstrap_token"
 
@@ -120,6 +129,12 @@ def names_token(text: str) -> bool:
     return TOKEN in meta.find_undeclared_variables(_environment.parse(text))
 
 
+@lru_cache(maxsize=_KEPT)
+def names_agents(text: str) -> bool:
+    """Return whether the template uses data of the server for agents. Raises the same errors as `compiled`."""
+    return "agents" in meta.find_undeclared_variables(_environment.parse(text))
+
+
 def faults(text: str, variables: Iterable[str], *, segments: Collection[str] = ()) -> Iterator[str]:
     """Return the faults of the template that can be found without a node, for a site with these variables and
     segments."""
@@ -161,6 +176,8 @@ def _fault(path: Sequence[str], segments: Collection[str], *, dotted: bool) -> s
             return f"node has no {name!r}; {nearest(name, NODE)}"
         case ["node", "bmc", name] if name not in BMC:
             return f"node has no {name!r}; {nearest(name, BMC)}"
+        case ["agents", name] if name not in AGENTS:
+            return f"agents has no {name!r}; {nearest(name, AGENTS)}"
         case ["segments", name] if name not in segments and not (dotted and name in _OF_MAPPINGS):
             meant = nearest(name, segments) if segments else "[network] segments is empty"
             return f"the nodes of this site have no segment {name!r}; {meant}"

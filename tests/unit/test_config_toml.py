@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from farrier import config
-from farrier.config import site_files
+from farrier.config import AgentsConfig, site_files
 from farrier.errors import ConfigError
 
 Load = Callable[[Path], object]
@@ -19,7 +19,7 @@ def settings(file: Path) -> object:
 
 
 def sites(file: Path) -> object:
-    return site_files.load(str(file.parent))
+    return site_files.load(str(file.parent), AgentsConfig())
 
 
 @pytest.fixture(params=[settings, sites])

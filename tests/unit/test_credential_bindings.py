@@ -39,7 +39,7 @@ def test_bindings_are_read_from_the_settings(tmp_path: Path) -> None:
 
 def test_bindings_are_read_from_a_site_s_file(tmp_path: Path) -> None:
     (tmp_path / "ams1.toml").write_text(WRITTEN)
-    assert load(str(tmp_path))["ams1"].credentials.bindings == READ
+    assert load(str(tmp_path), config.AgentsConfig())["ams1"].credentials.bindings == READ
 
 
 def test_bindings_are_read_from_the_environment_as_json() -> None:
@@ -66,7 +66,7 @@ def test_a_wrong_binding_is_refused_with_the_reason(tmp_path: Path, table: str, 
     with pytest.raises(ConfigError, match=says):
         config.load(tmp_path / "ams1.toml", environment={})
     with pytest.raises(ConfigError, match=says):
-        load(str(tmp_path))
+        load(str(tmp_path), config.AgentsConfig())
 
 
 def binds(host: str, *hosts: str, networks: tuple[str, ...] = ("10.0.0.0/8", "fd00::/8")) -> bool:

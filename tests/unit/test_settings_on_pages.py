@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from farrier import config
-from farrier.config import site_files, token_file
+from farrier.config import AgentsConfig, site_files, token_file
 from farrier.errors import ConfigError
 from tests.support import pages
 from tests.support.pages import Block
@@ -25,7 +25,7 @@ def read(text: str, directory: Path) -> None:
     file = directory / "shown.toml"
     file.write_text(text.replace("60f4…", 16 * "60f4"), encoding="utf-8")
     if text.startswith("[ufm]"):
-        site_files.load(str(directory))
+        site_files.load(str(directory), AgentsConfig())
     elif text.startswith("[[tokens]]"):
         token_file.load(str(file))
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from farrier.config import site_files, site_settings
+from farrier.config import AgentsConfig, site_files, site_settings
 from farrier.config.sites import Erase, Site
 from farrier.errors import ConfigError, ExitCode
 from farrier.handlers.node import cloud_init
@@ -29,7 +29,7 @@ def site(sites: Path, text: str, template: str | None = None) -> Site:
     (sites / "north.toml").write_text(text)
     if template is not None:
         (sites / "user-data.j2").write_text(template)
-    return site_files.load(str(sites))["north"]
+    return site_files.load(str(sites), AgentsConfig())["north"]
 
 
 def refusal(sites: Path, text: str | None = None, template: str | None = None) -> list[str]:
@@ -39,7 +39,7 @@ def refusal(sites: Path, text: str | None = None, template: str | None = None) -
     if template is not None:
         (sites / "user-data.j2").write_text(template)
     with pytest.raises(ConfigError) as refused:
-        site_files.load(str(sites))
+        site_files.load(str(sites), AgentsConfig())
     assert refused.value.exit_code is ExitCode.USAGE
     head, *lines = str(refused.value).splitlines()
     assert str(sites) in head
@@ -47,11 +47,11 @@ def refusal(sites: Path, text: str | None = None, template: str | None = None) -
 
 
 def test_no_directory_means_no_sites() -> None:
-    assert site_files.load("") == {}
+    assert site_files.load("", AgentsConfig()) == {}
 
 
 def test_the_site_in_the_documentation_is_valid_and_its_user_data_can_be_rendered() -> None:
-    found = site_files.load(str(EXAMPLE))
+    found = site_files.load(str(EXAMPLE), AgentsConfig(url="https://agents.example:9466"))
     (name,) = found
     example = found[name]
     made = cloud_init.render(example, node(site=name, labels={"rack": "r1"}), token="a-token")
@@ -92,12 +92,12 @@ def test_every_key_has_a_description_and_a_default_in_the_syntax_of_a_file(sites
 def test_files_that_editors_and_mounts_leave_are_ignored(sites: Path) -> None:
     for name in (".north.toml", "north.toml~", "notes.txt", "template.j2"):
         (sites / name).write_text("no TOML")
-    assert site_files.load(str(sites)) == {}
+    assert site_files.load(str(sites), AgentsConfig()) == {}
 
 
 def test_a_missing_directory_is_an_error(sites: Path) -> None:
     with pytest.raises(ConfigError, match=r"sites\.directory.*No such file"):
-        site_files.load(str(sites / "gone"))
+        site_files.load(str(sites / "gone"), AgentsConfig())
 
 
 def test_all_errors_are_reported_together_and_no_site_is_loaded(sites: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_directory_that_is_mounted_by_symlinks_is_read(sites: Path) -> None:
     (held / "user-data.j2").write_text("#cloud-config\n")
     for name in ("north.toml", "user-data.j2"):
         (sites / name).symlink_to(Path("..2026") / name)
-    assert site_files.load(str(sites))["north"].cloud_init.template == "#cloud-config\n"
+    assert site_files.load(str(sites), AgentsConfig())["north"].cloud_init.template == "#cloud-config\n"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from farrier.config import site_files
+from farrier.config import AgentsConfig, site_files
 from farrier.config.sites import Site
 from farrier.errors import ConfigError
 
@@ -32,7 +32,7 @@ def sites(tmp_path: Path) -> Path:
 def site(sites: Path, text: str, template: str = "#cloud-config\n") -> Site:
     (sites / "north.toml").write_text(text)
     (sites / "user-data.j2").write_text(template)
-    return site_files.load(str(sites))["north"]
+    return site_files.load(str(sites), AgentsConfig())["north"]
 
 
 def refusal(sites: Path, text: str, template: str = "#cloud-config\n") -> list[str]:

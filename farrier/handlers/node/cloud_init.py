@@ -98,6 +98,8 @@ def _rendered(site: Site, node: Node, token: str) -> str:
         templates.TOKEN: token,
         "distro_series": site.deploy.distro_series,
         "segments": of_segments(node),
+        "agents": {name: getattr(site.agents, name) for name in templates.AGENTS},
+        "cleaning_by": site.cleaning.by or "",
     }
     try:
         for part in templates.compiled(site.cloud_init.template).generate(given):
