@@ -95,7 +95,7 @@ def test_a_template_that_names_agents_needs_a_url_of_agents(tmp_path: Path) -> N
     (tmp_path / "sites" / "own.j2").write_text("#cloud-config\n# {{ agents.url }}\n")
     (tmp_path / "sites" / "north.toml").write_text('[cloud_init]\ntemplate_file = "own.j2"\n')
 
-    with pytest.raises(ConfigError, match="agents.url in farrier's settings is empty"):
+    with pytest.raises(ConfigError, match=r"agents\.url in farrier's settings is empty"):
         site_files.load(str(tmp_path / "sites"), AgentsConfig())
 
 
