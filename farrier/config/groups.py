@@ -118,7 +118,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         timedelta,
         Meta(
             description="farrier marks a node offline when its last heartbeat is older than this. The time of outages "
-            "of the database or of all daemons does not count."
+            "of the database or of all daemons does not count. For agents that use doors, the time in which all doors "
+            "are dead does not count either."
         ),
     ] = _seconds(180)
     force_after: Annotated[

@@ -27,6 +27,7 @@ from farrier.model import (
     node_spec,
     observation,
     params,
+    pulses,
     sla,
     stages,
     workflow,
@@ -209,6 +210,9 @@ def _constants() -> tuple[Any, ...]:
         health.SSH_SEED_LIMIT,
         list(identity.PLACEHOLDERS),
         health.BRAKE_RETRY,
+        pulses.PULSE_LOST,
+        pulses.REACH_LOST,
+        pulses.REACH_EXPECTED,
     )
 
 

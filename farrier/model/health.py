@@ -88,9 +88,9 @@ def _unproven_by_reads(vitals: Vitals) -> str | None:
 
 
 def silent(vitals: Vitals) -> str | None:
-    """Return why an active node is silent, or None. If an outage may have prevented a heartbeat, a missing heartbeat
-    does not make the node silent. An agentless node is never silent, because an unreachable BMC does not show the state
-    of the machine."""
+    """Return why an active node is silent, or None. If an outage or dead doors may have prevented a heartbeat, a
+    missing heartbeat does not make the node silent. An agentless node is never silent, because an unreachable BMC does
+    not show the state of the machine."""
     if vitals.agentless or vitals.heard or vitals.awaited:
         return None
     return "no heartbeat within offline_after"

@@ -320,6 +320,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     def is_live(self) -> bool:
         return self.status in LIVE_TASKS
 
+    @property
+    def is_with_worker(self) -> bool:
+        """Whether a worker claimed the task, which uses no doors."""
+        return (self.claimed_by or "").startswith("worker ")
+
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """The enrolled agent of the node. `ssh_seed_failures` counts consecutive reports of a failed SSH seed."""
@@ -354,7 +359,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     `memo.candidate`. `onboarded_by` is the mode of the last successful onboarding, if the node has a machine in
     MAAS. `region` is the state of the region of the node's site while a workflow is live. `outages` are the recent
     times in which this region could not be read. `gaps` are the times in which neither farrier nor the agent could act,
-    because the database was unavailable or no controller was running. `same_machine` names other nodes that recorded
+    because the database was unavailable or no controller was running. `unreachable` are the times in which no door
+    reached agents; it is empty for an agent that uses no doors. `same_machine` names other nodes that recorded
     the same machine. `braked` names the causes (`conditions.Departure`) for which a brake of the node's site keeps
     this node in service.
 
@@ -396,6 +402,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     region: Region | None = None
     outages: tuple[Outage, ...] = ()
     gaps: tuple[Outage, ...] = ()
+    unreachable: tuple[Outage, ...] = ()
     candidate_of: str | None = None
     onboarded_by: OnboardingMode | None = None
     same_machine: tuple[str, ...] = ()

@@ -35,8 +35,8 @@ class Region(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """A period in which the region of the node, the database, or all controllers were unavailable. `ended_at` is None
-    while the outage lasts."""
+    """A period in which the region of the node, the database, all controllers, or all doors were unavailable.
+    `ended_at` is None while the outage lasts."""
 
     began_at: datetime
     ended_at: datetime | None = None

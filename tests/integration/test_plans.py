@@ -14,6 +14,7 @@ from tests.support import pg
 # Tables that releases, settings and operators fill: each has a handful of rows in a fleet of any size.
 _SMALL = {
     "actions",
+    "constants",
     "contradictions",
     "maas_regions",
     "pulse",

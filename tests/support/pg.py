@@ -51,6 +51,7 @@ ADVANCE = """
         RETURNING coalesce(frozen, statement_timestamp()) + shift AS now)
     UPDATE farrier.pulse p SET at = greatest(p.at, m.now) FROM moved m WHERE $1 > interval '0'
 """
+_OF_CONTROLLERS = f"{ADVANCE} AND p.name = 'controllers'"
 _WITHOUT_PULSES = "UPDATE farrier_test.clock SET shift = shift + $1"
 _FREEZE = "UPDATE farrier_test.clock SET frozen = statement_timestamp()"
 
@@ -114,10 +115,11 @@ class Database:
         async with self.connect() as conn:
             await install(conn)
 
-    async def advance(self, by: timedelta, *, pulses: bool = True) -> None:
+    async def advance(self, by: timedelta, *, pulses: bool = True, doors: bool = True) -> None:
         """Move the database's clock; every statement that starts from now on sees it. Without `pulses`, the time passes
-        as in an outage of the database or of all daemons."""
-        await self._set_clock(ADVANCE if pulses else _WITHOUT_PULSES, by)
+        as in an outage of the database or of all daemons; without `doors`, as if no door reached an agent, apart from
+        the pulses and heartbeats that the database has."""
+        await self._set_clock((ADVANCE if doors else _OF_CONTROLLERS) if pulses else _WITHOUT_PULSES, by)
 
     async def freeze(self) -> None:
         """Stop the database's clock, so that ages are exact on a slow machine, too; `advance` still moves it."""

@@ -336,11 +336,11 @@ class Site:
         await self.pass_time(by)
         await self.settled()
 
-    async def pass_time(self, by: timedelta) -> None:
-        """Let time pass in the database and in the region."""
+    async def pass_time(self, by: timedelta, *, doors: bool = True) -> None:
+        """Let time pass in the database and in the region; without `doors`, no door reaches an agent meanwhile."""
         if self._maas is not None:
             self._maas.pass_time(by)
-        await self.db.advance(by)
+        await self.db.advance(by, doors=doors)
 
     async def wait_until(
         self, done: Callable[[], Awaitable[bool]], *, every: timedelta = 10 * SECOND, longest: timedelta = 4 * HOUR

@@ -189,14 +189,21 @@ def is_late(node: Node, now: datetime, policy: Policy) -> bool:
 
 def waited(node: Node, since: datetime, now: datetime) -> timedelta:
     """Return how much of the time from `since` to `now` counts against the deadline of a stage: all time except outages
-    of farrier and of MAAS."""
-    return without((*node.gaps, *outages(node)), since, now)
+    of farrier and of MAAS and, if the stage waits for the agent, of all doors."""
+    for_agent = node.workflow is not None and node.workflow.stage is stages.OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT
+    return without((*node.gaps, *outages(node), *(node.unreachable if for_agent else ())), since, now)
 
 
 def attended(node: Node, since: datetime, now: datetime) -> timedelta:
     """Return the time from `since` to `now` without outages of farrier. A limit that does not depend on MAAS counts
     this time."""
     return without(node.gaps, since, now)
+
+
+def reachable(node: Node, since: datetime, now: datetime) -> timedelta:
+    """Return the time from `since` to `now` in which the node's agent could report: without outages of farrier and, if
+    the agent uses doors, of all doors."""
+    return without((*node.gaps, *node.unreachable), since, now)
 
 
 def outages(node: Node) -> tuple[Outage, ...]:
@@ -230,7 +237,7 @@ def vitals(node: Node, now: datetime, config: Policy) -> health.Vitals:
         return health.Vitals(
             agentless=False,
             heard=heard,
-            awaited=heard or (heard_at is not None and attended(node, heard_at, now) <= config.offline_after),
+            awaited=heard or (heard_at is not None and reachable(node, heard_at, now) <= config.offline_after),
             blocking=tuple(each for each in conditions.quarantining(told) if each.source == Source.AGENT)
             if told
             else (),

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from farrier.handlers.node import unclean
-from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, attended
+from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, attended, reachable
 from farrier.model.counted import counted
 from farrier.model.failures import FailureClass
 from farrier.model.node import NO_TIME, Node, Task, TaskType
@@ -151,7 +151,8 @@ def _lease_left(node: Node, task: Task, now: datetime) -> timedelta:
     agent may not have been able to renew it."""
     if task.lease_until is None:
         return _AT_ONCE
-    return task.lease_until - task.created_at - attended(node, task.created_at, now)
+    could_renew = attended if task.is_with_worker else reachable
+    return task.lease_until - task.created_at - could_renew(node, task.created_at, now)
 
 
 def _current(node: Node, type_: TaskType) -> Task | None:
@@ -172,4 +173,4 @@ def _force_is_due(node: Node, now: datetime, config: Policy) -> bool:
     task. This time begins at the start of the stage or at the end of the last pause."""
     workflow = node.live
     began_at = max(workflow.stage_entered_at, workflow.memo.unpaused_at or NO_TIME)
-    return workflow.options.force and attended(node, began_at, now) >= config.force_after
+    return workflow.options.force and reachable(node, began_at, now) >= config.force_after

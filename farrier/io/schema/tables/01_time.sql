@@ -1,18 +1,22 @@
--- Time: the pulse by which controllers notice a clock that was set back and the end of an outage, and the mends of stored times.
+-- Time: the pulses by which controllers notice a clock that was set back and the end of an outage, and the mends of stored times.
 
--- One row: when a controller last committed a pulse.
+-- The pulses (farrier.model.pulses), one row for each.
 CREATE TABLE farrier.pulse (
-    one boolean     PRIMARY KEY DEFAULT true CHECK (one),
-    at  timestamptz NOT NULL  -- earlier than the previous pulse only if the clock was set back
+    name text        PRIMARY KEY,
+    at   timestamptz NOT NULL     -- the last beat, or the time until which the pulse was not needed; earlier than before only if the
+                                  -- clock was set back
 );
 
--- The gaps of more than 10 seconds between pulses, of the last week. In such a gap, the database or all controllers were away.
+-- The times of the last week in which a pulse was lost, also one that is lost now. In such a time, agents may not have been able to
+-- report: the database or all controllers were away, all doors were away, or the doors reached no agent.
 CREATE TABLE farrier.pulse_gaps (
-    until  timestamptz PRIMARY KEY,  -- the first pulse after the gap
-    lasted interval    NOT NULL
+    pulse    text        NOT NULL,
+    began_at timestamptz NOT NULL,  -- the last beat before the gap
+    ended_at timestamptz NOT NULL,  -- the first beat after the gap; the last check if the pulse is still lost
+    PRIMARY KEY (pulse, began_at)
 );
 
-INSERT INTO farrier.pulse (at) VALUES (farrier.now());
+INSERT INTO farrier.pulse VALUES ('controllers', farrier.now()), ('doors', farrier.now()), ('agents', farrier.now());
 
 -- Setbacks of the clock whose stored times are not mended yet. The mend goes through the tables in the order of farrier.mendable().
 CREATE TABLE farrier.mends (

@@ -62,7 +62,10 @@ CREATE TABLE farrier.constants (
     ssh_seed_limit        integer  NOT NULL,  -- failed SSH seeds in a row after which a node is unhealthy
     identity_placeholders text[]   NOT NULL,  -- values that vendors ship in place of serial numbers and UUIDs: patterns of LIKE in
                                               -- lower case, without separators
-    brake_retry           interval NOT NULL   -- after this time, farrier tries again to take a held node out of service
+    brake_retry           interval NOT NULL,  -- after this time, farrier tries again to take a held node out of service
+    pulse_lost            interval NOT NULL,  -- a controller or door that has not pulsed for so long is away
+    reach_lost            interval NOT NULL,  -- doors that have reached no agent for so long are dead
+    reach_expected        integer  NOT NULL   -- but only if at least so many agents are expected
 );
 
 -- One row: settings that functions read. A migration writes the defaults, and each controller writes its own settings when it starts.

@@ -31,6 +31,7 @@ CREATE TABLE farrier.node_agents (
              ELSE 'ok' END) STORED,                       -- derived from health, for gauges; `blocked`: it is not ok, or an alert blocks scheduling
     ssh_seed_failures integer     NOT NULL DEFAULT 0      -- consecutive heartbeats that reported a failed SSH seed
 ) WITH (fillfactor = 50);
+CREATE INDEX node_agents_by_door ON farrier.node_agents (node_id) WHERE by_door;
 CREATE INDEX node_agents_unwell ON farrier.node_agents (condition) WHERE condition <> 'ok';
 -- A server for agents finds an agent by its key.
 CREATE UNIQUE INDEX node_agents_key ON farrier.node_agents (key_hash);

@@ -36,11 +36,17 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            (SELECT coalesce(json_agg(c ORDER BY c.since, c.source, c.id, c.target), '[]') FROM (
                 SELECT c.source, c.id, c.target, c.message, c.effect, c.since, c.seen_at FROM farrier.node_conditions c WHERE c.node = n.id) c) AS conditions,
            n.ever_onboarded, n.ever_active, n.deleting,
-           CASE WHEN a.enrolled_at IS NOT NULL THEN row_to_json(a) END AS agent,
+           CASE WHEN a.enrolled_at IS NOT NULL THEN json_build_object('enrolled_at', a.enrolled_at,
+                'last_heartbeat_at', a.last_heartbeat_at, 'health', a.health, 'ssh_seed_failures', a.ssh_seed_failures) END AS agent,
            -- Nothing waited in an outage that ended before: for most nodes, one lookup for the whole statement shows this.
-           CASE WHEN (SELECT max(o.ended_at) FROM farrier.outages o) > waits.since THEN (
-             SELECT json_agg(o) FROM farrier.outages o WHERE o.ended_at > waits.since)
+           CASE WHEN (SELECT max(o.ended_at) FROM farrier.outages o WHERE o.pulse = 'controllers') > waits.since THEN (
+             SELECT json_agg(o) FROM farrier.outages o WHERE o.pulse = 'controllers' AND o.ended_at > waits.since)
            ELSE '[]' END AS gaps,
+           -- An agent that has not reported yet may use a door.
+           CASE WHEN coalesce(a.by_door OR a.last_heartbeat_at IS NULL, true)
+                 AND (SELECT max(o.ended_at) FROM farrier.outages o WHERE o.pulse <> 'controllers') > waits.since THEN (
+             SELECT json_agg(o) FROM farrier.outages o WHERE o.pulse <> 'controllers' AND o.ended_at > waits.since)
+           ELSE '[]' END AS unreachable,
            CASE WHEN live.kind = 'decommission' THEN farrier.secrets_left(n.id, live.id) END AS secrets_left,
            CASE live.kind
              WHEN 'onboarding' THEN (SELECT row_to_json(w) FROM (
@@ -78,7 +84,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            SELECT jsonb_agg(jsonb_build_object('at', o.at, 'open', o.open)) AS others
              FROM farrier.bmc_logins o WHERE o.endpoint = n.bmc_endpoint AND o.node_id <> n.id) l
       LEFT JOIN LATERAL (
-           SELECT r.enrolled_at, r.last_heartbeat_at, r.health, r.ssh_seed_failures FROM farrier.node_agents r WHERE r.node_id = n.id) a ON true
+           SELECT r.enrolled_at, r.last_heartbeat_at, r.health, r.ssh_seed_failures, r.by_door FROM farrier.node_agents r WHERE r.node_id = n.id) a ON true
      -- The node waits for its agent, in a stage of its workflow, or for a read of its BMC.
      CROSS JOIN LATERAL (
            SELECT least(a.last_heartbeat_at, CASE WHEN live.id IS NOT NULL THEN '-infinity'::timestamptz END,
