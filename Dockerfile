@@ -13,8 +13,8 @@ RUN install -d -o 64646 -g 64646 /var/lib/farrier
 USER 64646:64646
 WORKDIR /var/lib/farrier
 # Loopback would be the container's own.
-ENV PATH=/opt/farrier/bin:$PATH FARRIER_HTTP_HOST=0.0.0.0 PYTHONDONTWRITEBYTECODE=1
-EXPOSE 9464
+ENV PATH=/opt/farrier/bin:$PATH FARRIER_METRICS_HOST=0.0.0.0 FARRIER_HTTP_HOST=0.0.0.0 PYTHONDONTWRITEBYTECODE=1
+EXPOSE 9464 9465 9466
 # The process, not the database: to start the container again helps only against a process that hangs.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=90s --retries=3 \
     CMD ["farrier", "health"]

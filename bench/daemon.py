@@ -68,7 +68,7 @@ class Running(msgspec.Struct, frozen=True):
 async def running(dsn: str, settings: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
     """Run a daemon on the database of `dsn`, with `settings` in its environment. At the end of the block, the daemon is
     drained."""
-    command = [sys.executable, "-m", "farrier", "run", "--dsn", dsn, "--http-port", "0"]
+    command = [sys.executable, "-m", "farrier", "run", "--dsn", dsn, "--metrics-port", "0"]
     environment = {**os.environ, **(settings or {})}
     async with await anyio.open_process(command, stdin=None, stdout=None, env=environment) as process:
         assert process.stderr is not None, "it is a pipe by default"

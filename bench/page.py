@@ -54,10 +54,6 @@ _PATHS: Mapping[str, str] = {
 }
 
 
-async def _nothing() -> None:
-    """Do nothing, because the registry of this site has nothing to refresh."""
-
-
 @asynccontextmanager
 async def _pages(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
     await fleet.fill(ground, nodes)
@@ -67,7 +63,7 @@ async def _pages(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
         await conn.execute(_LATE, timeout=_SECONDS)
         await conn.execute(fleet.WITH_GUARDS)
     await fleet.settle(ground)
-    site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=_nothing)
+    site = Site(CollectorRegistry(), unready_because=lambda: None)
     requests = PostgresRequests(ground.pool, ground.dsn)
     site.open(Backend(PostgresQueries(ground.pool), requests, Limits(), None))
     transport = httpx.ASGITransport(app=site.app)

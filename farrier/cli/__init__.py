@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "run": "Run the controller until SIGTERM or Ctrl-C. A second signal stops the controller at once, without a drain.",
-    "health": "Check whether the daemon on this machine is alive. Exit code 0: alive; 1: not alive.",
+    "serve": "Serve the pages and the HTTP API until SIGTERM or Ctrl-C; with --agents, serve the API of the agents.",
+    "health": "Check whether a process of farrier on this machine is alive. Exit code 0: alive; 1: not alive.",
     "demo": "Run a simulated fleet: real daemon and PostgreSQL, simulated BMCs, MAAS region, agents and clients.",
     "systemd": "Install the units of the service.",
     "db": "Manage the database: schema, roles, DSN of the embedded server.",

@@ -51,7 +51,7 @@ def demo(  # noqa: PLR0913 - one parameter is one option
         ),
     ] = None,
     http_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port for metrics, health and pages; 0 for any free port.")
+        int, typer.Option(min=0, max=65535, help="Port for the pages and the API; 0 for any free port.")
     ] = 0,
     faults: Annotated[
         bool | None,
@@ -118,13 +118,13 @@ def _simulation() -> ModuleType:
 def _run(options: Options, *, as_json: bool) -> ExitCode:
     """Run the simulation and print its result. The daemon writes its log to a file beside the data."""
     from farrier.cli.simulation import simulate
-    from farrier.daemon import foreseen
+    from farrier.process import foreseen
 
     console = Console(stderr=as_json)
     with _alone(options.directory) as lines:
         log.configure(log.Level.INFO, log.Format.JSON, stream=lines)
         try:
-            summary = anyio.run(simulate, options, console, backend_options={"use_uvloop": True})
+            summary = anyio.run(simulate, options, console, lines.fileno(), backend_options={"use_uvloop": True})
         except (FarrierError, ExceptionGroup) as failure:
             known = foreseen(failure)
             if known is None:

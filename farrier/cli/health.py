@@ -1,4 +1,4 @@
-"""`farrier health`: asks the daemon on this machine for its health, for example as the health check of a container.
+"""`farrier health`: asks a process of farrier on this machine for its health, for the health check of a container.
 
 The check runs again and again, so it uses the client of the standard library, which loads faster than httpx.
 """
@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import ssl
 from contextlib import closing
+from enum import StrEnum
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, assert_never
 from urllib.parse import urlsplit
 
 import typer
 
 from farrier import config
-from farrier.config import HttpConfig
+from farrier.config import Config
 from farrier.errors import ConfigError, ExitCode
 
 # This is shorter than the time limit of container engines, because an engine would otherwise kill the check before it
@@ -25,25 +26,37 @@ from farrier.errors import ConfigError, ExitCode
 _SECONDS = 4.0
 
 
+class Process(StrEnum):
+    """A process of farrier."""
+
+    CONTROLLER = "controller"
+    PAGES = "pages"
+    AGENTS = "agents"
+
+
 def health(
+    of: Annotated[
+        Process,
+        typer.Option(help="The process: farrier run, farrier serve, or farrier serve --agents."),
+    ] = Process.CONTROLLER,
     ready: Annotated[
         bool,
         typer.Option(
             "--ready",
-            help="Check whether the daemon is ready, that is, whether it can renew its leases in the database.",
+            help="Check whether the process is ready, that is, whether it can work with the database.",
         ),
     ] = False,
     config_file: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", envvar="FARRIER_CONFIG", help="TOML file with the daemon's settings."),
+        typer.Option("--config", metavar="FILE", envvar="FARRIER_CONFIG", help="TOML file with settings."),
     ] = None,
 ) -> None:
-    """Check whether the daemon on this machine is alive. Exit code 0: alive; 1: not alive.
+    """Check whether a process of farrier on this machine is alive. Exit code 0: alive; 1: not alive.
 
-    The command takes address, port and TLS from the daemon's settings. It does not verify the daemon's certificate,
-    because the certificate need not contain this address.
+    The command takes address, port and TLS from the settings. It does not verify the certificate, because the
+    certificate need not contain this address.
     """
-    url = f"{url_of(config.load(config_file).http)}/{'readyz' if ready else 'healthz'}"
+    url = f"{url_of(config.load(config_file), of)}/{'readyz' if ready else 'healthz'}"
     try:
         status, text = _response(url)
     except (OSError, HTTPException) as failure:
@@ -68,12 +81,27 @@ def _response(url: str) -> tuple[int, str]:
         return response.status, response.read().decode(errors="replace")
 
 
-def url_of(http: HttpConfig) -> str:
-    """Return the URL at which this machine reaches the daemon."""
-    if http.port == 0:
-        raise ConfigError("http.port is 0, so the settings do not show which port the daemon uses; set http.port")
-    scheme = "https" if http.tls_cert else "http"
-    return f"{scheme}://{_host(http.host)}:{http.port}"
+def url_of(settings: Config, process: Process) -> str:
+    """Return the URL at which this machine reaches the process."""
+    section, host, port, tls_cert = _address(settings, process)
+    if port == 0:
+        raise ConfigError(
+            f"{section}.port is 0, so the settings do not show which port the process uses; set {section}.port"
+        )
+    return f"{'https' if tls_cert else 'http'}://{_host(host)}:{port}"
+
+
+def _address(settings: Config, process: Process) -> tuple[str, str, int, str]:
+    """Return the section of the settings with the address, and from it the host, the port and the certificate."""
+    match process:
+        case Process.CONTROLLER:
+            return "metrics", settings.metrics.host, settings.metrics.port, ""
+        case Process.PAGES:
+            return "http", settings.http.host, settings.http.port, settings.http.tls_cert
+        case Process.AGENTS:
+            return "agents", settings.agents.host, settings.agents.port, settings.agents.tls_cert
+        case _:
+            assert_never(process)
 
 
 def _host(host: str) -> str:

@@ -21,9 +21,7 @@ def run(  # noqa: PLR0913 - one parameter is one option
     db_timeout: Annotated[
         str | None, typer.Option(help="Time limit for connecting to the database at the start, such as 60s.")
     ] = None,
-    http_port: Annotated[
-        int | None, typer.Option(help="Port for metrics, health and pages; 0 for any free port.")
-    ] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="Port for metrics and probes; 0 for any free port.")] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
@@ -37,13 +35,15 @@ def run(  # noqa: PLR0913 - one parameter is one option
 ) -> None:
     """Run the controller until SIGTERM or Ctrl-C. A second signal stops the controller at once, without a drain.
 
-    Any number of controllers can share one database. On SIGHUP, the controller reads the settings again.
+    Any number of controllers can share one database. On SIGHUP, the controller reads the settings again. It serves only
+    metrics and probes; farrier serve serves the pages and the API. With an embedded database, the controller also
+    starts the servers of pages and agents.
     """
     flags: dict[str, object] = {
         "database.dsn": dsn,
         "database.embedded": embedded,
         "database.db_timeout": db_timeout,
-        "http.port": http_port,
+        "metrics.port": metrics_port,
         "log.level": log_level,
         "controller.kinds": kind or None,
     }

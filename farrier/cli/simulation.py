@@ -1,7 +1,8 @@
 """Runs the parts of `farrier demo` in one process: database, BMCs, MAAS, daemon, agents and fleet.
 
-The parts are started in this order and stopped in reverse order. The daemon is the same as in `farrier run`. All other
-parts use separate connections to the database, as external services do.
+The parts are started in this order and stopped in reverse order. The daemon is the same as in `farrier run`, and starts
+the servers of pages and agents as processes of their own. All other parts use separate connections to the database, as
+external services do.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from rich.console import Console
 from farrier import wiring
 from farrier.cli.board import Board, Places, board
 from farrier.config import (
+    AgentsConfig,
     BmcConfig,
     Config,
     CredentialBinding,
     CredentialsConfig,
     DatabaseConfig,
     HttpConfig,
+    MetricsConfig,
     NodeConfig,
     SitesConfig,
 )
@@ -33,6 +36,7 @@ from farrier.io.agents import PostgresAgents
 from farrier.io.api import PostgresRequests
 from farrier.io.fleet import PostgresFleet
 from farrier.io.queries import PostgresQueries
+from farrier.model.doors import DoorKind
 from farrier.model.fleet import NodeGlance
 from farrier.model.management import Management
 from farrier.model.status import NodeStatus
@@ -97,7 +101,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[Missing, ...]
 
 
-async def simulate(options: Options, console: Console) -> Summary:
+async def simulate(options: Options, console: Console, log_to: int | None = None) -> Summary:
     """Run until the fleet has reached the goal, the time is over, or a signal arrives. Returns the state of the
     fleet."""
     started = anyio.current_time()
@@ -107,7 +111,7 @@ async def simulate(options: Options, console: Console) -> Summary:
             with anyio.CancelScope() as whole:
                 interruption = _Interruption(whole)
                 beside.start_soon(interruption.obey, distinct(received))
-                async with running(options) as scene:
+                async with running(options, log_to=log_to) as scene:
                     with interruption.of_the_scene(), board(console, _places(scene)) as shown:
                         await _play(scene, options, shown, started)
                     seen = scene.fleet.seen
@@ -146,7 +150,8 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def running(options: Options) -> AsyncIterator[Scene]:
+async def running(options: Options, *, log_to: int | None = None) -> AsyncIterator[Scene]:
+    """Start all parts. `log_to` is the file descriptor of the log of the servers that the daemon starts."""
     database = DatabaseConfig(embedded=str(options.directory / DATABASE))
     async with wiring.database(database) as own:
         await wiring.prepare(own, Config(database=database))
@@ -182,7 +187,7 @@ async def running(options: Options) -> AsyncIterator[Scene]:
             )
             stop = anyio.Event()
             async with anyio.create_task_group() as daemon:
-                serving = await daemon.start(Daemon(_config(options, bmc, files), stop).run)
+                serving = await daemon.start(Daemon(_config(options, bmc, files), stop, log_to=log_to).run)
                 try:
                     async with anyio.create_task_group() as living:
                         living.start_soon(agents.run)
@@ -203,15 +208,18 @@ def _config(options: Options, bmc: SimulatedBmc, files: RegionFiles) -> Config:
             bindings=(CredentialBinding(references=(f"file:{bmc.credential_file}",), networks=("127.0.0.0/8",)),),
         ),
         http=HttpConfig(port=options.http_port),
+        metrics=MetricsConfig(port=0),
+        agents=AgentsConfig(port=0),
         sites=SitesConfig(directory=str(files.sites)),
     )
 
 
 def _places(scene: Scene) -> Places:
-    url = scene.serving.url
+    serving = scene.serving
     return (
-        ("nodes", f"{url}/"),
-        ("metrics", f"{url}/metrics"),
+        ("nodes", f"{serving.servers[DoorKind.PAGES]}/"),
+        ("agents", f"{serving.servers[DoorKind.AGENTS]}/"),
+        ("metrics", f"{serving.url}/metrics"),
         ("database", f"psql '{scene.serving.dsn}'"),
         ("BMCs", f"{scene.bmc.base_url}/redfish/v1/Systems"),
         ("MAAS", f"{scene.region_url}/api/2.0/"),

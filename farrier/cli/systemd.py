@@ -1,4 +1,4 @@
-"""`farrier systemd`: installs the units of the service for the environment in which this program is installed.
+"""`farrier systemd`: installs the units of the services for the environment in which this program is installed.
 
 The templates are in `farrier/systemd/units/`. An upgrade writes the units again, but never replaces the
 files that operators edit.
@@ -20,7 +20,10 @@ from farrier.cli import group, output
 from farrier.errors import ConfigError
 from farrier.systemd import UNITS
 
-SERVICES = ("farrier.service", "farrier@.service")
+CONTROLLERS = ("farrier.service", "farrier@.service")
+"""The units of controllers. Only these may have an account that stays."""
+SERVERS = ("farrier-serve.service", "farrier-agents.service")
+SERVICES = (*CONTROLLERS, *SERVERS)
 _INSTALLED = Path("etc/systemd/system")
 
 # The path at which the templates expect the program.
@@ -68,13 +71,17 @@ def install(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Run the service as this account, which systemd-sysusers creates. Default: systemd creates a "
+            help="Run the controller as this account, which systemd-sysusers creates. Default: systemd creates a "
             "temporary account at each start.",
         ),
     ] = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Write farrier.service, farrier@.service and their drop-ins. Existing drop-ins are kept."""
+    """Write the units of controller, pages and agents, and their drop-ins. Existing drop-ins are kept.
+
+    The units are farrier.service and farrier@.service (controllers), farrier-serve.service (pages and API) and
+    farrier-agents.service. A machine runs only the units that are enabled on it.
+    """
     if user is not None and not _ACCOUNT.fullmatch(user):
         raise typer.BadParameter(
             f"--user: expected an account name of lower-case letters, digits, - and _, such as farrier; got {user!r}"
@@ -85,7 +92,7 @@ def install(
         return
     output.table(("FILE", "CHANGE"), ((each.path, each.change) for each in written))
     account = "systemd-sysusers && " if user else ""
-    typer.echo(f"next: {account}systemctl daemon-reload && systemctl enable --now farrier")
+    typer.echo(f"next: {account}systemctl daemon-reload && systemctl enable --now farrier farrier-serve")
 
 
 def _files(user: str | None) -> Iterator[_File]:
@@ -93,8 +100,9 @@ def _files(user: str | None) -> Iterator[_File]:
     for service in SERVICES:
         yield _File(_INSTALLED / service, _template(service).replace(_PROGRAM, str(program)))
         drop_ins = _INSTALLED / f"{service}.d"
-        yield _File(drop_ins / "credentials.conf", _template("credentials.conf"), edited=True)
-        if user is not None:
+        of = service.removesuffix(".service").removesuffix("@")
+        yield _File(drop_ins / "credentials.conf", _template(f"credentials-of-{of}.conf"), edited=True)
+        if user is not None and service in CONTROLLERS:
             yield _File(drop_ins / "account.conf", _template("account.conf").format(user=user))
     if user is not None:
         yield _File(Path("etc/sysusers.d/farrier.conf"), _template("sysusers.conf").format(user=user))

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from farrier.config.addresses import check_certificate, check_host
 from farrier.config.credentials import is_reference
 from farrier.log import Format, Level
 
@@ -19,20 +20,20 @@ OF_A_RESOURCE = ("kind", "name", "site")
 
 
 class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of the HTTP server with metrics, health, API and views."""
+    """Settings of farrier serve, which serves the pages and the HTTP API."""
 
     host: Annotated[
         str,
         # With an empty host, the server would listen on every address.
         Meta(
             min_length=1,
-            description="Address to listen on. If it is not loopback, every request needs a token, except for "
-            "/metrics, /healthz and /readyz.",
+            description="Address on which farrier serve listens. If it is not loopback, every request needs a token, "
+            "except for /metrics, /healthz and /readyz.",
         ),
     ] = "127.0.0.1"
     port: Annotated[
         int, Meta(ge=0, le=65535, description="Port to listen on. With 0, the operating system chooses a free port.")
-    ] = 9464
+    ] = 9465
     names: Annotated[
         tuple[str, ...],
         Meta(
@@ -77,14 +78,12 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = ""
 
     def __post_init__(self) -> None:
-        if not (self.host.isascii() and self.host.isprintable()):
-            raise ValueError("host must be a name or an address in ASCII; write other letters in their xn-- form")
+        check_host(self.host)
         if wrong := [name for name in self.names if not _NAME.fullmatch(name)]:
             raise ValueError(
                 f"expected host names such as farrier.example.com, without scheme, port or path; got {wrong}"
             )
-        if bool(self.tls_cert) != bool(self.tls_key):
-            raise ValueError("only one of tls_cert and tls_key is set; set both, or neither")
+        check_certificate(self.tls_cert, self.tls_key)
         if self.bearer_token and not is_reference(self.bearer_token):
             raise ValueError(
                 "bearer_token must be a reference to the token (file:, env:, systemd: or vault:), not the token itself"
@@ -99,8 +98,19 @@ class HttpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of metrics."""
+    """Settings of the controller's metrics and probes."""
 
+    host: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Address on which farrier run listens. It serves only /metrics, /healthz and /readyz, and "
+            "responds to any client. So only Prometheus and probes should reach this address.",
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, Meta(ge=0, le=65535, description="Port to listen on. With 0, the operating system chooses a free port.")
+    ] = 9464
     name_resources: Annotated[
         bool,
         Meta(
@@ -120,6 +130,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ] = ""
 
     def __post_init__(self) -> None:
+        check_host(self.host)
         if self.runbooks_url and not _ABSOLUTE.fullmatch(self.runbooks_url):
             raise ValueError(
                 "runbooks_url must be an absolute URL such as https://docs.example.com/operating; got "

@@ -47,6 +47,8 @@ _SETTLE = statements.load("schema/settle")
 _RECORD_STEP = statements.load("schema/record_step")
 _APPLIED_SET = statements.load("schema/applied_set")
 _ROLES = statements.load("schema/roles")
+_EMBEDDED_LOGINS = statements.load("schema/embedded_logins")
+_VERSION = statements.load("schema/version")
 
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
@@ -216,6 +218,20 @@ async def create_roles(conn: Connection) -> None:
             "roles of farrier are missing, and this user cannot create them; run `farrier db roles` once as a user "
             "with CREATEROLE"
         ) from refusal
+
+
+async def create_embedded_logins(conn: Connection) -> None:
+    """Create the missing logins of an embedded database, each with the rights of one server."""
+    await conn.execute(_EMBEDDED_LOGINS)
+
+
+async def version(conn: Connection) -> int:
+    """Return the version of the database's tables; 0 without a schema that tells it. Any role of farrier may ask."""
+    try:
+        found: int = await conn.fetchval(_VERSION)
+    except (asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError):
+        return 0
+    return found
 
 
 @asynccontextmanager

@@ -34,12 +34,43 @@ WAKE_SOURCES = ("notify", "poll")
 _NO_FAILURE = frozenset({"ok", "cancelled"})
 
 
-class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
-    """The counters and histograms of one process, in a separate registry. If `named` is set, exemplars name
-    resources."""
+class RequestSink(protocols.ServiceObserver):
+    """The counters of a process that runs no loop, in a separate registry. `services` has the possible results of each
+    operation, by service."""
+
+    def __init__(self, services: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._services = services
+        self._requests = self._counter(definitions.SERVICE_REQUESTS)
+        self._request_duration = self._histogram(definitions.SERVICE_DURATION)
+        self.registry.register(Constant(gauges.BUILD_INFO, 1, farrier.__version__, platform.python_version()))
+
+    @override
+    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
+        if (service, operation) not in self._request_duration:
+            results = self._services.get(service, {}).get(operation, ())
+            self._requests.exist((service, operation, each) for each in results)
+        self._requests.add((service, operation, result))
+        self._request_duration.observe((service, operation), (seconds,))
+        if result not in _NO_FAILURE:
+            _log.warning("request.failed", service=service, operation=operation, result=result)
+
+    def _counter(self, definition: Definition) -> Counter:
+        counter = Counter(definition)
+        self.registry.register(counter)
+        return counter
+
+    def _histogram(self, definition: Definition) -> Histogram:
+        histogram = Histogram(definition)
+        self.registry.register(histogram)
+        return histogram
+
+
+class PrometheusSink(RequestSink, protocols.MetricsSink):
+    """The counters and histograms of a controller. If `named` is set, exemplars name resources."""
 
     def __init__(self, vocabulary: Vocabulary, *, named: bool = True) -> None:
-        self.registry = CollectorRegistry(auto_describe=False)
+        super().__init__(vocabulary.services)
         self._words = vocabulary
         self._layers = {
             (kind, layer.name): layer for kind, words in vocabulary.kinds.items() for layer in words.spec.every_layer
@@ -59,14 +90,11 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         self._conflicts = self._counter(definitions.COMMIT_CONFLICTS)
         self._deferred = self._counter(definitions.COMMITS_DEFERRED)
         self._steps_cancelled = self._counter(definitions.STEPS_CANCELLED)
-        self._requests = self._counter(definitions.SERVICE_REQUESTS)
-        self._request_duration = self._histogram(definitions.SERVICE_DURATION)
         self._own = {
             (kind, own.sample): (own.definition, self._of(own))
             for kind, words in vocabulary.kinds.items()
             for own in words.metrics
         }
-        self.registry.register(Constant(gauges.BUILD_INFO, 1, farrier.__version__, platform.python_version()))
         self._make_zeros()
 
     @override
@@ -133,16 +161,6 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
     def woken(self, source: str) -> None:
         self._wakeups.add((source,))
 
-    @override
-    def requested(self, service: str, operation: str, result: str, seconds: float) -> None:
-        if (service, operation) not in self._request_duration:
-            results = self._words.services.get(service, {}).get(operation, ())
-            self._requests.exist((service, operation, each) for each in results)
-        self._requests.add((service, operation, result))
-        self._request_duration.observe((service, operation), (seconds,))
-        if result not in _NO_FAILURE:
-            _log.warning("request.failed", service=service, operation=operation, result=result)
-
     def _shown(self, name: str | None) -> str | None:
         return name if self._named else None
 
@@ -150,16 +168,6 @@ class PrometheusSink(protocols.MetricsSink, protocols.ServiceObserver):
         family = self._histogram(own.definition) if own.definition.buckets else self._counter(own.definition)
         family.exist(own.series)
         return family
-
-    def _counter(self, definition: Definition) -> Counter:
-        counter = Counter(definition)
-        self.registry.register(counter)
-        return counter
-
-    def _histogram(self, definition: Definition) -> Histogram:
-        histogram = Histogram(definition)
-        self.registry.register(histogram)
-        return histogram
 
     def _make_zeros(self) -> None:
         kinds = tuple(self._words.kinds)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from http import HTTPStatus
-from ipaddress import ip_address
 
 import msgspec
 import structlog
@@ -22,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
 from farrier import clock as clocks
+from farrier.config.addresses import is_loopback
 from farrier.config.token_file import ANONYMOUS, BEARER_TOKEN, ApiToken
 from farrier.errors import CredentialError, DatabaseUnreachable
 from farrier.model import api_token
@@ -61,7 +61,7 @@ _ADMINISTRATOR = Caller(BEARER_TOKEN, frozenset({Scope.ADMIN}))
 
 
 class Access:
-    """The tokens that a daemon accepts. If `loopback` is true, the daemon listens only on loopback, where reading needs
+    """The tokens that a server accepts. If `loopback` is true, the server listens only on loopback, where reading needs
     no token."""
 
     def __init__(
@@ -220,15 +220,6 @@ def access_of(request: Request) -> Access:
     """Return the tokens of this application."""
     access: Access = request.app.state.access
     return access
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the address. Any name except localhost counts as reachable by other
-    machines."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Guard:

@@ -27,7 +27,7 @@ SUPERSEDED = "urn:farrier:intent-superseded"
 # In RFC 9457, this type means that the status describes the whole problem.
 _BLANK = "about:blank"
 
-_NO_DATABASE = "/readyz reports what the daemon waits for"
+_NO_DATABASE = "/readyz of this server reports what it waits for"
 
 # The SQLSTATE classes of errors that a request can cause: a refusal by farrier, a value, a constraint, a conflict of
 # transactions, a size, and a refusal by a trigger of the operator. Other errors are faults of the server.
@@ -105,7 +105,9 @@ def _fault(request: Request, error: RefusedByModel) -> Response:
     _log.error("http.database_fault", path=request.scope["path"], sqlstate=error.sqlstate, error=error.text)
     status, hint = HTTPStatus.INTERNAL_SERVER_ERROR, "run farrier db check; if it finds no fault, report this error"
     if error.sqlstate == _NO_RIGHT:
-        hint = "grant the role farrier_controller to the login in database.dsn, and run farrier db check"
+        hint = (
+            "grant the roles farrier_intents and farrier_reader to the login in database.dsn, and run farrier db check"
+        )
     elif error.sqlstate.startswith(_IN_USE):
         status, hint = HTTPStatus.SERVICE_UNAVAILABLE, "send the request again later"
     detail = f"the database refused a statement of this server: {error.text}"

@@ -1,21 +1,20 @@
 """The web application: its routes, and responses for errors.
 
-The daemon creates the application before the database is available, so the metrics and health endpoints respond from
+The server creates the application before the database is available, so the metrics and health endpoints respond from
 the start. `open` adds the database; until then, endpoints that need the database respond with 503. Errors of the API
 are JSON `{error, hint}`; other errors are pages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount, Route, Router
+from starlette.requests import ClientDisconnect
+from starlette.routing import Mount, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farrier.errors import CredentialError, DatabaseUnreachable, RefusedByModel, UndecodableState
@@ -23,9 +22,8 @@ from farrier.model.actions import API_MAX, API_MIN
 from farrier.web import api, pages
 from farrier.web.access import Access, Guard
 from farrier.web.backend import Backend
-from farrier.web.exposition import Exposition
 from farrier.web.hosts import KnownHosts
-from farrier.web.one_per_cycle import OnePerCycle
+from farrier.web.probes import Probes
 from farrier.web.refusals import left, no_token, refused, undecodable, unforeseen, unreachable, wrong_path
 from farrier.web.runs import Runs
 
@@ -50,28 +48,21 @@ _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
 
 
 class Site:
-    """The web application of one daemon."""
+    """The web application of one server."""
 
     def __init__(
         self,
         registry: CollectorRegistry,
         *,
         unready_because: Callable[[], str | None],
-        refresh: Callable[[], Awaitable[None]],
         names: Collection[str] = (),
         access: Access | None = None,
     ) -> None:
-        """Create the application. `refresh` is awaited before each exposition of the registry. `names` are the host
-        names of this server, in addition to localhost and any address. `access` has the accepted tokens; without
-        `access`, no token is accepted."""
-        self._exposition = Exposition(registry)
-        self._unready_because = unready_because
-        self._refresh = refresh
+        """Create the application. `names` are the host names of this server, in addition to localhost and any address.
+        `access` has the accepted tokens; without `access`, no token is accepted."""
         self._site = Starlette(
             routes=[
-                Route("/healthz", self._health),
-                Route("/readyz", self._ready),
-                Route("/metrics", self._metrics),
+                *Probes(registry, unready_because=unready_because).routes,
                 Mount("/api/v1", Router(api.ROUTES, redirect_slashes=False)),
                 *pages.ROUTES,
             ],
@@ -91,25 +82,11 @@ class Site:
         self._site.state.runs = Runs()
         # These are outside of Starlette, because Starlette makes the response to an unexpected error outside of its
         # middleware.
-        self.app: ASGIApp = OnePerCycle(_Headers(KnownHosts(self._site, names)))
+        self.app: ASGIApp = _Headers(KnownHosts(self._site, names))
 
     def open(self, backend: Backend) -> None:
         """Add the database, which is now available."""
         self._site.state.backend = backend
-
-    async def _health(self, _request: Request) -> Response:
-        """Respond 200, which shows that the event loop runs."""
-        return PlainTextResponse("ok\n")
-
-    async def _ready(self, _request: Request) -> Response:
-        reason = self._unready_because()
-        if reason is None:
-            return PlainTextResponse("ready\n")
-        return PlainTextResponse(f"not ready: {reason}\n", status_code=503)
-
-    async def _metrics(self, request: Request) -> Response:
-        await self._refresh()
-        return await self._exposition.response(request.headers.get("accept", ""))
 
 
 class _Headers:

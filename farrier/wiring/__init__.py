@@ -1,12 +1,13 @@
 """The composition root, which creates the parts of farrier from the configuration and connects them through protocols.
 
-Only this package, `daemon` and `cli` import several packages of the same level. `daemon` and some commands call this
-package, and run the objects that it returns. This package opens everything as a context, so everything is closed in
-reverse order, even if a later step fails.
+Only this package, `daemon`, `server`, `children` and `cli` import several packages of the same level. `daemon`,
+`server` and some commands call this package, and run the objects that it returns. This package opens everything as a
+context, so everything is closed in reverse order, even if a later step fails.
 """
 
 from __future__ import annotations
 
+from farrier.wiring.doors import Door, Tasks, door
 from farrier.wiring.kinds import Extensions, extensions, installable, require_kinds, specs_of
 from farrier.wiring.loops import Runtime, runtime
 from farrier.wiring.secrets import credentials
@@ -15,9 +16,11 @@ from farrier.wiring.storage import (
     backend,
     counter,
     database,
+    known_schemas,
     located,
     persistently,
     prepare,
+    schema_version,
 )
 from farrier.wiring.traces import tracing
 from farrier.wiring.trusted import require_trust
@@ -25,22 +28,27 @@ from farrier.wiring.vocabulary import census_rules, fleet_gauges, trust_gauges, 
 
 __all__ = [
     "Database",
+    "Door",
     "Extensions",
     "Runtime",
+    "Tasks",
     "backend",
     "census_rules",
     "counter",
     "credentials",
     "database",
+    "door",
     "extensions",
     "fleet_gauges",
     "installable",
+    "known_schemas",
     "located",
     "persistently",
     "prepare",
     "require_kinds",
     "require_trust",
     "runtime",
+    "schema_version",
     "specs_of",
     "tracing",
     "trust_gauges",

@@ -1,11 +1,11 @@
 """Connects to the database, checks or migrates it, and opens connections for queries outside the loop.
 
-The daemon and simulations call this module.
+The daemon, the servers and simulations call this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -144,12 +144,26 @@ async def prepare(database: Database, config: settings.Config) -> int:
     if database.embedded:
         async with administrator(database) as conn:
             await migrate.migrate(conn, after=catalog.sync)
+            await migrate.create_embedded_logins(conn)
     async with refusals.borrowed(database.pool) as conn:
         status = await migrate.check(conn)
         status.require_current()
         await catalog.set_settings(conn, config.node)
         await catalog.set_limits(conn, config.sla)
     return status.found
+
+
+async def schema_version(database: Database) -> int:
+    """Return the version of the database's tables; 0 without a schema. Raises DatabaseUnreachable."""
+    async with refusals.borrowed(database.pool) as conn:
+        return await migrate.version(conn)
+
+
+def known_schemas() -> Sequence[int]:
+    """Return the versions with which the servers of this release work: the previous one, so that they can be upgraded
+    before the database, and the release's own."""
+    newest = migrate.carried().version
+    return range(max(1, newest - 1), newest + 1)
 
 
 @asynccontextmanager

@@ -87,10 +87,10 @@ def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
     nodes = msgspec.structs.replace(_kind_words(node_spec.SPEC), metrics=(_failures(),))
     words = {node_spec.SPEC.name: nodes, **{spec.name: _kind_words(spec) for spec in specs}}
     _check_names(words)
-    return Vocabulary(kinds=words, services=_services())
+    return Vocabulary(kinds=words, services=services())
 
 
-def _services() -> dict[str, dict[str, tuple[str, ...]]]:
+def services() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the possible results of each operation, by service."""
     vault = _http(vault_answers.FAILURES, VaultOperation)
     vault[VaultOperation.READ] += (str(vault_answers.Result.MISSING),)

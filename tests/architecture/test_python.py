@@ -20,7 +20,7 @@ CATCHES_EVERYTHING = {
     "farrier/controller/runner.py",
     "farrier/controller/stalls.py",  # every exception is passed on to the work that awaits
     "farrier/services/bmc.py",  # every exception of a call becomes a failure class
-    "farrier/daemon.py",
+    "farrier/process.py",
     "farrier/wiring/loops.py",  # the services of another package may raise anything; the error names their kind
     "farrier/metrics/fleet.py",  # a failed count must not hide other metrics
 }

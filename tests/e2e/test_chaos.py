@@ -58,7 +58,7 @@ class Replicas:
         self.running.append(await self._tasks.start(self._live))
 
     async def _live(self, *, task_status: TaskStatus[Farrier]) -> None:
-        async with farrier("run", "--http-port", "0", environment=self._environment) as daemon:
+        async with farrier("run", "--metrics-port", "0", environment=self._environment) as daemon:
             await daemon.until("daemon.ready")
             task_status.started(daemon)
             await daemon.is_over()

@@ -29,6 +29,8 @@ from tests.support.sockets import free_port
 
 PAGE = (containers.ROOT / "docs" / "operating" / "containers.md").read_text(encoding="utf-8")
 SHELL = dict(re.findall(r"<!-- sh: (\w+) -->\n```sh\n(.*?)```", PAGE, re.DOTALL))
+SECTIONS = ("METRICS", "HTTP", "AGENTS")
+ANYWHERE = {"HOST": "127.0.0.1", "PORT": "0"}
 HBA = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 
 
@@ -56,7 +58,7 @@ class Deployment(msgspec.Struct, frozen=True):
     def settings(self, service: str) -> dict[str, str]:
         given = containers.variables() | containers.OWN[service].get("environment", {})
         own = {name: self.here(value) for name, value in given.items() if name.startswith("FARRIER_")}
-        return own | {"FARRIER_HTTP_HOST": "127.0.0.1", "FARRIER_HTTP_PORT": "0"}
+        return own | {f"FARRIER_{section}_{key}": value for section in SECTIONS for key, value in ANYWHERE.items()}
 
     async def runs(self, service: str) -> str:
         """Run a service that ends by itself, and return its output."""
@@ -108,7 +110,7 @@ def deployment(tmp_path: Path) -> Iterator[Deployment]:
         for dsn in secrets.glob("*-dsn"):
             dsn.write_text(dsn.read_text().replace("@db/", f"@{made.database}/"))
         with database((secrets / "owner-password").read_text(), port=port) as socket:
-            script = tmp_path / "deploy/postgres/login-of-the-daemon.sh"
+            script = tmp_path / "deploy/postgres/logins.sh"
             script.write_text(made.here(script.read_text()))
             environment: dict[str, str] = containers.SERVICES["db"]["environment"]
             run(script, **environment | {"PGHOST": str(socket), "PGPORT": str(port)})
@@ -124,21 +126,37 @@ async def daemon(deployment: Deployment) -> AsyncIterator[Farrier]:
         yield running
 
 
+async def healthy(deployment: Deployment, service: str, section: str, process: Farrier) -> None:
+    """Run the health check of a service, which finds its process alive."""
+    url = (await process.until("http.listening"))["url"]
+    settings = deployment.settings(service) | {f"FARRIER_{section}_PORT": url.rpartition(":")[2]}
+    own = containers.SERVICES[service].get("healthcheck", {"test": ["CMD", *containers.health_check()]})
+    _, program, *check = own["test"]
+    run(sys.executable, "-m", program, *check, PYTHONPATH=str(containers.ROOT), **settings)
+
+
 @pytest.mark.full
 async def test_the_services_lead_from_the_secrets_of_the_page_to_a_daemon_that_is_healthy(
     deployment: Deployment, daemon: Farrier
 ) -> None:
-    address = (await daemon.until("http.listening"))["url"].removeprefix("http://")
-    settings = deployment.settings("farrier") | {"FARRIER_HTTP_PORT": address.rpartition(":")[2]}
-    program, *check = containers.health_check()
-    run(sys.executable, "-m", program, *check, PYTHONPATH=str(containers.ROOT), **settings)
-    request = {"node": "gpu-1", "action": "drain"}
     token = (deployment.secrets / "api-token").read_text()
-    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=PATIENCE) as client:
-        without = await client.post("/api/v1/intents", json=request)
-        known = await client.post("/api/v1/intents", json=request, headers={"Authorization": f"Bearer {token}"})
+    await healthy(deployment, "farrier", "METRICS", daemon)
+    async with (
+        farrier(*deployment.command("serve"), environment=deployment.settings("serve")) as pages,
+        farrier(*deployment.command("agents"), environment=deployment.settings("agents")) as agents,
+    ):
+        for server in (pages, agents):
+            await server.until("server.ready")
+        await healthy(deployment, "serve", "HTTP", pages)
+        await healthy(deployment, "agents", "AGENTS", agents)
+        address = (await pages.until("http.listening"))["url"]
+        assert (await agents.until("http.listening"))["url"].startswith("https://")
+        request = {"node": "gpu-1", "action": "drain"}
+        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=PATIENCE) as client:
+            without = await client.post("/api/v1/intents", json=request)
+            known = await client.post("/api/v1/intents", json=request, headers={"Authorization": f"Bearer {token}"})
     assert (without.status_code, known.status_code) == (401, 404)
-    logged = daemon.logged
+    logged = daemon.logged + pages.logged + agents.logged
     assert not [secret.name for secret in deployment.secrets.iterdir() if secret.read_text().strip() in logged]
 
 

@@ -18,7 +18,7 @@ from farrier.io import kinds
 from farrier.io.embedded import EmbeddedServer
 from farrier.sim.certificates import Authority
 from tests.support import bmc, deaf, pg
-from tests.support.process import PATIENCE, Farrier, farrier, replica, until
+from tests.support.process import ANY_PORTS, PATIENCE, Farrier, farrier, replica, serving, until
 
 UP = ["daemon.starting", "http.listening", "database.reached", "schema.current", "daemon.ready"]
 DOWN = ["signal.stop", "drain.begun", "drain.done", "database.closed", "daemon.stopped"]
@@ -36,7 +36,8 @@ NOWHERE = "postgresql://postgres@127.0.0.1:1/farrier"
 
 def phases(daemon: Farrier) -> list[str]:
     """The events of start and end, in the order they came; for events that each loop logs, only those of nodes."""
-    of_nodes = (event["event"] for event in daemon.events if event.get("kind", "node") == "node")
+    own = [event for event in daemon.events if "server" not in event]
+    of_nodes = (event["event"] for event in own if event.get("kind", "node") == "node")
     return [name for name in of_nodes if name in (*UP, *DOWN)]
 
 
@@ -96,11 +97,12 @@ async def is_free(db: pg.Database) -> bool:
 
 
 async def test_an_embedded_database_is_made_served_and_stopped(tmp_path: Path) -> None:
-    async with farrier("run", "--embedded", str(tmp_path), "--http-port", "0") as daemon:
+    async with farrier("run", "--embedded", str(tmp_path), "--metrics-port", "0", environment=ANY_PORTS) as daemon:
         await daemon.until("daemon.ready")
         assert (await daemon.get("/readyz")).text == "ready\n"
         assert (await daemon.get("/healthz")).status_code == 200
         assert "farrier_build_info" in (await daemon.get("/metrics")).text
+        assert {(await daemon.get(path)).status_code for path in ("/", "/api/v1/nodes", "/style.css")} == {404}
         daemon.send(signal.SIGTERM)
         assert await daemon.ended() == 0
     assert phases(daemon) == UP + DOWN
@@ -187,7 +189,7 @@ async def test_a_second_signal_ends_the_process_although_a_step_ignores_its_canc
         await daemon.until("drain.cut_off")
         daemon.send(signal.SIGINT)
         assert await daemon.ended() == 1
-    assert "daemon.abandoned" in daemon.names
+    assert "process.abandoned" in daemon.names
 
 
 async def acts(db: pg.Database) -> bool:
@@ -277,7 +279,7 @@ async def test_after_a_restart_of_the_database_the_daemon_goes_on(tmp_path: Path
     server = EmbeddedServer(tmp_path, settings=pg.FAST)
     dsn = await anyio.to_thread.run_sync(server.start)
     try:
-        async with farrier("run", "--embedded", str(tmp_path), "--http-port", "0") as daemon:
+        async with farrier("run", "--embedded", str(tmp_path), "--metrics-port", "0", environment=ANY_PORTS) as daemon:
             await daemon.until("daemon.ready")
             await anyio.to_thread.run_sync(server.stop)
             await until(lambda: answers(daemon, 503))
@@ -301,12 +303,12 @@ async def answers(daemon: Farrier, status: int) -> bool:
 
 async def test_a_request_over_http_is_answered_by_the_loop(db: pg.Database) -> None:
     secrets = {"http_bearer_token": "env:FARRIER_SECRET_API", "secret_api": "t0k3n-of-the-daemon"}
-    async with replica(db.dsn, **secrets) as daemon:
+    async with replica(db.dsn) as daemon, serving(db, **secrets) as server:
         joined = await daemon.until("controller.joined")
         await daemon.until("daemon.ready")
         async with db.connect() as conn:
             await conn.execute("SELECT farrier.register_node('gpu-1')")
-        url = (await daemon.until("http.listening"))["url"]
+        url = (await server.until("http.listening"))["url"]
         async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as client:
             answer = await client.post(
                 "/api/v1/intents?wait=20",
@@ -316,21 +318,19 @@ async def test_a_request_over_http_is_answered_by_the_loop(db: pg.Database) -> N
             assert (answer.status_code, answer.json()["status"]) == (200, "accepted")
             changes = (await client.get("/api/v1/nodes/gpu-1/history?layer=status&limit=1")).json()["changes"]
             assert (changes[0]["to"], changes[0]["controller"]) == ("quarantined", joined["controller"])
-            assert (
-                'farrier_resources{kind="node",state="quarantined",substate=""} 1.0'
-                in (await client.get("/metrics")).text
-            )
-    assert "t0k3n" not in daemon.logged
+        metrics = (await daemon.get("/metrics")).text
+        assert 'farrier_resources{kind="node",state="quarantined",substate=""} 1.0' in metrics
+    assert "t0k3n" not in server.logged
 
 
 async def test_a_reload_changes_the_log_and_names_settings_that_require_a_restart(
     db: pg.Database, tmp_path: Path
 ) -> None:
     file = tmp_path / "farrier.toml"
-    file.write_text("[http]\nport = 0\n")
+    file.write_text("[metrics]\nport = 0\n")
     async with farrier("run", "--config", str(file), "--dsn", db.dsn) as daemon:
         await daemon.until("daemon.ready")
-        file.write_text('[http]\nport = 0\n[node]\noffline_after = "5m"\n')
+        file.write_text('[metrics]\nport = 0\n[node]\noffline_after = "5m"\n')
         daemon.send(signal.SIGHUP)
         assert (await daemon.until("config.reloaded"))["needs_restart"] == ["node"]
         file.write_text('[log]\nlevle = "error"\n')

@@ -15,7 +15,7 @@ import pytest
 
 from farrier.errors import ExitCode
 from farrier.io.embedded import EmbeddedServer
-from tests.support.process import PATIENCE, Farrier, farrier
+from tests.support.process import ANY_PORTS, PATIENCE, Farrier, farrier
 
 
 def nothing_runs(directory: Path) -> bool:
@@ -75,7 +75,7 @@ async def test_the_commands_in_the_last_lines_of_the_demo_work(tmp_path: Path) -
             assert await look.ended() == 0, look.logged
         assert "gpu-0001" in look.printed
     assert again[0] == "run"
-    async with farrier(*again, "--http-port", "0") as daemon:
+    async with farrier(*again, "--metrics-port", "0", environment=ANY_PORTS) as daemon:
         await daemon.until("daemon.ready")
         daemon.send(signal.SIGTERM)  # it stops the server that it started
         assert await daemon.ended() == ExitCode.OK

@@ -25,7 +25,7 @@ from farrier.io.embedded import EmbeddedServer
 from farrier.sim.certificates import Authority
 from tests.support import pg, units
 from tests.support.sockets import free_port
-from tests.support.supervised import Systemd, supervised
+from tests.support.supervised import RUN, Systemd, supervised
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operating" / "install.md").read_text(encoding="utf-8")
@@ -143,7 +143,7 @@ async def machine(tmp_path: Path, pg15_binaries: Path) -> AsyncIterator[Machine]
 @pytest.mark.full
 async def test_the_lines_of_the_page_install_a_service_that_becomes_ready(machine: Machine, tmp_path: Path) -> None:
     await machine.runs("install")
-    assert machine.systemctl_calls() == ["daemon-reload", "enable --now farrier"]
+    assert machine.systemctl_calls() == ["daemon-reload", "enable --now farrier farrier-serve"]
     secret = tmp_path / "etc/farrier/secrets/dsn"
     password = secret.read_text().split("@")[0].rpartition(":")[2]
     assert (secret.stat().st_mode & 0o777, len(password)) == (0o600, 48)
@@ -152,6 +152,10 @@ async def test_the_lines_of_the_page_install_a_service_that_becomes_ready(machin
         await systemd.hears("READY=1")
         assert password not in systemd.daemon.logged
     assert await in_use(machine, password) == "farrier_controller"
+    for unit, port in (("farrier-serve.service", "HTTP"), ("farrier-agents.service", "AGENTS")):
+        async with started(machine, unit, "", **{f"FARRIER_{port}_PORT": "0"}) as systemd:
+            await systemd.hears("READY=1")
+            assert (await systemd.daemon.get("/readyz")).text == "ready\n"
 
 
 @pytest.mark.full
@@ -166,12 +170,12 @@ async def test_lines_that_are_repeated_keep_the_password_that_works(machine: Mac
 
 
 @pytest.mark.full
-async def test_the_other_lines_of_the_page_work_after_the_first_ten(machine: Machine) -> None:
+async def test_the_other_lines_of_the_page_work_after_the_first_ones(machine: Machine) -> None:
     await machine.runs("install", "look", "upgrade", "account", "replica")
     assert machine.systemctl_calls()[2:] == [
-        "status farrier",
+        "status farrier farrier-serve",
         "daemon-reload",
-        "restart farrier",
+        "restart farrier farrier-serve",
         "sysusers",
         "daemon-reload",
         "restart farrier",
@@ -207,18 +211,18 @@ async def test_after_the_removal_no_file_database_or_role_of_farrier_is_left(mac
         assert await conn.fetchval("SELECT count(*) FROM pg_roles WHERE rolname ~ '^(farrier|fleet)'") == 0
         assert await conn.fetchval("SELECT count(*) FROM pg_database WHERE datname = 'farrier'") == 0
     assert [path.name for room in ("etc", "opt") for path in (machine.directory / room).rglob("*farrier*")] == []
-    assert machine.systemctl_calls()[2:] == ["disable --now farrier", "daemon-reload"]
+    assert machine.systemctl_calls()[2:] == ["disable --now farrier farrier-serve", "daemon-reload"]
 
 
 @asynccontextmanager
-async def started(machine: Machine, unit: str, instance: str) -> AsyncIterator[Systemd]:
+async def started(machine: Machine, unit: str, instance: str, **more: str) -> AsyncIterator[Systemd]:
     """The unit's process, as systemd starts it, on a free port."""
     found = units.settings(machine.directory / "etc/systemd/system" / unit)
     program, command, *arguments = machine.here(found["ExecStart"][0]).replace("%i", instance).split()
     assert program == f"{machine.directory}/opt/farrier/bin/farrier"
-    assert command == "run"
+    words = RUN if command == "run" else (command,)
     credentials = {"CREDENTIALS_DIRECTORY": str(machine.credentials(unit))}
-    async with supervised(machine.directory, *arguments, **credentials) as systemd:
+    async with supervised(machine.directory, *arguments, command=words, **credentials, **more) as systemd:
         yield systemd
 
 
@@ -238,6 +242,6 @@ async def test_a_server_certified_by_another_authority_is_refused(machine: Machi
         await machine.runs("install")
 
 
-def test_the_page_has_ten_lines_as_it_says() -> None:
-    assert "ten lines of commands" in PAGE
-    assert len(BLOCKS["install"].splitlines()) == 10
+def test_the_page_has_twelve_lines_as_it_says() -> None:
+    assert "twelve lines of commands" in PAGE
+    assert len(BLOCKS["install"].splitlines()) == 12

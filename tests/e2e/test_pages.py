@@ -20,7 +20,7 @@ import anyio
 import msgspec
 import pytest
 
-from farrier.config import Config, CredentialsConfig, DatabaseConfig, HttpConfig, SitesConfig
+from farrier.config import Config, CredentialsConfig, DatabaseConfig, HttpConfig, MetricsConfig, SitesConfig
 from farrier.daemon import Daemon, Serving
 from farrier.errors import ExitCode
 from farrier.io.agents import PostgresAgents
@@ -32,7 +32,7 @@ from farrier.sim.maas import Region, open_region
 from farrier.sim.maas.files import RegionFiles, write_site
 from farrier.sim.maas.records import Machine
 from farrier.sim.ufm import Manager, open_ufm
-from tests.support import again, pages, pg
+from tests.support import again, pages, pg, served
 from tests.support.pages import Block
 
 # Run before the lines of a page. Programs of systemd and of an outside server do nothing; nor does `make`, whose
@@ -44,8 +44,9 @@ ends() { timeout "$@" || [ $? = 124 ]; }
 grep() { command grep "$@" || true; }
 farrier() {
     case "$*" in
-        "run --embedded"*) ends 20 farrier "$@" --http-port 0 ;;
-        run*) ends 5 farrier "$@" --http-port 0 ;;
+        "run --embedded"*) FARRIER_HTTP_PORT=0 FARRIER_AGENTS_PORT=0 ends 20 farrier "$@" --metrics-port 0 ;;
+        run*) ends 5 farrier "$@" --metrics-port 0 ;;
+        serve*) ends 5 farrier "$@" --port 0 ;;
         *--follow* | *--watch*) ends 5 farrier "$@" ;;
         "import --maas"* | "node set -l"*) command farrier "$@" --yes ;;
         *) command farrier "$@" ;;
@@ -111,6 +112,7 @@ class Reader(msgspec.Struct, frozen=True):
 
     directory: Path
     url: str
+    metrics: str
     dsn: str
     environment: Mapping[str, str]
 
@@ -138,7 +140,11 @@ class Reader(msgspec.Struct, frozen=True):
             .replace("/var/lib/farrier", f"{self.directory}/lib")
             .replace("/etc/farrier", str(self.directory))
         )
-        return A_DSN.sub(f"'{self.dsn}'", text).replace("localhost:9464", self.url.removeprefix("http://"))
+        return (
+            A_DSN.sub(f"'{self.dsn}'", text)
+            .replace("localhost:9464", self.metrics.removeprefix("http://"))
+            .replace("localhost:9465", self.url.removeprefix("http://"))
+        )
 
     async def types(self, command: list[str], text: str = "", code: ExitCode = ExitCode.OK) -> None:
         with anyio.fail_after(PATIENCE_SECONDS):
@@ -183,11 +189,13 @@ async def reader(db: pg.Database, tmp_path: Path) -> AsyncIterator[Reader]:
         files = write_files(tmp_path / "site", maas, ufm)
         config = Config(
             database=DatabaseConfig(dsn=db.dsn),
+            metrics=MetricsConfig(port=0),
             http=HttpConfig(port=0, bearer_token=f"file:{files.secrets}/api-token"),
             sites=SitesConfig(directory=str(files.sites)),
             credentials=CredentialsConfig(file_roots=(str(files.secrets),)),
         )
         serving = await world.enter_async_context(daemon(config))
+        url = await world.enter_async_context(served.server(db, config))
         async with db.connect() as conn:
             await conn.execute(FLEET)
         (tmp_path / "farrier.toml").touch()
@@ -205,7 +213,7 @@ async def reader(db: pg.Database, tmp_path: Path) -> AsyncIterator[Reader]:
             "HOME": str(tmp_path),
             "TOKEN": TOKEN,
         }
-        yield Reader(tmp_path, serving.url, db.dsn, environment)
+        yield Reader(tmp_path, url, serving.url, db.dsn, environment)
 
 
 @asynccontextmanager

@@ -61,9 +61,11 @@ PLACES = (("/nodes/", ""), ("/api/v1/nodes/", ""), ("/api/v1/nodes/", "/history"
 
 
 class World(msgspec.Struct, frozen=True):
-    """A daemon, the services that repeat its secrets, and the token and key that an agent was given (`handed_out`)."""
+    """A daemon and a server of pages, the services that repeat their secrets, and the token and key that an agent was
+    given (`handed_out`)."""
 
     daemon: Farrier
+    server: Farrier
     db: pg.Database
     bmcs: list[bmc.FakeBmc]
     store: vault.FakeVault
@@ -90,10 +92,10 @@ class World(msgspec.Struct, frozen=True):
             }
 
     async def served(self) -> dict[str, str]:
-        """The daemon's pages and API responses, by path."""
+        """The server's pages and API responses, by path."""
         names = ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
         each = [f"{place}{name}{more}" for name in names for place, more in PLACES]
-        return {path: (await self.daemon.get(path)).text for path in ["/", "/api/v1/nodes", "/readyz", *each]}
+        return {path: (await self.server.get(path)).text for path in ["/", "/api/v1/nodes", "/readyz", *each]}
 
 
 def settings(directory: Path, ca_file: Path, store: vault.FakeVault, region: Bystander) -> Path:
@@ -126,6 +128,8 @@ def settings(directory: Path, ca_file: Path, store: vault.FakeVault, region: Bys
         ca_file = "{store.ca_file}"
         [sites]
         directory = "{sites}"
+        [metrics]
+        port = 0
         [http]
         port = 0
         bearer_token = "file:{directory}/api"
@@ -153,7 +157,10 @@ async def world(db: pg.Database, tmp_path: Path) -> AsyncIterator[World]:
         command = farrier("run", "--config", str(file), environment={"FARRIER_DATABASE_DSN": dsn})
         daemon = await open_.enter_async_context(command)
         await daemon.until("daemon.ready")
-        known = World(daemon, db, bmcs, store, region, [])
+        command = farrier("serve", "--config", str(file), environment={"FARRIER_DATABASE_DSN": dsn})
+        server = await open_.enter_async_context(command)
+        await server.until("server.ready")
+        known = World(daemon, server, db, bmcs, store, region, [])
         await register(known, tmp_path)
         yield known
 
@@ -198,7 +205,7 @@ def spelled(password: str) -> str:
 async def test_no_secret_is_in_the_log_the_metrics_the_api_or_the_database(world: World) -> None:
     await world.daemon.until("request.failed")
     await until(world.is_worked_through)
-    url = (await world.daemon.until("http.listening"))["url"]
+    url = (await world.server.until("http.listening"))["url"]
     async with httpx.AsyncClient(
         base_url=url, headers={"Farrier-Api-Version": "2"}, trust_env=False, timeout=PATIENCE
     ) as client:
@@ -208,14 +215,22 @@ async def test_no_secret_is_in_the_log_the_metrics_the_api_or_the_database(world
             assert asked.status_code in statuses, asked.text
     served = await world.served()
     metrics = (await world.daemon.get("/metrics")).text
-    world.daemon.send(signal.SIGHUP)
-    await world.daemon.until("config.reloaded")
-    world.daemon.send(signal.SIGTERM)
-    assert await world.daemon.ended() == 0
+    for process in (world.daemon, world.server):
+        process.send(signal.SIGHUP)
+        await process.until("config.reloaded")
+        process.send(signal.SIGTERM)
+        assert await process.ended() == 0
 
     secrets = [*SECRETS, spelled(FILE), spelled(WRONG), spelled(VAULTED), *world.handed_out]
     assert {"intent.answered", "state.moved", "request.failed"} <= set(world.daemon.names)
-    for place, text in {"log": world.daemon.logged, "output": world.daemon.printed, "metrics": metrics}.items():
+    said = {
+        "log": world.daemon.logged,
+        "output": world.daemon.printed,
+        "log of the server": world.server.logged,
+        "output of the server": world.server.printed,
+        "metrics": metrics,
+    }
+    for place, text in said.items():
         assert not [secret for secret in (*secrets, *MISLAID) if secret in text], place
     for place, text in (served | await world.rows()).items():
         assert not [secret for secret in secrets if secret in text], place
@@ -230,5 +245,9 @@ async def test_every_log_event_is_listed_for_operators(world: World) -> None:
         event.name: {*event.keys, "event", "level", "timestamp", "repeated", "kind", "id", "name"}
         for event in log_events.events()
     }
-    ours = [line for line in world.daemon.events if "logger" not in line]
+    world.server.send(signal.SIGTERM)
+    assert await world.server.ended() == 0
+    # A server adds its own name to each of its lines.
+    of_server = [{key: value for key, value in line.items() if key != "server"} for line in world.server.events]
+    ours = [line for line in (*world.daemon.events, *of_server) if "logger" not in line]
     assert not [line for line in ours if not set(line) <= known.get(line["event"], set())]

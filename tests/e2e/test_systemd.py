@@ -14,7 +14,7 @@ from anyio.abc import TaskStatus
 from farrier.errors import ExitCode
 from tests.support import pg, proxy
 from tests.support.process import PATIENCE, until
-from tests.support.supervised import supervised
+from tests.support.supervised import SERVE, supervised
 
 HANGS = """
     SELECT count(*) >= 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
@@ -133,7 +133,7 @@ async def test_the_unit_s_credentials_hold_the_dsn_and_the_token(db: pg.Database
         '[database]\ndsn = "systemd:dsn"\n[http]\nbearer_token = "systemd:api-token"\n'
     )
     settings = ("--config", str(tmp_path / "farrier.toml"))
-    async with supervised(tmp_path, *settings, CREDENTIALS_DIRECTORY=str(credentials)) as systemd:
+    async with supervised(tmp_path, *settings, command=SERVE, CREDENTIALS_DIRECTORY=str(credentials)) as systemd:
         await systemd.hears("READY=1")
         async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             url = f"{(await systemd.daemon.until('http.listening'))['url']}/api/v1/intents"
@@ -147,5 +147,5 @@ async def test_the_unit_s_credentials_hold_the_dsn_and_the_token(db: pg.Database
 async def test_a_dsn_in_a_credential_that_the_unit_lacks_ends_the_start_for_good(tmp_path: Path) -> None:
     async with supervised(tmp_path, "--dsn", "systemd:dsn") as systemd:
         assert await systemd.daemon.ended() == ExitCode.USAGE
-        failed = await systemd.daemon.until("daemon.failed")
+        failed = await systemd.daemon.until("process.failed")
         assert failed["error"].startswith("database.dsn: credential systemd:dsn: CREDENTIALS_DIRECTORY is not set")

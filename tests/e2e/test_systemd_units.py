@@ -24,7 +24,7 @@ MOST_EXPOSED = 1.5
 # After this time without a timely renewal, a controller gives up its shards.
 GIVEN_UP = timedelta(seconds=GIVE_UP_AFTER)
 
-every_unit = pytest.mark.parametrize("unit", [units.SERVICE, units.TEMPLATE], ids=lambda unit: unit.name)
+every_unit = pytest.mark.parametrize("unit", units.EVERY, ids=lambda unit: unit.name)
 
 
 def analyse(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -101,7 +101,20 @@ def test_the_template_unit_differs_from_the_service_only_in_settings_and_state()
     assert template["StateDirectory"] == ["farrier-%i"]
 
 
-@every_unit
+def test_the_units_of_the_servers_differ_from_the_service_only_in_command_stop_and_state() -> None:
+    service = units.settings(units.SERVICE)
+    for unit, command in ((units.SERVE, "serve"), (units.AGENTS, "serve --agents")):
+        server = units.settings(unit)
+        different = {name for name in service | server if service.get(name) != server.get(name)}
+        assert different == {
+            *("Description", "ExecStart", "MemoryMax", "StateDirectory", "StateDirectoryMode", "TimeoutStopSec")
+        }
+        assert server["ExecStart"] == [f"/opt/farrier/bin/farrier {command} --config /etc/farrier/farrier.toml"]
+        assert units.seconds(server, "TimeoutStartSec") > Config().database.db_timeout
+        assert not {"StateDirectory", "StateDirectoryMode"} & set(server)
+
+
+@pytest.mark.parametrize("unit", [units.SERVICE, units.TEMPLATE], ids=lambda unit: unit.name)
 def test_a_unit_gives_start_drain_and_watchdog_the_time_that_the_defaults_take(unit: Path) -> None:
     config, found = Config(), units.settings(unit)
     assert units.seconds(found, "TimeoutStartSec") > config.database.db_timeout

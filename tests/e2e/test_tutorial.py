@@ -21,7 +21,7 @@ import msgspec
 import pytest
 
 from farrier.io.embedded import EmbeddedServer, wheel_binaries
-from tests.support.process import Farrier, farrier, until
+from tests.support.process import ANY_PORTS, Farrier, farrier, until
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorial-your-own-kind.md").read_text(encoding="utf-8")
@@ -80,7 +80,7 @@ async def installed(terminal: Terminal) -> str:
 async def daemon(terminal: Terminal, installed: str) -> AsyncIterator[Farrier]:
     assert installed
     assert SHELL["run"] == "farrier run\n"
-    async with farrier("run", "--http-port", "0", environment=terminal.variables) as running:
+    async with farrier("run", "--metrics-port", "0", environment=terminal.variables | ANY_PORTS) as running:
         await running.until("daemon.ready")
         yield running
         running.send(signal.SIGTERM)

@@ -164,4 +164,4 @@ async def test_a_daemon_of_the_release_before_does_not_start_on_an_upgraded_data
         await migrate.migrate(conn, schema=NEXT, after=catalog.sync)
     async with replica(db.dsn) as daemon:
         assert await daemon.ended() == ExitCode.SCHEMA_TOO_NEW
-    assert "upgrade farrier" in (await daemon.until("daemon.failed"))["error"]
+    assert "upgrade farrier" in (await daemon.until("process.failed"))["error"]

@@ -119,7 +119,7 @@ async def test_commands_work_on_a_server(environment: Path, db: pg.Database) -> 
 @pytest.mark.parametrize(
     ("command", "extra"),
     [
-        (("run", "--embedded", "/tmp/farrier-none", "--http-port", "0"), "farrier[embedded]"),
+        (("run", "--embedded", "/tmp/farrier-none", "--metrics-port", "0"), "farrier[embedded]"),
         (("node", "list", "--embedded", "/tmp/farrier-none"), "farrier[embedded]"),
         (("db", "url", "--embedded", "/tmp/farrier-none"), "farrier[embedded]"),
         (("demo",), "farrier[demo]"),
@@ -141,7 +141,7 @@ async def test_the_daemon_runs_on_a_server(environment: Path, db: pg.Database) -
 def daemon(program: Path, dsn: str) -> str:
     """The log of a daemon that was stopped as soon as it was ready, or that ended before."""
     with subprocess.Popen(
-        [program, "run", "--dsn", dsn, "--http-port", "0"], cwd="/", env={}, stderr=subprocess.PIPE, text=True
+        [program, "run", "--dsn", dsn, "--metrics-port", "0"], cwd="/", env={}, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         logged = ""

@@ -20,7 +20,7 @@ import httpx
 import pytest
 from anyio.streams.text import TextReceiveStream
 
-from farrier.config import BmcConfig, Config, DatabaseConfig, HttpConfig
+from farrier.config import BmcConfig, Config, DatabaseConfig, MetricsConfig
 from farrier.daemon import Daemon, Serving
 from farrier.io.embedded import wheel_binaries
 from tests.support import again, pg
@@ -70,7 +70,7 @@ async def psql(dsn: str) -> AsyncIterator[Psql]:
 async def daemon(dsn: str) -> AsyncIterator[Serving]:
     """`farrier run` in this process."""
     stop = anyio.Event()
-    config = Config(database=DatabaseConfig(dsn=dsn), http=HttpConfig(port=0), bmc=NOWHERE)
+    config = Config(database=DatabaseConfig(dsn=dsn), metrics=MetricsConfig(port=0), bmc=NOWHERE)
     async with anyio.create_task_group() as tasks:
         yield await tasks.start(Daemon(config, stop).run)
         stop.set()

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from farrier import wiring
-from farrier.config import Config, DatabaseConfig, HttpConfig, SitesConfig
+from farrier.config import Config, DatabaseConfig, MetricsConfig, SitesConfig
 from farrier.config.sites import MaasSite, Site
 from farrier.daemon import Daemon
 from farrier.errors import ConfigError, DatabaseUnreachable
@@ -104,7 +104,7 @@ async def test_a_reload_while_the_daemon_starts_applies_to_its_start(db: pg.Data
     (tmp_path / "north.toml").write_text('[maas]\nurl = "http://127.0.0.1:1/MAAS"\nkey = "env:KEY"\n')
     stop = anyio.Event()
     config = Config(
-        database=DatabaseConfig(dsn=db.dsn), http=HttpConfig(port=0), sites=SitesConfig(directory=str(tmp_path))
+        database=DatabaseConfig(dsn=db.dsn), metrics=MetricsConfig(port=0), sites=SitesConfig(directory=str(tmp_path))
     )
     daemon = Daemon(config, stop)
     async with db.connect() as conn, anyio.create_task_group() as tasks:

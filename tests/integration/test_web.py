@@ -11,14 +11,16 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
+from farrier.io import pool
 from farrier.io.api import PostgresRequests
 from farrier.io.pool import Connection, Pool
 from farrier.io.queries import PostgresQueries
+from farrier.model.doors import DoorKind
 from farrier.model.limits import Limits
 from farrier.web.access import Access
 from farrier.web.backend import Backend
 from farrier.web.site import Site
-from tests.support import pg, tokens
+from tests.support import logins, pg, tokens
 
 AGENT_TOKEN = tokens.named("token")
 
@@ -33,13 +35,9 @@ async def token() -> str:
     return TOKEN
 
 
-async def nothing() -> None:
-    """A refresh that does nothing."""
-
-
 def closed_site(access: Access | None = None) -> Site:
     """A site that has not reached its database."""
-    return Site(CollectorRegistry(), unready_because=lambda: "waiting for the test", refresh=nothing, access=access)
+    return Site(CollectorRegistry(), unready_because=lambda: "waiting for the test", access=access)
 
 
 def backend_on(connections: Pool, dsn: str, *, limits: Limits | None = None) -> Backend:
@@ -58,8 +56,12 @@ def client_of(site: Site) -> httpx.AsyncClient:
 
 @pytest.fixture
 async def backend(db: pg.Database) -> AsyncIterator[Backend]:
-    async with db.pool(size=3) as connections:
-        yield backend_on(connections, db.dsn)
+    dsn = await logins.dsn_of(db, *logins.ROLES[DoorKind.PAGES])
+    connections = await pool.open_pool(dsn, size=3, patience=pg.PATIENCE)
+    try:
+        yield backend_on(connections, dsn)
+    finally:
+        connections.terminate()
 
 
 @pytest.fixture

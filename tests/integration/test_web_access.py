@@ -40,10 +40,6 @@ async def bearer() -> str:
     return BEARER
 
 
-async def nothing() -> None:
-    """A refresh that does nothing."""
-
-
 class Web:
     """A site with tokens, on a database with one node."""
 
@@ -80,7 +76,7 @@ class Web:
 async def opened(db: pg.Database, *, with_bearer: bool = True) -> AsyncIterator[Web]:
     clock = HandClock()
     access = Access(TOKENS, clock=clock)
-    site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=nothing, access=access)
+    site = Site(CollectorRegistry(), unready_because=lambda: None, access=access)
     async with db.connect() as conn, db.pool(size=1) as connections:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
         site.open(replace(backend_on(connections, db.dsn), token=bearer if with_bearer else None))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+from typing import NoReturn
 
 import anyio
 import httpx
 import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Receive, Scope, Send
+from typing_extensions import override
 
 from farrier import log
 from farrier.io import pool
@@ -29,8 +32,12 @@ async def broken() -> str:
     raise ZeroDivisionError(SECRET)
 
 
-async def unwell() -> None:
-    raise ZeroDivisionError(SECRET)
+class Unwell(Collector):
+    """A metric that cannot be collected."""
+
+    @override
+    def collect(self) -> NoReturn:
+        raise ZeroDivisionError(SECRET)
 
 
 @pytest.fixture
@@ -84,7 +91,7 @@ async def test_a_state_that_cannot_be_read_is_named_and_logged_once(
 @pytest.mark.parametrize(
     ("role", "change", "told", "advice"),
     [
-        ("farrier_reader", "SELECT 1", "permission denied", "grant the role farrier_controller"),
+        ("farrier_reader", "SELECT 1", "permission denied", "grant the roles farrier_intents and farrier_reader"),
         ("none", "ALTER TABLE farrier.intents RENAME params TO given", '"params"', "farrier db check"),
     ],
 )
@@ -110,7 +117,9 @@ async def test_a_fault_of_the_database_is_a_fault_of_the_server_and_logged_once(
 async def test_an_unforeseen_error_has_the_format_of_its_path_and_is_logged_once(
     backend: Backend, said: io.StringIO
 ) -> None:
-    site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=unwell)
+    registry = CollectorRegistry()
+    registry.register(Unwell())
+    site = Site(registry, unready_because=lambda: None)
     site.open(Backend(backend.queries, backend.requests, Limits(), broken))
     async with serving(site.app, host="127.0.0.1", port=0) as url, httpx.AsyncClient(trust_env=False) as client:
         told = await client.post(f"{url}/api/v1/intents", json={}, headers=WITH_TOKEN)

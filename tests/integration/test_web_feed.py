@@ -21,7 +21,7 @@ from farrier.web.access import Access
 from farrier.web.backend import Backend
 from farrier.web.server import serving
 from farrier.web.site import Site
-from tests.integration.test_web import backend, closed_site, conn, nothing, register, web
+from tests.integration.test_web import backend, closed_site, conn, register, web
 from tests.support import pg
 
 __all__ = ["backend", "conn", "web"]
@@ -127,7 +127,7 @@ class Events:
 async def streamed(
     backend: Backend, last_id: str = "", *, access: Access | None = None, token: str = "", **params: str
 ) -> AsyncIterator[Events]:
-    site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=nothing, access=access)
+    site = Site(CollectorRegistry(), unready_because=lambda: None, access=access)
     site.open(backend)
     headers = {"Last-Event-ID": last_id} if last_id else {}
     headers |= {"Authorization": f"Bearer {token}"} if token else {}

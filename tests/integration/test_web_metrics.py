@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
+import httpx
+import pytest
 from prometheus_client import CollectorRegistry
 
 from farrier.io.pool import Connection
+from farrier.io.queries import PostgresQueries
 from farrier.metrics.fleet import FleetGauges
 from farrier.model.bmc import BmcFailure
 from farrier.model.census import Rules
 from farrier.model.limits import Limits
-from farrier.web.backend import Backend
-from farrier.web.site import Site
-from tests.integration.test_web import backend, client_of, conn, register
-from tests.support import figures
+from farrier.web.probes import Probes
+from tests.integration.test_web import conn, register
+from tests.support import figures, pg
 
-__all__ = ["backend", "conn"]
+__all__ = ["conn"]
 
 RULES = Rules(
     limits=Limits(), offline_after=timedelta(minutes=3), observation_ttl=timedelta(minutes=5), name_at_most=100
 )
+
+
+@pytest.fixture
+async def queries(db: pg.Database) -> AsyncIterator[PostgresQueries]:
+    """The queries of a controller, which alone counts the fleet."""
+    async with db.pool(size=1) as connections:
+        yield PostgresQueries(connections)
 
 
 class MovedClock:
@@ -39,14 +49,14 @@ def sampled(gauges: FleetGauges) -> dict[tuple[str, str], float]:
 
 
 async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
-    backend: Backend, conn: Connection
+    queries: PostgresQueries, conn: Connection
 ) -> None:
     clock = MovedClock()
     gauges = FleetGauges(RULES, clock)
     await gauges.refresh()
     assert sampled(gauges)["farrier_fleet_collected_timestamp_seconds", ""] == 0
     assert ("farrier_resources", "enrolling") not in sampled(gauges), "no samples are better than wrong ones"
-    async with figures.counted(gauges, backend.queries):
+    async with figures.counted(gauges, queries):
         await gauges.refresh()
         assert sampled(gauges)["farrier_resources", "enrolling"] == 0
         await register(conn, "gpu-1")
@@ -60,13 +70,17 @@ async def test_the_fleet_is_counted_for_metrics_and_not_more_often_than_needed(
     assert {s.labels["failure"]: s.value for s in failing.samples} == dict.fromkeys(map(str, BmcFailure), 0)
 
 
-async def test_a_scrape_counts_the_current_fleet(backend: Backend, conn: Connection) -> None:
+async def test_a_scrape_counts_the_current_fleet(queries: PostgresQueries, conn: Connection) -> None:
     registry = CollectorRegistry()
     gauges = FleetGauges(RULES, MovedClock())
     registry.register(gauges)
-    site = Site(registry, unready_because=lambda: None, refresh=gauges.refresh)
+    probes = Probes(registry, unready_because=lambda: None, refresh=gauges.refresh)
+    transport = httpx.ASGITransport(app=probes.app)
     await register(conn, "gpu-1")
-    async with figures.counted(gauges, backend.queries), client_of(site) as client:
+    async with (
+        figures.counted(gauges, queries),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
         text = (await client.get("/metrics")).text
         openmetrics = await client.get("/metrics", headers={"accept": "application/openmetrics-text"})
     assert openmetrics.headers["content-type"].startswith("application/openmetrics-text")

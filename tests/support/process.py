@@ -16,12 +16,15 @@ import httpx
 import msgspec
 from anyio.streams.text import TextReceiveStream
 
-from tests.support import again
+from farrier.model.doors import DoorKind
+from tests.support import again, logins, pg
 
 Event: TypeAlias = dict[str, Any]
 
 # Enough for a busy machine; a test that passes never waits so long.
 PATIENCE = 45.0
+# The settings of the servers that run beside a controller with an embedded database.
+ANY_PORTS = {"FARRIER_HTTP_PORT": "0", "FARRIER_AGENTS_PORT": "0"}
 
 
 class Farrier:
@@ -65,7 +68,7 @@ class Farrier:
         self._process.send_signal(number)
 
     async def get(self, path: str) -> httpx.Response:
-        """The daemon's response to a GET of this path."""
+        """The response of the process to a GET of this path."""
         url = (await self.until("http.listening"))["url"]
         async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             return await client.get(f"{url}{path}")
@@ -133,7 +136,17 @@ async def farrier(*arguments: str, environment: Mapping[str, str] | None = None)
 async def replica(dsn: str, **settings: str) -> AsyncIterator[Farrier]:
     """`farrier run` on a database; settings by the names of their variables, without the prefix."""
     environment = {f"FARRIER_{name.upper()}": value for name, value in settings.items()}
-    async with farrier("run", "--dsn", dsn, "--http-port", "0", environment=environment) as running:
+    async with farrier("run", "--dsn", dsn, "--metrics-port", "0", environment=environment) as running:
+        yield running
+
+
+@asynccontextmanager
+async def serving(db: pg.Database, **settings: str) -> AsyncIterator[Farrier]:
+    """`farrier serve` on a database, with a login of its own; it is ready. Settings as those of `replica`."""
+    environment = {f"FARRIER_{name.upper()}": value for name, value in settings.items()}
+    dsn = await logins.dsn_of(db, *logins.ROLES[DoorKind.PAGES])
+    async with farrier("serve", "--dsn", dsn, "--port", "0", environment=environment) as running:
+        await running.until("server.ready")
         yield running
 
 

@@ -1,8 +1,8 @@
-"""`farrier run` as systemd runs a unit: with a socket to notify, a watchdog, and credentials in a directory."""
+"""Commands as systemd runs a unit: with a socket to notify, a watchdog, and credentials in a directory."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,6 +10,9 @@ import anyio
 import anyio.abc
 
 from tests.support.process import PATIENCE, Farrier, farrier
+
+RUN = ("run", "--metrics-port", "0")
+SERVE = ("serve", "--port", "0")
 
 
 class Systemd:
@@ -55,12 +58,14 @@ class Systemd:
 
 
 @asynccontextmanager
-async def supervised(directory: Path, *arguments: str, watchdog: str = "0.3", **more: str) -> AsyncIterator[Systemd]:
-    """Run `farrier run` as a systemd unit does; `watchdog` in seconds."""
+async def supervised(
+    directory: Path, *arguments: str, command: Sequence[str] = RUN, watchdog: str = "0.3", **more: str
+) -> AsyncIterator[Systemd]:
+    """Run a command as a systemd unit does; `watchdog` in seconds."""
     path = directory / "notify"
     environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": f"{float(watchdog) * 1e6:.0f}", **more}
     async with (
         await anyio.create_unix_datagram_socket(local_path=path) as socket,
-        farrier("run", "--http-port", "0", *arguments, environment=environment) as daemon,
+        farrier(*command, *arguments, environment=environment) as daemon,
     ):
         yield Systemd(daemon, socket)

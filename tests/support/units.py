@@ -9,7 +9,7 @@ from pathlib import Path
 from farrier.cli.systemd import SERVICES
 from farrier.systemd import UNITS
 
-SERVICE, TEMPLATE = (UNITS / name for name in SERVICES)
+SERVICE, TEMPLATE, SERVE, AGENTS = EVERY = tuple(UNITS / name for name in SERVICES)
 
 
 def settings(unit: Path) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ engine.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -34,11 +35,13 @@ def test_the_image_runs_the_daemon_as_an_account_without_privileges() -> None:
     assert all(":" in words.split()[0] for word, words in containers.instructions() if word == "FROM")
 
 
-def test_the_port_of_the_image_is_the_default_one_and_its_variables_are_settings() -> None:
-    port = str(config.HttpConfig().port)
-    assert containers.image()["EXPOSE"] == port
+def test_the_ports_of_the_image_are_the_default_ones_and_its_variables_are_settings() -> None:
+    usual = config.Config()
+    ports = [str(section.port) for section in (usual.metrics, usual.http, usual.agents)]
+    assert containers.image()["EXPOSE"].split() == ports
     own = {name: value for name, value in containers.variables().items() if name.startswith("FARRIER_")}
-    assert config.load(environment=own).http.host == "0.0.0.0"
+    loaded = config.load(environment=own)
+    assert (loaded.metrics.host, loaded.http.host) == ("0.0.0.0", "0.0.0.0")
 
 
 @own_services
@@ -61,9 +64,21 @@ def test_a_service_of_farrier_runs_a_command_and_sets_settings(name: str) -> Non
     config.load(environment=OWN[name].get("environment", {}))  # refuses unknown settings
 
 
+def test_the_three_processes_have_three_database_users() -> None:
+    processes = [OWN[name] for name in ("farrier", "serve", "agents")]
+    assert len({process["environment"]["FARRIER_DATABASE_DSN"] for process in processes}) == 3
+    script = (DEPLOY / "postgres/logins.sh").read_text(encoding="utf-8")
+    granted = dict(re.findall(r"CREATE ROLE (fleet\w+) LOGIN .* IN ROLE (.*);", script))
+    assert granted == {
+        "fleetd": "farrier_controller",
+        "fleetweb": "farrier_intents, farrier_reader",
+        "fleetdoor": "farrier_agent",
+    }
+
+
 def test_ports_are_published_only_on_loopback() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert len(published) == 3
+    assert len(published) == 5
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 

@@ -13,10 +13,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from farrier import clock
-from farrier.config import Config, HttpConfig
-from farrier.daemon import Daemon, end, foreseen, obey, until_stopped
+from farrier.config import Config, DatabaseConfig, HttpConfig
+from farrier.daemon import Daemon
 from farrier.errors import ConfigError, InternalError
+from farrier.process import end, foreseen, obey, until_stopped
+from farrier.server import Server
 from farrier.sim.certificates import Authority
+
+NOWHERE = DatabaseConfig(dsn="postgresql://postgres@127.0.0.1:1/farrier")
 
 
 async def at_once() -> None:
@@ -121,7 +125,7 @@ async def test_an_expired_certificate_is_logged_at_the_start_and_does_not_preven
         port = taken.getsockname()[1]
         http = HttpConfig(port=port, tls_cert=str(files.certificate), tls_key=str(files.key))
         with pytest.raises(ConfigError, match="cannot listen"):  # the start goes on until the taken port
-            await Daemon(Config(http=http), anyio.Event()).run()
+            await Server(Config(http=http, database=NOWHERE), anyio.Event()).run()
     (line,) = [line for line in logged if line["event"] == "certificate.faulty"]
     assert (line["log_level"], line["reason"]) == ("warning", "certificate has expired")
 
@@ -140,7 +144,7 @@ async def test_a_server_beyond_loopback_without_any_token_is_named_at_the_start(
     with socket.create_server(("127.0.0.1", 0)) as taken, capture_logs() as logged:
         http = HttpConfig(port=taken.getsockname()[1], **settings)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="cannot listen"):  # no machine has the address; the port is taken
-            await Daemon(Config(http=http), anyio.Event()).run()
+            await Server(Config(http=http, database=NOWHERE), anyio.Event()).run()
     found = [line for line in logged if line["event"] == "http.no_token"]
     assert [line["log_level"] for line in found] == ["warning"] * warned
     assert all("http.tokens_file" in line["hint"] for line in found)

@@ -12,11 +12,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from starlette.routing import Mount, Route
 
+from farrier.config.addresses import is_loopback
 from farrier.config.token_file import ApiToken
 from farrier.model import api_token
 from farrier.model.api_token import Scope
 from farrier.web import api
-from farrier.web.access import COOKIE, Access, is_loopback
+from farrier.web.access import COOKIE, Access
 from farrier.web.site import Site
 from tests.support.clock import HandClock
 
@@ -38,12 +39,7 @@ class Server:
     def __init__(self, *tokens: ApiToken, loopback: bool = False) -> None:
         self.clock = HandClock()
         self.access = Access(tokens or TOKENS, loopback=loopback, clock=self.clock, now=lambda: NOW)
-        refresh = Server._nothing
-        self.site = Site(CollectorRegistry(), unready_because=lambda: None, refresh=refresh, access=self.access)
-
-    @staticmethod
-    async def _nothing() -> None:
-        """There is nothing to refresh."""
+        self.site = Site(CollectorRegistry(), unready_because=lambda: None, access=self.access)
 
     async def get(self, path: str, **more: str) -> httpx.Response:
         return await self.request("GET", path, **more)

@@ -22,7 +22,7 @@ RUNBOOKS = "runbooks"
 """The names of two variables of the dashboards. The URL of each link begins with one of the variables."""
 
 _CHECKOUT = Runbooks()
-DEFAULTS: Mapping[str, str] = {PAGES: "http://127.0.0.1:9464", RUNBOOKS: _CHECKOUT.before.rstrip("/")}
+DEFAULTS: Mapping[str, str] = {PAGES: "http://127.0.0.1:9465", RUNBOOKS: _CHECKOUT.before.rstrip("/")}
 """The values of both variables in the generated files. With these values, links lead to a replica on this machine, and
 to the runbooks of a checkout."""
 

@@ -262,7 +262,7 @@ async def test_a_wrong_api_address_is_reported_in_one_line(
 async def test_a_server_without_its_database_ends_with_the_code_of_an_unreachable_database(nowhere: Prompt) -> None:
     async with serving(closed_site().app, host="127.0.0.1", port=0) as url:
         said = await nowhere("node", "list", "--api", url, ends=ExitCode.DATABASE_UNREACHABLE)
-    assert "the database cannot be reached now; /readyz reports what the daemon waits for" in said.err
+    assert "the database cannot be reached now; /readyz of this server reports what it waits for" in said.err
 
 
 async def test_a_token_file_that_cannot_be_read_is_named(remote: Prompt, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from farrier.config import Config, DatabaseConfig, HttpConfig
+from farrier.config import Config, DatabaseConfig, MetricsConfig
 from farrier.daemon import Daemon
 from farrier.errors import ExitCode
 from tests.integration.cli.conftest import Prompt
@@ -17,7 +17,7 @@ from tests.support import pg
 @pytest.fixture
 async def _daemon(db: pg.Database) -> AsyncIterator[None]:
     stop = anyio.Event()
-    config = Config(database=DatabaseConfig(dsn=db.dsn), http=HttpConfig(port=0))
+    config = Config(database=DatabaseConfig(dsn=db.dsn), metrics=MetricsConfig(port=0))
     async with anyio.create_task_group() as tasks:
         await tasks.start(Daemon(config, stop).run)
         yield

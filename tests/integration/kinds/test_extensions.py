@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from farrier import wiring
-from farrier.config import BmcConfig, Config, ControllerConfig, DatabaseConfig, HttpConfig
-from farrier.daemon import Daemon, foreseen
+from farrier.config import BmcConfig, Config, ControllerConfig, DatabaseConfig, MetricsConfig
+from farrier.daemon import Daemon
 from farrier.errors import ConfigError, RefusedByModel
 from farrier.handlers.resource import Extension, ServiceContext
 from farrier.io import kinds
@@ -25,6 +25,7 @@ from farrier.model.kinds import KindEdge, KindLayer, KindState
 from farrier.model.params import Params
 from farrier.model.resource import Answer
 from farrier.model.runs import Due, Finished, Verdict
+from farrier.process import foreseen
 from farrier.wiring.kinds import loop_of
 from tests.support import crates, loop, pg
 from tests.support import fence as fences
@@ -343,7 +344,7 @@ class Services:
 def config(dsn: str) -> Config:
     return Config(
         database=DatabaseConfig(dsn=dsn),
-        http=HttpConfig(port=0),
+        metrics=MetricsConfig(port=0),
         bmc=NOWHERE,
         # Polls are so rare that a wake which is handled in time came by notification.
         controller=msgspec.structs.replace(loop.BRISK, kinds=(NAME,), poll_interval=ControllerConfig().period),

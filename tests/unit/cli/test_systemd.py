@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from farrier import cli
-from farrier.cli.systemd import SERVICES
+from farrier.cli.systemd import CONTROLLERS, SERVICES
 from farrier.errors import ExitCode
 from tests.support import units
 
@@ -50,21 +50,27 @@ def test_an_upgrade_replaces_the_units_and_keeps_files_that_an_operator_edits(tm
         "etc/systemd/system/farrier.service.d/credentials.conf": "kept as it is",
         "etc/systemd/system/farrier@.service": "unchanged",
         "etc/systemd/system/farrier@.service.d/credentials.conf": "kept as it is",
+        "etc/systemd/system/farrier-serve.service": "unchanged",
+        "etc/systemd/system/farrier-serve.service.d/credentials.conf": "kept as it is",
+        "etc/systemd/system/farrier-agents.service": "unchanged",
+        "etc/systemd/system/farrier-agents.service.d/credentials.conf": "kept as it is",
     }
     assert "/of/the/previous/release" not in unit.read_text()
     assert "/elsewhere" in credentials.read_text()
     assert "User=fleet" in account.read_text()
 
 
-def test_a_permanent_account_is_declared_in_sysusers_and_in_both_units(tmp_path: Path) -> None:
+def test_a_permanent_account_is_declared_in_sysusers_and_in_the_units_of_controllers(tmp_path: Path) -> None:
     assert "etc/sysusers.d/farrier.conf" in changes(tmp_path, "--user", "fleet")
-    for name in SERVICES:
+    accounts = [path.parent.name for path in tmp_path.rglob("account.conf")]
+    assert set(accounts) == {f"{name}.d" for name in CONTROLLERS}
+    for name in CONTROLLERS:
         found = units.settings(tmp_path / "etc/systemd/system" / f"{name}.d/account.conf")
         assert found == {"DynamicUser": ["no"], "User": ["fleet"]}
 
 
 def test_the_last_line_of_the_output_is_the_next_command(tmp_path: Path) -> None:
-    start = "systemctl daemon-reload && systemctl enable --now farrier"
+    start = "systemctl daemon-reload && systemctl enable --now farrier farrier-serve"
     assert install(tmp_path).stdout.splitlines()[-1] == f"next: {start}"
     assert install(tmp_path, "--user", "fleet").stdout.splitlines()[-1] == f"next: systemd-sysusers && {start}"
 

@@ -82,7 +82,7 @@ def test_a_second_demo_in_a_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_the_daemon_cannot_use_is_reported_without_a_traceback() -> None:
-    command = [sys.executable, "-m", "farrier", "run", "--embedded", f"/tmp/{'x' * 300}", "--http-port", "0"]
+    command = [sys.executable, "-m", "farrier", "run", "--embedded", f"/tmp/{'x' * 300}", "--metrics-port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "File name too long; use a directory that this user may read and write" in done.stdout + done.stderr

@@ -1,0 +1,159 @@
+"""Creates the doors: what a server of `farrier serve` serves, to whom, and what it needs of the database.
+
+`server` opens a door and serves its application. A door has no state: any number of servers may run beside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+import structlog
+from starlette.types import ASGIApp
+
+from farrier import config as settings
+from farrier.config import token_file
+from farrier.config.addresses import is_loopback
+from farrier.errors import ConfigError
+from farrier.io import migrate, refusals
+from farrier.metrics.sink import RequestSink
+from farrier.model.doors import DoorKind
+from farrier.web.access import Access
+from farrier.web.probes import Probes
+from farrier.web.site import Site
+from farrier.web.tls import Certificate
+from farrier.wiring.storage import Database, backend
+from farrier.wiring.vocabulary import services
+
+_log = structlog.stdlib.get_logger(__name__)
+
+Tasks = Mapping[str, Callable[[], Awaitable[None]]]
+
+
+class Door(Protocol):
+    """What one server serves. `section` is the section of the settings with its address."""
+
+    kind: DoorKind
+    section: str
+    host: str
+    port: int
+    certificate: Certificate | None
+    app: ASGIApp
+
+    def reload(self) -> None:
+        """Read the files of the settings again. Logs a file that cannot be used; the server then keeps what it has."""
+
+    async def require_schema(self, database: Database) -> None:
+        """Raise the error with which the server does not start on this schema."""
+
+    def open(self, database: Database) -> AbstractAsyncContextManager[Tasks]:
+        """Serve requests with this database while the context is open. Returns the tasks that run meanwhile."""
+
+
+def door(kind: DoorKind, config: settings.Config, unready_because: Callable[[], str | None]) -> Door:
+    """Return the door of this kind. Raises ConfigError."""
+    return (_Pages if kind is DoorKind.PAGES else _Agents)(config, unready_because)
+
+
+class _Pages:
+    """The pages and the API."""
+
+    kind = DoorKind.PAGES
+    section = "http"
+
+    def __init__(self, config: settings.Config, unready_because: Callable[[], str | None]) -> None:
+        http = config.http
+        self._config = config
+        self.host, self.port = http.host, http.port
+        self.certificate = _certificate(self.section, http.tls_cert, http.tls_key)
+        self._access = Access(loopback=is_loopback(http.host))
+        self._use_tokens()
+        _warn_without_token(http)
+        self._sink = RequestSink(services())
+        names = (http.host, *http.names)
+        self._site = Site(self._sink.registry, unready_because=unready_because, names=names, access=self._access)
+        self.app: ASGIApp = self._site.app
+
+    def reload(self) -> None:
+        try:
+            self._use_tokens()
+        except ConfigError as refused:
+            _log.error("tokens.refused", error=str(refused))
+        _reload(self.section, self.certificate)
+
+    async def require_schema(self, database: Database) -> None:
+        async with refusals.borrowed(database.pool) as conn:
+            status = await migrate.check(conn)
+        status.require_current()
+
+    @asynccontextmanager
+    async def open(self, database: Database) -> AsyncIterator[Tasks]:
+        async with backend(self._config, database, observer=self._sink) as opened:
+            self._site.open(opened)
+            yield {}
+
+    def _use_tokens(self) -> None:
+        """Read the tokens file. On ConfigError, the previous tokens stay in use."""
+        tokens = token_file.load(self._config.http.tokens_file)
+        self._access.use(tokens)
+        _log.info("tokens.used", clients=[token.name for token in tokens])
+
+
+class _Agents:
+    """The API of the agents."""
+
+    kind = DoorKind.AGENTS
+    section = "agents"
+
+    def __init__(self, config: settings.Config, unready_because: Callable[[], str | None]) -> None:
+        agents = config.agents
+        self.host, self.port = agents.host, agents.port
+        self.certificate = _certificate(self.section, agents.tls_cert, agents.tls_key)
+        self.app: ASGIApp = Probes(RequestSink(services()).registry, unready_because=unready_because).app
+
+    def reload(self) -> None:
+        _reload(self.section, self.certificate)
+
+    async def require_schema(self, database: Database) -> None:
+        """Accept any schema: a server of the agents may start before a migration, and is not ready until then."""
+
+    @asynccontextmanager
+    async def open(self, database: Database) -> AsyncIterator[Tasks]:  # noqa: ARG002 - the API of the agents uses it
+        yield {}
+
+
+def _certificate(section: str, cert: str, key: str) -> Certificate | None:
+    if not cert:
+        return None
+    found = Certificate(cert, key)
+    _warn_of(section, found)
+    return found
+
+
+def _reload(section: str, certificate: Certificate | None) -> None:
+    if certificate is None:
+        return
+    try:
+        certificate.reload()
+    except ConfigError as refused:
+        _log.error("certificate.refused", error=str(refused))
+    else:
+        _warn_of(section, certificate)
+
+
+def _warn_of(section: str, certificate: Certificate) -> None:
+    """Log why clients will refuse the certificate. It is served nevertheless: an operator can still open the pages."""
+    if (fault := certificate.fault()) is not None:
+        _log.warning("certificate.faulty", reason=fault, hint=f"renew {section}.tls_cert, then send SIGHUP")
+
+
+def _warn_without_token(http: settings.HttpConfig) -> None:
+    """Log once, before a request arrives, that farrier will refuse clients because it has no token."""
+    if not (is_loopback(http.host) or http.tokens_file or http.bearer_token):
+        _log.warning(
+            "http.no_token",
+            host=http.host,
+            reason="other machines can reach this server, so each request needs a token, except for metrics and probes",
+            hint="run farrier token create, and set http.tokens_file; or set http.host to 127.0.0.1",
+        )

@@ -1,0 +1,99 @@
+"""The servers beside a controller with an embedded database: their processes, logins and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import httpx
+import pytest
+
+from farrier.io.embedded import EmbeddedServer
+from farrier.model.doors import DoorKind
+from tests.support import pg
+from tests.support.process import ANY_PORTS, PATIENCE, Event, Farrier, farrier, until
+
+LOGINS = """
+    SELECT DISTINCT usename::text FROM pg_stat_activity
+     WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
+
+@pytest.fixture
+async def daemon(tmp_path: Path) -> AsyncIterator[Farrier]:
+    try:
+        async with farrier("run", "--embedded", str(tmp_path), "--metrics-port", "0", environment=ANY_PORTS) as running:
+            await running.until("daemon.ready")
+            await until(lambda: all_ready(running))
+            yield running
+    finally:
+        await anyio.to_thread.run_sync(EmbeddedServer(tmp_path).stop)
+
+
+def begun(daemon: Farrier, kind: DoorKind) -> list[Event]:
+    """The starts of this server."""
+    return [event for event in daemon.events if event["event"] == "server.starting" and event["server"] == kind]
+
+
+async def all_ready(daemon: Farrier) -> bool:
+    return {event["server"] for event in daemon.events if event["event"] == "server.ready"} == set(DoorKind)
+
+
+def urls(daemon: Farrier) -> dict[str, str]:
+    """The URL of each server, as the controller logged it."""
+    listening = [event for event in daemon.events if event["event"] == "http.listening"]
+    return {event["server"]: event["url"] for event in listening if "server" in event}
+
+
+async def status(url: str) -> int:
+    async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
+        return (await client.get(url)).status_code
+
+
+def lives(process: int) -> bool:
+    """Whether the process exists and has not ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_controller_with_an_embedded_database_starts_both_servers_with_their_own_logins(
+    daemon: Farrier, tmp_path: Path
+) -> None:
+    served = urls(daemon)
+    assert await status(f"{served['pages']}/") == 200
+    assert await status(f"{served['agents']}/readyz") == 200
+    async with pg.Database(EmbeddedServer(tmp_path).dsn).connect() as conn:
+        used = {row[0] for row in await conn.fetch(LOGINS)}
+    assert used == {"postgres", "farrier_serve", "farrier_serve_agents"}
+    daemon.send(signal.SIGTERM)
+    assert await daemon.ended() == 0
+    assert not [event for kind in DoorKind for event in begun(daemon, kind) if lives(event["pid"])]
+
+
+async def test_a_server_that_is_killed_is_started_again_at_the_same_address(daemon: Farrier) -> None:
+    before = urls(daemon)
+    (first,) = begun(daemon, DoorKind.PAGES)
+    os.kill(first["pid"], signal.SIGKILL)
+    ended = await daemon.until("server.ended")
+    assert (ended["server"], ended["code"]) == ("pages", -signal.SIGKILL)
+    assert await status(f"{before['pages']}/readyz") in (200, 503)
+    assert [event["pid"] == first["pid"] for event in begun(daemon, DoorKind.PAGES)] == [True, False]
+    assert len(begun(daemon, DoorKind.AGENTS)) == 1
+
+
+async def test_the_servers_end_with_a_controller_that_is_killed(daemon: Farrier) -> None:
+    processes = [event["pid"] for kind in DoorKind for event in begun(daemon, kind)]
+    assert all(map(lives, processes))
+    daemon.send(signal.SIGKILL)
+    await daemon.is_over()
+
+    async def all_ended() -> bool:
+        return not any(map(lives, processes))
+
+    await until(all_ended)
