@@ -21,8 +21,10 @@ from farrier import log, memory, process, wiring
 from farrier.clock import MonotonicClock
 from farrier.config import Config
 from farrier.errors import ConfigError, DatabaseUnreachable, ExitCode
+from farrier.io.doors import PostgresDoor
 from farrier.model.doors import DoorKind
 from farrier.process import until_stopped
+from farrier.protocols import Door
 from farrier.systemd import Notifier
 from farrier.web.server import bind, serving_on
 
@@ -56,10 +58,11 @@ class Server:
         self._notifier = notifier or Notifier()
         self._listener = listener
         self._kind = kind
-        self._door: wiring.Door | None = None
+        self._application: wiring.Application | None = None
         self._clock = MonotonicClock()
         self._answered_at = 0.0
         self._schema = 0
+        self._fits = anyio.Event()  # set once the database has a schema that this release knows
         self._waits_for: str | None = "the database"
         self.is_ready = False
 
@@ -72,38 +75,40 @@ class Server:
                 "farrier serve requires the database of a controller; set database.dsn (an embedded database starts "
                 "its own servers: farrier run --embedded)"
             )
-        door = self._door = wiring.door(self._kind, config, self._unready_because)
+        served = self._application = wiring.application(self._kind, config, self._unready_because)
         _log.info("server.starting", version=farrier.__version__, pid=os.getpid())
-        listener = self._listener or bind(door.host, door.port, section=door.section)
-        tls = None if door.certificate is None else door.certificate.context
-        async with serving_on(door.app, listener, tls=tls) as url:
+        listener = self._listener or bind(served.host, served.port, section=served.section)
+        tls = None if served.certificate is None else served.certificate.context
+        async with serving_on(served.app, listener, tls=tls) as url:
             _log.info("http.listening", url=url)
             self._notifier.status("waiting for the database")
             async with wiring.database(config.database) as database:
                 _log.info("database.reached")
                 self._begin_to_wait_for("the schema")
                 patiently = partial(wiring.persistently, patience=config.database.db_timeout)
-                await patiently(partial(door.require_schema, database))
+                await patiently(partial(served.require_schema, database))
                 await patiently(partial(self._ask, database))
-                async with door.open(database) as tasks:
-                    await self._work(database, tasks, lambda: task_status.started(url))
+                door = PostgresDoor(database.pool, self._kind)
+                async with served.open(database, door) as tasks:
+                    watches: wiring.Tasks = {
+                        "schema": partial(self._keep_asking, database),
+                        "pulse": partial(self._pulse, door),
+                        "status": self._show_status,
+                        "watchdog": self._feed_watchdog,
+                    }
+                    await self._work({**watches, **tasks}, lambda: task_status.started(url))
             _log.info("database.closed")
         log.write_repeats(at_once=True)
         _log.info("server.stopped")
 
     def reload(self) -> None:
         """Read tokens and certificate again."""
-        if self._door is not None:
-            self._door.reload()
+        if self._application is not None:
+            self._application.reload()
 
-    async def _work(self, database: wiring.Database, tasks: wiring.Tasks, started: Callable[[], None]) -> None:
-        watches: wiring.Tasks = {
-            "schema": partial(self._keep_asking, database),
-            "status": self._show_status,
-            "watchdog": self._feed_watchdog,
-        }
+    async def _work(self, tasks: wiring.Tasks, started: Callable[[], None]) -> None:
         async with anyio.create_task_group() as beside:
-            for name, task in {**watches, **tasks}.items():
+            for name, task in tasks.items():
                 beside.start_soon(until_stopped, name, task, self._stop)
             self._waits_for, self.is_ready = None, True
             memory.settle()
@@ -124,6 +129,8 @@ class Server:
     async def _ask(self, database: wiring.Database) -> None:
         self._schema = await wiring.schema_version(database)
         self._answered_at = self._clock.monotonic()
+        if self._schema in wiring.known_schemas():
+            self._fits.set()
 
     async def _keep_asking(self, database: wiring.Database) -> None:
         while True:
@@ -132,6 +139,11 @@ class Server:
                 await self._ask(database)
             except DatabaseUnreachable as error:
                 _log.warning("database.unreachable", reason=str(error))
+
+    async def _pulse(self, door: Door) -> None:
+        """List this server in the database, as soon as the database has a schema with the functions for this."""
+        await self._fits.wait()
+        await door.run()
 
     async def _show_status(self) -> None:
         while True:

@@ -7,7 +7,7 @@ context, so everything is closed in reverse order, even if a later step fails.
 
 from __future__ import annotations
 
-from farrier.wiring.doors import Door, Tasks, door
+from farrier.wiring.applications import Application, Tasks, application
 from farrier.wiring.kinds import Extensions, extensions, installable, require_kinds, specs_of
 from farrier.wiring.loops import Runtime, runtime
 from farrier.wiring.secrets import credentials
@@ -27,17 +27,17 @@ from farrier.wiring.trusted import require_trust
 from farrier.wiring.vocabulary import census_rules, fleet_gauges, trust_gauges, vocabulary
 
 __all__ = [
+    "Application",
     "Database",
-    "Door",
     "Extensions",
     "Runtime",
     "Tasks",
+    "application",
     "backend",
     "census_rules",
     "counter",
     "credentials",
     "database",
-    "door",
     "extensions",
     "fleet_gauges",
     "installable",

@@ -21,6 +21,7 @@ from tests.support.partitions import GUIDS
 OF_ALL = {
     "now": "",
     "api_version": "",
+    "schema_version": "",
 }
 LOOKING = {
     "any_resource": "'network_segment', 'lan'",
@@ -55,6 +56,8 @@ CALLS = {
         "foreseen": "gen_random_uuid()",
         "list_holds": "",
         "lift_holds": "NULL, NULL, NULL, NULL, 'compared'",
+        "pulse_pages_door": "gen_random_uuid(), 'web-1', '1.0'",
+        "leave_door": "gen_random_uuid()",
     },
     "farrier_agent": OF_ALL
     | {
@@ -68,6 +71,8 @@ CALLS = {
         "claim_by_key": "decode('$digest', 'hex'), '{node.drain}', gen_random_uuid()",
         "renew_by_key": "decode('$digest', 'hex'), $other, '$lease'",
         "finish_by_key": "decode('$digest', 'hex'), $other, '$lease', true, NULL",
+        "pulse_agents_door": "gen_random_uuid(), 'door-1', '1.0', true",
+        "leave_door": "gen_random_uuid()",
     },
     "farrier_worker": OF_ALL
     | {

@@ -1,6 +1,6 @@
-"""Creates the doors: what a server of `farrier serve` serves, to whom, and what it needs of the database.
+"""Creates what a server of `farrier serve` serves: the pages and the API, or the API of the agents.
 
-`server` opens a door and serves its application. A door has no state: any number of servers may run beside each other.
+`server` opens an application and serves it. An application has no state: any number of servers may run at once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from farrier.errors import ConfigError
 from farrier.io import migrate, refusals
 from farrier.metrics.sink import RequestSink
 from farrier.model.doors import DoorKind
+from farrier.protocols import Door
 from farrier.web.access import Access
 from farrier.web.probes import Probes
 from farrier.web.site import Site
@@ -31,7 +32,7 @@ _log = structlog.stdlib.get_logger(__name__)
 Tasks = Mapping[str, Callable[[], Awaitable[None]]]
 
 
-class Door(Protocol):
+class Application(Protocol):
     """What one server serves. `section` is the section of the settings with its address."""
 
     kind: DoorKind
@@ -47,12 +48,13 @@ class Door(Protocol):
     async def require_schema(self, database: Database) -> None:
         """Raise the error with which the server does not start on this schema."""
 
-    def open(self, database: Database) -> AbstractAsyncContextManager[Tasks]:
-        """Serve requests with this database while the context is open. Returns the tasks that run meanwhile."""
+    def open(self, database: Database, door: Door) -> AbstractAsyncContextManager[Tasks]:
+        """Serve requests with this database while the context is open. Returns the tasks that run meanwhile. An
+        application of the agents tells `door` when it has answered one."""
 
 
-def door(kind: DoorKind, config: settings.Config, unready_because: Callable[[], str | None]) -> Door:
-    """Return the door of this kind. Raises ConfigError."""
+def application(kind: DoorKind, config: settings.Config, unready_because: Callable[[], str | None]) -> Application:
+    """Return the application of a door of this kind. Raises ConfigError."""
     return (_Pages if kind is DoorKind.PAGES else _Agents)(config, unready_because)
 
 
@@ -88,7 +90,7 @@ class _Pages:
         status.require_current()
 
     @asynccontextmanager
-    async def open(self, database: Database) -> AsyncIterator[Tasks]:
+    async def open(self, database: Database, door: Door) -> AsyncIterator[Tasks]:  # noqa: ARG002 - it answers no agent
         async with backend(self._config, database, observer=self._sink) as opened:
             self._site.open(opened)
             yield {}
@@ -119,7 +121,7 @@ class _Agents:
         """Accept any schema: a server of the agents may start before a migration, and is not ready until then."""
 
     @asynccontextmanager
-    async def open(self, database: Database) -> AsyncIterator[Tasks]:  # noqa: ARG002 - the API of the agents uses it
+    async def open(self, database: Database, door: Door) -> AsyncIterator[Tasks]:  # noqa: ARG002 - see the API of the agents
         yield {}
 
 
