@@ -30,7 +30,8 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def served(app: ASGIApp, listener: socket.socket, *, name: str, **settings: Any) -> AsyncIterator[None]:
     """Serve the application on this socket while the context is open, with these further settings of uvicorn. The
-    context closes the socket."""
+    context closes the socket. The parser of HTTP does not depend on what is installed: it is h11, unless a setting
+    names another."""
     server = _Server(
         uvicorn.Config(
             app,
@@ -39,7 +40,7 @@ async def served(app: ASGIApp, listener: socket.socket, *, name: str, **settings
             lifespan="off",
             ws="none",
             timeout_graceful_shutdown=_GRACE_SECONDS,
-            **settings,
+            **{"http": "h11", **settings},
         )
     )
     ended = anyio.Event()

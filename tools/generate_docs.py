@@ -28,6 +28,7 @@ from farrier.model import details, diagram, kind_diagram
 from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
 from farrier.web import api
+from farrier.web.agents import operations
 from tools import command_line, command_reference, log_events, man_pages, runbooks, trace_walk
 
 T = TypeVar("T")
@@ -61,6 +62,7 @@ def blocks() -> Mapping[str, str]:
         "metrics": _metrics(),
         "log-events": _log_events(),
         "http-operations": _http_operations(),
+        "agents-operations": _agents_operations(),
         "packages": _packages(),
         "walks": trace_walk.markdown(),
         **runbooks.blocks(),
@@ -234,6 +236,15 @@ def _http_operations() -> str:
         for each in api.OPERATIONS
     ]
     return _table(("operation", "what it does", "scope"), rows)
+
+
+def _agents_operations() -> str:
+    """Return the operations of the agents' API, in the order of their table."""
+    rows = [
+        (f"`{each.method} {each.path}`", " ".join((inspect.getdoc(each.respond) or "").split()))
+        for each in operations.OPERATIONS
+    ]
+    return _table(("operation", "what it does"), rows)
 
 
 def _packages() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from farrier.protocols.database import (
     AgentApi,
+    AgentCalls,
     Door,
     FleetApi,
     Identities,
@@ -39,6 +40,7 @@ from farrier.protocols.outward import (
 
 __all__ = [
     "AgentApi",
+    "AgentCalls",
     "BmcClient",
     "Clock",
     "Controllers",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol
+from uuid import UUID
 
 from farrier.model.agent import AgentTask, Enrolled, Heartbeat
+from farrier.model.agent_calls import Beat, BeatAnswer, Enrolling, Enrolment, LeasedTask, TaskEnd
 from farrier.model.brakes import BrakeView
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
@@ -74,6 +76,33 @@ class AgentApi(Protocol):
 
     async def finish(self, task: AgentTask, *, succeeded: bool, result: Mapping[str, Any]) -> None:
         """End a task. May be repeated. Raises `RefusedByModel` in the same case as `renew`."""
+
+
+class AgentCalls(Protocol):
+    """The calls that a server for agents makes for them. `key` is the digest of an agent's key in hexadecimal. All
+    methods may be repeated. They raise `RefusedByModel` if the database refuses the call, for example an unknown key,
+    and `DatabaseUnreachable` if the database does not respond."""
+
+    async def enroll(self, enrolment: Enrolment) -> Enrolling:
+        """Enrol the agent of a node with its bootstrap token."""
+
+    async def beat(self, beats: Sequence[Beat], *, patient: bool = False) -> Sequence[BeatAnswer]:
+        """Store heartbeats, in one transaction. Returns the answer to each, in their order. Only with `patient`, the
+        call waits for other transactions that have locked the rows of agents."""
+
+    async def put_facts(self, key: str, digest: str, facts: Mapping[str, Any]) -> str | None:
+        """Store the facts of an agent. Returns why the facts are refused: they come from another machine."""
+
+    async def claim(self, key: str, types: Sequence[str], claim_key: UUID, lease: timedelta) -> LeasedTask | None:
+        """Claim the oldest queued task of the agent's node that has one of these types. Returns the same task for the
+        same `claim_key`, while its lease lasts."""
+
+    async def renew(self, key: str, task: int, lease_token: UUID, lease: timedelta) -> datetime:
+        """Extend the lease of a task, and return its new end. Raises `RefusedByModel` if the agent no longer has the
+        task and must stop working on it."""
+
+    async def finish(self, key: str, task: int, end: TaskEnd) -> None:
+        """End a task. Raises `RefusedByModel` in the same case as `renew`."""
 
 
 class Door(Protocol):

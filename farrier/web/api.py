@@ -24,11 +24,26 @@ OPERATIONS = (
     *fleet.OPERATIONS,
 )
 
+_API = openapi.Api(
+    title="farrier",
+    description="Nodes and other resources, their intents and their history.",
+    prefix="/api/v1",
+    refusals={
+        400: "A parameter or the body is wrong.",
+        401: "The request has no valid token.",
+        403: "The token does not have the required scope.",
+        404: "The path, or a resource that it names, does not exist.",
+        429: "Too many requests from this address had an invalid token. `Retry-After` is the number of seconds to "
+        "wait.",
+        503: "The database cannot be reached now.",
+    },
+)
+
 
 @cache
 def document() -> bytes:
     """Return the OpenAPI document of the API."""
-    return openapi.document(OPERATIONS)
+    return openapi.document(OPERATIONS, _API)
 
 
 async def describe(request: Request) -> Response:

@@ -125,21 +125,21 @@ def _values(request: Request, field: Field) -> list[str]:
             assert_never(never)
 
 
-async def body(request: Request, type_: Any, largest: int) -> Any:
-    """Return the decoded body. Raises Refused if the body is invalid or too long."""
+async def body(request: Request, type_: Any, largest: int, deepest: int | None = None) -> Any:
+    """Return the decoded body. Raises Refused if the body is invalid, too long, or has more than `deepest` levels."""
     given = b""
     async for chunk in request.stream():
         given += chunk
         if len(given) > largest:
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request body has at most {largest} bytes")
     try:
-        return _decoded(given, type_)
+        return _decoded(given, type_, deepest)
     except RecursionError as wrong:
         text = "the request body is not valid JSON: it is nested too deeply"
         raise Refused(HTTPStatus.BAD_REQUEST, text, hint=_form(type_)) from wrong
 
 
-def _decoded(given: bytes, type_: Any) -> Any:
+def _decoded(given: bytes, type_: Any, deepest: int | None) -> Any:
     try:
         plain = msgspec.json.decode(given)
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
@@ -147,11 +147,24 @@ def _decoded(given: bytes, type_: Any) -> Any:
         raise Refused(HTTPStatus.BAD_REQUEST, text, hint=_form(type_)) from wrong
     if b"\\u0000" in given:
         _refuse_nul(plain)
+    # Most bodies have too few brackets for so many levels.
+    if deepest is not None and given.count(b"[") + given.count(b"{") > deepest and _depth(plain) > deepest:
+        text = f"the request body has more than {deepest} levels of arrays and objects"
+        raise Refused(HTTPStatus.BAD_REQUEST, text, hint=_form(type_))
     try:
         return msgspec.convert(plain, type_)
     except msgspec.ValidationError as wrong:
         detail = faults.explain(wrong, plain, type_)
         raise Refused(HTTPStatus.BAD_REQUEST, detail, hint=_form(type_)) from wrong
+
+
+def _depth(value: Any) -> int:
+    """Return the number of levels of arrays and objects in a value."""
+    levels, level = 0, [value]
+    while level := [each for each in level if isinstance(each, (dict, list))]:
+        levels += 1
+        level = [below for each in level for below in (each.values() if isinstance(each, dict) else each)]
+    return levels
 
 
 def _form(type_: Any) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 import farrier
-from farrier.model.api_token import Scope
 from farrier.web import given
 from farrier.web.faults import parts
 from farrier.web.operation import JSON, Answer, Operation
@@ -19,43 +18,47 @@ from farrier.web.refusals import MEDIA, Problem
 Json = dict[str, Any]
 
 _REF = "#/components/schemas/"
-_BEARER = "bearer"
+BEARER = "bearer"
+"""The name of the security scheme of tokens and keys."""
 # Python's patterns for the edges of a text, and the patterns with the same meaning in JSON Schema.
 _EDGES = {r"\A": "^", r"\Z": "$"}
 _EDGE = re.compile(r"\\A|\\Z")
 # Parameters, and fields of a body, that name one resource, which may not exist.
 _RESOURCES = frozenset({"node", "resource"})
-_REFUSALS = {
-    400: "A parameter or the body is wrong.",
-    401: "The request has no valid token.",
-    403: "The token does not have the required scope.",
-    404: "The path, or a resource that it names, does not exist.",
-    429: "Too many requests from this address had an invalid token. `Retry-After` is the number of seconds to wait.",
-    503: "The database cannot be reached now.",
-}
 
 
-def document(operations: Sequence[Operation]) -> bytes:
+class Api(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operations of a document have in common. `refusals` are the meanings of the statuses with which any of
+    them may be refused."""
+
+    title: str
+    description: str
+    prefix: str
+    refusals: Mapping[int, str]
+
+
+def document(operations: Sequence[Operation], api: Api) -> bytes:
     """Return the document as JSON."""
     types = [type_ for each in operations for type_ in _types(each)]
     schemas, components = msgspec.json.schema_components([Problem, *types], ref_template=_REF + "{name}")
     _mark_times(components, types)
-    made = _Document(dict(zip(map(_key, [Problem, *types]), map(_plain, schemas), strict=True)), _plain(components))
+    by_type = dict(zip(map(_key, [Problem, *types]), map(_plain, schemas), strict=True))
+    made = _Document(by_type, _plain(components), api)
     paths: dict[str, Json] = {}
     for each in operations:
         paths.setdefault(each.path, {})[each.method.lower()] = made.operation(each)
     whole = {
         "openapi": "3.1.0",
         "info": {
-            "title": "farrier",
+            "title": api.title,
             "version": farrier.__version__,
-            "description": "Nodes and other resources, their intents and their history.",
+            "description": api.description,
         },
-        "servers": [{"url": "/api/v1"}],
+        "servers": [{"url": api.prefix}],
         "paths": paths,
         "components": {
             "schemas": made.components,
-            "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {BEARER: {"type": "http", "scheme": "bearer"}},
         },
     }
     return msgspec.json.format(msgspec.json.encode(whole), indent=1)
@@ -64,8 +67,9 @@ def document(operations: Sequence[Operation]) -> bytes:
 class _Document:
     """The schemas of all types, and the parts of the document that refer to them."""
 
-    def __init__(self, schemas: Mapping[str, Json], components: Json) -> None:
+    def __init__(self, schemas: Mapping[str, Json], components: Json, api: Api) -> None:
         self._schemas = schemas
+        self._refusals = api.refusals
         self.components = components
         self._parameters: dict[str, Json] = {}
 
@@ -79,8 +83,7 @@ class _Document:
             "tags": [each.path.split("/")[1]],
             "parameters": self._parameters_of(each),
             "responses": self._responses(each),
-            # Reading needs no token on loopback.
-            "security": [{_BEARER: [each.scope]}, *([{}] if each.scope is Scope.READ else [])],
+            "security": each.security(BEARER),
         }
         if each.body is not None:
             schema = self._schemas[_key(each.described or each.body)]
@@ -113,7 +116,7 @@ class _Document:
 
     def _responses(self, each: Operation) -> Json:
         found = {str(status): self._response(answer) for status, answer in each.answers.items()}
-        for status, what in _REFUSALS.items():
+        for status, what in self._refusals.items():
             if str(status) not in found and _may_refuse(each, status):
                 found[str(status)] = self._response(Answer(what=what, body=Problem, media=MEDIA))
         return found | {"default": self._response(Answer(what="Any other error.", body=Problem, media=MEDIA))}

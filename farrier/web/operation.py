@@ -55,7 +55,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     database checks with better error texts."""
 
     path: str
-    respond: Callable[[Call[Any, Any]], Awaitable[Response]]
+    respond: Callable[[Any], Awaitable[Response]]
     method: str = "GET"
     given: type[msgspec.Struct] = NoParameters
     body: Any = None
@@ -72,6 +72,10 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         parameters = reading.parameters(request, self.given, fields)
         body = None if self.body is None else await reading.body(request, self.body, self.largest)
         return await self.respond(Call(request, backend, parameters, body))
+
+    def security(self, scheme: str) -> list[dict[str, list[str]]]:
+        """Return what the operation requires, as in OpenAPI. On loopback, reading needs no token."""
+        return [{scheme: [self.scope.value]}, *([{}] if self.scope is Scope.READ else [])]
 
 
 def routes(operations: Iterable[Operation]) -> list[Route]:

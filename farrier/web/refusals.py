@@ -97,7 +97,7 @@ async def refused(request: Request, error: Exception) -> Response:
             "send the required version in the header Farrier-Api-Version; without the header, a request has version "
             f"{API_MIN}, and the newest version is {API_MAX}"
         )
-    return _answer(request, _problem(status, error.text, hint, sqlstate=sqlstate))
+    return _answer(request, problem(status, error.text, hint, sqlstate=sqlstate))
 
 
 def _fault(request: Request, error: RefusedByModel) -> Response:
@@ -111,7 +111,7 @@ def _fault(request: Request, error: RefusedByModel) -> Response:
     elif error.sqlstate.startswith(_IN_USE):
         status, hint = HTTPStatus.SERVICE_UNAVAILABLE, "send the request again later"
     detail = f"the database refused a statement of this server: {error.text}"
-    return _answer(request, _problem(status, detail, hint, sqlstate=error.sqlstate))
+    return _answer(request, problem(status, detail, hint, sqlstate=error.sqlstate))
 
 
 async def unreachable(request: Request, error: Exception) -> Response:
@@ -148,8 +148,8 @@ async def wrong_path(request: Request, error: Exception) -> Response:
     elif status is HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
         detail, hint = f"{request.method} is not a method of {request.scope['path']}", f"methods: {allowed}"
-    problem = _problem(status, detail, hint, intent=error.intent if isinstance(error, Refused) else None)
-    response = _answer(request, problem)
+    intent = error.intent if isinstance(error, Refused) else None
+    response = _answer(request, problem(status, detail, hint, intent=intent))
     response.headers.update(error.headers or {})
     return response
 
@@ -181,12 +181,13 @@ async def unforeseen(request: Request, _error: Exception) -> Response:
 
 def answer(request: Request, status: HTTPStatus, error: str, hint: str) -> Response:
     """Return the error as JSON for a path of the API, and as a page for any other path."""
-    return _answer(request, _problem(status, error, hint))
+    return _answer(request, problem(status, error, hint))
 
 
-def _problem(
+def problem(
     status: HTTPStatus, detail: str, hint: str, *, sqlstate: str = "", intent: IntentView | None = None
 ) -> Problem:
+    """Return the error as problem details."""
     type_, title = _BLANK, status.phrase
     if intent is not None:
         type_ = SUPERSEDED if intent.status == "superseded" else REJECTED
@@ -194,15 +195,15 @@ def _problem(
     return Problem(type=type_, title=title, status=status, detail=detail, hint=hint, sqlstate=sqlstate, intent=intent)
 
 
-def _answer(request: Request, problem: Problem) -> Response:
-    status = HTTPStatus(problem.status)
+def _answer(request: Request, found: Problem) -> Response:
+    status = HTTPStatus(found.status)
     if _is_api(request):
-        return Response(msgspec.json.encode(problem), status, media_type=MEDIA)
+        return Response(msgspec.json.encode(found), status, media_type=MEDIA)
     title = f"{status.value} {status.phrase}"
     values = {
         "title": title,
-        "error": problem.detail,
-        "hint": problem.hint,
+        "error": found.detail,
+        "hint": found.hint,
         "needs_token": status is HTTPStatus.UNAUTHORIZED,
     }
     return render.page(request, "error.html", values, status)

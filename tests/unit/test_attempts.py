@@ -46,7 +46,7 @@ def test_memory_is_bounded_and_the_oldest_addresses_are_forgotten_first() -> Non
     assert tried.wait("the first") > 0
     tried.failed("one more")
     assert tried.wait("the first") == 0
-    assert len(tried._forgiven) == MOST_ADDRESSES
+    assert len(tried) == MOST_ADDRESSES
 
 
 def test_an_address_fails_at_most_a_few_hundred_times_an_hour() -> None:

@@ -11,8 +11,13 @@ import pytest
 from farrier.model.actions import ACTIONS
 from farrier.model.details import LISTED
 from farrier.web import api
+from farrier.web.agents import operations as agents
 
 DOCUMENT: dict[str, Any] = json.loads(api.document())
+DOCUMENTS = (
+    pytest.param(api.document(), id="for people and programs"),
+    pytest.param(agents.document(), id="for agents"),
+)
 OPERATIONS = [
     (path, method, operation) for path, item in DOCUMENT["paths"].items() for method, operation in item.items()
 ]
@@ -28,15 +33,20 @@ def test_every_route_is_described_with_its_methods() -> None:
     assert {(path, method) for path, method, _ in OPERATIONS} == served
 
 
-def test_every_reference_leads_to_a_schema_and_every_schema_is_referred_to() -> None:
-    references = set(re.findall(r'"#/components/schemas/([^"]+)"', api.document().decode()))
-    assert references == set(DOCUMENT["components"]["schemas"])
+@pytest.mark.parametrize("described", DOCUMENTS)
+def test_every_reference_leads_to_a_schema_and_every_schema_is_referred_to(described: bytes) -> None:
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', described.decode()))
+    assert references == set(json.loads(described)["components"]["schemas"])
 
 
-def test_an_operation_has_a_unique_id_a_summary_and_its_errors() -> None:
-    ids = [operation["operationId"] for *_, operation in OPERATIONS]
+@pytest.mark.parametrize("described", DOCUMENTS)
+def test_an_operation_has_a_unique_id_a_summary_and_its_errors(described: bytes) -> None:
+    operations = [
+        (path, operation) for path, item in json.loads(described)["paths"].items() for operation in item.values()
+    ]
+    ids = [operation["operationId"] for _, operation in operations]
     assert len(set(ids)) == len(ids)
-    for path, _, operation in OPERATIONS:
+    for path, operation in operations:
         assert operation["summary"] and operation["responses"]["default"]
         names = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
         assert names == set(re.findall(r"{(\w+)}", path))

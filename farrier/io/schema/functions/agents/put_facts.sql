@@ -2,7 +2,7 @@
 -- refused: they come from another machine (refuse_machine). May be repeated. FR400 for malformed facts, FR403 for an unknown key,
 -- FR409 for a node that is held after a restore.
 CREATE OR REPLACE FUNCTION farrier.put_facts(key bytea, digest text, facts jsonb) RETURNS text
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
     target bigint := prove_key(key);
     refused text;

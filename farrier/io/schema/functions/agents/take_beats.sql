@@ -7,7 +7,7 @@
 -- except if patient. An UPDATE of all beats that report nothing new comes first, because nearly all are such.
 CREATE OR REPLACE FUNCTION farrier.take_beats(beats jsonb, patient boolean DEFAULT false)
     RETURNS TABLE (place integer, verdict text, reason text, wait integer, facts boolean, claim boolean)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
     beat record;
     restored boolean := is_restored();
