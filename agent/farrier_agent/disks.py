@@ -16,7 +16,7 @@ from farrier_agent.conditions import NOTE, QUARANTINE, Condition, condition
 from farrier_agent.host import AgentError, Config, Host, run
 
 _SECTOR = 512  # bytes; /sys/block/*/size counts these, whatever the disk's blocks are
-_TOOL_TIMEOUT = 20.0  # seconds; a disk that works answers within one
+_TIMEOUT = 45.0  # seconds of a reading, of which the tool has half; a disk that works answers within one
 # Mount points of the system. The disks below them are never erased.
 _OF_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/usr", "/var", "/opt", "/etc"})
 # Roots without a disk: an ephemeral or diskless system.
@@ -68,13 +68,13 @@ def read(host: Host, _config: Config) -> dict[str, Any]:
     return {"facts": {"disks": facts}, "conditions": []}
 
 
-def health(host: Host, _config: Config, name: str) -> dict[str, Any]:
+def health(host: Host, config: Config, name: str) -> dict[str, Any]:
     """Return the conditions of one disk, as far as smartctl or nvme is installed."""
-    target, node = serial(host, name), host.path(f"/dev/{name}")
+    target, node, limit = serial(host, name), host.path(f"/dev/{name}"), config.timeouts.get("disk", _TIMEOUT) / 2
     try:
-        found = run("smartctl", "-j", "-H", "-A", "-n", "standby", node, timeout=_TOOL_TIMEOUT)
+        found = run("smartctl", "-j", "-H", "-A", "-n", "standby", node, timeout=limit)
         if found is None and name.startswith("nvme"):
-            found = run("nvme", "smart-log", node, "-o", "json", timeout=_TOOL_TIMEOUT)
+            found = run("nvme", "smart-log", node, "-o", "json", timeout=limit)
     except AgentError as error:
         return {"conditions": [condition("disk/slow", f"{name}: {error}", QUARANTINE, target)]}
     if found is None:

@@ -6,6 +6,7 @@ DCGM's health checks (a volatile uncorrectable error, a lost NVLink and a failed
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator
 from typing import Any, Callable
@@ -135,12 +136,12 @@ def _judged(nvml: Any, handle: Any, target: str, uptime: float) -> Iterator[Cond
         )
     elif pending:
         yield condition("gpu/remap-pending", "a row of memory is remapped when the GPU is reset", NOTE, target)
-    reasons = _ask(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle) or 0
+    reasons = _ask(nvml, nvml.nvmlDeviceGetCurrentClocksEventReasons, handle) or 0
     for bit, brake in _BRAKES.items():
         if reasons & bit:
             yield condition(f"gpu/{brake.split()[1]}-brake", f"the GPU's clocks are reduced: {brake}", NOTE, target)
     fabric = nvml.c_nvmlGpuFabricInfo_v2_t()
-    if _ask(nvml, nvml.nvmlDeviceGetGpuFabricInfoV, handle, fabric) is not None and fabric.state:
+    if _ask(nvml, nvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(fabric)) is not None and fabric.state:
         if fabric.state in _FABRIC_STATES:
             effect = QUARANTINE if uptime > _FABRIC_STARTS else NOTE
             said = f"the GPU is not registered with the fabric manager: {_FABRIC_STATES[fabric.state]}"

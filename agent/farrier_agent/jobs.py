@@ -29,7 +29,7 @@ class Job:
         self.result: Any = None
         self.error: str | None = None
         self.timed_out = False
-        self._read = b""
+        self._read, self._status = b"", 0
         self._at_end = self._reaped = False
         self.fd, writing = os.pipe()
         self._pid = os.fork()
@@ -57,7 +57,8 @@ class Job:
         if not self._at_end:
             self._take()
         if not self._reaped:
-            self._reaped = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+            pid, self._status = os.waitpid(self._pid, os.WNOHANG)
+            self._reaped = pid != 0
         if not self.is_over and time.monotonic() - self.began_at > self.limit:
             self.kill()
         if self.is_over and self.error is None and self.result is None:
@@ -90,7 +91,7 @@ class Job:
             answer = json.loads(self._read)
             self.result, self.error = answer["result"], answer["error"]
         except (ValueError, KeyError, TypeError):
-            self.error = "ended without a result"
+            self.error = f"ended without a result, with status {self._status}"
 
 
 def finished(calls: Iterable[tuple[Callable[[], Any], float]]) -> list[Job]:
@@ -119,7 +120,7 @@ def _child(call: Callable[[], Any], writing: int) -> None:
     except BaseException as error:  # a fault of one collector must not end the agent
         answer["error"] = f"{type(error).__name__}: {error}"
     try:
-        left = memoryview(json.dumps(answer).encode())
+        left = memoryview(json.dumps(answer, default=str).encode())
         while left:
             left = left[os.write(writing, left) :]
     finally:

@@ -60,6 +60,7 @@ class _Slot:
     job: Job | None = None
     reading: dict[str, Any] = field(default_factory=dict)
     wrong: str | None = None
+    is_slow: bool = False
     was_read: bool = False
 
 
@@ -120,14 +121,17 @@ class Readings:
                 if name == collector.name:
                     found += slot.reading.get("conditions") or []
                     if slot.wrong is not None:
-                        effect = collector.hung if slot.job is not None and slot.job.timed_out else NOTE
-                        found.append(condition(f"agent/{name}", f"{name} {target}: {slot.wrong}", effect, target))
+                        effect = collector.hung if slot.is_slow else NOTE
+                        found.append(
+                            condition(f"agent/{name}", f"{f'{name} {target}'.strip()}: {slot.wrong}", effect, target)
+                        )
         return found
 
     def _take(self, slot: _Slot) -> None:
         """Take a result. A process that hangs keeps its slot, so it is not started again, until the kernel ends it."""
         job, slot.was_read = slot.job, True
         assert job is not None
+        slot.is_slow = job.timed_out
         slot.wrong = (
             None if job.error is None else f"{job.error}{'; its process cannot be ended' if job.is_hung else ''}"
         )
@@ -163,8 +167,11 @@ class Agent:
 
     def run(self) -> None:
         """Work until the agent is uninstalled."""
-        while self.step():
-            self._readings.wait(min(self._talk_at, self._renew_at if self._job else self._talk_at))
+        try:
+            while self.step():
+                self._readings.wait(min(self._talk_at, self._renew_at if self._job else self._talk_at))
+        finally:
+            self._door.close()
 
     def step(self) -> bool:
         """Do what is due. Return whether there is more to do."""

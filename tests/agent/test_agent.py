@@ -4,28 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Callable
 
 from tests.support.agent_machine import BOOT_ID, Machine
 from tests.support.agents_door import Answer, Door
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[[Machine], subprocess.Popen[str]]]:
-    """Starts the agent of a machine, which ends with the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(machine: Machine) -> subprocess.Popen[str]:
-        started.append(machine.start())
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
-
 
 Start = Callable[[Machine], subprocess.Popen[str]]
 
@@ -125,11 +107,29 @@ def test_an_uninstallation_leaves_nothing_and_is_reported_with_the_key_in_memory
     assert "disable farrier-agent.service" in (machine.bin / "systemctl.log").read_text()
 
 
-def test_an_unknown_task_fails_with_one_line(machine: Machine, door: Door, start: Start) -> None:
-    machine.configure(door.url)
-    door.give("node.drain")
-    start(machine)
+def test_the_agent_runs_with_each_supported_python(machine: Machine, door: Door, start: Start, python: str) -> None:
+    machine.python = python
+    machine.disk("vdb", "DISK-1", bytes(1 << 20))
+    machine.configure(door.url, cleaning_by="agent", wipe=["write"])
+    process = start(machine)
+    door.wait("facts")
 
-    claim = door.wait("claim").body
+    for task in ("node.drain", "node.cleanup_storage", "node.validate_clean", "node.uninstall"):
+        done = len(door.named("finish"))
+        door.give(task)
+        assert door.wait("finish", count=done + 1).body["succeeded"], task
 
-    assert set(claim["types"]) >= {"node.drain", "node.uninstall", "node.release_allocations"}
+    assert process.wait(30) == 0
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_a_task_of_another_release_fails_with_one_line(machine: Machine) -> None:
+    from farrier_agent import tasks
+    from farrier_agent.host import Config, Host
+
+    outcome = tasks.perform(Host(str(machine.root)), Config(), "node.polish")
+
+    assert not outcome["succeeded"]
+    assert outcome["result"].startswith("unknown task type 'node.polish'; this version of the agent knows node.")
+    assert "\n" not in outcome["result"]

@@ -23,7 +23,7 @@ class Machine:
         self.root = root
         self.bin = root / "stand-ins"
         self.bin.mkdir()
-        self._archive, self._python = archive, python
+        self._archive, self.python = archive, python
         self.environment: dict[str, str] = {}
         self.write("/proc/sys/kernel/random/boot_id", BOOT_ID)
         self.write("/proc/uptime", "1200.5 100.0")
@@ -96,7 +96,7 @@ class Machine:
         return {each["id"]: each for each in self.collect()["conditions"]}
 
     def _command(self, *arguments: str) -> list[str]:
-        return [self._python, str(self._archive), "--root", str(self.root), *arguments]
+        return [self.python, str(self._archive), "--root", str(self.root), *arguments]
 
     def _environment(self) -> dict[str, str]:
         path = f"{self.bin}:{PATH}"
