@@ -1,4 +1,4 @@
-"""`farrier controllers`: lists the controllers with their shards, and the shards without a controller."""
+"""`farrier controllers`: lists the controllers with their shards, the shards without a controller, and the doors."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from farrier.cli.listing import Column, Listing
 from farrier.cli.output import Cell
 from farrier.model import duration
 from farrier.model.controller_views import ControllerView, Life, Ownership, Share
+from farrier.model.doors import DoorState, DoorView
 from farrier.model.views import Page
 
 _COLOURS = {
@@ -22,15 +23,18 @@ _COLOURS = {
     Life.LEAVING.value: "yellow",
     Life.OUT_OF_TOUCH.value: "yellow",
     Life.EXPIRED.value: "red",
+    DoorState.SILENT.value: "red",
 }
 _NONE = "none"
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards of one kind that a controller owns, or that no controller owns. If no controller owns them, all fields
-    about the controller are None. If a controller runs no kind, it has a single part, in which `kind` is None."""
+    """The shards of one kind that a controller owns, or that no controller owns, or a door. If no controller owns them,
+    all fields about the controller are None. If a controller runs no kind, it has a single part, in which `kind` is
+    None. `role` is `controller`, or `door of agents` or `door of pages`; `name` is the name of its host."""
 
-    controller: str | None = None
+    name: str | None = None
+    role: str | None = None
     id: str | None = None
     state: str | None = None
     release: str | None = None
@@ -39,15 +43,17 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     kind: str | None = None
     shards: int = 0
     lag: float | None = None
+    reached_at: datetime | None = None
 
 
 @with_database
 @formed
 async def controllers(session: Session, form: Form) -> None:
-    """List the controllers with their shards and their lag, and the shards without a controller.
+    """List the controllers with their shards and their lag, the shards without a controller, and the doors.
 
     The list includes expired controllers, and has a line for each kind of resource that a controller runs. LAG is the
-    delay of the most overdue run when the controller last renewed its lease.
+    delay of the most overdue run when the controller last renewed its lease. A door is a server of farrier serve;
+    REACHED is when a door of agents last answered an agent.
     """
 
     async def read() -> Page[Part]:
@@ -57,7 +63,7 @@ async def controllers(session: Session, form: Form) -> None:
     listed = Listing(
         columns=_COLUMNS,
         pages=lambda: listing.once(read),
-        name=lambda part: part.controller or _NONE,
+        name=lambda part: part.name or _NONE,
         id=lambda part: (part.id, part.kind),
         fields=Part.__struct_fields__,
         none="there are no controllers and no shards",
@@ -72,11 +78,13 @@ def _parts(found: Ownership) -> Iterator[Part]:
         if not controller.shares:
             yield part
     yield from (_with(Part(), share) for share in found.unowned)
+    yield from (_door(door, found.now) for door in found.doors)
 
 
 def _of(controller: ControllerView, now: datetime) -> Part:
     return Part(
-        controller=controller.name,
+        name=controller.name,
+        role="controller",
         id=str(controller.id),
         state=controller.life(now).value,
         release=controller.release,
@@ -85,18 +93,32 @@ def _of(controller: ControllerView, now: datetime) -> Part:
     )
 
 
+def _door(door: DoorView, now: datetime) -> Part:
+    return Part(
+        name=door.name,
+        role=f"door of {door.kind}",
+        id=str(door.id),
+        state=door.state(now).value,
+        release=door.release,
+        started_at=door.started_at,
+        renewed_at=door.renewed_at,
+        reached_at=door.reached_at,
+    )
+
+
 def _with(part: Part, share: Share) -> Part:
     return msgspec.structs.replace(part, kind=share.kind, shards=share.shards, lag=share.lag)
 
 
-def _controller(part: Part, _: datetime) -> Cell:
+def _name(part: Part, _: datetime) -> Cell:
     if part.id is None:
         return Text(_NONE, style="bold red")
-    return f"{part.controller} ({part.id.partition('-')[0]})"
+    return f"{part.name} ({part.id.partition('-')[0]})"
 
 
 _COLUMNS: tuple[Column[Part], ...] = (
-    Column("CONTROLLER", _controller),
+    Column("NAME", _name),
+    Column("ROLE", lambda part, _: part.role),
     Column("STATE", lambda part, _: part.state and Text(part.state, style=_COLOURS[part.state])),
     Column("RELEASE", lambda part, _: part.release),
     Column("UP FOR", lambda part, now: output.ago(part.started_at, now), ages=True),
@@ -106,5 +128,8 @@ _COLUMNS: tuple[Column[Part], ...] = (
     Column("KIND", lambda part, _: part.kind),
     Column("SHARDS", lambda part, _: str(part.shards) if part.kind else None),
     Column("LAG", lambda part, _: None if part.lag is None else duration.human(timedelta(seconds=part.lag)), ages=True),
+    Column(
+        "REACHED", lambda part, now: f"{output.ago(part.reached_at, now)} ago" if part.reached_at else None, ages=True
+    ),
     Column("ID", lambda part, _: part.id, wide=True),
 )

@@ -25,6 +25,7 @@ from farrier.metrics.families import Gauge, Labels
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.census import Census, Condition, Rules, Source
 from farrier.model.conditions import NAMES
+from farrier.model.doors import DoorKind, DoorState, Lost
 from farrier.model.edges import NODE
 from farrier.model.failures import FailureClass
 from farrier.model.kinds import label
@@ -199,6 +200,12 @@ def _of_counts(census: Census) -> Iterator[GaugeMetricFamily]:
     yield gauges.RESOURCES_RESTORED.family({(kind,): count for kind, count in census.restored.items()})
     yield gauges.NODES_PAUSED.family({(): census.paused})
     yield gauges.HEARTBEATS_STALE.family({(): census.heartbeats_stale})
+    doors: dict[Labels, float] = {(kind, state): 0 for kind in DoorKind for state in DoorState}
+    doors |= {(d.kind, DoorState.ALIVE if d.alive else DoorState.SILENT): d.count for d in census.doors}
+    yield gauges.DOORS.family(doors)
+    dead: dict[Labels, float] = {(pulse,): 0 for pulse in Lost}
+    yield gauges.DOORS_DEAD.family(dead | {(pulse,): seconds for pulse, seconds in census.doors_dead.items()})
+    yield gauges.AGENT_REACHED.family({(): census.agent_reached})
     yield _by_word(gauges.OBSERVATIONS_STALE, Source, census.observations_stale)
     yield _by_word(gauges.NODE_CONDITIONS, NAMES, census.conditions)
     yield gauges.MAAS_STATUS_UNKNOWN.family({(): census.maas_status_unknown})

@@ -120,6 +120,22 @@ HEARTBEATS_STALE = Gauge(
     "Number of nodes in the states active, offline, quarantined or draining whose agent's last heartbeat is older "
     "than node.offline_after.",
 )
+DOORS = Gauge(
+    "farrier_doors",
+    "Number of doors, which are the servers of farrier serve, by kind (pages, agents) and state. A door is silent if "
+    "it has not pulsed for 10 s; after an hour, it no longer counts.",
+    ("kind", "state"),
+)
+DOORS_DEAD = Gauge(
+    "farrier_doors_dead_seconds",
+    "For how long the silence of agents that use doors has not counted, by the pulse that was lost: doors (no door of "
+    "agents pulses), agents (doors pulse, but reach none of at least five expected agents); 0 while doors are alive.",
+    ("pulse",),
+)
+AGENT_REACHED = Gauge(
+    "farrier_agent_reached_seconds",
+    "Time since an agent last reported by a door; 0 if no agent uses doors.",
+)
 OBSERVATIONS_STALE = Gauge(
     "farrier_observations_stale",
     "Number of nodes whose newest observation is older than node.observation_ttl. Source bmc: nodes whose BMC was "

@@ -159,6 +159,8 @@ def _all(case: Case) -> Iterator[Advice]:
     node = case.node
     asked = diagnosis.unanswered(node)
     yield from _texts(filter_runs(node, case.now, case.period))
+    if node.unreachable is not None and diagnosis.is_silent(node, case.now, case.patience):
+        yield Advice("restore the doors of agents; farrier controllers lists them")
     if node.restored_at is not None:
         yield Advice(restores.LIFT)
     if diagnosis.is_held(node):

@@ -121,11 +121,21 @@ class Owned(msgspec.Struct, frozen=True, kw_only=True):
     lag: float
 
 
+class Doors(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of doors of one kind that are alive, or that are not."""
+
+    kind: str
+    alive: bool
+    count: int
+
+
 class Census(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of the fleet at one moment. The result may omit states and labels that no resource has, but it
     contains all states of registered kinds. `above`, `worst`, `manual` and `oldest_intent` exclude paused nodes,
     and `above`, `worst` and `oldest_intent` also exclude what is held after a restore; `restored` counts that by kind.
-    `kind_limits` are the limits of registered kinds, including kinds that this process does not have."""
+    `kind_limits` are the limits of registered kinds, including kinds that this process does not have. `agent_reached`
+    is how many seconds ago a heartbeat last came by a door, or 0 if no agent uses doors. `doors_dead` has, for each
+    pulse that is lost now, for how many seconds the silence of agents that use doors has not counted."""
 
     now: datetime
     places: tuple[Inhabited, ...]
@@ -145,6 +155,9 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     brakes_holding: int
     restored: Mapping[str, int]
     heartbeats_stale: int
+    agent_reached: float
+    doors: tuple[Doors, ...]
+    doors_dead: Mapping[str, float]
     failing: tuple[Failing, ...]
     waiting: tuple[Waiting, ...]
     unread_power: Mapping[str, int]

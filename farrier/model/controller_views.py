@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from farrier.model.controllers import ACT_FOR
+from farrier.model.doors import DeadDoors, DoorView
 
 
 class Life(StrEnum):
@@ -55,9 +56,12 @@ class ControllerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ownership(msgspec.Struct, frozen=True, kw_only=True):
-    """The owners of all shards, and the shards without an owner. Controllers are ordered by name, but expired
-    controllers come first."""
+    """The owners of all shards, the shards without an owner, and the doors. Controllers and doors are ordered by name,
+    but expired controllers come first. `dead_doors` says since when and why the silence of agents that use doors does
+    not count; it is None while doors reach agents, or if nothing depends on doors."""
 
     now: datetime
     controllers: tuple[ControllerView, ...]
     unowned: tuple[Share, ...]
+    doors: tuple[DoorView, ...] = ()
+    dead_doors: DeadDoors | None = None

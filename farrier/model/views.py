@@ -14,6 +14,7 @@ import msgspec
 
 from farrier.model.conditions import Condition
 from farrier.model.details import LISTED, RowDetails
+from farrier.model.doors import DeadDoors
 from farrier.model.health import Alert
 from farrier.model.node import Bmc, Skipped
 from farrier.model.outcome import Record
@@ -232,7 +233,8 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     machine. `paused_by` and `quarantined_by` are the operators who paused and quarantined the node; each is None if no
     operator did so or the intent names no operator. `alerts` are the alerts of the agent's last heartbeat.
     `enrolled_at` is when the agent last enrolled, and `agent_facts` are the facts that it reported then; both are None
-    without an agent. While the node is held,
+    without an agent. `unreachable` says since when and why the silence of the agent does not count, because it uses
+    doors and all doors are dead. While the node is held,
     `braked_at` is when the brake last refused to take it out of service. `same_machine` names the nodes that recorded
     the same machine. `alike_machines` names the values that machines of other nodes also have, although the machines
     otherwise differ.
@@ -266,6 +268,7 @@ class NodeDetail(NodeView, frozen=True, kw_only=True):
     alerts: tuple[Alert, ...] = ()
     enrolled_at: datetime | None = None
     agent_facts: Mapping[str, Any] | None = None
+    unreachable: DeadDoors | None = None
     braked_at: datetime | None = None
 
 

@@ -179,6 +179,11 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
             "the brake of the site keeps the node in service, because too many nodes of the site would leave "
             "service together"
         )
+    if node.unreachable is not None and not diagnosis.is_deleted(node):
+        yield (
+            f"the silence of the node's agent does not count since {node.unreachable.since:%Y-%m-%d %H:%M:%S} UTC, "
+            f"{duration.human(node.unreachable.ago(now))} ago: {node.unreachable.text}"
+        )
     yield from _of_other_nodes(node)
     if diagnosis.is_unread(node):
         yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"

@@ -23,6 +23,7 @@ from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Census, Condition, Rules, Source
 from farrier.model.conditions import NAMES
 from farrier.model.controllers import SHARDS
+from farrier.model.doors import DoorKind, DoorState, Lost
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.limits import PLACES, Limits, places_of
@@ -341,6 +342,9 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
         names.RESOURCES_RESTORED: {(kind,) for kind in everywhere},
         names.BRAKES_HOLDING: {()},
         names.HEARTBEATS_STALE: {()},
+        names.DOORS: {(kind, state) for kind in DoorKind for state in DoorState},
+        names.DOORS_DEAD: {(lost,) for lost in Lost},
+        names.AGENT_REACHED: {()},
         names.OBSERVATIONS_STALE: {(str(word),) for word in Source},
         names.MAAS_STATUS_UNKNOWN: {()},
         names.NODE_CONDITIONS: {(name,) for name in NAMES},

@@ -174,6 +174,21 @@ def _known() -> Panels:
             About("BMCs that cannot be read", "Manageable nodes whose BMC cannot be read, by failure."),
             [Query(f"{fleet(gauges.POWER_SYNC_FAILING)} > 0", "{{failure}}")],
         ),
+        lines(
+            About("Doors", "Servers of pages and of agents. silent: a server has not pulsed for 10 s."),
+            [Query(fleet(gauges.DOORS, "kind", "state"), "{{kind}}, {{state}}")],
+        ),
+        lines(
+            About(
+                "Seconds since a door reached an agent",
+                "agent: since an agent last reported by a door. dead: for how long the silence of agents that use "
+                "doors has not counted, by the lost pulse.",
+            ),
+            [
+                Query(fleet(gauges.AGENT_REACHED), "agent"),
+                Query(fleet(gauges.DOORS_DEAD, "pulse"), "dead: {{pulse}}"),
+            ],
+        ),
     )
 
 

@@ -55,6 +55,7 @@ def alerts(config: Config) -> tuple[Alert, ...]:
         _replica_without_database(),
         _sweep_late(config),
         _shards_unowned(),
+        _doors_dead(),
         _commit_conflicts(),
         _writes_refused(),
         _steps_cancelled(),
@@ -142,6 +143,19 @@ def _shards_unowned() -> Alert:
         description="Nothing happens to the resources in these shards. Live controllers take the shards of a dead "
         "controller within 13 seconds. So either no live controller runs this kind, or no controller can "
         "take the shards.",
+    )
+
+
+def _doors_dead() -> Alert:
+    dead = fleet(latest(gauges.DOORS_DEAD), "pulse")
+    return Alert(
+        name="FarrierDoorsDead",
+        severity=Severity.PAGE,
+        expr=f"{dead} > 0",
+        summary="For {{ $value | humanizeDuration }}, no agent could report by a door (pulse {{ $labels.pulse }} lost)",
+        description="Pulse doors lost: no server for agents runs or can commit. Pulse agents lost: servers for agents "
+        "run, but have reached none of at least five expected agents; their certificate may have expired. Until this "
+        "is fixed, silence takes no node out of service whose agent uses doors, not even the node of a dead machine.",
     )
 
 

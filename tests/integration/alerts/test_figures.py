@@ -13,6 +13,7 @@ from farrier.model import maas_region
 from farrier.model.bmc import BmcFailure
 from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Source
+from farrier.model.doors import Lost
 from farrier.model.failures import UNSAFE, FailureClass
 from farrier.model.limits import Place, places_of
 from tests.support import promtool
@@ -106,6 +107,10 @@ FIGURES = (
     ),
     manual(FailureClass.STATE_DISAGREEMENT),
     Figure("FarrierBrakeHolds", "farrier_brakes_holding", Severity.PAGE),
+    *(
+        Figure("FarrierDoorsDead", f'farrier_doors_dead_seconds{{pulse="{lost}"}}', Severity.PAGE, {"pulse": lost})
+        for lost in Lost
+    ),
     Figure("FarrierRestored", 'farrier_resources_restored{kind="node"}', Severity.TICKET),
     Figure("FarrierSameMachine", "farrier_nodes_same_machine", Severity.TICKET, loud=2),
     Figure(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 import farrier as farrier_package
+from farrier.io.doors import PostgresDoor
 from farrier.model.controllers import SHARDS
+from farrier.model.doors import DoorKind
 from tests.integration.cli.conftest import Prompt
 from tests.support import owners, pg
 
@@ -17,7 +19,7 @@ def rows(out: str) -> list[list[str]]:
 
 async def test_shards_without_a_controller_are_listed_by_kind_before_any_has_begun(farrier: Prompt) -> None:
     found = (await farrier("controllers", "--json")).json
-    assert {each["controller"] for each in found} == {None}
+    assert {each["name"] for each in found} == {None}
     assert [each["shards"] for each in found if each["kind"] == "node"] == [SHARDS]
     assert ["none", "node", str(SHARDS)] in rows((await farrier("controllers")).out)
 
@@ -27,7 +29,7 @@ async def test_a_controller_is_listed_with_its_release_renewal_and_shards_of_eac
 ) -> None:
     async with db.pool(size=1) as connections:
         id_ = await owners.joined(connections, "rack-1", {"maas_region": 0.0, "node": 90.0}, shards=range(60))
-    own = [each for each in (await farrier("controllers", "--json")).json if each["controller"] == "rack-1"]
+    own = [each for each in (await farrier("controllers", "--json")).json if each["name"] == "rack-1"]
     assert {(each["id"], each["state"], each["release"]) for each in own} == {
         (str(id_), "alive", farrier_package.__version__)
     }
@@ -53,3 +55,16 @@ async def test_a_controller_that_is_not_renewed_is_listed_as_out_of_touch(farrie
         await owners.joined(connections, "rack-1", {"node": 0.0})
     await db.advance(timedelta(seconds=8))
     assert "out of touch" in (await farrier("controllers")).out
+
+
+async def test_doors_are_listed_beside_controllers(farrier: Prompt, db: pg.Database) -> None:
+    async with db.pool(size=1) as connections:
+        door = PostgresDoor(connections, DoorKind.AGENTS, "door-1")
+        door.reached()
+        await door.beat()
+    (own,) = [each for each in (await farrier("controllers", "--json")).json if each["name"] == "door-1"]
+    assert (own["id"], own["role"], own["state"]) == (str(door.id), "door of agents", "alive")
+    assert own["reached_at"] is not None and own["kind"] is None
+    await db.advance(timedelta(minutes=2))
+    out = (await farrier("controllers")).out
+    assert f"door-1 ({door.id.hex[:8]})" in out and "door of agents" in out and "silent" in out and "2m" in out

@@ -79,7 +79,8 @@ waiting AS (
     SELECT o.kind, o.ends_by, count(*) AS n FROM farrier.outcomes o WHERE o.ends_by IS NOT NULL GROUP BY o.kind, o.ends_by),
 agents AS MATERIALIZED (
     SELECT count(*) AS n,
-           count(*) FILTER (WHERE a.last_heartbeat_at IS NULL OR a.last_heartbeat_at < farrier.now() - $7::interval) AS silent
+           count(*) FILTER (WHERE a.last_heartbeat_at IS NULL OR a.last_heartbeat_at < farrier.now() - $7::interval) AS silent,
+           max(a.last_heartbeat_at) FILTER (WHERE a.by_door) AS reached_at
       FROM farrier.node_agents a),
 -- Nodes in statuses without heartbeats, of which there are few.
 silent_elsewhere AS (
@@ -175,6 +176,11 @@ SELECT row_to_json(x)::text
               FROM (SELECT k.kind, count(h.id) AS n FROM farrier.kinds k LEFT JOIN farrier.restore_holds h ON h.kind = k.kind AND h.lifted_at IS NULL
                      GROUP BY k.kind) c) AS restored,
            (SELECT a.silent - e.n FROM agents a, silent_elsewhere e) AS heartbeats_stale,
+           (SELECT greatest(coalesce(extract(epoch FROM farrier.now() - a.reached_at), 0), 0) FROM agents a) AS agent_reached,
+           (SELECT coalesce(json_agg(d), '[]')
+              FROM (SELECT d.kind, farrier.now() - d.renewed_at <= (farrier.read_constants()).pulse_lost AS alive, count(*) AS count
+                      FROM farrier.doors d GROUP BY 1, 2) d) AS doors,
+           (SELECT coalesce(json_object_agg(d.pulse, greatest(extract(epoch FROM farrier.now() - d.since), 0)), '{}') FROM farrier.dead_doors d) AS doors_dead,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'error', error, 'count', n)), '[]') FROM failing) AS failing,
            (SELECT coalesce(json_agg(json_build_object('kind', kind, 'ends_by', ends_by, 'count', n)), '[]') FROM waiting) AS waiting,
            (SELECT coalesce(json_object_agg(failure, n), '{}') FROM unread) AS unread_power,

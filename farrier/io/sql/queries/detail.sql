@@ -4,6 +4,7 @@ SELECT row_to_json(x)::text
     SELECT n.version,
            (SELECT coalesce(json_agg(m.mac ORDER BY m.mac), '[]') FROM farrier.node_macs m WHERE m.node_id = n.id) AS macs, n.bmc_address, n.bmc_credential, n.bmc,
            n.ever_onboarded, n.deleting, farrier.same_machine(n.id) AS same_machine, farrier.alike_machines(n.id) AS alike_machines, coalesce(f.alerts, '[]') AS alerts, f.enrolled_at, f.agent_facts,
+           CASE WHEN f.by_door THEN (SELECT row_to_json(x) FROM farrier.dead_doors x ORDER BY x.pulse DESC LIMIT 1) END AS unreachable,
            CASE WHEN n.status = 'active' THEN (SELECT b.braked_at FROM farrier.braked_nodes b WHERE b.id = n.id) END AS braked_at,
            f.ib_guids, f.addresses, f.memberships,
            (SELECT m.detail || to_jsonb(m) || jsonb_build_object(
