@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -68,9 +68,17 @@ class Running(msgspec.Struct, frozen=True):
 async def running(dsn: str, settings: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
     """Run a daemon on the database of `dsn`, with `settings` in its environment. At the end of the block, the daemon is
     drained."""
-    command = [sys.executable, "-m", "farrier", "run", "--dsn", dsn, "--metrics-port", "0"]
-    environment = {**os.environ, **(settings or {})}
-    async with await anyio.open_process(command, stdin=None, stdout=None, env=environment) as process:
+    async with process(("farrier", "run", "--metrics-port", "0"), dsn, settings or {}) as started:
+        yield started
+
+
+@asynccontextmanager
+async def process(command: Sequence[str], dsn: str, settings: Mapping[str, str]) -> AsyncIterator[Running]:
+    """Run a module with its arguments as a process of farrier on the database of `dsn`. At the end of the block, the
+    process is stopped."""
+    environment = {**os.environ, "FARRIER_DATABASE_DSN": dsn, **settings}
+    line = [sys.executable, "-m", *command]
+    async with await anyio.open_process(line, stdin=None, stdout=None, env=environment) as process:
         assert process.stderr is not None, "it is a pipe by default"
         try:
             with anyio.fail_after(_PATIENCE_SECONDS):
@@ -85,12 +93,12 @@ async def running(dsn: str, settings: Mapping[str, str] | None = None) -> AsyncI
 
 
 async def _until_ready(stream: ByteReceiveStream) -> tuple[BufferedByteReceiveStream, str]:
-    """Read the log until the daemon is ready. Returns the rest of the log and the daemon's URL. If the daemon ends
-    before, raises DatabaseUnreachable with the last line."""
+    """Read the log until the process is ready. Returns the rest of the log and the URL. If the process ends before,
+    raises DatabaseUnreachable with the last line."""
     log = BufferedByteReceiveStream(stream)
     line, url = b"", ""
     try:
-        while b'"daemon.ready"' not in line:
+        while b'"daemon.ready"' not in line and b'"server.ready"' not in line:
             line = await log.receive_until(b"\n", _LONGEST_LINE)
             if b'"http.listening"' in line:
                 url = msgspec.json.decode(line)["url"]

@@ -17,11 +17,10 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from bench import fleet
+from bench import door, fleet
 from bench.ground import Ground
 from farrier import memory
 from farrier.config import CredentialBinding
-from farrier.io.agents import PostgresAgents
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.installs import TEMPLATE, Installations
 from farrier.sim.maas import Region, open_region
@@ -87,10 +86,10 @@ async def upstream(
 ) -> AsyncIterator[Upstream]:
     """Serve `region` over a socket, with its clock at real speed. The agent of a machine starts `boot` after the region
     has deployed the machine. The server and the agents stop at the end of the block."""
-    agents = SimulatedAgents(PostgresAgents(ground.pool))
-    installations = Installations(region, agents, boot=boot)
     with tempfile.TemporaryDirectory(prefix="farrier-maas-") as directory:
-        async with served(region) as url:
+        async with served(region) as url, door.client(ground) as client:
+            agents = SimulatedAgents(client)
+            installations = Installations(region, agents, boot=boot)
             files = write_site(
                 Path(directory),
                 SITE,

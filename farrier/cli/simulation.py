@@ -32,7 +32,6 @@ from farrier.config import (
     SitesConfig,
 )
 from farrier.daemon import Daemon, Serving
-from farrier.io.agents import PostgresAgents
 from farrier.io.api import PostgresRequests
 from farrier.io.fleet import PostgresFleet
 from farrier.io.queries import PostgresQueries
@@ -43,6 +42,7 @@ from farrier.model.status import NodeStatus
 from farrier.signals import distinct
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.bmc import SimulatedBmc, fake_systems, simulated_bmc
+from farrier.sim.door import agents_client
 from farrier.sim.fleet import SimulatedFleet, has_bmc, planned
 from farrier.sim.happenings import Happenings
 from farrier.sim.installs import TEMPLATE, Installations
@@ -159,11 +159,9 @@ async def running(options: Options, *, log_to: int | None = None) -> AsyncIterat
         after = await api.newest()  # a directory of an earlier demo already has a fleet
         site = f"demo-{after + 1}"  # a new site, because the region of the earlier fleet no longer exists
         systems = fake_systems(after + options.nodes)[after:]
-        agents = SimulatedAgents(PostgresAgents(own.pool))
         region = Region(durations=msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT))
         if options.faults:
             prepare(region, after=after, nodes=options.nodes)
-        installations = Installations(region, agents)
         async with (
             simulated_bmc(options.directory / "bmc", systems) as bmc,
             open_region(region, speed=options.speed) as url,
@@ -177,19 +175,24 @@ async def running(options: Options, *, log_to: int | None = None) -> AsyncIterat
                 motion_every=_MOTION_EVERY,
             )
             nodes = planned(systems, bmc, after=after, site=site)
-            fleet = SimulatedFleet(
-                nodes,
-                api=api,
-                requests=requests,
-                queries=PostgresQueries(own.pool),
-                agents=agents,
-                after=after,
-            )
             stop = anyio.Event()
             async with anyio.create_task_group() as daemon:
                 serving = await daemon.start(Daemon(_config(options, bmc, files), stop, log_to=log_to).run)
                 try:
-                    async with anyio.create_task_group() as living:
+                    async with (
+                        agents_client(serving.servers[DoorKind.AGENTS]) as client,
+                        anyio.create_task_group() as living,
+                    ):
+                        agents = SimulatedAgents(client)
+                        installations = Installations(region, agents)
+                        fleet = SimulatedFleet(
+                            nodes,
+                            api=api,
+                            requests=requests,
+                            queries=PostgresQueries(own.pool),
+                            agents=agents,
+                            after=after,
+                        )
                         living.start_soon(agents.run)
                         living.start_soon(installations.run)
                         yield Scene(serving, bmc, fleet, agents, region, url)

@@ -1,72 +1,100 @@
-"""`protocols.AgentApi` on PostgreSQL: the SQL functions that agents call, for simulated agents.
+"""`protocols.AgentCalls` on PostgreSQL: the functions that a server for agents may call.
 
-One statement handles any number of agents, so a simulation of a thousand agents is cheap. If the database refuses an
-operation, `RefusedByModel` is raised with the database's text.
+The server's login has the role `farrier_agent`, and can call nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import msgspec
 
-from farrier.errors import RefusedByModel
-from farrier.io import refusals, statements
+from farrier.io import refusals, session, statements
 from farrier.io.pool import Pool
-from farrier.model.agent import AgentTask, Enrolled, Heartbeat
-from farrier.model.node import TaskType
+from farrier.model.agent import Beat, BeatAnswer, Enrolling, Enrolment, LeasedTask, TaskEnd, Verdict
 
-_ENROLL = statements.load("agents/enroll")
-_HEARTBEAT = statements.load("agents/heartbeat")
-_CLAIM = statements.load("agents/claim")
-_RENEW = statements.load("agents/renew")
-_FINISH = statements.load("agents/finish")
+_TAKE_BEATS = statements.load("agents/take_beats")
+_ENROLL = statements.load("agents/enroll_with_key")
+_PUT_FACTS = statements.load("agents/put_facts")
+_CLAIM = statements.load("agents/claim_by_key")
+_RENEW = statements.load("agents/renew_by_key")
+_FINISH = statements.load("agents/finish_by_key")
+_NO_RIGHT = "grant the role farrier_agent to the login of this server"
 
 
-class PostgresAgents:
-    """Implements `protocols.AgentApi`."""
+class _Placed(msgspec.Struct, frozen=True):
+    """A heartbeat with its place in the batch, in the form of `take_beats`."""
+
+    place: int
+    key: str
+    boot: UUID
+    version: str | None
+    health: Mapping[str, Any]
+    facts: str | None
+    clock: float | None
+
+
+class PostgresAgentCalls:
+    """Implements `protocols.AgentCalls`."""
 
     def __init__(self, connections: Pool) -> None:
         self._pool = connections
 
-    async def enroll(self, token: str, facts: Mapping[str, Any]) -> Enrolled:
-        (record,) = await self._fetch(_ENROLL, token, _json(facts))
-        if record["refused"] is not None:
-            raise RefusedByModel(record["refused"])
-        return Enrolled(record["node"], record["agent_key"])
-
-    async def beat(self, beats: Sequence[Heartbeat]) -> frozenset[int]:
-        rows = [{"node": b.agent.node, "key": b.agent.key, "health": b.health} for b in beats]
-        return frozenset(record["node"] for record in await self._fetch(_HEARTBEAT, _json(rows)))
-
-    async def claim(
-        self, agents: Sequence[Enrolled], types: Sequence[TaskType], lease: timedelta
-    ) -> tuple[AgentTask, ...]:
-        rows = [{"node": agent.node, "key": agent.key} for agent in agents]
-        records = await self._fetch(_CLAIM, _json(rows), [type_.value for type_ in types], lease)
-        return tuple(
-            AgentTask(
-                id=record["task"],
-                agent=Enrolled(record["node"], record["key"]),
-                type=TaskType(record["type"]),
-                lease_token=record["lease_token"],
-            )
-            for record in records
+    async def enroll(self, enrolment: Enrolment) -> Enrolling:
+        given = enrolment
+        (record,) = await self._fetch(
+            _ENROLL, given.token, _json(given.facts), given.key_digest, given.version, given.boot_id
         )
+        return Enrolling(record["node_name"], record["refused"])
 
-    async def renew(self, task: AgentTask, lease: timedelta) -> None:
-        await self._fetch(_RENEW, task.agent.node, task.id, task.lease_token, task.agent.key, lease)
+    async def beat(self, beats: Sequence[Beat], *, patient: bool = False) -> Sequence[BeatAnswer]:
+        placed = [
+            _Placed(place, beat.key, beat.boot, beat.version, beat.health, beat.facts, beat.clock)
+            for place, beat in enumerate(beats)
+        ]
+        records = await self._fetch(_TAKE_BEATS, _json(placed), patient)
+        answers = {
+            place: BeatAnswer(Verdict(verdict), reason, wait, facts, claim)
+            for place, verdict, reason, wait, facts, claim in records
+        }
+        return [answers[place] for place in range(len(beats))]
 
-    async def finish(self, task: AgentTask, *, succeeded: bool, result: Mapping[str, Any]) -> None:
-        agent = task.agent
-        await self._fetch(_FINISH, agent.node, task.id, task.lease_token, agent.key, succeeded, _json(result))
+    async def put_facts(self, key: str, digest: str, facts: Mapping[str, Any]) -> str | None:
+        (record,) = await self._fetch(_PUT_FACTS, bytes.fromhex(key), digest, _json(facts))
+        refused: str | None = record[0]
+        return refused
+
+    async def claim(self, key: str, types: Sequence[str], claim_key: UUID, lease: timedelta) -> LeasedTask | None:
+        records = await self._fetch(_CLAIM, bytes.fromhex(key), types, claim_key, lease)
+        for record in records:
+            return LeasedTask(
+                id=record["task"],
+                type=record["type"],
+                params=msgspec.json.decode(record["params"]),
+                attempt=record["attempt"],
+                lease_token=record["lease_token"],
+                lease_until=record["lease_until"],
+            )
+        return None
+
+    async def renew(self, key: str, task: int, lease_token: UUID, lease: timedelta) -> datetime:
+        (record,) = await self._fetch(_RENEW, bytes.fromhex(key), task, lease_token, lease)
+        until: datetime = record[0]
+        return until
+
+    async def finish(self, key: str, task: int, end: TaskEnd) -> None:
+        evidence = None if end.evidence is None else _json(end.evidence)
+        result = None if end.result is None else _json(end.result)
+        await self._fetch(_FINISH, bytes.fromhex(key), task, end.lease_token, end.succeeded, result, evidence)
 
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
-        async with refusals.borrowed(self._pool) as conn:
-            return await conn.fetch(sql, *arguments)
+        with refusals.translated(no_right=_NO_RIGHT):
+            async with session.borrowed(self._pool) as conn:
+                return await conn.fetch(sql, *arguments)
 
 
 def _json(value: object) -> str:

@@ -1,41 +1,87 @@
-"""The data of an agent on a node: its identity after enrolment, its heartbeats and its tasks.
-
-Real agents call the SQL functions; simulated agents use these structs.
-"""
+"""The calls that a server for agents makes for them: heartbeats with their verdicts, leases of tasks, and results."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 import msgspec
 from typing_extensions import override
 
-from farrier.model.health import Health
-from farrier.model.node import TaskType
+
+class Verdict(StrEnum):
+    """What became of a heartbeat."""
+
+    TAKEN = "taken"
+    LOCKED = "locked"  # another transaction has the agent's rows; the heartbeat can be tried alone
+    UNKNOWN = "unknown"  # no node has an agent with this key
+    REPLACED = "replaced"  # a later boot with the same key has replaced this one
+    HELD = "held"  # the node is held after a restore
+    REFUSED = "refused"  # the report is malformed
 
 
-class Enrolled(msgspec.Struct, frozen=True):
-    """An enrolled agent: the ID of its node, and the key that each call of the agent needs."""
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """A heartbeat. `key` is the digest of the agent's key in hexadecimal, `facts` the digest of the facts that the
+    agent has, and `clock` the time of the machine in seconds since 1970."""
 
-    node: int
     key: str
+    boot: UUID
+    version: str | None = None
+    health: Mapping[str, Any] = {}
+    facts: str | None = None
+    clock: float | None = None
+
+
+class BeatAnswer(msgspec.Struct, frozen=True):
+    """The answer to a heartbeat. `wait` is the number of seconds until the next one. `facts` and `claim` say whether
+    the agent must send its facts and claim a task. `reason` is set for the verdict `refused`."""
+
+    verdict: Verdict
+    reason: str | None
+    wait: int
+    facts: bool
+    claim: bool
+
+
+class Enrolment(msgspec.Struct, frozen=True, kw_only=True):
+    """An enrolment. `key_digest` is the SHA-256 digest of the agent's key in hexadecimal."""
+
+    token: str
+    key_digest: str
+    facts: Mapping[str, Any]
+    version: str | None = None
+    boot_id: UUID | None = None
 
     @override
     def __repr__(self) -> str:
-        return f"Enrolled(node={self.node}, key=***)"
+        return f"Enrolment(token=***, facts={self.facts})"
 
 
-class Heartbeat(msgspec.Struct, frozen=True):
-    """A heartbeat, with the health that it reports."""
+class Enrolling(msgspec.Struct, frozen=True):
+    """The answer to an enrolment: the node's name, or why the machine is not the node's."""
 
-    agent: Enrolled
-    health: Health = Health(ok=True)
+    node: str | None
+    refused: str | None
 
 
-class AgentTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that an agent has claimed. The agent may work on it while the lease token is valid."""
+class LeasedTask(msgspec.Struct, frozen=True):
+    """A task that an agent has claimed. The agent may work on it until `lease_until`, and extends this time."""
 
     id: int
-    agent: Enrolled
-    type: TaskType
+    type: str
+    params: Mapping[str, Any]
+    attempt: int
     lease_token: UUID
+    lease_until: datetime
+
+
+class TaskEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a claimed task. `evidence` is what proves the result."""
+
+    lease_token: UUID
+    succeeded: bool
+    result: Any = None
+    evidence: Mapping[str, Any] | None = None

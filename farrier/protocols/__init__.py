@@ -8,7 +8,6 @@ result.
 from __future__ import annotations
 
 from farrier.protocols.database import (
-    AgentApi,
     AgentCalls,
     Door,
     FleetApi,
@@ -39,7 +38,6 @@ from farrier.protocols.outward import (
 )
 
 __all__ = [
-    "AgentApi",
     "AgentCalls",
     "BmcClient",
     "Clock",

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol
 from uuid import UUID
 
-from farrier.model.agent import AgentTask, Enrolled, Heartbeat
-from farrier.model.agent_calls import Beat, BeatAnswer, Enrolling, Enrolment, LeasedTask, TaskEnd
+from farrier.model.agent import Beat, BeatAnswer, Enrolling, Enrolment, LeasedTask, TaskEnd
 from farrier.model.brakes import BrakeView
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
@@ -19,7 +18,6 @@ from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order
 from farrier.model.identity import Holder, Identity
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import Limits
-from farrier.model.node import TaskType
 from farrier.model.requests import Answer, Registered, Registration, Request
 from farrier.model.resource_views import (
     AddressView,
@@ -51,31 +49,6 @@ class Identities(Protocol):
     async def holder(self, node: int, machine: Identity) -> Holder | None:
         """Return the node other than `node` that has this machine, or None. Another node may claim the machine before
         the caller's commit; the database then refuses the commit. Raises `DatabaseUnreachable`."""
-
-
-class AgentApi(Protocol):
-    """The database operations of agents. All methods raise `RefusedByModel` if the database refuses the operation, and
-    `DatabaseUnreachable` if the database does not respond."""
-
-    async def enroll(self, token: str, facts: Mapping[str, Any]) -> Enrolled:
-        """Enrol the agent of a node with its bootstrap token, which is valid only one time."""
-
-    async def beat(self, beats: Sequence[Heartbeat]) -> frozenset[int]:
-        """Store heartbeats, in one transaction. Returns the nodes whose heartbeats were accepted. All other nodes are
-        deleted or have another agent now; the agents that sent the heartbeats of these nodes must stop."""
-
-    async def claim(
-        self, agents: Sequence[Enrolled], types: Sequence[TaskType], lease: timedelta
-    ) -> tuple[AgentTask, ...]:
-        """Claim tasks. Each agent gets the oldest queued task of its node that has one of these types, if there is
-        one."""
-
-    async def renew(self, task: AgentTask, lease: timedelta) -> None:
-        """Extend the lease of a task. Raises `RefusedByModel` if the agent no longer has the task and must stop working
-        on it."""
-
-    async def finish(self, task: AgentTask, *, succeeded: bool, result: Mapping[str, Any]) -> None:
-        """End a task. May be repeated. Raises `RefusedByModel` in the same case as `renew`."""
 
 
 class AgentCalls(Protocol):

@@ -145,9 +145,9 @@ class Happenings:
         await self._until(node, NodeStatus.ACTIVE)
 
     async def _go_silent(self, node: NodeGlance) -> None:
-        self._agents.silence(node.id)
+        self._agents.silence(node.name)
         await self._until(node, NodeStatus.OFFLINE)
-        self._agents.revive(node.id)
+        self._agents.revive(node.name)
         await self._until(node, NodeStatus.ACTIVE)
 
     async def _reimage(self, node: NodeGlance) -> None:

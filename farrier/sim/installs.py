@@ -40,7 +40,7 @@ class Installations:
         self._region = region
         self._agents = agents
         self._boot = boot
-        self._nodes: dict[str, int] = {}
+        self._nodes: dict[str, str] = {}
         self._send: MemoryObjectSendStream[tuple[str, str]]
         self._receive: MemoryObjectReceiveStream[tuple[str, str]]
         self._send, self._receive = anyio.create_memory_object_stream[tuple[str, str]](float("inf"))

@@ -17,10 +17,12 @@ from farrier.config import token_file
 from farrier.config.addresses import is_loopback
 from farrier.errors import ConfigError
 from farrier.io import migrate, refusals
+from farrier.io.agents import PostgresAgentCalls
 from farrier.metrics.sink import RequestSink
 from farrier.model.doors import DoorKind
 from farrier.protocols import Door
 from farrier.web.access import Access
+from farrier.web.agents.app import AgentsApp
 from farrier.web.probes import Probes
 from farrier.web.site import Site
 from farrier.web.tls import Certificate
@@ -112,7 +114,8 @@ class _Agents:
         agents = config.agents
         self.host, self.port = agents.host, agents.port
         self.certificate = _certificate(self.section, agents.tls_cert, agents.tls_key)
-        self.app: ASGIApp = Probes(RequestSink(services()).registry, unready_because=unready_because).app
+        self._agents = AgentsApp(Probes(RequestSink(services()).registry, unready_because=unready_because).app)
+        self.app: ASGIApp = self._agents.app
 
     def reload(self) -> None:
         _reload(self.section, self.certificate)
@@ -121,8 +124,9 @@ class _Agents:
         """Accept any schema: a server of the agents may start before a migration, and is not ready until then."""
 
     @asynccontextmanager
-    async def open(self, database: Database, door: Door) -> AsyncIterator[Tasks]:  # noqa: ARG002 - see the API of the agents
-        yield {}
+    async def open(self, database: Database, door: Door) -> AsyncIterator[Tasks]:
+        batches = self._agents.open(PostgresAgentCalls(database.pool), door)
+        yield {"batches": batches.run}
 
 
 def _certificate(section: str, cert: str, key: str) -> Certificate | None:

@@ -23,7 +23,6 @@ import pytest
 from farrier.config import Config, CredentialsConfig, DatabaseConfig, HttpConfig, MetricsConfig, SitesConfig
 from farrier.daemon import Daemon, Serving
 from farrier.errors import ExitCode
-from farrier.io.agents import PostgresAgents
 from farrier.io.embedded import wheel_binaries
 from farrier.io.pool import Connection
 from farrier.sim.agents import Pace, SimulatedAgents
@@ -33,6 +32,7 @@ from farrier.sim.maas.files import RegionFiles, write_site
 from farrier.sim.maas.records import Machine
 from farrier.sim.ufm import Manager, open_ufm
 from tests.support import again, pages, pg, served
+from tests.support.door import client_on
 from tests.support.pages import Block
 
 # Run before the lines of a page. Programs of systemd and of an outside server do nothing; nor does `make`, whose
@@ -223,8 +223,13 @@ async def in_service(reader: Reader) -> AsyncIterator[None]:
     (table,) = [block.text for block in pages.with_blocks()[IN_SERVICE] if block.language == "csv"]
     (reader.directory / "nodes.csv").write_text(table)
     (reader.directory / "nodes.json").write_bytes(msgspec.json.encode([*map(imported, csv.DictReader(table.split()))]))
-    async with database.connect() as conn, database.pool(2) as connections, anyio.create_task_group() as group:
-        agents = SimulatedAgents(PostgresAgents(connections), AGENTS)
+    async with (
+        database.connect() as conn,
+        database.pool(4) as connections,
+        client_on(connections) as client,
+        anyio.create_task_group() as group,
+    ):
+        agents = SimulatedAgents(client, AGENTS)
         await conn.execute(ONBOARD)
         await until(conn, "SELECT count(*) = 5 FROM farrier.intents WHERE action = 'onboard' AND status = 'accepted'")
         for row in await conn.fetch(

@@ -11,7 +11,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from farrier.errors import RefusedByModel
-from farrier.io.agents import PostgresAgents
 from farrier.io.api import PostgresRequests
 from farrier.io.fleet import PostgresFleet
 from farrier.io.pool import Pool
@@ -24,6 +23,7 @@ from farrier.model.status import NodeStatus
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.fleet import SimulatedFleet
 from tests.support import pg, proxy
+from tests.support.door import client_on
 from tests.support.tokens import named
 
 BARE = Registration(name="gpu-1", bootstrap_token=named("one"))
@@ -79,8 +79,8 @@ async def test_one_invalid_node_prevents_the_whole_registration(api: PostgresFle
 async def test_a_fleet_submits_intents_as_its_client_and_logs_refusals(api: PostgresFleet, db: pg.Database) -> None:
     await api.register([BARE])
     (node,) = await api.glance(0)
-    async with db.pool() as connections:
-        fleet = simulated(connections, db.dsn, SimulatedAgents(PostgresAgents(connections)))
+    async with db.pool() as connections, client_on(connections) as client:
+        fleet = simulated(connections, db.dsn, SimulatedAgents(client))
         assert await fleet.ask(node, Action.QUARANTINE, reason="smoke")
         with capture_logs() as logs:
             assert await fleet.ask(node, Action.QUARANTINE)
@@ -94,8 +94,12 @@ async def test_a_fleet_submits_intents_as_its_client_and_logs_refusals(api: Post
 @pytest.mark.parametrize("message", ["farrier.register_node", '"gpu-1"', "enroll_agent", "failure_class"])
 async def test_a_fleet_arrives_although_its_connection_breaks(message: str, db: pg.Database) -> None:
     """The connection breaks before a registration, after it (its result is lost), at an enrolment, and in a query."""
-    async with proxy.before(db.dsn) as between, pg.Database(between.dsn).pool(2) as connections:
-        agents = SimulatedAgents(PostgresAgents(connections))
+    async with (
+        proxy.before(db.dsn) as between,
+        pg.Database(between.dsn).pool(2) as connections,
+        client_on(connections) as client,
+    ):
+        agents = SimulatedAgents(client)
         fleet = simulated(connections, between.dsn, agents)
         between.cut_after(message.encode())
         async with anyio.create_task_group() as tasks:
@@ -110,8 +114,8 @@ async def test_a_fleet_arrives_although_its_connection_breaks(message: str, db: 
 async def test_moves_of_nodes_are_returned_newest_first(api: PostgresFleet, db: pg.Database) -> None:
     await api.register([BARE])
     await api.register([FULL])
-    async with db.pool() as connections:
-        moves = await simulated(connections, db.dsn, SimulatedAgents(PostgresAgents(connections))).moves(3)
+    async with db.pool() as connections, client_on(connections) as client:
+        moves = await simulated(connections, db.dsn, SimulatedAgents(client)).moves(3)
     assert [move.name for move in moves] == ["gpu-2", "gpu-2", "gpu-1"]
     assert {(move.layer, move.source_state, move.target_state) for move in moves[:2]} == {
         ("status", None, "bootstrap_issued"),

@@ -15,9 +15,10 @@ import httpx
 from starlette.responses import PlainTextResponse
 
 from farrier.asgi import served
-from farrier.io.agent_calls import PostgresAgentCalls
+from farrier.io.agents import PostgresAgentCalls
 from farrier.io.pool import Pool, open_pool
 from farrier.protocols import AgentCalls, Clock
+from farrier.sim.door import AgentsClient, agents_client
 from farrier.web.agents.app import AgentsApp
 from farrier.web.agents.batches import Batches
 from tests.support import pg, tokens
@@ -92,11 +93,8 @@ async def door_on(
     """Serve the agents' API from this pool."""
     pulse = Pulse()
     app = AgentsApp(PlainTextResponse("ok\n"), now=clock)
-    batches = app.open(
-        calls or PostgresAgentCalls(connections),
-        pulse,
-        Batches(calls or PostgresAgentCalls(connections), collect_seconds=0.005),
-    )
+    calls = calls or PostgresAgentCalls(connections)
+    batches = app.open(calls, pulse, Batches(calls, collect_seconds=0.005))
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with (
@@ -123,3 +121,10 @@ async def enrolled(door: Door, site: Site) -> tuple[Machine, Agent]:
     assert answer.status_code == 200, answer.text
     await site.settled()
     return machine, agent
+
+
+@asynccontextmanager
+async def client_on(connections: Pool) -> AsyncIterator[AgentsClient]:
+    """The calls of simulated agents, to a server on this pool."""
+    async with door_on(connections) as door, agents_client(door.url) as client:
+        yield client

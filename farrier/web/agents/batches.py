@@ -13,7 +13,7 @@ import anyio
 import structlog
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
-from farrier.model.agent_calls import Beat, BeatAnswer, Verdict
+from farrier.model.agent import Beat, BeatAnswer, Verdict
 from farrier.protocols import AgentCalls
 
 _log = structlog.stdlib.get_logger(__name__)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable
-from farrier.model.agent_calls import Beat, BeatAnswer, Enrolment, TaskEnd, Verdict
+from farrier.model.agent import Beat, BeatAnswer, Enrolment, TaskEnd, Verdict
 from farrier.model.conditions import Effect
 from farrier.model.health import SshSeed
 from farrier.protocols import AgentCalls
