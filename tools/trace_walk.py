@@ -116,7 +116,7 @@ WAYS: Mapping[str, Way] = {
     "idle": Way(
         title="A node that has nothing to do",
         begins={"Loop._sweep": _of_nodes},
-        limit=23,
+        limit=18,
     ),
     "intent": Way(
         title="An intent, from its INSERT to its answer",

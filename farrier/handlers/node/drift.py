@@ -18,23 +18,19 @@ from farrier.model.node import Node, Quarantine
 from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
 
 
-def contradiction(node: Node, now: datetime, config: Policy) -> Quarantine | None:
-    """Return why the node must leave service; None unless an observation of MAAS proves a contradiction."""
-    seen, said = node.maas, _difference(node, now, config)
+def contradiction(node: Node, said: str | None) -> Quarantine | None:
+    """Return why this difference requires that the node leaves service. Return None without a difference, or if no
+    second reading has confirmed it."""
+    seen = node.maas
     if seen is None or said is None or not (_is_foreign(node, seen) or seen.confirmed):
         return None
     gone = seen.state is MaasStatus.ABSENT
     return Quarantine(QuarantineCause.MACHINE_DELETED_UPSTREAM if gone else QuarantineCause.STATE_DISAGREEMENT, said)
 
 
-def unconfirmed(node: Node, now: datetime, config: Policy) -> str | None:
-    """Return the difference that one reading of MAAS shows, and that no second reading has confirmed; None if there is
-    no such difference."""
-    said = _difference(node, now, config)
-    return None if said is None or contradiction(node, now, config) is not None else said
-
-
-def _difference(node: Node, now: datetime, config: Policy) -> str | None:
+def difference(node: Node, now: datetime, config: Policy) -> str | None:
+    """Return how the last reading of MAAS differs from the status of the node; None if there is no difference, or no
+    fresh reading."""
     seen = node.maas
     if seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False):
         return None  # the state matches

@@ -164,14 +164,16 @@ class NodeHandler:
         resting: dict[_Decide, _Resting] = {}
         for rule in rules:
             decision = rule(resource, now, policy)
-            if isinstance(decision, Wait | DoNothing) and not decision.writes:
-                resting[rule] = decision
-            elif decision is not None:
-                if isinstance(decision, Wait | DoNothing):
-                    decision = replace(decision, requeue_after=_AT_ONCE)
-                elif isinstance(decision, Step) and rule is not rules[-1]:
-                    decision = _the_bmc_first(decision, rules[-1], resource, now, policy)
-                break
+            if decision is None:
+                continue
+            if isinstance(decision, (Wait, DoNothing)):
+                if not decision.writes:
+                    resting[rule] = decision
+                    continue
+                decision = replace(decision, requeue_after=_AT_ONCE)
+            elif isinstance(decision, Step) and rule is not rules[-1]:
+                decision = _the_bmc_first(decision, rules[-1], resource, now, policy)
+            break
         else:
             decision = _together(resting) if len(resting) > 1 else next(iter(resting.values()), _AT_REST)
         return _with_answers(decision, answered) if answered else decision

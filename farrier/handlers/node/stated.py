@@ -20,8 +20,6 @@ _BMC_IS_CRITICAL = Condition(
 def conditions_of(node: Node) -> tuple[Condition, ...]:
     """Return the node's conditions after a comparison with the facts; the same object if nothing changes."""
     bmc, seen = node.bmc, node.conditions
-    if not seen and bmc.sync_failure is None and bmc.failure is None and bmc.health != conditions.CRITICAL:
-        return seen  # nearly every run
     critical, another = bmc.health == conditions.CRITICAL, _another(bmc)
     known = conditions.find(seen, Source.BMC, conditions.HEALTH)
     if critical and known is None:

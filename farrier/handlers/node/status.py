@@ -80,8 +80,12 @@ class _Leaving(msgspec.Struct, frozen=True):
 def active(node: Node, now: datetime, config: Policy) -> Decision | None:
     """Take the node out of service if it is switched off or silent, if a condition requires it, or if MAAS contradicts
     its status. A brake holds the node only for the causes that this brake counts."""
+    facts, said = vitals(node, now, config), drift.difference(node, now, config)
+    off, silence = health.off(facts), health.silent(facts)
+    if off is None and silence is None and said is None and not node.conditions:
+        return None  # nearly every run
     first: _Leaving | None = None
-    for leaving in _causes_to_leave(node, now, config):
+    for leaving in (*_by_absence(node, off, silence), *_by_conditions(node, facts), *_by_drift(node, said)):
         if not leaving.counted or not set(node.braked).issuperset(leaving.counted):
             return _left(node, leaving)
         first = first or leaving
@@ -91,7 +95,6 @@ def active(node: Node, now: datetime, config: Policy) -> Decision | None:
             ends_by=EndsBy.PERSON,
             requeue_after=health.BRAKE_RETRY,
         )
-    said = drift.unconfirmed(node, now, config)
     if said is None:
         return None
     return Wait(reason=f"{said}; a second reading has to confirm this", ends_by=EndsBy.CONFIRMATION, rests=True)
@@ -104,9 +107,8 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
     if still is not None:
         return transition(node, with_fields(node, status=N.QUARANTINED), reason=still, cause="rule: quarantine")
     facts = vitals(node, now, config)
-    for leaving in (*_by_conditions(node, facts), _by_drift(node, now, config)):
-        if leaving is not None:
-            return _left(node, leaving)
+    for leaving in (*_by_conditions(node, facts), *_by_drift(node, drift.difference(node, now, config))):
+        return _left(node, leaving)
     unproven = health.unproven(facts)
     if unproven is None:
         if isinstance(node.workflow, Decommission):
@@ -173,24 +175,19 @@ def _ends_soon(node: Node, cause: Quarantine, now: datetime, config: Policy) -> 
     return cause.cause in expected.CAUSES and drift.is_ending(node, now, config)
 
 
-def _causes_to_leave(node: Node, now: datetime, config: Policy) -> Iterator[_Leaving]:
-    facts = vitals(node, now, config)
-    off = health.off(facts)
+def _by_absence(node: Node, off: str | None, silence: str | None) -> Iterator[_Leaving]:
+    """Yield the transitions that a machine which is switched off, and an agent that is silent, require."""
     if off is not None:
         yield _Leaving(N.OFFLINE, off, "signal: power", () if _is_off_by_intent(node.bmc) else (Departure.BMC,))
-    silence = health.silent(facts)
     if silence is not None:
         yield _Leaving(N.OFFLINE, silence, "timer: heartbeat", (Departure.SILENCE,))
-    if node.conditions:
-        yield from _by_conditions(node, facts)
-    drifted = _by_drift(node, now, config)
-    if drifted is not None:
-        yield drifted
 
 
-def _by_drift(node: Node, now: datetime, config: Policy) -> _Leaving | None:
-    why = drift.contradiction(node, now, config)
-    return None if why is None else _Leaving(N.QUARANTINED, why.reason, "signal: MAAS", (Departure.DRIFT,), why)
+def _by_drift(node: Node, said: str | None) -> Iterator[_Leaving]:
+    """Yield the transition that a confirmed difference requires."""
+    why = drift.contradiction(node, said)
+    if why is not None:
+        yield _Leaving(N.QUARANTINED, why.reason, "signal: MAAS", (Departure.DRIFT,), why)
 
 
 def _by_conditions(node: Node, facts: health.Vitals) -> Iterator[_Leaving]:
