@@ -8,8 +8,9 @@ thousands of them, and the walk ends when it finds no new one. Used by `tests/un
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -17,17 +18,19 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.config import ControllerConfig, NodeConfig
-from farrier.config.sites import ReleaseSite
+from farrier.config.sites import DeploySite, ReleaseSite
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import FarrierError
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import NodeServices, Outcome, attempt_began_at
+from farrier.handlers.node.onboarding import detour
 from farrier.model import actions, edges
 from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
 from farrier.model.conditions import Source, quarantining
 from farrier.model.edges import Layer
+from farrier.model.failures import FailureClass
 from farrier.model.health import Health, SshSeed
 from farrier.model.management import Management as M
 from farrier.model.node import Agent, Decommission, Node, TaskStatus, TaskType, Workflow
@@ -59,7 +62,10 @@ from tests.support.stages import SITE
 from tests.support.stored import OPEN, stored
 
 HOUR = timedelta(hours=1)
-HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: replace(SITE, release=ReleaseSite(remove_record=True))})
+WALKED = replace(SITE, release=ReleaseSite(remove_record=True), deploy=DeploySite(hardware_sync=False))
+HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: WALKED})
+# The time that a step takes, so that later readings are newer than its requests.
+MOMENT = timedelta(milliseconds=1)
 # A node that does not rest after so many runs never rests.
 RUNS_AT_MOST = 40
 
@@ -80,12 +86,13 @@ CARRIED_BY = {N.DRAINING: TaskType.DRAIN, N.REMOVING: TaskType.UNINSTALL}
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A node at rest at some time, whether its BMC and its site's region respond, and its machine in the region (None:
-    the region has no machine)."""
+    """A node at rest at some time, whether its BMC and its site's region respond, the power that its BMC reports, and
+    its machine in the region (None: the region has no machine)."""
 
     node: Node
     now: datetime
     bmc_answers: bool = True
+    power: PowerState = PowerState.ON
     region_answers: bool = True
     machine: Shown | None = None
 
@@ -97,15 +104,16 @@ Stimulus: TypeAlias = Callable[[Place], Place | None]
 
 
 class Played(BmcClient):
-    """A BMC that responds if `answers`."""
+    """A BMC that responds if `answers`. `power` is the power of its machine, which each action changes at once."""
 
-    def __init__(self, answers: bool) -> None:
+    def __init__(self, answers: bool, power: PowerState = PowerState.ON) -> None:
+        self.power = power
         self._answers = answers
 
     @override
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         if self._answers:
-            return READING
+            return replace(READING, power=self.power)
         raise BmcError(BmcFailure.UNREACHABLE, "no route")
 
     @override
@@ -116,6 +124,8 @@ class Played(BmcClient):
     async def set_power(
         self, target: BmcTarget, wanted: PowerRequest, *, graceful: bool = False, send: bool = True
     ) -> BmcReading:
+        if self._answers and send:
+            self.power = PowerState.OFF if wanted is PowerRequest.OFF else PowerState.ON
         return await self.verify(target)
 
 
@@ -134,12 +144,13 @@ def run(place: Place) -> tuple[Place, bool]:
     """Make one run and its commit; returns the new place, and whether the node runs again at once."""
     before, now = place.node, place.now
     decision = HANDLER.handle(before, now)
-    region = PlayedRegion(place.machine, answers=place.region_answers)
+    bmc, region = Played(place.bmc_answers, place.power), PlayedRegion(place.machine, answers=place.region_answers)
     if isinstance(decision, Step):
+        now += MOMENT
         assert not before.deleting or decision.name in IN_MAAS, "a node that is being deleted must not call its BMC"
         ends = before.deleting or (before.workflow is not None and before.workflow.status is W.COMPENSATING)
         assert before.paused is None or ends, "a paused node must make no step"
-        decision = acted(decision, Played(place.bmc_answers), region)
+        decision = acted(decision, bmc, region)
     ASSESSOR.finish(TURN, before, decision)
     changed = isinstance(decision, Transition | Update)
     after = decision.to if isinstance(decision, Transition | Update) else before
@@ -147,7 +158,16 @@ def run(place: Place) -> tuple[Place, bool]:
     again = changed or getattr(decision, "requeue_after", None) == timedelta(0)
     if isinstance(decision, Deleted):
         assert before.status is N.DELETED
-    return replace(place, node=stored(before, after, writes(decision), now), machine=region.machine), again
+    power = switched(bmc.power, place.machine, region.machine)
+    after = stored(before, after, writes(decision), now)
+    return replace(place, node=after, now=now, power=power, machine=region.machine), again
+
+
+def switched(power: PowerState, before: Shown | None, after: Shown | None) -> PowerState:
+    """The power of the machine after the region may have switched it."""
+    if before is None or after is None or before.power == after.power:
+        return power
+    return PowerState(after.power)
 
 
 def rest(place: Place) -> Iterator[Place]:
@@ -248,7 +268,8 @@ def beats(*alerts: str, seed: SshSeed = SshSeed.OK) -> Stimulus:
             return None
         told = agent(*alerts, heard=place.now, ssh_seed_failures=3 if seed is SshSeed.FAILED else 0)
         health = Health(ok=not alerts, alerts=told.health.alerts, ssh_seed=seed)
-        return replace(place, node=reporting(place.node, replace(told, health=health)))
+        told = replace(told, health=health, enrolled_at=place.node.agent.enrolled_at)
+        return replace(place, node=reporting(place.node, told))
 
     return beat
 
@@ -309,17 +330,29 @@ def kind_of(place: Place) -> object:
     it, job = place.node, place.node.workflow
     return (
         (it.status, it.management, it.bmc.failure, place.bmc_answers, it.paused is not None, it.deleting),
-        (it.bmc.sync_failure, it.bmc.desired_power, it.bmc.switching is not None),
+        (it.bmc.sync_failure, it.bmc.desired_power, it.bmc.switching is not None, place.power, it.bmc.power),
         (it.quarantine and it.quarantine.cause, it.ever_onboarded, it.ever_active),
         frozenset((*each.key, each.effect) for each in it.conditions),
         job
         and (job.kind, job.status, job.mode, job.stage, job.options.force, job.options.untouched, job.stop_requested),
         it.agent and (it.agent.last_heartbeat_at is not None and place.now - it.agent.last_heartbeat_at < MINUTE),
         it.agent and (any(alert.blocks_scheduling for alert in it.agent.health.alerts), it.agent.ssh_seed_failures > 0),
+        it.agent and job and job.mode_given_at and it.agent.enrolled_at >= (job.memo.asked_at or job.mode_given_at),
         frozenset((task.type, task.status) for task in it.tasks if task.status in OPEN),
-        (place.region_answers, place.machine, it.maas_id, it.redeploying, it.maas and (it.maas.state, it.maas.status)),
+        (place.region_answers, machine_of(place), it.maas_id, it.redeploying),
+        it.maas and (it.maas.state, it.maas.status),
         job and (job.options.leave_out, job.memo.released, job.memo.asked, order_of(job, it.maas)),
+        job and job.failure_class is FailureClass.UNDO_FAILED,
     )
+
+
+def machine_of(place: Place) -> object:
+    """The machine, and whether the deployment that the live workflow recorded last was its last one."""
+    if place.machine is None:
+        return None
+    job, comment = place.node.workflow, place.machine.comment
+    ours = job is not None and comment is not None and comment == detour.comment(place.node, job.memo.deploys)
+    return (replace(place.machine, comment=None), job is not None and job.memo.has_deployed, ours)
 
 
 def order_of(job: Workflow, seen: MaasObservation | None) -> object:
@@ -330,10 +363,15 @@ def order_of(job: Workflow, seen: MaasObservation | None) -> object:
 
 
 def explore(
-    starts: Iterable[Place], stimuli: dict[str, Stimulus], *, found_in: list[Place] | None = None
+    starts: Iterable[Place],
+    stimuli: dict[str, Stimulus],
+    *,
+    mishaps: Mapping[str, Stimulus] = MappingProxyType({}),
+    found_in: list[Place] | None = None,
 ) -> dict[object, set[object]]:
     """Return, for each kind of place (`kind_of`), the kinds of the places to which one stimulus leads. An assertion
-    fails if an invariant does not hold. `found_in` collects one place of each kind."""
+    fails if an invariant does not hold. Mishaps lead to more places, but no way out of a place counts on them.
+    `found_in` collects one place of each kind."""
     new = deque(list(rest(start))[-1] for start in starts)
     found: dict[object, set[object]] = {kind_of(place): set() for place in new}
     while new:
@@ -341,12 +379,13 @@ def explore(
         if found_in is not None:
             found_in.append(place)
         here = found[kind_of(place)]
-        for name, stimulus in stimuli.items():
+        for name, stimulus in (*stimuli.items(), *mishaps.items()):
             after = follow(place, name, stimulus)
             if after is None:
                 continue
             key = kind_of(after)
-            here.add(key)
+            if name not in mishaps:
+                here.add(key)
             if key not in found:
                 found[key] = set()
                 new.append(after)

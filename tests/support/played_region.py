@@ -1,12 +1,13 @@
 """A fake region with one machine, for walks over more states than a simulated region could be taken through.
 
-It responds at once or not at all, and stores only those fields of the machine that handlers decide on. It is stricter
-than a real region: a request that must never be sent fails the test.
+It responds at once or not at all, and stores only those fields of the machine that handlers decide on. The disk and the
+boot interface of the machine are always as the site wants them. The region is stricter than a real one: a request that
+must never be sent fails the test.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import NoReturn, cast
@@ -15,8 +16,36 @@ import msgspec
 from msgspec.structs import replace
 from typing_extensions import override
 
-from farrier.model.maas import Identity, MaasError, MaasFailure, Machine, StatusNumber
-from farrier.model.maas_changes import Abort, Change, Delete, PowerOff, Release, Unlock
+from farrier.handlers.node.onboarding.deploy_failure import START
+from farrier.model.maas import (
+    BlockDevice,
+    Event,
+    Filesystem,
+    Identity,
+    Interface,
+    Link,
+    MaasError,
+    MaasFailure,
+    Machine,
+    PowerAddress,
+    ScriptSet,
+    StatusNumber,
+    Subnet,
+    Vlan,
+)
+from farrier.model.maas_changes import (
+    Abort,
+    Change,
+    Commission,
+    Delete,
+    Deploy,
+    LookUp,
+    NewMachine,
+    PowerOff,
+    Release,
+    Unlock,
+    Update,
+)
 from farrier.model.observation import MaasObservation
 from farrier.protocols import MaasClient, Regions
 from tests.support.maas import state_of
@@ -25,6 +54,15 @@ S = StatusNumber
 SYSTEM_ID = "abc123"
 OURS = "farrier"
 SOMEBODY = "ann"
+
+NAME = "gpu-1"
+MAC = "52:54:00:00:00:01"
+ADDRESS = "10.0.0.1"
+
+_DISK = BlockDevice(id=1, name="sda", type="physical", model="DELL BOSS", filesystem=Filesystem(mount_point="/"))
+_SUBNET = Subnet(id=1, cidr="10.1.0.0/24", vlan=Vlan(id=1, vid=1))
+_LINK = Link(id=1, mode="auto", subnet=_SUBNET)
+_NIC = Interface(id=1, name="eth0", type="physical", mac_address=MAC, vlan=_SUBNET.vlan, links=(_LINK,))
 
 RELEASABLE = (S.ALLOCATED, S.DEPLOYED, S.DEPLOYING, S.FAILED_DEPLOYMENT, S.RELEASING_FAILED, S.BROKEN)
 FREE = (S.NEW, S.READY)
@@ -37,6 +75,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None = None
     locked: bool = False
     power: str = "on"
+    comment: str | None = None
+    """The comment of the last request to deploy the machine."""
 
 
 DEPLOYED = Shown(status=S.DEPLOYED, owner=OURS)
@@ -45,7 +85,15 @@ DEPLOYED = Shown(status=S.DEPLOYED, owner=OURS)
 def seen(shown: Shown | None, now: datetime, before: MaasObservation | None) -> MaasObservation:
     """The observation that the region's observer records now."""
     state = "absent" if shown is None else state_of(shown.status)
-    told = {} if shown is None else {"status": shown.status.value, "owner": shown.owner, "power_state": shown.power}
+    told: dict[str, object] = {}
+    if shown is not None:
+        told = {
+            "status": shown.status.value,
+            "status_name": shown.status.label,
+            "owner": shown.owner,
+            "power_state": shown.power,
+            "commissioning_status_name": passed(shown),
+        }
     since = before.since if before is not None and before.state == state else now
     fields = {"system_id": SYSTEM_ID, "state": state, "since": since, "read_at": now, "fresh_at": now}
     ours = shown is not None and shown.owner == OURS
@@ -53,7 +101,7 @@ def seen(shown: Shown | None, now: datetime, before: MaasObservation | None) -> 
 
 
 class PlayedClient:
-    """The calls of a `MaasClient` that decommissions make. Any other call raises an error."""
+    """The calls of a `MaasClient` that onboardings and decommissions make. Any other call raises an error."""
 
     def __init__(self, region: PlayedRegion) -> None:
         self._region = region
@@ -70,15 +118,42 @@ class PlayedClient:
             raise MaasError(MaasFailure.ABSENT, "No Machine matches the given query.", operation="machine")
         return Machine(
             system_id=system_id,
-            hostname="gpu-1",
+            hostname=NAME,
             status=shown.status,
-            status_name=shown.status.name,
+            status_name=shown.status.label,
             owner=shown.owner,
             locked=shown.locked,
             power_state=shown.power,
             power_type="redfish",
             osystem="ubuntu" if shown.status is S.DEPLOYED else "",
+            commissioning_status_name=passed(shown),
+            boot_disk=_DISK,
+            blockdevice_set=(_DISK,),
+            boot_interface=_NIC,
+            interface_set=(_NIC,),
         )
+
+    async def machines(self, _by: LookUp, values: Sequence[str]) -> tuple[Machine, ...]:
+        there = self._region.machine is not None and {SYSTEM_ID, NAME, MAC}.intersection(values)
+        return (await self.machine(SYSTEM_ID),) if there else ()
+
+    async def power_addresses(self, _ids: Sequence[str] = ()) -> Mapping[str, PowerAddress]:
+        return {} if self._region.machine is None else {SYSTEM_ID: PowerAddress(power_address=ADDRESS)}
+
+    async def events(self, **_page: object) -> tuple[Event, ...]:
+        shown = self._region.machine
+        if shown is None or shown.comment is None:
+            return ()
+        said = f"({OURS}) - {shown.comment}"
+        return (Event(id=1, node=SYSTEM_ID, type=START, description=said),)
+
+    async def results(self, _system_id: str, _kind: str) -> tuple[ScriptSet, ...]:
+        return ()
+
+    async def create(self, new: NewMachine) -> Machine:
+        assert self._region.machine is None, "a second machine was created"
+        self._region.machine = Shown(status=S.NEW, power="off")
+        return replace(await self.machine(SYSTEM_ID), description=new.description)
 
     async def holds(self, machine: Machine) -> bool:
         return machine.owner == OURS
@@ -93,6 +168,16 @@ class PlayedClient:
 def changed(shown: Shown, change: Change) -> Shown | None:
     """The machine after MAAS has accepted a change."""
     match change:
+        case Update():
+            return shown
+        case Commission():
+            assert shown.status in (S.NEW, S.READY, S.FAILED_COMMISSIONING), "a machine in use was commissioned"
+            return replace(shown, status=S.COMMISSIONING, power="on")
+        case Deploy():
+            assert shown.status in (S.READY, S.ALLOCATED)
+            return Shown(status=S.DEPLOYING, owner=OURS, comment=change.comment)
+        case Abort() if shown.status is S.COMMISSIONING:
+            return replace(shown, status=S.NEW, power="off")
         case Unlock():
             return replace(shown, locked=False)
         case Abort():
@@ -108,7 +193,12 @@ def changed(shown: Shown, change: Change) -> Shown | None:
             assert shown.status in FREE, "a machine in use was deleted"
             return None
         case _:
-            raise AssertionError(f"no decommission asks for {change}")
+            raise AssertionError(f"no workflow asks for {change}")
+
+
+def passed(shown: Shown) -> str:
+    """The result of the last commissioning, as the region names it."""
+    return "Unknown" if shown.status in (S.NEW, S.COMMISSIONING) else "Passed"
 
 
 def gone_on(shown: Shown) -> Shown:
@@ -116,6 +206,8 @@ def gone_on(shown: Shown) -> Shown:
     match shown.status:
         case S.RELEASING:
             return Shown(status=S.READY)
+        case S.COMMISSIONING:
+            return replace(shown, status=S.READY, power="off")
         case S.DEPLOYING:
             return replace(shown, status=S.DEPLOYED)
         case _:

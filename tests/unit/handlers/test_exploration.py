@@ -7,13 +7,11 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.actions import Action
-from farrier.model.bmc import PowerState
 from farrier.model.management import Management as M
-from farrier.model.node import Bmc, Node
+from farrier.model.node import Node
 from farrier.model.status import NodeStatus as N
-from tests.support.exploration import FRESH_NODES, STIMULI, Place, asks, explore, reach
-from tests.support.nodes import NOW, agent, node, with_bmc
+from tests.support.exploration import FRESH_NODES, STIMULI, Place, explore, reach
+from tests.support.nodes import NOW
 
 OF_THE_BMC = ("set_power", "set_bmc", "clear_bmc", "manage", "BMC")
 PAUSES = ("pause", "unpause")
@@ -52,33 +50,3 @@ def test_a_node_with_a_bmc_can_be_deleted_from_every_reachable_state() -> None:
     assert deleted(found) and reach(found, deleted(found)) == found.keys()
     seen = {value for key in found for value in M if f"'{value}'" in repr(key)}
     assert seen == {M.UNMANAGED, M.ENROLL, M.MANAGEABLE, M.ADOPT_FAILED, M.ERROR}, "nothing rests in a transient state"
-
-
-def in_service(found: dict[object, set[object]]) -> set[object]:
-    return {key for key in found if f"'{N.ACTIVE}'" in repr(key)}
-
-
-CLEANING = (
-    *("drain", "remove", "decommission", "release", "reactivate", "cancel", "onboard", "an hour", "delete"),
-    *("resume", "retry_stage"),
-)
-
-
-@pytest.mark.timeout(600)  # takes some 15 s of a processor, which other tests may use, too
-@pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
-def test_a_node_can_return_to_service_from_every_reachable_state_in_which_it_lives(agentless: bool) -> None:
-    """No action leads to a state that only the end of the node leaves, except the end itself."""
-    served = node(N.ACTIVE, agent=agent())
-    if agentless:
-        bmc = Bmc(serial="SN-1", power=PowerState.ON, power_at=NOW, system_path="/redfish/v1/Systems/1")
-        served = with_bmc(M.MANAGEABLE, bmc, status=N.ACTIVE, agentless=True)
-    names = (*CLEANING, *(() if agentless else ("enrols", "is well", "tasks")))
-    stimuli = {name: s for name, s in STIMULI.items() if name.startswith(names)}
-    for mode in ("soft_reset", "full_decommission"):
-        stimuli[f"forced {mode}"] = asks(Action.DECOMMISSION, {"mode": mode, "force": True, "reason": "dead"})
-    found = explore(placed([served]), stimuli)
-    assert any("not_scrubbed" in repr(key) for key in found), "the walk has skipped no cleaning"
-    ending = {key for key in found if any(f"'{state}'" in repr(key) for state in (N.REMOVING, N.DELETED))}
-    back = reach(found, in_service(found))
-    assert not found.keys() - back - ending, "a state from which no way leads back"
-    assert reach(found, deleted(found)) == found.keys()

@@ -15,47 +15,11 @@ from farrier.model.node import Node, Onboarding, TaskStatus
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
+from tests.support import walks_in_maas
 from tests.support.exploration import HOUR, Place, Stimulus, asks, ends, explore, reach, waits
-from tests.support.nodes import NOW, SECOND, agent, node, onboarding
-from tests.support.played_region import DEPLOYED, OURS, SOMEBODY, SYSTEM_ID, Shown, gone_on, seen
+from tests.support.nodes import NOW, agent, node, onboarding
+from tests.support.played_region import DEPLOYED, SYSTEM_ID, Shown
 from tests.support.stages import SITE
-
-
-def read(place: Place) -> Place | None:
-    """The region's observer reads the machine."""
-    if not place.region_answers or place.node.maas_id is None:
-        return None
-    now = place.now + SECOND
-    return replace(place, now=now, node=replace(place.node, maas=seen(place.machine, now, place.node.maas)))
-
-
-def comes_to(machine: Shown | None, *when: S) -> Stimulus:
-    """A person changes a machine that has one of these statuses to `machine`, and the observer reads it."""
-
-    def come(place: Place) -> Place | None:
-        if place.machine is None or place.machine.status not in when:
-            return None
-        return read(replace(place, machine=machine))
-
-    return come
-
-
-def goes_on(place: Place) -> Place | None:
-    if place.machine is None or gone_on(place.machine) == place.machine:
-        return None
-    return read(replace(place, machine=gone_on(place.machine)))
-
-
-def is_unlocked(place: Place) -> Place | None:
-    """The person who locked the machine unlocks it."""
-    if place.machine is None or not place.machine.locked:
-        return None
-    return read(replace(place, machine=replace(place.machine, locked=False)))
-
-
-def region_answers(answers: bool) -> Stimulus:
-    return lambda place: replace(place, region_answers=answers) if place.region_answers is not answers else None
-
 
 MODES = ("reimage", "full_decommission", "storage_cleanup")
 OPERATORS = (Action.CANCEL, Action.RETRY_STAGE, Action.RESTART_CLEAN, Action.REACTIVATE)
@@ -66,23 +30,18 @@ STIMULI: dict[str, Stimulus] = {
     **{str(action): asks(action, {}) for action in OPERATORS},
     "tasks succeed": ends(TaskStatus.SUCCEEDED),
     "an hour passes": waits(HOUR),
-    "is read": read,
-    "goes on": goes_on,
-    "is unlocked": is_unlocked,
-    "release fails": comes_to(Shown(status=S.RELEASING_FAILED, owner=OURS), S.RELEASING),
-    "is rescued": comes_to(Shown(status=S.RESCUE_MODE, owner=OURS), S.DEPLOYED),
-    "is taken": comes_to(Shown(status=S.DEPLOYED, owner=SOMEBODY), S.READY),
-    "is deployed again": comes_to(Shown(status=S.DEPLOYING, owner=OURS), S.READY),
-    "is deleted": comes_to(None, S.DEPLOYED, S.READY, S.RELEASING),
+    **walks_in_maas.PROGRESS,
+    **walks_in_maas.OFTEN,
+    **walks_in_maas.SELDOM,
 }
 # Without these stimuli the walk finds half of the places.
-SELDOM = ("restart_clean", "reactivate", "is rescued", "is deployed again")
+SELDOM = ("restart_clean", "reactivate", *walks_in_maas.SELDOM)
 # The stimuli for a node that is deleted; other removals may leave the machine in MAAS.
 OF_A_DELETION = {name: s for name, s in STIMULI.items() if name not in (*MODES, "remove", "remove with its record")} | {
     "delete": asks(Action.DELETE, {}),
     "pause": asks(Action.PAUSE, {"reason": "fire drill"}),
-    "region is silent": region_answers(False),
-    "region answers": region_answers(True),
+    "region is silent": walks_in_maas.region_answers(False),
+    "region answers": walks_in_maas.region_answers(True),
 }
 
 
