@@ -91,22 +91,27 @@ class Host:
         return Config(**given)
 
 
-def run(*command: str, timeout: float, **options: Any) -> subprocess.CompletedProcess[str] | None:
+def run(*command: str, timeout: float) -> subprocess.CompletedProcess[str] | None:
     """Run a program, which ends with this process; None if it is not installed. Raises AgentError after `timeout`.
 
-    The program inherits the pipe of `jobs.Job`, so a program that cannot be killed keeps its job unfinished.
+    The program inherits the pipe of `jobs.Job`, so a program that cannot be killed keeps its job unfinished. Nothing
+    waits for such a program, nor for its children.
     """
     if shutil.which(command[0]) is None:
         return None
     try:
-        return subprocess.run(
-            command, timeout=timeout, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", close_fds=False, preexec_fn=end_with_parent, **options,
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace", close_fds=False, start_new_session=True, preexec_fn=end_with_parent,
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise AgentError(f"{' '.join(command)} did not end within {timeout:.0f} s") from None
     except OSError as error:
         raise AgentError(f"{command[0]} cannot be started: {error}") from None
+    try:
+        said, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise AgentError(f"{' '.join(command)} did not end within {timeout:.0f} s") from None
+    return subprocess.CompletedProcess(command, process.returncode, said)
 
 
 def end_with_parent() -> None:

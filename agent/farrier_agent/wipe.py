@@ -144,7 +144,7 @@ def _unknown(_node: str, _size: int, _limit: float) -> None:
 _METHODS: Mapping[str, tuple[str, Callable[[str, int, float], None]]] = {
     "format": ("nvme format --ses=1", _format),
     "zeroout": ("blkdiscard --zeroout", _zero_out),
-    "write": ("zeroes written", _overwrite),
+    "write": ("zeros written", _overwrite),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -84,6 +83,14 @@ class Machine:
             check=False,
         )
 
+    def script(self, text: str, *arguments: str) -> str:
+        """Run a script that imports the agent's modules from the archive, and return its output."""
+        environment = self._environment() | {"PYTHONPATH": str(self._archive)}
+        command = [self.python, "-c", text, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=TIMEOUT, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def collect(self) -> dict[str, Any]:
         """Return the facts and conditions that the agent prints."""
         done = self.run("collect")
@@ -100,4 +107,4 @@ class Machine:
 
     def _environment(self) -> dict[str, str]:
         path = f"{self.bin}:{PATH}"
-        return {"PATH": path, "HOME": os.environ.get("HOME", "/"), "PYTHONWARNINGS": "error", **self.environment}
+        return {"PATH": path, "PYTHONWARNINGS": "error", **self.environment}

@@ -1,0 +1,262 @@
+"""The tasks that clean: what is erased, what is left, and the evidence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from farrier_agent import disks, tasks, wipe
+from farrier_agent.host import Config, Host
+from tests.support.agent_machine import Machine
+
+CLEANUP, SCRUB, VALIDATE, DRAIN = "node.cleanup_storage", "node.scrub_gpu", "node.validate_clean", "node.drain"
+SECRET = b"a tenant's data"
+SIZE = 4 << 20
+CONTENT = SECRET.ljust(SIZE, b"\xa5")
+
+PERFORM = """
+import json, sys
+from farrier_agent import tasks
+from farrier_agent.host import Host
+host = Host(sys.argv[1])
+print(json.dumps([tasks.perform(host, host.config(), each) for each in sys.argv[2:]]))
+"""
+
+
+def perform(machine: Machine, *types: str, **config: Any) -> list[dict[str, Any]]:
+    """Perform tasks in a process of its own, as the agent does."""
+    machine.configure("https://agents.example:9466", **{"cleaning_by": "agent", **config})
+    outcomes: list[dict[str, Any]] = json.loads(machine.script(PERFORM, str(machine.root), *types))
+    return outcomes
+
+
+def devices(outcome: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The evidence of a task, by serial number."""
+    assert outcome["evidence"]["by"] == "agent"
+    return {each["serial"]: each for each in outcome["evidence"]["devices"]}
+
+
+@pytest.mark.parametrize("type_", [CLEANUP, SCRUB, VALIDATE])
+def test_the_agent_cleans_only_if_the_site_says_so(machine: Machine, type_: str) -> None:
+    disk = machine.disk("sdb", "DISK-1", CONTENT)
+
+    outcome = tasks.perform(Host(str(machine.root)), Config(), type_)
+
+    assert not outcome["succeeded"]
+    assert outcome["result"] == 'the agent does not clean this machine: cleaning_by of config.json is not "agent"'
+    assert disk.read_bytes() == CONTENT
+
+
+def test_the_tasks_of_a_worker_are_not_claimed() -> None:
+    assert {CLEANUP, SCRUB, VALIDATE}.isdisjoint(tasks.types(Config(cleaning_by="worker")))
+    assert {CLEANUP, SCRUB, VALIDATE} <= set(tasks.types(Config()))
+
+
+def test_every_disk_is_erased_but_the_one_from_which_the_system_runs(machine: Machine) -> None:
+    system = machine.disk("sda", "SYSTEM", CONTENT)
+    machine.write("/sys/block/sda/sda1/start", "2048")
+    machine.write("/dev/sda1", b"")
+    machine.write("/proc/self/mounts", "/dev/sda1 / ext4 rw 0 0\n")
+    data = machine.disk("sdb", "DATA", CONTENT)
+
+    (outcome,) = perform(machine, CLEANUP, wipe=["write"])
+
+    assert outcome["succeeded"], outcome
+    assert outcome["result"] == "1 of 2 devices erased, 1 left as the system's own"
+    assert data.read_bytes() == bytes(SIZE)
+    assert system.read_bytes() == CONTENT
+    found = devices(outcome)
+    assert (found["DATA"]["result"], found["DATA"]["method"]) == ("erased", "zeros written")
+    assert (found["DATA"]["samples"], found["DATA"]["bad_samples"]) == (4, 0)
+    assert (found["SYSTEM"]["result"], found["SYSTEM"]["message"]) == (
+        "unproven",
+        "the system runs from this disk, so it was not erased",
+    )
+
+
+def test_a_disk_that_says_success_and_erases_nothing_is_caught(machine: Machine) -> None:
+    disk = machine.disk("nvme0n1", "LIAR", bytes(SIZE))  # empty before, so only the agent's own marks tell
+    machine.tool("nvme", "exit 0")
+
+    (outcome,) = perform(machine, CLEANUP, wipe=["format"])
+
+    assert not outcome["succeeded"]
+    liar = devices(outcome)["LIAR"]
+    assert (liar["result"], liar["method"], liar["bad_samples"]) == ("failed", "nvme format --ses=1", 4)
+    assert "nvme format --ses=1 reported success, but 4 of 4 samples are not zero" in outcome["result"]
+    assert disk.read_bytes() != bytes(SIZE)
+
+
+def test_after_a_method_that_erased_nothing_the_next_one_is_tried(machine: Machine) -> None:
+    disk = machine.disk("nvme0n1", "LIAR", CONTENT)
+    machine.tool("nvme", "exit 0")
+    machine.tool("blkdiscard", "echo not supported >&2; exit 1")
+
+    (outcome,) = perform(machine, CLEANUP)
+
+    assert outcome["succeeded"]
+    assert disk.read_bytes() == bytes(SIZE)
+    erased = devices(outcome)["LIAR"]
+    assert erased["method"] == "zeros written"
+    assert erased["message"] == (
+        "nvme format --ses=1 reported success, but 4 of 4 samples are not zero; "
+        "blkdiscard --zeroout: exit code 1: not supported"
+    )
+
+
+def test_a_large_disk_is_sampled_at_its_ends_and_at_the_agents_marks(machine: Machine) -> None:
+    size = 1 << 30
+    machine.disk("sdb", "LARGE", b"")
+    machine.write("/sys/block/sdb/size", str(size // 512))
+    with machine.path("/dev/sdb").open("r+b") as file:
+        file.truncate(size)
+    machine.tool("blkdiscard", "exit 0")
+
+    (outcome,) = perform(machine, CLEANUP, wipe=["zeroout"])
+
+    large = devices(outcome)["LARGE"]
+    assert large["result"] == "failed"
+    assert large["samples"] > 1024
+    assert large["bad_samples"] >= 64
+
+
+def test_a_disk_that_hangs_fails_and_does_not_delay_the_others(machine: Machine) -> None:
+    machine.disk("nvme0n1", "HANGS", CONTENT)
+    data = machine.disk("nvme1n1", "DATA", CONTENT)
+    machine.tool("nvme", f'case "$2" in *nvme0n1) sleep 60;; *) head -c {SIZE} /dev/zero > "$2";; esac')
+
+    (outcome,) = perform(machine, CLEANUP, wipe=["format"], wipe_seconds=2)
+
+    found = devices(outcome)
+    assert "did not end within 2 s" in found["HANGS"]["message"]
+    assert (found["HANGS"]["result"], found["DATA"]["result"]) == ("failed", "erased")
+    assert data.read_bytes() == bytes(SIZE)
+
+
+def test_no_disk_is_erased_if_the_disk_of_the_system_is_unknown(machine: Machine) -> None:
+    disk = machine.disk("sdb", "DATA", CONTENT)
+    machine.write("/proc/self/mounts", "rpool/ROOT / zfs rw 0 0\n")
+
+    (outcome,) = perform(machine, CLEANUP)
+
+    assert not outcome["succeeded"]
+    assert "the disk of the system is unknown" in outcome["result"]
+    assert disk.read_bytes() == CONTENT
+
+
+def test_the_disks_below_a_raid_of_the_system_are_the_systems(machine: Machine) -> None:
+    for name in ("sda", "sdb"):
+        machine.disk(name, name.upper(), CONTENT)
+        machine.write(f"/sys/block/{name}/{name}2/start", "4096")
+        machine.write(f"/sys/block/md0/slaves/{name}2/size", "1")
+        machine.write(f"/dev/{name}2", b"")
+    machine.write("/dev/md0", b"")
+    machine.write("/proc/self/mounts", "/dev/md0 / ext4 rw 0 0\n")
+
+    assert disks.of_system(Host(str(machine.root))) == {"sda", "sdb"}
+
+
+def test_what_is_mounted_on_a_disk_is_unmounted_before_it_is_erased(machine: Machine) -> None:
+    machine.disk("sdb", "DATA", CONTENT)
+    machine.write("/proc/self/mounts", "overlay / overlay rw 0 0\n/dev/sdb /data ext4 rw 0 0\n")
+    machine.tool("umount", "echo target is busy >&2; exit 32")
+
+    (outcome,) = perform(machine, CLEANUP, wipe=["write"])
+
+    assert not outcome["succeeded"]
+    assert "umount" in devices(outcome)["DATA"]["message"] and "target is busy" in devices(outcome)["DATA"]["message"]
+    assert machine.path("/dev/sdb").read_bytes() == CONTENT
+
+
+def test_a_validation_reads_the_erased_disks_again(machine: Machine) -> None:
+    disk = machine.disk("sdb", "DATA", CONTENT)
+    erased, valid = perform(machine, CLEANUP, VALIDATE, wipe=["write"])
+    assert (erased["succeeded"], valid["succeeded"]) == (True, True)
+    assert devices(valid)["DATA"]["method"] == "read"
+
+    disk.write_bytes(SECRET.ljust(SIZE, b"\0"))
+    (dirty,) = perform(machine, VALIDATE)
+
+    assert not dirty["succeeded"]
+    assert "disk DATA: 1 of 4 samples are not zero" in dirty["result"]
+
+
+def test_a_validation_fails_if_an_erased_disk_is_missing_and_a_drain_begins_anew(machine: Machine) -> None:
+    machine.disk("sdb", "DATA", CONTENT)
+    perform(machine, CLEANUP, wipe=["write"])
+    machine.path("/sys/block/sdb/size").write_text("0")
+
+    missing, _drain, valid = perform(machine, VALIDATE, DRAIN, VALIDATE)
+
+    assert missing["result"] == "disks that were erased are missing: DATA"
+    assert valid["succeeded"]
+
+
+def test_the_memory_of_gpus_is_overwritten_with_evidence(gpus: Machine) -> None:
+    (outcome,) = perform(gpus, SCRUB)
+
+    assert outcome["succeeded"], outcome
+    found = devices(outcome)
+    assert len(found) == 8
+    assert found["1654023000003"]["message"] == "96.9% of the memory was overwritten"
+    assert found["1654023000003"]["samples"] > 0
+
+
+def test_a_gpu_that_does_not_write_is_caught(gpus: Machine) -> None:
+    gpus.environment["CUDA_FORGETS"] = "3"
+
+    (outcome,) = perform(gpus, SCRUB)
+
+    assert not outcome["succeeded"]
+    assert {each["serial"] for each in devices(outcome).values() if each["result"] == "failed"} == {"1654023000003"}
+
+
+def test_a_gpu_that_cuda_does_not_show_fails_the_scrub(gpus: Machine) -> None:
+    gpus.environment["CUDA_GPUS"] = "7"
+
+    (outcome,) = perform(gpus, SCRUB)
+
+    assert "gpu 1654023000007: CUDA does not show this GPU as a whole" in outcome["result"]
+
+
+def test_a_gpu_in_use_is_not_overwritten(gpus: Machine) -> None:
+    gpus.environment["NVML_BUSY_FILE"] = str(gpus.write("/busy", ""))
+
+    (outcome,) = perform(gpus, SCRUB)
+
+    assert outcome["result"] == "GPUs are in use: process 4242 on GPU 0"
+
+
+def test_a_drain_ends_when_its_time_is_over_and_names_the_processes(gpus: Machine) -> None:
+    gpus.environment["NVML_BUSY_FILE"] = str(gpus.write("/busy", ""))
+
+    (outcome,) = perform(gpus, DRAIN, drain_seconds=1)
+
+    assert outcome["result"] == "GPUs are still in use after 1 s: process 4242 on GPU 0"
+
+
+def test_a_drain_does_not_wait_for_a_gpu_that_is_lost(gpus: Machine) -> None:
+    gpus.environment["NVML_LOST"] = "0"
+
+    (outcome,) = perform(gpus, DRAIN)
+
+    assert outcome["succeeded"]
+
+
+def test_a_program_that_others_can_write_is_not_run(machine: Machine) -> None:
+    machine.write("/etc/farrier-agent/drain.d/any", f"#!/bin/sh\ntouch {machine.root}/ran\n", 0o757)
+
+    (outcome,) = perform(machine, DRAIN)
+
+    assert outcome["result"] == "drain.d/any must belong to root, and others must not be able to write it"
+    assert not machine.path("/ran").exists()
+
+
+def test_an_unknown_method_is_named(machine: Machine) -> None:
+    machine.disk("sdb", "DATA", CONTENT)
+
+    found = wipe.erase(Host(str(machine.root)), Config(wipe=["burn"]), "sdb")
+
+    assert found["message"] == "burn: unknown method; wipe may contain format, zeroout, write"
