@@ -114,7 +114,7 @@ def test_a_misspelt_variable_of_a_section_is_refused_and_other_variables_are_ign
         ("FARRIER_DATABSE_DSN", "did you mean 'FARRIER_DATABASE_DSN'?"),
         ("FARRIER_DSN", "did you mean 'FARRIER_DATABASE_DSN'?"),
         ("FARRIER_API", "did you mean 'FARRIER_CLIENT_API'?"),
-        ("FARRIER_URL", "expected FARRIER_SECTION_KEY with a section and a key that farrier config prints"),
+        ("FARRIER_QZX", "expected FARRIER_SECTION_KEY with a section and a key that farrier config prints"),
         ("FARRIER_SLA_STATUS_OFFLINE", "[sla] of a file"),
     ],
 )
