@@ -79,7 +79,7 @@ class Server:
         _log.info("server.starting", version=farrier.__version__, pid=os.getpid())
         listener = self._listener or bind(served.host, served.port, section=served.section)
         tls = None if served.certificate is None else served.certificate.context
-        async with serving_on(served.app, listener, tls=tls) as url:
+        async with serving_on(served.app, listener, tls=tls, parser=served.parser, most=served.most) as url:
             _log.info("http.listening", url=url)
             self._notifier.status("waiting for the database")
             async with wiring.database(config.database) as database:

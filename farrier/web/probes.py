@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from farrier.config.addresses import is_loopback
 from farrier.web.exposition import Exposition
 
 
@@ -22,11 +23,14 @@ class Probes:
         *,
         unready_because: Callable[[], str | None],
         refresh: Callable[[], Awaitable[None]] | None = None,
+        metrics_for_strangers: bool = True,
     ) -> None:
-        """Create the endpoints. `refresh` is awaited before each exposition of the registry."""
+        """Create the endpoints. `refresh` is awaited before each exposition of the registry. Without
+        `metrics_for_strangers`, only clients on this machine get metrics."""
         self._exposition = Exposition(registry)
         self._unready_because = unready_because
         self._refresh = refresh
+        self._for_strangers = metrics_for_strangers
 
     @property
     def routes(self) -> list[Route]:
@@ -52,6 +56,9 @@ class Probes:
         return PlainTextResponse(f"not ready: {reason}\n", status_code=503)
 
     async def _metrics(self, request: Request) -> Response:
+        address = "" if request.client is None else request.client.host
+        if not (self._for_strangers or is_loopback(address)):
+            return PlainTextResponse("only clients on this machine get metrics\n", status_code=403)
         if self._refresh is not None:
             await self._refresh()
         return await self._exposition.response(request.headers.get("accept", ""))

@@ -6,6 +6,7 @@ port in use is an error at once, and the port that the system chose for port 0 i
 
 from __future__ import annotations
 
+import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -23,8 +24,11 @@ _IDLE_SECONDS = 75
 
 
 MOST_REQUESTS: Final = 512
-"""Number of connections of one server. To a further one, the server responds 503. It leaves half of the 1024 files that
-a process may open by default to the database."""
+"""Number of connections of a server whose clients are few. To a further one, the server responds 503."""
+# Files that a server opens beside the connections of its clients: those of the database, of the log, of certificates.
+_OTHER_FILES = 128
+# If the system sets no limit. Each connection takes a few kilobytes.
+_MOST_FILES = 1 << 18
 
 
 @asynccontextmanager
@@ -39,17 +43,36 @@ async def serving(
 
 
 @asynccontextmanager
-async def serving_on(app: ASGIApp, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """Serve the application on this socket, which the context closes at the end. Yields the base URL."""
+async def serving_on(
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    tls: ssl.SSLContext | None = None,
+    parser: str = "h11",
+    most: int | None = MOST_REQUESTS,
+) -> AsyncIterator[str]:
+    """Serve the application on this socket, which the context closes at the end. Yields the base URL. At most `most`
+    connections are served; None means as many as the process may open files. `parser` is uvicorn's parser of HTTP."""
     settings: Mapping[str, object] = {
         "log_level": "warning",
         "server_header": False,
         "timeout_keep_alive": _IDLE_SECONDS,
-        "limit_concurrency": MOST_REQUESTS,
+        "limit_concurrency": _files() if most is None else most,
+        "http": parser,
         **({} if tls is None else {"ssl_context_factory": lambda _config, _default: tls}),
     }
     async with served(app, listener, name="http", **settings):
         yield url_of(listener, "http" if tls is None else "https")
+
+
+def _files() -> int:
+    """Let the process open as many files as the system permits. Returns how many of them may be connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        return _MOST_FILES
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return max(hard - _OTHER_FILES, _OTHER_FILES)
 
 
 def bind(host: str, port: int, *, section: str) -> socket.socket:

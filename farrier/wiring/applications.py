@@ -24,9 +24,10 @@ from farrier.protocols import Door
 from farrier.web.access import Access
 from farrier.web.agents.app import AgentsApp
 from farrier.web.probes import Probes
+from farrier.web.server import MOST_REQUESTS
 from farrier.web.site import Site
 from farrier.web.tls import Certificate
-from farrier.wiring.storage import Database, backend
+from farrier.wiring.storage import Database, backend, connections
 from farrier.wiring.vocabulary import services
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -42,6 +43,10 @@ class Application(Protocol):
     host: str
     port: int
     certificate: Certificate | None
+    parser: str
+    """The parser of HTTP that uvicorn uses."""
+    most: int | None
+    """The largest number of connections; None for as many as the process may open files."""
     app: ASGIApp
 
     def reload(self) -> None:
@@ -65,6 +70,8 @@ class _Pages:
 
     kind = DoorKind.PAGES
     section = "http"
+    parser = "h11"
+    most: int | None = MOST_REQUESTS
 
     def __init__(self, config: settings.Config, unready_because: Callable[[], str | None]) -> None:
         http = config.http
@@ -109,12 +116,18 @@ class _Agents:
 
     kind = DoorKind.AGENTS
     section = "agents"
+    # Thousands of agents keep their connections, and send a few short requests a minute.
+    parser = "httptools"
+    most: int | None = None
 
     def __init__(self, config: settings.Config, unready_because: Callable[[], str | None]) -> None:
         agents = config.agents
+        self._database = config.database
         self.host, self.port = agents.host, agents.port
         self.certificate = _certificate(self.section, agents.tls_cert, agents.tls_key)
-        self._agents = AgentsApp(Probes(RequestSink(services()).registry, unready_because=unready_because).app)
+        registry = RequestSink(services()).registry
+        probes = Probes(registry, unready_because=unready_because, metrics_for_strangers=False)
+        self._agents = AgentsApp(probes.app)
         self.app: ASGIApp = self._agents.app
 
     def reload(self) -> None:
@@ -125,8 +138,10 @@ class _Agents:
 
     @asynccontextmanager
     async def open(self, database: Database, door: Door) -> AsyncIterator[Tasks]:
-        batches = self._agents.open(PostgresAgentCalls(database.pool), door)
-        yield {"batches": batches.run}
+        # Its own connections, so that a flood of requests does not delay the pulse of the door.
+        async with connections(self._database, database) as pool:
+            batches = self._agents.open(PostgresAgentCalls(pool), door)
+            yield {"batches": batches.run}
 
 
 def _certificate(section: str, cert: str, key: str) -> Certificate | None:

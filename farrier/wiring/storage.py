@@ -153,6 +153,22 @@ async def prepare(database: Database, config: settings.Config) -> int:
     return status.found
 
 
+@asynccontextmanager
+async def connections(config: settings.DatabaseConfig, database: Database) -> AsyncIterator[pool.Pool]:
+    """Open further connections for short statements."""
+    opened = await pool.open_pool(
+        database.dsn,
+        size=config.pool_max,
+        patience=config.db_timeout,
+        pgbouncer=config.pgbouncer,
+        timeouts=brief(config),
+    )
+    try:
+        yield opened
+    finally:
+        opened.terminate()
+
+
 async def schema_version(database: Database) -> int:
     """Return the version of the database's tables; 0 without a schema. Raises DatabaseUnreachable."""
     async with refusals.borrowed(database.pool) as conn:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from datetime import timedelta
+from hashlib import sha256
+from uuid import uuid4
 
 import anyio
 import httpx
@@ -14,6 +17,8 @@ from farrier.errors import ConfigError, SchemaMissing
 from farrier.model.doors import DoorKind
 from farrier.server import Server
 from tests.support import again, logins, pg, served
+from tests.support import site as sites
+from tests.support.door import registered
 
 BRISK = Config(database=DatabaseConfig(db_timeout=timedelta(seconds=1)))
 every_kind = pytest.mark.parametrize("kind", DoorKind)
@@ -46,6 +51,35 @@ async def test_the_server_of_the_agents_serves_no_page_and_no_api_of_people(db: 
     ):
         for path in ("/", "/nodes/gpu-1", "/api/v1/nodes", "/api/v1/intents", "/login"):
             assert (await client.get(path)).status_code == 404, path
+
+
+async def test_the_server_of_the_agents_enrols_an_agent_and_takes_its_heartbeat(db: pg.Database) -> None:
+    async with sites.opened(db) as site:
+        _, token = await registered(site)
+    key = f"fak_{secrets.token_hex(32)}"
+    boot = str(uuid4())
+    enrolment = {"token": token, "key_digest": sha256(key.encode()).hexdigest(), "version": "0.1.0", "boot_id": boot}
+    async with (
+        served.server(db, BRISK, DoorKind.AGENTS) as url,
+        httpx.AsyncClient(base_url=f"{url}/agent/v1", trust_env=False, timeout=pg.PATIENCE.total_seconds()) as agent,
+    ):
+        assert (await agent.post("/enroll", json=enrolment)).status_code == 200
+        headers = {"Authorization": f"Bearer {key}"}
+        assert (await agent.post("/heartbeat", json={"boot_id": boot}, headers=headers)).status_code == 200
+        async with db.connect() as conn:
+            assert await conn.fetchval("SELECT bool_and(by_door) FROM farrier.node_agents")
+            listed = await conn.fetchval("SELECT array_agg(kind) FROM farrier.doors")
+    assert listed == ["agents"]
+
+
+async def test_metrics_of_the_server_of_the_agents_are_only_for_this_machine(db: pg.Database) -> None:
+    async with (
+        served.server(db, BRISK, DoorKind.AGENTS) as url,
+        httpx.AsyncClient(base_url=url, trust_env=False) as client,
+    ):
+        assert (await client.get("/metrics")).status_code == 200
+        assert (await client.get("/metrics", headers={"X-Forwarded-For": "192.0.2.7"})).status_code == 403
+        assert (await client.get("/readyz", headers={"X-Forwarded-For": "192.0.2.7"})).status_code == 200
 
 
 @every_kind
