@@ -191,7 +191,11 @@ def commands_on(page: Path) -> list[tuple[str, str]]:
 
 
 def test_a_setting_that_is_listed_is_read_by_the_program() -> None:
-    code = "".join(m.text for m in sources.modules(sources.FARRIER) if sources.FARRIER / "config" not in m.path.parents)
+    settings = sources.FARRIER / "config"
+    # The readers of sites and tokens use settings themselves; the other modules there define them.
+    readers = {settings / "site_files.py", settings / "token_file.py"}
+    modules = [m for m in sources.modules(sources.FARRIER) if settings not in m.path.parents or m.path in readers]
+    code = "".join(m.text for m in modules)
     names = [setting.key or setting.section for setting in config.settings()]
     assert not [name for name in names if not re.search(rf"\.{name}\b", code)]
 

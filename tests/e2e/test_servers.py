@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import anyio
-import anyio.to_thread
 import httpx
 import pytest
 
@@ -24,14 +23,19 @@ LOGINS = """
 
 
 @pytest.fixture
-async def daemon(tmp_path: Path) -> AsyncIterator[Farrier]:
-    try:
-        async with farrier("run", "--embedded", str(tmp_path), "--metrics-port", "0", environment=ANY_PORTS) as running:
-            await running.until("daemon.ready")
-            await until(lambda: all_ready(running))
-            yield running
-    finally:
-        await anyio.to_thread.run_sync(EmbeddedServer(tmp_path).stop)
+def directory() -> Iterator[Path]:
+    """A directory outside of pytest's directory, which the account of the PostgreSQL server of root may not enter."""
+    with tempfile.TemporaryDirectory(prefix="farrier-servers-") as name:
+        yield Path(name)
+        EmbeddedServer(Path(name)).stop()
+
+
+@pytest.fixture
+async def daemon(directory: Path) -> AsyncIterator[Farrier]:
+    async with farrier("run", "--embedded", str(directory), "--metrics-port", "0", environment=ANY_PORTS) as running:
+        await running.until("daemon.ready")
+        await until(lambda: all_ready(running))
+        yield running
 
 
 def begun(daemon: Farrier, kind: DoorKind) -> list[Event]:
@@ -63,12 +67,12 @@ def lives(process: int) -> bool:
 
 
 async def test_a_controller_with_an_embedded_database_starts_both_servers_with_their_own_logins(
-    daemon: Farrier, tmp_path: Path
+    daemon: Farrier, directory: Path
 ) -> None:
     served = urls(daemon)
     assert await status(f"{served['pages']}/") == 200
     assert await status(f"{served['agents']}/readyz") == 200
-    async with pg.Database(EmbeddedServer(tmp_path).dsn).connect() as conn:
+    async with pg.Database(EmbeddedServer(directory).dsn).connect() as conn:
         used = {row[0] for row in await conn.fetch(LOGINS)}
     assert used == {"postgres", "farrier_serve", "farrier_serve_agents"}
     daemon.send(signal.SIGTERM)
