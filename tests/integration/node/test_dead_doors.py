@@ -126,6 +126,16 @@ async def test_doors_that_pulse_but_reach_none_of_five_agents_count_as_dead(hall
     assert await hall.statuses(machines[1:]) == {"offline"}
 
 
+async def test_a_login_of_doors_cannot_make_dead_doors_alive(hall: Hall) -> None:
+    """It can list any door, and say that the door reaches agents; only heartbeats count."""
+    machines = await hall.active(REACH_EXPECTED)
+    for _ in range(OFFLINE_AFTER // (5 * SECOND) + 2):
+        hall.door.reached()
+        await hall.pass_time(5 * SECOND)
+    assert await hall.statuses(machines) == {"active"}
+    assert [pulse for pulse, _ in await outages(hall.site)] == ["agents"]
+
+
 async def test_doors_that_reach_one_agent_are_alive(hall: Hall) -> None:
     alive, *dead = await hall.active(REACH_EXPECTED + 1)
     await hall.pass_time(OFFLINE_AFTER + 10 * SECOND, alive)

@@ -212,6 +212,37 @@ def test_an_outage_extends_a_lease_that_could_not_be_renewed() -> None:
     assert waits.requeue_after == 29 * SECOND
 
 
+def test_dead_doors_extend_the_lease_of_an_agent_and_not_that_of_a_worker() -> None:
+    dead = (Outage(BEGAN + 30 * SECOND, NOW - SECOND),)
+    job = decommission(DecommissionStage.DRAIN_NODE, status_entered_at=BEGAN, stage_entered_at=BEGAN)
+    for claimed_by, is_issued_again in (("agent of gpu-1", False), ("worker scrubber", True)):
+        claimed = task(
+            TaskType.DRAIN,
+            TaskStatus.DISPATCHED,
+            created_at=BEGAN,
+            lease_until=BEGAN + MINUTE,
+            claimed_by=claimed_by,
+        )
+        decided = decide(node(NodeStatus.DRAINING, workflow=job, tasks=(claimed,), unreachable=dead))
+        assert bool(writes(decided)) is is_issued_again, claimed_by
+
+
+def test_dead_doors_do_not_count_towards_force_after() -> None:
+    queued = task(TaskType.DRAIN, created_at=BEGAN)
+    job = decommission(
+        DecommissionStage.DRAIN_NODE, status_entered_at=BEGAN, stage_entered_at=BEGAN, options=Options(force=True)
+    )
+    it = node(NodeStatus.DRAINING, workflow=job, tasks=(queued,))
+    assert writes(decide(it)), "without dead doors, force cancels the task"
+    assert not writes(decide(replace(it, unreachable=(Outage(BEGAN + MINUTE, NOW - SECOND),))))
+
+
+@pytest.mark.parametrize("stage", [*OnboardingStage, *sorted(WITH_MAAS)])
+def test_dead_doors_delay_only_the_stage_that_waits_for_the_agent(stage: OnboardingStage | DecommissionStage) -> None:
+    it = replace(at(stage), unreachable=(Outage(BEGAN + MINUTE, NOW - MINUTE),))
+    assert is_late(it, NOW, Policy()) is (stage is not OnboardingStage.WAIT_FOR_AGENT_ENROLLMENT)
+
+
 def test_an_outage_of_farrier_does_not_count_towards_force_after() -> None:
     forced = decommission(
         DecommissionStage.DRAIN_NODE,
