@@ -30,7 +30,7 @@ from farrier.handlers.node.moves import (
 from farrier.handlers.node.onboarding import discovery
 from farrier.handlers.node.onboarding.discovery import Clues, Found
 from farrier.handlers.node.onboarding.power_credential import power_credential
-from farrier.handlers.node.onboarding.preparing import NEVER_RAN
+from farrier.handlers.node.onboarding.preparing import PASSED
 from farrier.handlers.node.onboarding_adopt import adopts
 from farrier.model.credential import Credential
 from farrier.model.failures import FailureClass
@@ -259,14 +259,16 @@ def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -
 
 
 def _is_discovered(machine: Machine) -> bool:
-    """Return whether MAAS enlisted the machine after a network boot. Such a machine has run the commissioning scripts,
-    and has a name that MAAS made. Without both, a person may have created the machine and chosen its name.
+    """Return whether MAAS enlisted the machine after a network boot. Then its commissioning scripts have passed, it is
+    New afterwards, and MAAS made its name. A machine that a person created is Ready after scripts that passed. It is
+    New before its commissioning, after an aborted one (`Unknown`), or after tests that passed though its commissioning
+    had failed (`Failed`).
     Sources: metadataserver/user_data/templates/snippets/maas_run_remote_scripts.py:994 (no hostname, `commission`),
-    maasserver/models/node.py:2183 and 3162 (petname), metadataserver/api.py:664 (the machine is New afterwards)."""
+    maasserver/models/node.py:2183 and 3162 (petname), metadataserver/api.py:664-674 and 717-727. Responses of a
+    region: tests/data/maas/machine-{enlisted,created,tested}.json."""
     if machine.status != StatusNumber.NEW or machine.owner:
         return False
-    ran = machine.commissioning_status_name not in {None, "", NEVER_RAN}
-    return ran and _PETNAME.fullmatch(machine.hostname) is not None
+    return machine.commissioning_status_name == PASSED and _PETNAME.fullmatch(machine.hostname) is not None
 
 
 def _elsewhere(machine: Machine) -> Failed | Waiting | None:

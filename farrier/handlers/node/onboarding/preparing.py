@@ -23,9 +23,6 @@ _GIVEN_BACK = frozenset(
 PASSED = "Passed"
 """MAAS's status of a commissioning that passed."""
 
-NEVER_RAN = "Unknown"
-"""MAAS's status of the commissioning of a machine that never ran commissioning scripts."""
-
 
 def failed_testing(system_id: str, said: str | None) -> Failed:
     """Return the failure for failed tests. MAAS does not commission such a machine, so an automatic retry is

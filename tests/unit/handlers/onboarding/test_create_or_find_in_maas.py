@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from farrier.handlers.node.moves import with_fields, with_workflow
+from farrier.handlers.node.onboarding.create_or_find_in_maas import corrections
+from farrier.handlers.node.onboarding.discovery import Clues, Found
+from farrier.model import maas as seen_in_maas
 from farrier.model.failures import FailureClass as F
+from farrier.model.maas_changes import PowerAccess
 from farrier.model.node import Bmc
 from farrier.model.stages import OnboardingStage as O
 from farrier.sim.maas import OPERATOR, Broken, Fault, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
 from tests.support.found_machines import (
+    HOST,
     REDFISH,
     changes,
     enlisted,
@@ -34,6 +40,7 @@ from tests.support.stages import MAC, Stand, open_stand
 STAGE = O.CREATE_OR_FIND_IN_MAAS
 S = Status
 OTHER_MAC = "52:54:00:00:00:09"
+RECORDED = Path(__file__).parents[3] / "data" / "maas"
 OURS = f"farrier onboarding 11 {MARK}: create"
 
 
@@ -290,7 +297,10 @@ async def test_an_update_whose_response_was_lost_is_recognised(stand: Stand) -> 
     assert changes(stand) == ["update"]
 
 
-@pytest.mark.parametrize(("hostname", "scripts"), [("eager-whale", []), ("rack3-u7", [ScriptStatus.FAILED])])
+@pytest.mark.parametrize(
+    ("hostname", "scripts"),
+    [("eager-whale", []), ("rack3-u7", [ScriptStatus.PASSED]), ("gpu-rack", [ScriptStatus.FAILED])],
+)
 async def test_a_new_machine_that_a_person_created_keeps_its_name_and_its_account(
     stand: Stand, hostname: str, scripts: list[ScriptStatus]
 ) -> None:
@@ -299,6 +309,18 @@ async def test_a_new_machine_that_a_person_created_keeps_its_name_and_its_accoun
     machine.script_sets += [round_of_scripts(stand, status) for status in scripts]
     await is_assigned(stand, machine)
     assert (machine.hostname, machine.power_parameters) == (hostname, theirs)
+
+
+@pytest.mark.parametrize(("answer", "named"), [("enlisted", "gpu-1"), ("created", None), ("tested", None)])
+def test_of_the_machines_that_a_region_showed_as_new_only_the_enlisted_one_is_renamed(
+    answer: str, named: str | None
+) -> None:
+    machine = msgspec.json.decode((RECORDED / f"machine-{answer}.json").read_bytes(), type=seen_in_maas.Machine)
+    known = Clues(maas_id=None, hostname="gpu-1", macs=(), host=HOST, system="1", named=False, serial=None)
+    found = Found(machine=machine, by=("MAC",))
+    power = PowerAccess(address=HOST, username="admin", password="secret")
+    update = corrections(known, found, power, made=False)
+    assert update is not None and (update.hostname, update.power) == (named, power), "no power type is redfish yet"
 
 
 async def test_a_machine_that_another_user_set_up_keeps_its_name_and_its_account(stand: Stand) -> None:
