@@ -52,8 +52,13 @@ _NO_KEY: Final = f"{_START}: it received no API key, because a proxy removes the
 # (piston3/oauth.py:509).
 RULES: Final = (
     # The responses to a request without a key: the first is for a list, the second for any other path
-    # (piston3/utils.py:44).
-    Rule(failure=F.AUTH, statuses={400}, text=re.compile("^Unrecognised signature"), detail=_NO_KEY),
+    # (piston3/utils.py:44). The third is for a header of which a proxy changed the scheme (maasserver/api/auth.py:76).
+    Rule(
+        failure=F.AUTH,
+        statuses={400},
+        text=re.compile("^Unrecognised signature|Bad Request: Parameter not found: oauth_"),
+        detail=_NO_KEY,
+    ),
     Rule(failure=F.AUTH, statuses={401}, text=re.compile("^Forbidden$"), detail=_NO_KEY),
     Rule(
         failure=F.CLOCK_SKEW,

@@ -37,11 +37,11 @@ class Keys:
 
     def caller(self, header: str | None) -> User | None:
         """Return the user of a request, or None if a required field is missing from the header. Raises Refused 401 for
-        an invalid header."""
+        an invalid header, and 400 if the scheme cannot be read (maasserver/api/auth.py:76)."""
         if header is None or not all(name in header for name in _NEEDED):
             return None
         if not header.startswith("OAuth "):
-            raise _unauthorized("'Parameter not found: oauth_consumer_key'")
+            raise Refused(400, "'Bad Request: Parameter not found: oauth_consumer_key'")
         given = _fields(header[len("OAuth ") :])
         if given.get("oauth_consumer_key", "") not in self._consumers:
             raise _unauthorized("Invalid API key.")

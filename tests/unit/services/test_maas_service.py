@@ -24,6 +24,7 @@ TABLE = [
     (400, b'{"hostname": ["Node with this Hostname already exists."]}', "application/json", "", "invalid"),
     (400, b"Failed to render preseed: nothing", TEXT, "", "invalid"),
     (400, b"Unrecognised signature: method=GET op=None", TEXT, "", "auth"),
+    (400, b"'Bad Request: Parameter not found: oauth_consumer_key'", TEXT, "", "auth"),
     (400, PAGE, "text/html", "", "protocol"),
     (401, b"Forbidden", "text/plain", "", "auth"),
     (401, b"Authorization Error: Invalid API key.", HTML, "", "auth"),
