@@ -202,7 +202,12 @@ ACTIONS: Mapping[Action, ActionSpec] = {
         params=params.Decommission,
         accepted_in=IN_SERVICE | {N.RETIRED},
         condition=workflow_condition.RAISABLE,
-        destructive=Destructive(param="mode", values=frozenset(DecommissionMode) - {DecommissionMode.SOFT_RESET}),
+        # While a decommission is live, the action only adds options to it.
+        destructive=Destructive(
+            param="mode",
+            values=frozenset(DecommissionMode) - {DecommissionMode.SOFT_RESET},
+            live=workflow_condition.NO_DECOMMISSION,
+        ),
     ),
     Action.RETRY_STAGE: ActionSpec(
         group=Group.OPERATOR, description="retry the failed stage now", condition=workflow_condition.FAILED

@@ -18,9 +18,10 @@ from farrier.model.diagnosis import Patience
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.maas import MaasStatus
 from farrier.model.recommended import Advice, Recommended, submit
+from farrier.model.stages import DecommissionStage
 from farrier.model.status import NodeStatus
 from farrier.model.views import MaasView, NodeDetail
-from farrier.model.workflow import FAILED, OnboardingMode, WorkflowKind, WorkflowStatus
+from farrier.model.workflow import FAILED, DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
 
 ONBOARD = (
     Recommended(Action.ONBOARD, {"mode": "adopt"}, when="to keep the system that the machine runs"),
@@ -50,6 +51,17 @@ _ENDS_WITH_A_WORKFLOW = frozenset(
         QuarantineCause.DECOMMISSION_FAILED,
     }
 )
+_LEFT_ON = Advice(
+    "make the node's BMC usable, or switch the machine off by hand",
+    (
+        Recommended(Action.RETRY_STAGE, when="when the BMC can be used"),
+        Recommended(
+            Action.DECOMMISSION,
+            {"mode": DecommissionMode.FULL_DECOMMISSION.value, "leave_on": True},
+            when="if the machine may stay on",
+        ),
+    ),
+)
 _LONGEST_OWNER = expected.LONGEST_OWNER
 
 
@@ -66,6 +78,8 @@ def of_failure(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[
         )
     if failure in _BY_THE_MACHINE:
         yield from _of_machine(node, now, patience)
+    if failure == FailureClass.POWER_FAILED and workflow.stage == DecommissionStage.REMOVE_GPUAAS_NODE_RECORD:
+        yield _LEFT_ON
     known = failures.FAILURES.get(failure or "")
     if known is not None:  # a newer release may have further classes
         yield _with_the_end(node, known.advice)

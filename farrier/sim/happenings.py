@@ -156,7 +156,7 @@ class Happenings:
         await self._until(node, NodeStatus.ACTIVE)
 
     async def _remove(self, node: NodeGlance) -> None:
-        await self._fleet.ask(node, Action.DECOMMISSION, mode=DecommissionMode.FULL_DECOMMISSION)
+        await self._fleet.ask(node, Action.DECOMMISSION, mode=DecommissionMode.FULL_DECOMMISSION, leave_on=True)
         await self._until(node, NodeStatus.DELETED)
 
     async def _until(self, node: NodeGlance, *statuses: NodeStatus) -> None:

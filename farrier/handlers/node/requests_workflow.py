@@ -66,12 +66,12 @@ def decommission(request: Request) -> Reply:
             reason=f"decommission: leave_on needs mode full_decommission; mode {params.mode} leaves the power"
         )
     stays = _stays_on(request.node) if params.mode is DecommissionMode.FULL_DECOMMISSION else None
-    if stays is not None and request.node.has_bmc and not params.leave_on:
-        return Reject(reason=f"decommission: the machine would stay on: {stays}, or use leave_on: true")
     options = replace(_options(request, params, retire=params.retire), leave_on=params.leave_on)
     reply = _decommission(request, params.mode, options, f"decommission ({params.mode})")
     if stays is None or not isinstance(reply, Accept):
         return reply
+    if not params.leave_on:
+        return Reject(reason=f"decommission: {by_bmc.would_stay(stays)}, add leave_on: true")
     return replace(reply, reason=f"{reply.reason}; the machine stays on: {stays}")
 
 

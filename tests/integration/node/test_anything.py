@@ -33,7 +33,10 @@ PARAMS: dict[Action, list[dict[str, Any]]] = {
     Action.QUARANTINE: [{"reason": "looked at"}],
     Action.DRAIN: [{}, {"force": True, "reason": "dead"}],
     Action.REMOVE: [{}, {"force": True, "reason": "dead"}],
-    Action.DECOMMISSION: [{"mode": "soft_reset"}, {"mode": "full_decommission", "force": True, "reason": "dead"}],
+    Action.DECOMMISSION: [
+        {"mode": "soft_reset"},
+        {"mode": "full_decommission", "force": True, "leave_on": True, "reason": "dead"},
+    ],
     Action.PAUSE: [{"reason": "fire drill"}],
 }
 OF_A_DELETED_NODE = {"FR403", "FR404", "FR410"}

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
+from farrier.io.queries import PostgresQueries
+from farrier.model import why
+from farrier.model.actions import Action
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, NotYet, PowerState
+from farrier.model.foreseen import Foreseen, Verdict
+from farrier.model.limits import Limits
 from farrier.model.node import TaskType as T
 from farrier.model.params import PowerRequest
+from farrier.model.recommended import Recommended
+from farrier.model.requests import Request
+from tests.support.answering import answering
 from tests.support.fake_bmc import READING
+from tests.support.loop import PATIENCE
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
 TASKS = (T.RELEASE_ALLOCATIONS, T.DRAIN, T.CLEANUP_STORAGE, T.SCRUB_GPU, T.VALIDATE_CLEAN, T.UNINSTALL)
-FULL = {"mode": "full_decommission"}
+FULL: dict[str, Any] = {"mode": "full_decommission"}
 
 
 async def in_service(site: Site) -> Machine:
@@ -85,9 +97,45 @@ async def test_a_bmc_that_cannot_be_used_needs_leave_on(site: Site, leave_on: bo
         assert (await machine.state())[0] == "deleted"
 
 
-async def test_a_machine_that_farrier_cannot_reach_at_all_is_named_in_the_answer(site: Site) -> None:
-    answer = await (await site.active()).ask("decommission", **FULL)
-    assert answer.status == "accepted" and "the machine stays on: the node has no BMC" in str(answer.reason)
+NO_WAY = "the machine would stay on: MAAS cannot switch it off, and the node has no BMC. If it may stay on, "
+
+
+async def test_a_machine_that_neither_maas_nor_a_bmc_can_switch_off_needs_leave_on(site: Site) -> None:
+    machine = await site.active()
+    answer = await machine.ask("decommission", **FULL)
+    assert (answer.status, answer.reason) == ("rejected", f"decommission: {NO_WAY}add leave_on: true")
+    assert (await machine.state())[0] == "active"
+    answer = await machine.ask("decommission", **FULL, leave_on=True)
+    assert answer.status == "accepted" and "the machine stays on" in str(answer.reason)
+    await cleaned(machine)
+    assert (await machine.state())[0] == "deleted"
+
+
+async def test_a_dry_run_says_that_leave_on_is_needed(site: Site) -> None:
+    machine = await site.active()
+    wanted = [
+        Request(resource=machine.name, action="decommission", params=params)
+        for params in (FULL, FULL | {"leave_on": True})
+    ]
+    async with answering(site) as client:
+        without, added = await client.foresee("node", wanted, timedelta(seconds=PATIENCE))
+    assert without == Foreseen(Verdict.REJECTED, f"decommission: {NO_WAY}add leave_on: true")
+    assert added is not None and added.verdict is Verdict.ACCEPTED
+
+
+async def test_a_bmc_that_is_taken_away_during_the_decommission_stops_it_until_leave_on_is_added(site: Site) -> None:
+    machine = await (await in_service(site)).asked("decommission", **FULL)
+    await machine.asked("clear_bmc")
+    await cleaned(machine)
+    row = await machine.look()
+    assert (row["status"], row["failure_class"]) == ("retired", "power_failed")
+    page = await PostgresQueries(site.pool).node(machine.name)
+    said = why.explain(page.rows[0], page.now, Limits())
+    recommended = Recommended(Action.DECOMMISSION, FULL | {"leave_on": True}, when="if the machine may stay on")
+    assert recommended in said.recommended
+    await machine.asked("decommission", **recommended.params)
+    await site.wait(10 * MINUTE)
+    assert (await machine.state())[0] == "deleted"
 
 
 async def test_leave_on_needs_a_full_decommission(site: Site) -> None:

@@ -125,7 +125,7 @@ async def test_an_onboarding_that_needs_maas_is_refused(site: Site) -> None:
 
 
 async def test_a_full_decommission_of_a_node_without_maas_id_skips_its_stages_in_maas(site: Site) -> None:
-    machine = await (await site.active()).asked("decommission", mode="full_decommission")
+    machine = await (await site.active()).asked("decommission", mode="full_decommission", leave_on=True)
     for type_ in ("RELEASE_ALLOCATIONS", "DRAIN", "CLEANUP_STORAGE", "SCRUB_GPU", "VALIDATE_CLEAN", "UNINSTALL"):
         await machine.finish(TaskType[type_])
     assert (await machine.state())[0] == "deleted"

@@ -172,7 +172,7 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("retry_stage", {}),
     ("mark_manual_intervention_required", {}),
     ("delete", {}),
-    ("decommission", {"mode": "full_decommission"}),
+    ("decommission", {"mode": "full_decommission", "leave_on": True}),
     ("decommission", {"mode": "reimage"}),
     ("decommission", {"mode": "reimage", "retire": True}),
     ("decommission", {"mode": "soft_reset"}),
@@ -224,7 +224,11 @@ async def all_goes(it: Life) -> None:
     it.manager.faults.clear()
     for node in range(NODES):
         for _ in range(3):
-            for action, params in (("cancel", {}), ("delete", {}), ("decommission", {"mode": "full_decommission"})):
+            for action, params in (
+                ("cancel", {}),
+                ("delete", {}),
+                ("decommission", {"mode": "full_decommission", "leave_on": True}),
+            ):
                 await happens(it, asks(node, action, **params))
             for _ in range(4):
                 await happens(it, goes_on)

@@ -112,7 +112,7 @@ def test_another_workflow_is_refused_with_the_name_of_the_live_workflow(it: Node
         (N.ACTIVE, Action.DRAIN, {}),
         (N.OFFLINE, Action.DRAIN, {}),
         (N.ACTIVE, Action.DECOMMISSION, {"mode": "soft_reset"}),
-        (N.RETIRED, Action.DECOMMISSION, {"mode": "full_decommission"}),
+        (N.RETIRED, Action.DECOMMISSION, {"mode": "full_decommission", "leave_on": True}),
         (N.RETIRED, Action.REMOVE, {}),
     ],
 )
