@@ -115,6 +115,25 @@ async def test_the_status_line_follows_the_state_however_rarely_the_watchdog_is_
             await systemd.shows("stopping: ")
 
 
+async def test_the_status_line_goes_on_while_postgresql_does_not_respond_at_all(
+    db: pg.Database, tmp_path: Path
+) -> None:
+    """Connections stay open, and no packet arrives. The beats of the watchdog, every 2 s, are the measure of time."""
+    async with proxy.before(db.dsn) as between, supervised(tmp_path, "--dsn", between.dsn, watchdog="6") as systemd:
+        await systemd.hears("READY=1")
+        assert systemd.shown == "at work"
+        between.drop()
+        await systemd.shows("the database has committed no renewal for ")
+        await systemd.hears("WATCHDOG=1")
+        for _ in range(4):
+            before = systemd.shown
+            await systemd.hears("WATCHDOG=1")
+            assert systemd.shown.startswith("the database has committed no renewal for ")
+            assert systemd.shown != before, "the line of the previous beat"
+        systemd.daemon.send(signal.SIGTERM)
+        await systemd.shows("stopping: ")
+
+
 async def reachable_until(gone: anyio.Event, dsn: str, *, task_status: TaskStatus[str]) -> None:
     """Run a proxy to the database until the event `gone`; `task_status` reports the DSN that leads through it."""
     async with proxy.before(dsn) as between:

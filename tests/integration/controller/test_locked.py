@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import anyio
+import pytest
 from typing_extensions import override
 
 from farrier.model.outcome import Transition
@@ -73,7 +74,10 @@ async def test_only_the_resources_with_locked_rows_wait_and_one_connection_serve
     assert io.most == 1
 
 
-async def test_a_controllers_role_sees_who_holds_a_lock_but_not_since_when(shop: Shop) -> None:
+@pytest.mark.parametrize("may_read_stats", [False, True])
+async def test_a_controllers_role_sees_who_holds_a_lock_and_only_with_a_grant_since_when(
+    shop: Shop, may_read_stats: bool
+) -> None:
     await shop.register(1)
     holders = "SELECT holder FROM farrier.lock_holders('widget', '{1}')"
     async with shop.db.connect() as somebody, shop.db.connect() as controller, somebody.transaction():
@@ -82,5 +86,13 @@ async def test_a_controllers_role_sees_who_holds_a_lock_but_not_since_when(shop:
         pid = await somebody.fetchval("SELECT pg_backend_pid()")
         await controller.execute("GRANT USAGE ON SCHEMA farrier_toy TO farrier_controller")
         await controller.execute("GRANT SELECT ON ALL TABLES IN SCHEMA farrier_toy TO farrier_controller")
-        await controller.execute("SET ROLE farrier_controller")
-        assert await controller.fetchval(holders) == f"session {pid}, application psql"
+        role = f"controller_{pid}"
+        granted = ", pg_read_all_stats" if may_read_stats else ""
+        await controller.execute(f"CREATE ROLE {role} IN ROLE farrier_controller{granted}; SET ROLE {role}")
+        try:
+            said = await controller.fetchval(holders)
+        finally:
+            await controller.execute(f"RESET ROLE; DROP ROLE {role}")
+        began = await somebody.fetchval("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')")
+        since = f", in a transaction since {began} UTC" if may_read_stats else ""
+        assert said == f"session {pid}, application psql{since}"

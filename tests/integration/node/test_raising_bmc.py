@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from farrier.model.bmc import BmcFailure
+from tests.integration.cli.conftest import Prompt
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
 DUE = 91 * SECOND
@@ -47,6 +48,23 @@ async def test_a_verification_that_raises_is_internal_and_backs_off_without_coun
     site.bmc.recover()
     await site.wait(31 * SECOND)
     assert (await machine.look())["management"] == "manageable"
+
+
+async def test_a_list_and_why_show_the_class_of_a_crash(site: Site) -> None:
+    farrier = Prompt(FARRIER_DATABASE_DSN=site.db.dsn)
+    served = await site.with_bmc()
+    site.bmc.fail(KeyError("a bug"))
+    await site.wait(DUE)
+    fresh = await site.with_bmc()
+    recorded(site)
+    lines = {line.split()[0]: line for line in (await farrier("node", "list", "--failed")).out.splitlines()}
+    assert lines[served.name].endswith("power unreadable: internal")
+    assert lines[fresh.name].endswith("BMC: internal")
+    listed = {each["name"]: each for each in (await farrier("node", "list", "--json")).json}
+    assert listed[served.name]["power_failure"] == listed[fresh.name]["bmc_failure"] == "internal"
+    for machine in (served, fresh):
+        said = (await farrier("node", "why", machine.name)).out
+        assert "internal" in said and "a bug in farrier" in said
 
 
 async def test_a_set_power_that_raises_is_answered_and_counts_no_login(site: Site) -> None:
