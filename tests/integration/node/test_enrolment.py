@@ -9,10 +9,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from farrier.io.queries import PostgresQueries
 from farrier.sim.maas import Nature, Region, Status, inside
 from farrier.sim.maas.hardware import Hardware
 from farrier.sim.maas.records import Machine as SimMachine
+from tests.integration.cli.conftest import Prompt
+from tests.integration.test_web import backend_on, client_of, open_site
 from tests.support import pg
 from tests.support.site import Machine, Site, as_json, opened
 
@@ -144,7 +145,18 @@ async def test_the_facts_of_another_machine_in_maas_end_with_the_machine(in_maas
 
 
 async def test_the_facts_of_an_enrolment_are_shown(site: Site) -> None:
+    facts = {"serial": "SN-1", "kernel": "6.8"}
     machine = await site.register()
-    await enroll(machine, await token_of(machine), facts={"serial": "SN-1", "kernel": "6.8"})
-    page = await PostgresQueries(site.pool).node(machine.name)
-    assert page.rows[0].agent_facts == {"serial": "SN-1", "kernel": "6.8"}
+    await enroll(machine, await token_of(machine), facts=facts)
+    said = (await Prompt(FARRIER_DATABASE_DSN=site.db.dsn)("node", "show", machine.name)).out
+    assert "kernel: 6.8, serial: SN-1" in " ".join(said.split())
+    async with client_of(open_site(backend_on(site.pool, site.db.dsn))) as web:
+        assert (await web.get(f"/api/v1/nodes/{machine.name}")).json()["node"]["agent_facts"] == facts
+
+
+async def test_why_names_both_machines_of_a_refused_enrolment(in_maas: Site, region: Region) -> None:
+    machine = await of_maas(in_maas, region, serial="TAG77", uuid=UUID)
+    await enroll(machine, await token_of(machine), facts={"serial": "TAG78"})
+    await in_maas.settled()
+    said = (await Prompt(FARRIER_DATABASE_DSN=in_maas.db.dsn)("node", "why", machine.name)).out
+    assert "serial tag78 instead of tag77, which MAAS reports" in " ".join(said.split())
