@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,7 @@ class Door:
         self.queue: list[str] = []
         self.refusals: dict[str, list[Answer]] = {}
         self.lost: set[str] = set()
+        self.connections = 0
         self._facts: str | None = None
         self._leases: dict[str, dict[str, Any]] = {}
         self._changed = threading.Condition()
@@ -126,8 +128,16 @@ class Door:
 def serving(door: Door, certificate: tuple[Path, Path] | None = None, *, port: int = 0) -> Iterator[Door]:
     """Serve the door on loopback, with TLS if it has a certificate, until the end of the block."""
 
+    connections: list[socket.socket] = []
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        @override
+        def setup(self) -> None:
+            super().setup()
+            door.connections += 1
+            connections.append(self.connection)
 
         def _serve(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -167,3 +177,6 @@ def serving(door: Door, certificate: tuple[Path, Path] | None = None, *, port: i
         server.shutdown()
         server.server_close()
         thread.join()
+        for connection in connections:  # as the end of a process does
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
