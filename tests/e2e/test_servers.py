@@ -80,9 +80,9 @@ async def test_a_controller_with_an_embedded_database_starts_both_servers_with_t
     assert not [event for kind in DoorKind for event in begun(daemon, kind) if lives(event["pid"])]
 
 
-async def test_both_servers_are_listed_as_doors_until_they_end(daemon: Farrier, tmp_path: Path) -> None:
+async def test_both_servers_are_listed_as_doors_until_they_end(daemon: Farrier, directory: Path) -> None:
     listed = "SELECT id, kind FROM farrier.doors WHERE renewed_at > farrier.now() - interval '10 s' ORDER BY kind"
-    async with pg.Database(EmbeddedServer(tmp_path).dsn).connect() as conn:
+    async with pg.Database(EmbeddedServer(directory).dsn).connect() as conn:
         first_ones = await conn.fetch(listed)
         assert [door["kind"] for door in first_ones] == sorted(DoorKind)
         for kind in DoorKind:
