@@ -2,7 +2,7 @@
 
 MAAS commits the status of a machine before it switches the machine on. If the region ends in between, the machine stays
 in this status, and MAAS sets no time limit, because it sets the limit after the power action
-(maasserver/models/node.py:2573, 2757). Pure.
+(maasserver/models/node.py:2573, 2757). A machine that was on stays on, and its system still runs. Pure.
 """
 
 from __future__ import annotations
@@ -25,10 +25,20 @@ def is_lost(node: Node, now: datetime, policy: Policy, seen: MaasObservation) ->
     bmc = node.bmc
     if not shows_off(seen) or seen.ours is not True or bmc.power is not PowerState.OFF or bmc.power_at is None:
         return False
-    asked_at = node.live.memo.asked_at
+    return min(seen.read_at, bmc.power_at) >= _due(node) and has_fresh_power(node, now, policy)
+
+
+def runs_its_system(node: Node, seen: MaasObservation) -> bool:
+    """Return whether the node's agent sent a heartbeat minutes after farrier's last request. While MAAS erases the
+    disks, another system runs, so such a heartbeat shows that the machine was never restarted. It shows nothing about a
+    deployment, which may have installed the agent."""
+    heard_at = node.agent.last_heartbeat_at if node.agent is not None else None
+    return seen.ours is True and heard_at is not None and min(seen.read_at, heard_at) >= _due(node)
+
+
+def _due(node: Node) -> datetime:
     begun = attempt_began_at(node.live)
-    due = max(begun, asked_at or begun) + _SWITCHED_ON_WITHIN
-    return min(seen.read_at, bmc.power_at) >= due and has_fresh_power(node, now, policy)
+    return max(begun, node.live.memo.asked_at or begun) + _SWITCHED_ON_WITHIN
 
 
 def shows_off(seen: MaasObservation | Machine) -> bool:

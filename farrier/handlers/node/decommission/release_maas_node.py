@@ -63,14 +63,17 @@ def _adopted(node: Node, now: datetime, policy: Policy) -> Done | None:
 
 
 def _never_erased(node: Node, now: datetime, policy: Policy) -> StageResult | None:
-    """Abort an erasure of disks for which MAAS never switched the machine on; None if there is no such erasure. After
-    the abort, the stage releases the machine again."""
+    """Abort an erasure of disks for which MAAS never restarted the machine; None if there is no such erasure. After the
+    abort, the stage releases the machine again."""
     seen = region.latest(node)
-    if seen is None or seen.status != S.DISK_ERASING or not lost_power.is_lost(node, now, policy, seen):
+    if seen is None or seen.status != S.DISK_ERASING:
+        return None
+    runs = lost_power.runs_its_system(node, seen)
+    if not runs and not lost_power.is_lost(node, now, policy, seen):
         return None
 
     async def decide(machine: Machine, _client: MaasClient) -> Settled | Send:
-        if machine.status != S.DISK_ERASING or not lost_power.shows_off(machine):
+        if machine.status != S.DISK_ERASING or not (runs or lost_power.shows_off(machine)):
             return Waiting(reason="waits until farrier has read the machine in MAAS")
         abort = Abort(comment=region.comment(node, _ABORT))
         return region.asking(node, now, abort, "abort an erasure that never began", record=_ABORT)

@@ -15,7 +15,7 @@ from farrier.model.failures import FAILURES
 from farrier.model.failures import FailureClass as F
 from farrier.model.maas_changes import Release
 from farrier.model.management import Management
-from farrier.model.node import Bmc, Options
+from farrier.model.node import Agent, Bmc, Options
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.workflow import DecommissionMode
 from farrier.model.writes import ForgetAgent, RevokeBootstrap
@@ -156,6 +156,27 @@ async def test_an_erasure_whose_power_action_was_lost_is_aborted_and_requested_a
     stand.observe()
     await stand.settle()
     assert sent(stand) == ["release", "abort", "release"] and machine.status is S.DISK_ERASING
+
+
+@pytest.mark.parametrize(("heard", "is_aborted"), [(timedelta(minutes=6), True), (timedelta(minutes=1), False)])
+async def test_an_erasure_of_a_machine_whose_agent_still_runs_is_aborted_and_requested_again(
+    stand: Stand, heard: timedelta, is_aborted: bool
+) -> None:
+    machine = await given_deployed(stand, STAGE)
+    stand.use(release=ReleaseSite(erase=Erase.QUICK))
+    stand.region.natures[machine.system_id] = Nature(never_on=True)
+    await stand.settle()
+    agent = Agent(enrolled_at=stand.now, last_heartbeat_at=stand.now + heard)
+    stand.pass_time(timedelta(minutes=6))
+    stand.node = with_fields(stand.node, agent=agent)
+    stand.observe()
+    stand.region.natures[machine.system_id] = Nature()
+    await stand.settle()
+    assert machine.power_state == ("off" if is_aborted else "on"), "MAAS did not restart it before"
+    stand.observe()
+    await stand.settle()
+    assert sent(stand) == ["release", "abort", "release"][: 3 if is_aborted else 1]
+    assert machine.status is S.DISK_ERASING
 
 
 async def test_the_stage_waits_for_an_erasure_that_the_region_adds(stand: Stand) -> None:
