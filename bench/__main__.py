@@ -13,6 +13,7 @@ from bench.bmc_polls import BMC_POLL
 from bench.bmcs import BMC_DEAD
 from bench.endurance import OLD_SNAPSHOT, RSS
 from bench.figures import Benchmark, Figure, Readings, judge
+from bench.flood import FLOOD
 from bench.ground import ground, server, settings
 from bench.history import HISTORY
 from bench.maas_polls import MAAS_POLLS
@@ -50,6 +51,7 @@ BENCHMARKS = (
     ONBOARDING_BARE,
     HISTORY,
     PAGE,
+    FLOOD,
 )
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

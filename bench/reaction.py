@@ -37,7 +37,7 @@ _MOVED = "SELECT count(*) FROM farrier.nodes WHERE id = ANY ($1::bigint[]) AND s
 _COUNT = "SELECT count(*) FROM farrier.nodes"
 
 
-class _Client:
+class Client:
     """Submits an intent, and waits for its answer."""
 
     def __init__(self, asking: pool.Single) -> None:
@@ -70,20 +70,20 @@ async def _listening(dsn: str, channel: str, callback: Callable[..., None]) -> A
 
 
 @asynccontextmanager
-async def _client(dsn: str) -> AsyncIterator[_Client]:
+async def client(dsn: str) -> AsyncIterator[Client]:
     asking = await pool.connect(dsn, patience=PATIENCE)
     try:
-        client = _Client(asking)
-        async with _listening(dsn, "farrier_intent_answered", client.hear):
-            yield client
+        opened = Client(asking)
+        async with _listening(dsn, "farrier_intent_answered", opened.hear):
+            yield opened
     finally:
         await asking.close()
 
 
 async def _through_daemon(ground: Ground, nodes: list[int]) -> list[float]:
-    async with daemon.running(ground.dsn) as process, _client(ground.dsn) as client:
+    async with daemon.running(ground.dsn) as process, client(ground.dsn) as opened:
         await process.until_runs(await ground.pool.fetchval(_COUNT))
-        took = [await client.ask(node) for node in nodes][_FIRST_INTENTS:]
+        took = [await opened.ask(node) for node in nodes][_FIRST_INTENTS:]
     moved = await ground.pool.fetchval(_MOVED, nodes, NodeStatus.QUARANTINED.value)
     assert moved == len(nodes), f"{moved} of {len(nodes)} nodes are quarantined: an answer came without its transition"
     return took
