@@ -41,7 +41,7 @@ def print_all(ctx: typer.Context, as_json: output.AsJson = False) -> None:
 @config.command("check")
 @with_settings
 def check(given: Config, as_json: output.AsJson = False) -> None:
-    """Check the settings, kinds, sites, tokens and certificate that `farrier run` would use, and show the settings that
+    """Check the settings, kinds, sites, tokens and certificates that farrier would use, and show the settings that
     differ from their defaults. Also check that this process can read the secrets of the settings and of the sites.
     Requires no database. Exit code 2: something is invalid; 1: a secret cannot be read. An expired certificate, and
     an exception from the TLS policy of BMCs, cause only a warning."""
@@ -83,10 +83,10 @@ async def _read(given: Config) -> Sites:
     if given.database.embedded:
         wheel_binaries()
     token_file.load(given.http.tokens_file)
-    if given.http.tls_cert:
-        fault = Certificate(given.http.tls_cert, given.http.tls_key).fault()
-        if fault is not None:
-            typer.echo(f"farrier: warning: clients refuse http.tls_cert {given.http.tls_cert!r}: {fault}", err=True)
+    for section, of_server in (("http", given.http), ("agents", given.agents)):
+        cert = of_server.tls_cert
+        if cert and (fault := Certificate(cert, of_server.tls_key, section=section).fault()) is not None:
+            typer.echo(f"farrier: warning: clients refuse {section}.tls_cert {cert!r}: {fault}", err=True)
     async with wiring.tracing(given.traces):
         return site_files.load(given.sites.directory, given.agents)
 

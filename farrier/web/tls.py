@@ -12,8 +12,9 @@ from farrier.errors import ConfigError
 class Certificate:
     """A certificate with its chain in one PEM file, and its key in another PEM file."""
 
-    def __init__(self, cert: str, key: str) -> None:
-        """Load the files. Raises ConfigError for unusable files."""
+    def __init__(self, cert: str, key: str, *, section: str = "http") -> None:
+        """Load the files, which this section of the settings names. Raises ConfigError for unusable files."""
+        self._section = section
         self._cert = cert
         self._key = key
         self._current = self._loaded()
@@ -57,13 +58,13 @@ class Certificate:
                 Path(path).read_bytes()
             except (OSError, ValueError) as failure:
                 why = failure.strerror if isinstance(failure, OSError) else failure
-                raise ConfigError(f"http.{setting}: {path!r} cannot be read: {why}") from failure
+                raise ConfigError(f"{self._section}.{setting}: {path!r} cannot be read: {why}") from failure
         try:
             # With an empty password, OpenSSL does not ask for a password on the terminal.
             context.load_cert_chain(self._cert, self._key, password="")
         except ssl.SSLError as failure:
+            files = f"{self._section}.tls_cert {self._cert!r} and {self._section}.tls_key {self._key!r}"
             raise ConfigError(
-                f"http.tls_cert {self._cert!r} and http.tls_key {self._key!r}: expected a certificate and its key in "
-                f"PEM, without a password: {failure.reason or failure}"
+                f"{files}: expected a certificate and its key in PEM, without a password: {failure.reason or failure}"
             ) from failure
         return context

@@ -147,7 +147,7 @@ class _Agents:
 def _certificate(section: str, cert: str, key: str) -> Certificate | None:
     if not cert:
         return None
-    found = Certificate(cert, key)
+    found = Certificate(cert, key, section=section)
     _warn_of(section, found)
     return found
 

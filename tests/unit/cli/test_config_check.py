@@ -71,6 +71,8 @@ def test_each_exception_from_the_tls_policy_of_bmcs_is_shown(tmp_path: Path) -> 
         ("[controller]\nkinds = ['nowhere:SPEC']\n", "nowhere"),
         ("[http]\ntokens_file = '/nonexistent'\n", "/nonexistent"),
         ("[http]\ntls_cert = '/nonexistent'\ntls_key = '/nonexistent'\n", "http.tls_cert: '/nonexistent'"),
+        ("[agents]\ntls_cert = '/nonexistent'\ntls_key = '/nonexistent'\n", "agents.tls_cert: '/nonexistent'"),
+        ("[agents]\nhost = '0.0.0.0'\n", "requires tls_cert and tls_key"),
     ],
 )
 def test_settings_that_the_daemon_would_refuse_are_refused_in_one_line(tmp_path: Path, text: str, reason: str) -> None:
@@ -94,12 +96,15 @@ def test_metrics_of_two_kinds_that_are_exposed_under_one_name_are_refused(
     assert "kinds box and box_b have metrics that are both exposed as farrier_kind_box_b_c" in err
 
 
-def test_an_expired_certificate_is_a_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("section", ["http", "agents"])
+def test_an_expired_certificate_is_a_warning(tmp_path: Path, section: str) -> None:
     authority = Authority("test", now=clock.wall())
     files = authority.issue(tmp_path, hosts=("127.0.0.1",), lifetime=timedelta(days=-1))
-    code, out, err = check(tmp_path, f"[http]\ntls_cert = '{files.certificate}'\ntls_key = '{files.key}'\n")
+    code, out, err = check(tmp_path, f"[{section}]\ntls_cert = '{files.certificate}'\ntls_key = '{files.key}'\n")
     assert code == 0 and "the settings are valid" in out
-    assert err == f"farrier: warning: clients refuse http.tls_cert '{files.certificate}': certificate has expired\n"
+    assert (
+        err == f"farrier: warning: clients refuse {section}.tls_cert '{files.certificate}': certificate has expired\n"
+    )
 
 
 @pytest.mark.parametrize(
