@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Callable
+from typing import Any
 
 CONFIG = "/etc/farrier-agent/config.json"
 STATE = "/var/lib/farrier-agent"
@@ -124,10 +124,10 @@ def last_line(text: str) -> str:
     return next((line.strip()[:200] for line in reversed(text.splitlines()) if line.strip()), "no output")
 
 
-def remove(path: str, by: Callable[[str], None] = os.unlink) -> None:
-    """Remove a file or, with `by=shutil.rmtree`, a directory, if it exists."""
+def remove(path: str) -> None:
+    """Remove a file, if it exists."""
     try:
-        by(path)
+        os.unlink(path)
     except FileNotFoundError:
         pass
 

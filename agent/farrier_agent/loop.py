@@ -85,15 +85,22 @@ class Readings:
 
     def step(self, now: float) -> None:
         """Start what is due, and take what has arrived."""
-        for collector in self._collectors:
-            for target in collector.targets(self._host) if collector.targets else [""]:
-                slot = self._slots.setdefault((collector.name, target), _Slot())
-                if slot.job is None and now >= slot.due:
-                    limit = self._config.timeouts.get(collector.name, collector.limit)
-                    call = partial(collector.read, self._host, self._config, *([target] if target else []))
-                    slot.job, slot.due = Job(call, limit), now + collector.every * random.uniform(0.9, 1.1)
-                if slot.job is not None and slot.job.poll():
-                    self._take(slot)
+        wanted = {
+            (collector.name, target): collector
+            for collector in self._collectors
+            for target in (collector.targets(self._host) if collector.targets else [""])
+        }
+        for gone in [key for key, slot in self._slots.items() if key not in wanted and slot.job is None]:
+            del self._slots[gone]
+        for (name, target), collector in wanted.items():
+            slot = self._slots.setdefault((name, target), _Slot())
+            if slot.job is None and now >= slot.due:
+                limit = self._config.timeouts.get(name, collector.limit)
+                call = partial(collector.read, self._host, self._config, *([target] if target else []))
+                slot.job, slot.due = Job(call, limit), now + collector.every * random.uniform(0.9, 1.1)
+        for slot in self._slots.values():
+            if slot.job is not None and slot.job.poll():
+                self._take(slot)
         if now >= self._log_due:
             self._log_due = now + _LOG_EVERY
             self._xids.read()

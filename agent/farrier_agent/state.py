@@ -31,14 +31,6 @@ class State:
         self._write("key", made)
         return made
 
-    def forget(self) -> None:
-        """Remove the key and everything else."""
-        for name in ("key", "enrolled", "cleaned"):
-            try:
-                os.unlink(os.path.join(self._directory, name))
-            except FileNotFoundError:
-                pass
-
     def is_spent(self, token: str) -> bool:
         """Whether this token has enrolled the agent, so that it cannot enrol it again with another key."""
         return not token or self._host.text(f"{STATE}/enrolled") == digest(token)

@@ -243,6 +243,7 @@ def _facts(each: Site, region: RegionView | None) -> Iterator[tuple[str, Cell]]:
         yield "events read up to", output.moment(region.complete_at)
         yield "region's error", region.last_error
     held = msgspec.to_builtins(each, builtin_types=(timedelta,))
+    held["agents"]["ca"] = counted(len(each.agents.ca.encode()), "byte")
     held["cloud_init"]["template"] = counted(len(each.cloud_init.template.encode()), "byte")
     del held["name"]
     yield from _flat(held, "")

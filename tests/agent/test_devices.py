@@ -82,6 +82,31 @@ def test_a_disk_that_answers_after_a_minute_is_said_and_does_not_hide_the_others
     assert found["disk/failing"]["target"] == "FAILING"
 
 
+TAKEN_OUT = """
+import shutil, sys, time
+from farrier_agent import disks
+from farrier_agent.host import Config, Host
+from farrier_agent.loop import Collector, Readings
+host = Host(sys.argv[1])
+readings = Readings(host, Config(), [Collector("disk", disks.health, 600, 45, "quarantine", disks.names)])
+readings.step(time.monotonic())
+while not readings.are_first:
+    readings.wait(time.monotonic() + 1)
+    readings.step(time.monotonic())
+print([each["id"] for each in readings.conditions() if each["id"].startswith("disk/")])
+shutil.rmtree(host.path("/sys/block/sdc"))
+readings.step(time.monotonic())
+print([each["id"] for each in readings.conditions() if each["id"].startswith("disk/")])
+"""
+
+
+def test_a_disk_that_was_taken_out_has_no_condition_any_more(machine: Machine) -> None:
+    machine.disk("sdc", "MSK423Y20S3HBC", bytes(4096))
+    machine.tool("smartctl", f"cat {DATA / 'smartctl-ata-failing.json'}; exit 216")
+
+    assert machine.script(TAKEN_OUT, str(machine.root)).splitlines() == ["['disk/failing']", "[]"]
+
+
 def test_without_tools_the_health_of_disks_is_said_to_be_unknown(machine: Machine) -> None:
     machine.disk("sda", "ANY", bytes(4096))
     (machine.root / "no-tools").mkdir()

@@ -91,7 +91,7 @@ async def test_a_site_is_shown_with_its_defaults(at_sites: Prompt, url: str) -> 
     assert shown["maas.url"] == url
     assert shown["deploy.bootstrap_ttl"] == "1h 30m"
     assert shown["release.erase"] == "none"
-    assert shown["cloud_init.template"] == "14 bytes"
+    assert (shown["cloud_init.template"], shown["agents.ca"]) == ("14 bytes", "0 bytes")
     assert "network.bonds 1.ports" in said and "ens1f0, ens1f1" in said
     held = (await at_sites("site", "show", "north", "--json")).json
     assert held["site"]["deploy"]["bootstrap_ttl"] == 5400 and held["region"] is None
