@@ -57,6 +57,32 @@ def test_a_lost_answer_to_the_enrolment_is_repeated_with_the_same_key(
     assert first.body["key_digest"] == second.body["key_digest"]
 
 
+def test_a_lost_answer_to_a_claim_is_repeated_and_gets_the_same_task(
+    machine: Machine, door: Door, start: Start
+) -> None:
+    machine.configure(door.url)
+    door.give("node.drain")
+    door.lost.add("claim")
+
+    start(machine)
+
+    assert door.wait("finish").body["succeeded"]
+    first, second = door.named("claim")
+    assert first.body["idempotency_key"] == second.body["idempotency_key"]
+
+
+def test_a_lost_answer_to_a_result_is_repeated(machine: Machine, door: Door, start: Start) -> None:
+    machine.configure(door.url)
+    door.give("node.drain")
+    door.lost.add("finish")
+
+    start(machine)
+
+    door.wait("finish", count=2)
+    first, second = door.named("finish")
+    assert first == second
+
+
 def test_a_drain_runs_the_programs_of_the_site_in_order_and_reports_the_result(
     machine: Machine, door: Door, start: Start
 ) -> None:

@@ -167,16 +167,20 @@ agent._door.close()
 """
 
 
-def test_a_heartbeat_for_a_token_that_is_refused_is_not_tried_at_once(
-    machine: Machine, door: Door, start: Start
+@pytest.mark.parametrize(
+    ("status", "detail"),
+    [(403, "the token has expired; issue a new one"), (409, "the token is that of another machine")],
+)
+def test_an_enrolment_that_is_refused_is_said_and_not_tried_at_once(
+    machine: Machine, door: Door, start: Start, status: int, detail: str
 ) -> None:
-    door.refusals["enroll"] = [Answer(403, "the token has expired; issue a new one")]
+    door.refusals["enroll"] = [Answer(status, detail)]
     machine.configure(door.url)
 
     process = start(machine)
 
-    line(process, "the door answered 403: the token has expired; issue a new one")
-    assert door.refusals["enroll"] == []
+    line(process, f"the door answered {status}: {detail}")
+    assert len(door.named("enroll")) == 1
 
 
 def test_a_key_that_cannot_be_written_is_said_and_no_token_is_spent(machine: Machine, door: Door, start: Start) -> None:
