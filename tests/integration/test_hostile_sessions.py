@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from farrier.io import pool
 from farrier.io.pool import Connection
 from tests.integration.node.test_granted_calls import CALLS, call, prepared
-from tests.support import pg
+from tests.support import hostile, pg
+from tests.support.hostile import HOSTILE
 from tests.support.partitions import GUIDS
 
-# Settings that any login may have. None of them is a right: a login whose transactions are read-only must not write.
-HOSTILE = {
-    "standard_conforming_strings": "off",
-    "escape_string_warning": "off",
-    "backslash_quote": "off",
-    "DateStyle": "SQL, DMY",
-    "IntervalStyle": "sql_standard",
-    "TimeZone": "Pacific/Chatham",
-    "bytea_output": "escape",
-    "extra_float_digits": "-15",
-    "quote_all_identifiers": "on",
-    "transform_null_equals": "on",
-    "array_nulls": "off",
-    "default_transaction_isolation": "repeatable read",
-    "search_path": "shadows, pg_catalog",
-}
 SHADOWS = """
     CREATE SCHEMA shadows;
     CREATE TABLE shadows.nodes (id text); CREATE TABLE shadows.intents (id text);
@@ -52,10 +41,34 @@ INNER = (
     ("bmc_endpoint_of", "'https://BMC-1.example/redfish'"),
     ("digest", "'secret'"),
     ("check_ttl", "'3 days 04:05:06'"),
+    ("refuse_shared", "'https://10.0.0.9', '{}'"),
+    ("ib_partition_detail", "1"),
+    ("derive_identities", ""),
+    ("move_here", ""),
+)
+# Tests whose databases run the other functions: registration, onboarding, tasks, intents, restores, networks,
+# partitions, brakes, questions, kinds and the mending of times. Tests of one directory stand together, because pytest
+# otherwise forgets the fixtures of the directory.
+SCENARIOS = (
+    *(f"controller/test_{name}.py" for name in ("locked", "lost_replies")),
+    "ib_partition/test_members.py",
+    "kinds/test_removal.py",
+    *(f"network_segment/test_{name}.py" for name in ("addresses", "life")),
+    *(f"node/test_{name}.py" for name in ("beats", "brake", "clock_set_back", "decommission_in_maas", "deleted")),
+    *(f"node/test_{name}.py" for name in ("details", "foreseen", "granted_calls", "guards", "intents", "networks")),
+    *(f"node/test_{name}.py" for name in ("one_machine", "owning", "task_claimants")),
+    *(f"test_{name}.py" for name in ("mended_json", "restored", "restores", "retention", "sites")),
 )
 _BODIES = """
     SELECT p.proname::text AS name, p.prosrc AS body FROM pg_proc p
      WHERE p.pronamespace = 'farrier'::regnamespace AND p.prosrc <> '' ORDER BY 1
+"""
+
+
+# Without the constructors of range types, which the server makes.
+_NAMES = """
+    SELECT DISTINCT p.proname::text AS name FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+     WHERE p.pronamespace = 'farrier'::regnamespace AND l.lanname <> 'internal'
 """
 
 
@@ -97,11 +110,38 @@ async def test_the_loop_works_without_the_settings_of_its_own_sessions(
     every_db: pg.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The functions of the loop run for real, in sessions whose texts are hostile."""
-    texts = {name: HOSTILE[name] for name in HOSTILE if name not in ("search_path", "default_transaction_isolation")}
+    texts = {name: HOSTILE[name] for name in HOSTILE if name not in hostile.OF_FARRIER}
     monkeypatch.setattr(pool, "SESSION", pool.SESSION | texts)
-    monkeypatch.setattr(pool, "TRACKED", pool.TRACKED | {"timezone": HOSTILE["TimeZone"]})
+    monkeypatch.setattr(pool, "TRACKED", pool.TRACKED | {"timezone": HOSTILE["timezone"]})
     known = await prepared(pg.Database(every_db.dsn))
     assert known["task"] is not None
+
+
+async def test_the_template_of_kinds_refuses_rows_under_hostile_settings(every_db: pg.Database) -> None:
+    async with every_db.connect() as conn:
+        await conn.execute(SHADOWS)
+        await with_settings(conn)
+        with pytest.raises(pg.PostgresError, match="has no rows"):
+            await conn.execute("INSERT INTO farrier.resources (name, state) VALUES ('a', 'ready')")
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)  # 400 tests in one process, beside other tests
+async def test_every_function_runs_under_hostile_settings(db: pg.Database, tmp_path: Path) -> None:
+    """Other tests run again in sessions with hostile settings, and their servers count the calls of functions. The
+    tests above call the other functions."""
+    record = tmp_path / "ran"
+    tests = [str(Path(__file__).parent / each) for each in SCENARIOS]
+    plugin = ["-q", "-p", "no:cacheprovider", "-p", hostile.__name__, "-m", "not full", *tests]
+    usual = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    run = await anyio.run_process(
+        [sys.executable, "-m", "pytest", *plugin], env=usual | {hostile.RECORD: str(record)}, check=False
+    )
+    assert run.returncode == 0, run.stdout.decode()[-5000:]
+    async with db.connect() as conn:
+        declared = {row["name"] for row in await conn.fetch(_NAMES)}
+    called = {*record.read_text().split(), *(function for function, _ in INNER), "refuse_template_row"}
+    assert sorted(declared - called) == []
 
 
 async def test_no_function_has_a_text_whose_meaning_depends_on_standard_conforming_strings(db: pg.Database) -> None:
@@ -116,3 +156,11 @@ async def test_no_function_has_a_text_whose_meaning_depends_on_standard_conformi
     ]
     assert len(rows) > 100
     assert faults == []
+
+
+async def test_no_function_compares_or_quotes_a_name_that_a_session_may_have_quoted(db: pg.Database) -> None:
+    """With `quote_all_identifiers`, the text of a schema, a table or a role has quotation marks."""
+    async with db.connect() as conn:
+        rows = await conn.fetch(_BODIES)
+    quoted = re.compile(r"::reg(namespace|class|role|type|proc)::text")
+    assert [row["name"] for row in rows if quoted.search(row["body"])] == []

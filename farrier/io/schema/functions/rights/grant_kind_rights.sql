@@ -9,13 +9,14 @@ DECLARE
     place record;
     mighty record;
 BEGIN
-    SELECT c.relnamespace::regnamespace AS name, c.relnamespace AS id, c.relowner AS owner INTO place FROM pg_class c WHERE c.oid = relation;
+    SELECT s.nspname AS name, s.oid AS id, c.relowner AS owner INTO place
+      FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = relation;
     FOR role_name IN SELECT rolname FROM pg_roles WHERE rolname IN ('farrier_controller', 'farrier_intents', 'farrier_reader') LOOP
-        EXECUTE format('GRANT USAGE ON SCHEMA %s TO %I', place.name, role_name);
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', place.name, role_name);
         EXECUTE format('GRANT %s ON %s TO %I',
             CASE role_name WHEN 'farrier_controller' THEN 'SELECT, INSERT, UPDATE, DELETE' ELSE 'SELECT' END, relation, role_name);
     END LOOP;
-    IF place.name::text IN ('farrier', 'public') THEN RETURN; END IF;
+    IF place.name IN ('farrier', 'public') THEN RETURN; END IF;
     FOR mighty IN SELECT p.oid::regprocedure AS function FROM pg_proc p
                    WHERE p.pronamespace = place.id AND p.prosecdef AND p.proowner = place.owner AND p.prokind = 'f' LOOP
         EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', mighty.function);

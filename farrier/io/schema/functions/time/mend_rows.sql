@@ -10,7 +10,8 @@ DECLARE
     anew bigint[];
     more bigint[];
     inner_table record;
-    unseen text := (SELECT format('%I.%I', c.relnamespace::regnamespace::text, of_kind || '_unseen') FROM pg_class c WHERE c.oid = relation);
+    unseen text := (SELECT format('%I.%I', s.nspname, of_kind || '_unseen')
+                      FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = relation);
 BEGIN
     EXECUTE format('SELECT FROM %s WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE', relation) USING ids;
     anew := ARRAY(SELECT e.resource FROM effects e WHERE e.kind = of_kind AND e.resource = ANY (ids));
