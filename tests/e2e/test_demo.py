@@ -43,7 +43,7 @@ async def summary(demo: Farrier) -> dict[str, object]:
     return told
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)  # each demo ends by itself, after three minutes at the latest
 @pytest.mark.parametrize(("times", "speed"), [(1, "600"), pytest.param(2, "240", marks=pytest.mark.full)])
 async def test_every_node_becomes_active_every_bmc_manageable_and_no_process_stays(
     tmp_path: Path, times: int, speed: str
@@ -52,6 +52,7 @@ async def test_every_node_becomes_active_every_bmc_manageable_and_no_process_sta
     arguments = ("--nodes", "10", "--until-active", "--speed", speed, "--json")
     for _ in range(times):
         async with farrier("demo", *arguments, "--dir", str(tmp_path)) as demo:
+            await demo.is_over()
             assert await demo.ended() == 0, demo.logged
         told = await summary(demo)
         assert told["ok"] is True
@@ -68,6 +69,7 @@ async def test_the_commands_in_the_last_lines_of_the_demo_work(tmp_path: Path) -
     directory = tmp_path / "demo"
     arguments = ("--nodes", "2", "--until-active", "--speed", "600", "--dir", str(directory))
     async with farrier("demo", *arguments) as demo:
+        await demo.is_over()
         assert await demo.ended() == 0, demo.logged
     *looks, again = [shlex.split(line)[1:] for line in NEXT.findall(demo.printed.partition("next:\n")[2])]
     for command in looks:
@@ -96,6 +98,7 @@ async def test_a_directory_that_a_reference_cannot_name_is_refused_before_the_st
 async def test_a_demo_without_a_directory_names_the_command_that_keeps_one(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     async with farrier("demo", "--nodes", "1", "--until-active", "--speed", "600", environment=home) as demo:
+        await demo.is_over()
         assert await demo.ended() == 0, demo.logged
     named = NEXT.findall(demo.printed.partition("next:\n")[2])
     assert named == ["farrier demo --dir ~/farrier-demo", "farrier run --embedded ~/farrier-data", "farrier --help"]
