@@ -9,6 +9,7 @@ import anyio
 import typer
 
 from bench import report, yardstick
+from bench.agents import AGENTS
 from bench.bmc_polls import BMC_POLL
 from bench.bmcs import BMC_DEAD
 from bench.endurance import OLD_SNAPSHOT, RSS
@@ -52,6 +53,7 @@ BENCHMARKS = (
     HISTORY,
     PAGE,
     FLOOD,
+    AGENTS,
 )
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

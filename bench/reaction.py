@@ -96,7 +96,7 @@ async def _reactions(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
     async def measure() -> Readings:
         before = await yardstick.beside(ground.dsn)
-        took = _percentiles(await _through_daemon(ground, list(itertools.islice(untouched, _FIRST_INTENTS + _INTENTS))))
+        took = percentiles(await _through_daemon(ground, list(itertools.islice(untouched, _FIRST_INTENTS + _INTENTS))))
         machine = yardstick.between(before, await yardstick.beside(ground.dsn)).reaction_p50_ms
         return {
             "of_yardstick": Reading(took["p50"] / machine),
@@ -113,7 +113,7 @@ def _in_some_order(ids: list[int]) -> Iterator[int]:
     return iter(ids)
 
 
-def _percentiles(took: list[float]) -> dict[str, float]:
+def percentiles(took: list[float]) -> dict[str, float]:
     cuts = quantiles(took, n=100)
     return {"p50": cuts[49], "p99": cuts[98]}
 

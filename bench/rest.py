@@ -6,22 +6,19 @@ loads once. PostgreSQL must run on this machine, because the benchmark reads the
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import anyio
 import msgspec
 
-from bench import bmc_polls, daemon, fleet
+from bench import bmc_polls, daemon, fleet, postgres
 from bench.bmc_fleet import bmc_fleet
 from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from bench.loop import CONTROLLER
-from farrier.errors import ConfigError
 
 _MINUTE = timedelta(minutes=1)
 _TEN_MINUTES = timedelta(minutes=10)
@@ -36,7 +33,6 @@ _LOOK_SECONDS = 2.0
 # The number of nodes for which the targets are set. A machine with two processors cannot poll as many BMCs.
 _FLEET = 100_000
 
-_BACKEND = "SELECT pg_backend_pid()"
 _LOG = "SELECT pg_current_wal_insert_lsn() - '0/0'"
 # The numbers of changed rows: in the tables in which a controller records itself, and in all other tables.
 _CHANGES = """
@@ -61,43 +57,10 @@ class _Seen(msgspec.Struct, frozen=True):
     changes: float
 
 
-def _fields(pid: int | str) -> list[str]:
-    """Return the fields of `/proc/PID/stat` after the name of the program, which may contain blanks."""
-    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-
-
-def _program(pid: int) -> str:
-    return Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
-
-
-async def _postmaster(ground: Ground) -> int:
-    backend = await ground.pool.fetchval(_BACKEND)
-    try:
-        name, parent = _program(backend), int(_fields(backend)[1])
-    except OSError:
-        name, parent = "", 0
-    if name != "postgres":
-        raise ConfigError("this benchmark looks up PostgreSQL's processes; it needs a server on this machine")
-    return parent
-
-
-def _postgres_seconds(postmaster: int) -> float:
-    """Return the CPU time of all PostgreSQL processes, including processes that have ended."""
-    ticks = sum(int(field) for field in _fields(postmaster)[11:15])
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            fields = _fields(pid)
-        except OSError:  # the process has ended in the meantime
-            continue
-        if int(fields[1]) == postmaster:
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 async def _look(ground: Ground, process: daemon.Running, postmaster: int) -> _Seen:
     log = float(await ground.pool.fetchval(_LOG))
     [(own, others)] = await ground.pool.fetch(_CHANGES, _ITS_OWN)
-    at, busy = time.perf_counter(), _postgres_seconds(postmaster)
+    at, busy = time.perf_counter(), postgres.seconds(postmaster)
     return _Seen(at, process.cpu_seconds(), busy, log, float(own), float(others))
 
 
@@ -118,7 +81,7 @@ def _between(before: _Seen, after: _Seen, *, times: float = 1) -> dict[str, Read
 @asynccontextmanager
 async def _at_rest(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
     await fleet.fill(ground, nodes)
-    postmaster = await _postmaster(ground)
+    postmaster = await postgres.postmaster(ground)
 
     async def measure() -> Readings:
         async with daemon.running(ground.dsn) as process:
@@ -133,7 +96,7 @@ async def _at_rest(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 
 @asynccontextmanager
 async def _with_bmcs(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
-    postmaster = await _postmaster(ground)
+    postmaster = await postgres.postmaster(ground)
     async with bmc_fleet(nodes) as bmcs:
 
         async def measure() -> Readings:
@@ -151,7 +114,7 @@ async def _with_bmcs(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
 @asynccontextmanager
 async def _a_million(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
     await fleet.fill(ground, nodes)
-    postmaster = await _postmaster(ground)
+    postmaster = await postgres.postmaster(ground)
     longest_period = CONTROLLER.period.total_seconds() * (1 + CONTROLLER.jitter)
 
     async def measure() -> Readings:

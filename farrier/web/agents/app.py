@@ -36,9 +36,12 @@ _KEY_SECONDS_EACH = 1.0
 # This is about 30 MB.
 _MOST_KEYS = 131_072
 # Before a key was accepted, only the address is known. A whole site may share an address, and all its agents come back
-# at the same time after a power cut or a restart of this server.
-_ADDRESS_AT_ONCE = 2000
-_ADDRESS_SECONDS_EACH = 0.002
+# at the same time after a power cut or a restart of this server. An unknown key is one of many in a statement, and an
+# enrolment is a statement of its own.
+_STRANGERS_AT_ONCE = 10_000
+_STRANGERS_SECONDS_EACH = 0.0005
+_ENROLMENTS_AT_ONCE = 1000
+_ENROLMENTS_SECONDS_EACH = 0.002
 _MOST_ADDRESSES = 4096
 # The file changes only with a release, and the agents check its digest.
 _FILE_HEADERS = {"Cache-Control": "no-cache"}
@@ -56,8 +59,11 @@ class AgentsApp:
         self._keys: Buckets[str] = Buckets(
             measured, at_once=_KEY_AT_ONCE, seconds_each=_KEY_SECONDS_EACH, most=_MOST_KEYS
         )
-        self._addresses: Buckets[str] = Buckets(
-            measured, at_once=_ADDRESS_AT_ONCE, seconds_each=_ADDRESS_SECONDS_EACH, most=_MOST_ADDRESSES
+        self._strangers: Buckets[str] = Buckets(
+            measured, at_once=_STRANGERS_AT_ONCE, seconds_each=_STRANGERS_SECONDS_EACH, most=_MOST_ADDRESSES
+        )
+        self._enrolments: Buckets[str] = Buckets(
+            measured, at_once=_ENROLMENTS_AT_ONCE, seconds_each=_ENROLMENTS_SECONDS_EACH, most=_MOST_ADDRESSES
         )
         self._paths, self._patterns = _routes()
         self.app: ASGIApp = ServerErrorMiddleware(self._serve, handler=problems.unforeseen)
@@ -128,9 +134,11 @@ class AgentsApp:
 
     def _bucket(self, request: Request, operation: AgentOperation) -> tuple[Buckets[str], str]:
         """Return the bucket that limits a request. Raises Refused if the bucket is empty."""
-        bucket, name, what = self._addresses, client_of(request.client.host if request.client else ""), "this address"
         if operation.has_key and (key := key_of(request)) in self._keys:
             bucket, name, what = self._keys, key, "this agent"
+        else:
+            bucket = self._strangers if operation.has_key else self._enrolments
+            name, what = client_of(request.client.host if request.client else ""), "this address"
         if wait := math.ceil(bucket.wait(name)):
             text = f"too many requests from {what}; try again in {wait} s"
             raise Refused(HTTPStatus.TOO_MANY_REQUESTS, text, headers={"Retry-After": str(wait)})

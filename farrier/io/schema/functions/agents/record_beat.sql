@@ -20,10 +20,13 @@ BEGIN
            past_boots = CASE WHEN boot <> a.boot_id THEN (a.boot_id || a.past_boots)[:8] ELSE a.past_boots END,
            ssh_seed_failures = CASE record_beat.health ->> 'ssh_seed' WHEN 'failed' THEN a.ssh_seed_failures + 1 ELSE 0 END
      WHERE a.node_id = was.node_id;
-    IF changed THEN PERFORM note_health(was.node_id, was.health, health); END IF;
+    -- The first heartbeat of nearly every machine changes the report, and states no condition.
+    IF changed AND (was.condition <> 'ok' OR health -> 'ok' = 'false' OR jsonb_array_length(coalesce(health -> 'alerts', '[]')) > 0) THEN
+        PERFORM note_health(was.node_id, was.health, health);
+    END IF;
     IF was.last_heartbeat_at IS NULL OR changed
        OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < (read_constants()).ssh_seed_limit)
        OR was.last_heartbeat_at < farrier.now() - (read_settings()).offline_after THEN
-        PERFORM enqueue('node', was.node_id);
+        INSERT INTO wakes (kind, resource) VALUES ('node', was.node_id);
     END IF;
 END $$;
