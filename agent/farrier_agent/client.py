@@ -62,18 +62,14 @@ class Door:
         headers = {"Content-Type": "application/json", "User-Agent": f"farrier-agent/{VERSION}"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        is_used = self._connection is not None
-        try:
-            return self._exchange(method, path, json.dumps(body).encode(), headers)
-        except (http.client.HTTPException, OSError) as error:
-            self.close()
-            if not is_used or isinstance(error, TimeoutError):
-                raise UnreachableError(f"{self._host}: {_reason(error)}") from None
-        try:
-            return self._exchange(method, path, json.dumps(body).encode(), headers)
-        except (http.client.HTTPException, OSError) as error:
-            self.close()
-            raise UnreachableError(f"{self._host}: {_reason(error)}") from None
+        for is_last in (self._connection is None, True):
+            try:
+                return self._exchange(method, path, json.dumps(body).encode(), headers)
+            except (http.client.HTTPException, OSError) as error:
+                self.close()
+                if is_last or isinstance(error, TimeoutError):
+                    raise UnreachableError(f"{self._host}: {_reason(error)}") from None
+        raise AssertionError
 
     def close(self) -> None:
         if self._connection is not None:

@@ -14,6 +14,7 @@ from farrier_agent.host import Host
 NOTE = "note"
 QUARANTINE = "quarantine"
 MOST = 100  # conditions of one heartbeat; the API accepts no more
+_LARGEST_REPORT = 60_000  # bytes; a heartbeat may have 64 KiB
 DROPPED = "/run/farrier-agent/conditions.d"
 _LARGEST_FILE = 64 * 1024  # bytes, as the API accepts in one request
 _MOST_FILES = 64
@@ -31,15 +32,20 @@ def condition(id_: str, message: str, effect: str = NOTE, target: str = "") -> C
 
 
 def bounded(found: Iterable[Condition]) -> list[Condition]:
-    """Return at most as many conditions as the API accepts, those that take the node out of service first."""
+    """Return as many conditions as the API accepts, those that take the node out of service first."""
     unique = {(each["id"], each.get("target", "")): each for each in found}
     listed = sorted(
         unique.values(), key=lambda each: (each["effect"] != QUARANTINE, each["id"], each.get("target", ""))
     )
-    if len(listed) <= MOST:
-        return listed
-    left_out = len(listed) - MOST + 1
-    return [*listed[: MOST - 1], condition("agent/conditions", f"{left_out} further conditions are not reported")]
+    kept: list[Condition] = []
+    size = 0
+    for each in listed:
+        size += len(json.dumps(each)) + 2
+        if size > _LARGEST_REPORT or (len(kept) == MOST - 1 and len(listed) > MOST):
+            left_out = len(listed) - len(kept)
+            return [*kept, condition("agent/conditions", f"{left_out} further conditions are not reported")]
+        kept.append(each)
+    return kept
 
 
 def dropped(host: Host) -> list[Condition]:

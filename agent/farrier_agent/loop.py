@@ -185,8 +185,7 @@ class Agent:
         now = time.monotonic()
         self._readings.step(now)
         self._work(now)
-        kinds = {(each["id"], each.get("target"), each["effect"]) for each in self._readings.conditions()}
-        if self._is_well and kinds != self._sent:
+        if self._is_well and _kinds(bounded(self._readings.conditions())) != self._sent:
             self._talk_at = min(self._talk_at, max(now, self._talked_at + _AT_ONCE))
         if now >= self._talk_at:
             self._talk(now)
@@ -224,7 +223,9 @@ class Agent:
             self._say(
                 "the key is not accepted, and config.json has no token that was not used: write a new token into it"
             )
-        return _LONG * random.uniform(0.8, 1.2)
+        if error.status in (401, 403):
+            return _LONG * random.uniform(0.8, 1.2)
+        return self._backoff.pause()
 
     def _enroll(self) -> None:
         """Enrol with the token of the configuration, which may have changed. Repeating a lost call succeeds."""
@@ -253,7 +254,7 @@ class Agent:
             "facts_digest": None if facts is None else digest_of(facts),
         })  # fmt: skip
         self._talked_at, self._is_well = now, True
-        self._sent = {(each["id"], each.get("target"), each["effect"]) for each in found}
+        self._sent = _kinds(found)
         interval = answer.get("interval")
         seconds = float(interval) if isinstance(interval, (int, float)) else 30.0
         self._talk_at = now + min(max(seconds, 1.0), 3600.0) * random.uniform(0.95, 1.0)
@@ -343,3 +344,8 @@ class Agent:
             self._said = {each: at for each, at in self._said.items() if now - at < _SAID_AGAIN}
             self._said[text] = now
             say(text)
+
+
+def _kinds(found: list[Condition]) -> set[tuple[str, str | None, str]]:
+    """Return what has to change so that the next heartbeat is sent at once; a changed message can wait."""
+    return {(each["id"], each.get("target"), each["effect"]) for each in found}

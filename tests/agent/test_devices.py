@@ -286,3 +286,12 @@ def test_a_heartbeat_has_at_most_a_hundred_conditions_and_keeps_those_that_quara
 
     assert len(kept) == 100
     assert (kept[0]["id"], kept[-1]["message"]) == ("z/1", "52 further conditions are not reported")
+
+
+def test_conditions_with_long_texts_fit_into_a_heartbeat() -> None:
+    found = [condition(f"a/{number}", "\N{GRINNING FACE}" * 500) for number in range(100)]
+
+    kept = bounded(found)
+
+    assert len(json.dumps(kept)) < 64 * 1024
+    assert kept[-1]["message"] == f"{101 - len(kept)} further conditions are not reported"

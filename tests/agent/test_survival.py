@@ -81,8 +81,8 @@ def test_the_pauses_grow_to_a_minute_with_jitter_and_respect_retry_after() -> No
     assert backoff.pause() <= 1
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_an_overloaded_door_is_asked_again_with_the_same_heartbeat(
+@pytest.mark.parametrize("status", [400, 413, 429, 503])
+def test_a_heartbeat_that_was_refused_is_sent_again_soon(
     machine: Machine, door: Door, start: Start, status: int
 ) -> None:
     door.refusals["heartbeat"] = [Answer(status, "too many calls", {"Retry-After": "1"})]
@@ -149,6 +149,30 @@ def test_a_lost_lease_stops_the_task(machine: Machine, door: Door) -> None:
     said = machine.script(LOST, str(machine.root))
 
     assert "stops task 7 (node.drain): the door answered 410: the lease is lost" in said
+
+
+def test_more_conditions_than_a_heartbeat_holds_cause_no_further_heartbeats(machine: Machine, door: Door) -> None:
+    machine.write(MONITOR, json.dumps({"conditions": [{**FAN, "id": f"fan-{number}"} for number in range(150)]}))
+    machine.configure(door.url)
+    door.interval = 3600
+
+    machine.script(STEPS, str(machine.root))
+
+    (beat,) = door.named("heartbeat")
+    assert len(beat.body["conditions"]) == 100
+
+
+# The agent works for five minutes of its clock, which runs a hundred times faster.
+STEPS = """
+import sys, time
+from farrier_agent import loop, host
+real, began_at = time.monotonic, time.monotonic()
+time.monotonic = lambda: began_at + (real() - began_at) * 100
+agent = loop.Agent(host.Host(sys.argv[1]), [])
+while real() - began_at < 3:
+    agent.step()
+agent._door.close()
+"""
 
 
 # The lease is renewed after 20 s, so the clock of the agent runs a hundred times faster.
