@@ -8,12 +8,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import anyio
 import httpx
 import pytest
 
 from farrier import agent as shipped
 from farrier.io.pool import Pool
 from farrier.model.node import TaskType
+from farrier.web.agents import batches
 from farrier.web.agents.operations import OPERATIONS, document
 from tests.support import tokens
 from tests.support.clock import HandClock
@@ -314,3 +316,51 @@ async def test_without_its_database_the_server_says_when_to_try_again(
     for answer in (await agent.beat(), await Agent(door).enroll(tokens.named("any"))):
         assert problem_of(answer, 503) == "the database cannot be reached now"
         assert int(answer.headers["retry-after"]) > 0
+
+
+# --- several servers, and a locked node
+
+
+async def test_a_locked_node_delays_no_other_at_two_servers_and_its_own_heartbeats_are_not_lost(
+    site: Site, connections: Pool
+) -> None:
+    async with door_on(connections) as first, door_on(connections) as second, site.db.connect() as holder:
+        enrolled_agents = [await enrolled(first, site) for _ in range(4)]
+        locked, *others = enrolled_agents
+        elsewhere = [at(second, agent) for _, agent in reversed(enrolled_agents)]
+        held = holder.transaction()
+        await held.start()
+        await holder.execute("SELECT FROM farrier.node_agents WHERE node_id = $1 FOR UPDATE", locked[0].id)
+        late: list[int] = []
+
+        async def beat_late(agent: Agent) -> None:
+            late.append((await agent.beat()).status_code)
+
+        async with anyio.create_task_group() as tasks:
+            for agent in (locked[1], elsewhere[-1]):
+                tasks.start_soon(beat_late, agent)
+            for agent in [*(agent for _, agent in others), *elsewhere[:-1]]:
+                assert (await agent.beat()).status_code == 200
+            assert late == []
+            await held.commit()
+        assert late == [200, 200]
+
+
+def at(door: Door, agent: Agent) -> Agent:
+    """The same agent, which calls another server."""
+    moved = Agent(door)
+    moved.key, moved.boot_id = agent.key, agent.boot_id
+    return moved
+
+
+async def test_a_server_with_too_many_heartbeats_says_when_to_try_again(
+    site: Site, connections: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with door_on(connections) as door:
+        _, agent = await enrolled(door, site)
+        with monkeypatch.context() as patched:
+            patched.setattr(batches, "MOST_WAITING", 0)
+            answer = await agent.beat()
+        assert problem_of(answer, 503) == "this server has too many requests"
+        assert int(answer.headers["retry-after"]) > 0
+        assert (await agent.beat()).status_code == 200
