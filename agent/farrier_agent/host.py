@@ -132,6 +132,18 @@ def remove(path: str) -> None:
         pass
 
 
+def settle(directory: str) -> None:
+    """Write the entries of a directory to its disk, so that a power cut does not undo their changes."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def say(text: str) -> None:
     """Write one line to the journal."""
     line = "".join(letter if letter.isprintable() else " " for letter in text)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from farrier_agent.host import CONFIG, STATE, AgentError, Host, remove, run, say
+from farrier_agent.host import CONFIG, STATE, AgentError, Host, remove, run, say, settle
 
 PROGRAM = "/opt/farrier-agent/farrier-agent.pyz"
 _UNITS = "/etc/systemd/system"
@@ -79,6 +79,9 @@ def uninstall(host: Host) -> None:
         shutil.rmtree(host.path(directory), ignore_errors=True)
         if os.path.lexists(host.path(directory)):
             left.append(directory)
+    # farrier may cut the power as soon as it knows that the agent is gone.
+    for directory in (f"{_UNITS}/multi-user.target.wants", _UNITS, "/opt", "/etc", os.path.dirname(STATE)):
+        settle(host.path(directory))
     if left:
         raise AgentError(f"{', '.join(left)} cannot be removed; is the file system read-only?")
 

@@ -9,7 +9,7 @@ import re
 import secrets
 from typing import Any
 
-from farrier_agent.host import STATE, AgentError, Host
+from farrier_agent.host import STATE, AgentError, Host, settle
 
 _KEY = re.compile(r"fak_[0-9a-f]{64}")
 
@@ -39,7 +39,7 @@ class State:
         self._write("enrolled", digest(token))
 
     def cleaned(self) -> list[str]:
-        """Return the serial numbers of the disks that were erased since the last drain."""
+        """Return the serial numbers of the disks that a task has begun to erase since the last drain."""
         try:
             return [str(each) for each in json.loads(self._host.text(f"{STATE}/cleaned", "[]"))]
         except (ValueError, TypeError):
@@ -58,6 +58,7 @@ class State:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(f"{path}.new", path)
+            settle(self._directory)
         except OSError as error:
             raise AgentError(
                 f"{STATE}/{name} cannot be written: {error.strerror}; free space or make it writable"

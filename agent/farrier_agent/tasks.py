@@ -97,8 +97,8 @@ def _cleanup(host: Host, config: Config) -> Outcome:
     system = disks.of_system(host)
     names = [name for name in disks.names(host) if name not in system]
     longest = config.wipe_seconds * len(config.wipe) + _CHECK_TIMEOUT
+    State(host).clean([disks.serial(host, name) for name in names])
     devices = _each([(name, partial(wipe.erase, host, config, name)) for name in names], host, longest)
-    State(host).clean([each["serial"] for each in devices if each["result"] == "erased"])
     kept = [
         wipe.device(disks.serial(host, name), "disk", **_KEPT) for name in sorted(system) if name in disks.names(host)
     ]
@@ -110,7 +110,7 @@ def _scrub(host: Host, config: Config) -> Outcome:
 
 
 def _validate(host: Host, config: Config) -> Outcome:
-    """Read the disks that were erased since the last drain again, and check that no process uses a GPU."""
+    """Read the disks that were to be erased since the last drain, and check that no process uses a GPU."""
     names = {disks.serial(host, name): name for name in disks.names(host)}
     expected = State(host).cleaned()
     missing = [serial for serial in expected if serial not in names]

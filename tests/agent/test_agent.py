@@ -133,6 +133,19 @@ def test_an_uninstallation_leaves_nothing_and_is_reported_with_the_key_in_memory
     assert "disable farrier-agent.service" in (machine.bin / "systemctl.log").read_text()
 
 
+def test_a_disk_that_could_not_be_erased_fails_the_validation_too(machine: Machine, door: Door, start: Start) -> None:
+    machine.disk("nvme0n1", "LIAR", b"a tenant's data".ljust(1 << 20, b"\0"))
+    machine.tool("nvme", "exit 0")
+    machine.configure(door.url, cleaning_by="agent", wipe=["format"])
+    door.give("node.cleanup_storage", "node.validate_clean")
+
+    start(machine)
+
+    finish = door.wait("finish", count=2).body
+    assert not finish["succeeded"]
+    assert "disk LIAR: 1 of 1 samples are not zero" in finish["result"]
+
+
 def test_the_agent_runs_with_each_supported_python(machine: Machine, door: Door, start: Start, python: str) -> None:
     machine.python = python
     machine.disk("vdb", "DISK-1", bytes(1 << 20))
