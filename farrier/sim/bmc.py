@@ -52,8 +52,9 @@ threading.Thread(target=leave_with_parent, daemon=True).start()
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 SUSHY_EMULATOR_FAKE_DRIVER = True
 """
-# For each change of power, the emulator draws a random duration of one to eleven seconds.
-_PROMPT = "import random; random.randint = min\n"
+PROMPT = "import random; random.randint = min\n"
+"""A configuration with which a change of power takes a second. Otherwise the emulator draws a random duration of one to
+eleven seconds."""
 
 
 class SimulatedSystem(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,23 +105,23 @@ async def simulated_bmc(
     systems: Sequence[SimulatedSystem],
     *,
     power: str = "On",
-    prompt: bool = False,
+    configuration: str = "",
     authority: Authority | None = None,
     certificate: ServerFiles | None = None,
 ) -> AsyncIterator[SimulatedBmc]:
     """Run an emulator of `systems` that keeps its files in `directory`. All systems begin with the power state `power`.
-    The directory also contains the power states, so a restart does not change them. With `prompt`, a change of power
-    takes a second. `certificate` replaces the valid certificate of `authority`. Raises `SimulatorFailed`.
+    The directory also contains the power states, so a restart does not change them. `configuration` is Python code that
+    the emulator runs at its start, such as `PROMPT`. `certificate` replaces the valid certificate of `authority`.
+    Raises `SimulatorFailed`.
     """
     authority = authority or Authority("farrier simulation", now=datetime.now(UTC))
     served = _write_certificates(directory, authority, certificate)
     port = _free_port()
-    configuration = _write_files(directory, systems, certificate=served, port=port, power=power)
-    if prompt:
-        configuration.write_text(configuration.read_text() + _PROMPT)
+    file = _write_files(directory, systems, certificate=served, port=port, power=power)
+    file.write_text(file.read_text() + configuration)
     with _log(directory) as log:
         process = await anyio.open_process(
-            [sys.executable, "-m", "sushy_tools.emulator.main", "--config", str(configuration)],
+            [sys.executable, "-m", "sushy_tools.emulator.main", "--config", str(file)],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -16,7 +16,7 @@ import pytest
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
 from farrier.model.params import PowerRequest
 from farrier.services.bmc import RedfishBmc
-from farrier.sim.bmc import fake_systems, simulated_bmc
+from farrier.sim.bmc import PROMPT, fake_systems, simulated_bmc
 from farrier.sim.certificates import Authority
 from tests.support.bmc import (
     CREDENTIAL,
@@ -349,7 +349,7 @@ async def test_a_call_without_a_system_path_is_a_bug_of_the_caller(bmc: FakeBmc)
 async def test_the_emulator_is_switched_off_on_and_reset(authority: Authority, tmp_path: Path) -> None:
     observed = Observed("bmc")
     async with (
-        simulated_bmc(tmp_path, fake_systems(1), authority=authority, prompt=True) as emulator,
+        simulated_bmc(tmp_path, fake_systems(1), authority=authority, configuration=PROMPT) as emulator,
         connect(emulator.ca_file, credential=f"{emulator.username}:{emulator.password}", observed=observed) as client,
     ):
         target = BmcTarget(address=emulator.base_url, credential=CREDENTIAL, system_path=emulator.systems[0].path)

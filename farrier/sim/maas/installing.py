@@ -56,7 +56,7 @@ def start(region: Region, machine: Machine, fail: Fail) -> None:
     if fate is DeployFate.NEVER_REPORTS:
         region.plan(machine, late, lambda: fail(_TIMED_OUT))
         return
-    at(1.0, steps.report)
+    at(1.0, lambda: report(region, machine))
 
 
 class _Steps:
@@ -106,30 +106,30 @@ class _Steps:
                 kept.ended = self._region.now
         self._debug("Script result", f"{name} changed status from '{was}' to '{status.label}'")
 
-    def report(self) -> None:
-        """Report Deployed as MAAS does after the installed system has fetched its user data. cloud-init may still
-        fail."""
-        region, machine = self._region, self._machine
-        image = f"{machine.osystem}/{machine.distro_series}/{machine.architecture}"
-        region.note(machine, "Image Deployed", f"deployed {image}")
-        region.move(machine, Status.DEPLOYED)
-        region.note(machine, "Deployed")
-        if machine.enable_hw_sync:
-            machine.last_sync = region.now
-            self._sync_later()
-        if region.nature_of(machine).deploy is DeployFate.CLOUD_INIT_FAILS:
-            text = "'cloudinit' running modules for final"
-            step = timedelta(seconds=30)
-            region.plan(machine, step, lambda: self._post_failure(text))
 
-    def _post_failure(self, text: str) -> None:
-        self._region.note(self._machine, "Node post-installation failure", text, level=Level.ERROR)
+def report(region: Region, machine: Machine) -> None:
+    """Report Deployed as MAAS does after the installed system has fetched its user data. cloud-init may still fail."""
+    image = f"{machine.osystem}/{machine.distro_series}/{machine.architecture}"
+    region.note(machine, "Image Deployed", f"deployed {image}")
+    region.move(machine, Status.DEPLOYED)
+    region.note(machine, "Deployed")
+    if machine.enable_hw_sync:
+        machine.last_sync = region.now
+        _sync_later(region, machine)
+    if region.nature_of(machine).deploy is DeployFate.CLOUD_INIT_FAILS:
+        text = "'cloudinit' running modules for final"
+        step = timedelta(seconds=30)
+        region.plan(
+            machine, step, lambda: region.note(machine, "Node post-installation failure", text, level=Level.ERROR)
+        )
 
-    def _sync_later(self) -> None:
-        if self._machine.sync_interval:
-            self._region.plan(self._machine, timedelta(seconds=self._machine.sync_interval), self._sync)
 
-    def _sync(self) -> None:
-        if self._machine.enable_hw_sync:
-            self._machine.last_sync = self._region.now
-        self._sync_later()
+def _sync_later(region: Region, machine: Machine) -> None:
+    if machine.sync_interval:
+        region.plan(machine, timedelta(seconds=machine.sync_interval), lambda: _sync(region, machine))
+
+
+def _sync(region: Region, machine: Machine) -> None:
+    if machine.enable_hw_sync:
+        machine.last_sync = region.now
+    _sync_later(region, machine)
