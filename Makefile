@@ -12,7 +12,8 @@ SOURCES := $(wildcard farrier agent tests bench tools examples)
 AGENT := farrier/agent/farrier-agent.pyz
 PYTEST := $(BIN)/python -m pytest
 # `make check` runs tests/architecture. Tests wait for half of their time, so there are more workers than many machines have cores.
-TESTS := $(PYTEST) --ignore=tests/architecture
+# The test of a real machine runs alone: beside other tests, the machine would boot for minutes.
+TESTS := $(PYTEST) --ignore=tests/architecture --ignore=tests/machine
 ARGS ?=
 # pytest rewrites every test module, which takes as long as hundreds of tests, so the rewritten modules are cached.
 unexport PYTHONDONTWRITEBYTECODE
@@ -21,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(firstword $(foreach candidate,python3 python3.14 python3.13 python3.12 python3.11,\
 	$(shell $(candidate) -c 'import sys; sys.version_info >= (3, 11) and print("$(candidate)")' 2>/dev/null)))
 
-.PHONY: help install agent test test-all check lint format-check types imports docs-check architecture docs docs-site docs-serve format demo pictures bench clean
+.PHONY: help install agent test test-all test-machine check lint format-check types imports docs-check architecture docs docs-site docs-serve format demo pictures bench clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
@@ -52,8 +53,12 @@ test: install ## run the tests of every promise except those of whole programs; 
 	@$(TESTS) --ignore=tests/e2e --numprocesses=4 --hypothesis-profile=short -m "not full" $(ARGS)
 
 # One worker runs tests of whole programs. Their timing depends on the CPU, so there are fewer workers than for `make test`.
-test-all: install ## run every test, with all cases of each matrix, PostgreSQL 15, and end-to-end tests of programs
+test-all: install ## run every test, with all cases of each matrix, PostgreSQL 15, programs, and a real machine
 	@$(TESTS) --numprocesses=3 --dist=loadgroup $(ARGS)
+	@$(if $(strip $(ARGS)),true,$(MAKE) --no-print-directory test-machine)
+
+test-machine: install ## boot a real machine in QEMU, and run its agent (needs Debian packages)
+	@$(PYTEST) tests/machine $(ARGS)
 
 check: install lint format-check types imports docs-check architecture ## run every check of the sources: lints, types, imports, generated docs
 

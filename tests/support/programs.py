@@ -10,14 +10,22 @@ from typing import NoReturn
 import pytest
 
 # Programs for administrators, which are not in every user's path.
-_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/bin", "/usr/bin", "/usr/sbin"))
+_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/bin", "/usr/bin", "/usr/sbin", "/sbin"))
 PACKAGES = {
     "amtool": "prometheus-alertmanager",
+    "debugfs": "e2fsprogs",
+    "e2fsck": "e2fsprogs",
+    "genext2fs": "genext2fs",
+    "mmdebstrap": "mmdebstrap",
     "pgbouncer": "pgbouncer",
     "prometheus": "prometheus",
     "promtool": "prometheus",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "resize2fs": "e2fsprogs",
+    "socat": "socat",
     "systemd-analyze": "systemd",
     "systemd-sysusers": "systemd",
+    "tune2fs": "e2fsprogs",
 }
 
 
