@@ -193,6 +193,8 @@ def _by_drift(node: Node, said: str | None) -> Iterator[_Leaving]:
 def _by_conditions(node: Node, facts: health.Vitals) -> Iterator[_Leaving]:
     """Yield the transition that the node's conditions require. Conditions of a silent agent are unknown, and require
     none."""
+    if not node.conditions:
+        return
     known = tuple(each for each in node.conditions if each.source != Source.AGENT or facts.heard)
     to = conditions.edge(known, node.status)
     if to is None:
