@@ -8,14 +8,12 @@ core. In further parts of the run, the server is killed and started again and ag
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from itertools import islice
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, TypeAlias
 
@@ -30,10 +28,10 @@ from bench.reaction import Client, client
 from farrier.errors import DatabaseUnreachable
 
 # Intents of one part. The flood begins a few seconds before the first of them.
-_INTENTS = 300
+_INTENTS = 200
 _WARM_UP_SECONDS = 6.0
 # How often a part is measured, in turns, because the load of a machine changes.
-_TURNS = 3
+_TURNS = 2
 _KILL_EVERY_SECONDS = 2.0
 _COUNT = "SELECT count(*) FROM farrier.nodes"
 # The roles of a server exist in every migrated database.
@@ -50,7 +48,7 @@ async def _reactions(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
     own = Ground(f"{ground.dsn}{'&' if '?' in ground.dsn else '?'}{_AS_AGENTS}", ground.pool)
 
     def server(leaks: bool) -> AbstractAsyncContextManager[daemon.Running]:
-        return door.serving(own, program=("bench.leak",) if leaks else ("farrier",))
+        return door.serving(own, program=("bench.pinned", "bench.leak" if leaks else "farrier"))
 
     async def measure() -> Readings:
         async with daemon.running(ground.dsn) as process, client(ground.dsn) as asking:
@@ -83,12 +81,12 @@ async def _under(
 ) -> list[float]:
     """Return the reactions while the target is flooded and attacked."""
     async with start(leaks) as target:
-        _pin(target.pid)
         flooder = await anyio.open_process(
-            [sys.executable, "-m", "bench.flooder", target.url.rpartition(":")[2]], stdin=None, stdout=None
+            [sys.executable, "-m", "bench.pinned", "bench.flooder", target.url.rpartition(":")[2]],
+            stdin=None,
+            stdout=None,
         )
         async with flooder, anyio.create_task_group() as beside:
-            _pin(flooder.pid)
             beside.start_soon(attack, start)
             await anyio.sleep(_WARM_UP_SECONDS)
             took = await _took(asking, untouched)
@@ -106,14 +104,13 @@ async def _kill(start: Target) -> None:
     while True:
         with suppress(DatabaseUnreachable):
             async with start(False) as target:
-                _pin(target.pid)
                 await anyio.sleep(_KILL_EVERY_SECONDS)
                 await target.end(signal.SIGKILL)
 
 
 @asynccontextmanager
 async def _stand_in(leaks: bool) -> AsyncIterator[daemon.Running]:
-    command = [sys.executable, "-m", "bench.listener", *(["leak"] if leaks else [])]
+    command = [sys.executable, "-m", "bench.pinned", "bench.listener", *(["leak"] if leaks else [])]
     async with await anyio.open_process(command, stdin=None, stderr=None) as process:
         assert process.stdout is not None, "it is a pipe by default"
         url = (await TextReceiveStream(process.stdout).receive()).strip()
@@ -126,14 +123,6 @@ async def _stand_in(leaks: bool) -> AsyncIterator[daemon.Running]:
 
 async def _took(asking: Client, untouched: Iterator[int]) -> list[float]:
     return [await asking.ask(node) for node in islice(untouched, _INTENTS)]
-
-
-def _pin(process: int) -> None:
-    """Let a process run only on the last core, so that the flood leaves the other cores to the controller."""
-    cores = sorted(os.sched_getaffinity(0))
-    with suppress(ProcessLookupError, FileNotFoundError):
-        for thread in Path(f"/proc/{process}/task").iterdir():
-            os.sched_setaffinity(int(thread.name), cores[-1:])
 
 
 def _in_some_order(ids: list[int]) -> Iterator[int]:
