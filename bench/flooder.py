@@ -12,6 +12,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+import anyio
+
 _CONNECTIONS = 10_000
 _PAUSE = 1.0
 _BODY = b"x" * (1 << 20)
@@ -72,12 +74,12 @@ async def _main(port: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     attacks = [attack for attack, share in _KINDS for _ in range(share)]
-    async with asyncio.TaskGroup() as tasks:
+    async with anyio.create_task_group() as tasks:
         for number in range(_CONNECTIONS):
-            tasks.create_task(_keep(port, attacks[number % len(attacks)]))
+            tasks.start_soon(_keep, port, attacks[number % len(attacks)])
             if number % 200 == 0:
-                await asyncio.sleep(0.01)
+                await anyio.sleep(0.01)
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(int(sys.argv[1])))
+    anyio.run(_main, int(sys.argv[1]))
