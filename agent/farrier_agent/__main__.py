@@ -10,7 +10,7 @@ import time
 
 from farrier_agent import VERSION
 from farrier_agent.conditions import bounded
-from farrier_agent.host import AgentError, Config, Host, say
+from farrier_agent.host import AgentError, Host, say
 from farrier_agent.install import install, uninstall
 from farrier_agent.loop import Agent, Readings
 
@@ -24,10 +24,7 @@ def main() -> int:
     commands.add_parser("run", help="work until the agent is uninstalled; the service does this")
     commands.add_parser("collect", help="print facts and conditions as JSON, and send nothing")
     commands.add_parser("uninstall", help="remove the service and all files of the agent")
-    putting = commands.add_parser("install", help="copy the agent, write its configuration, and start the service")
-    putting.add_argument("--url", help="https://host:port of the agents' door")
-    putting.add_argument("--ca", help="PEM file with the certificate authorities of the door")
-    putting.add_argument("--token-file", help="file with the bootstrap token, or - for standard input")
+    commands.add_parser("install", help="copy the agent, and start the service with /etc/farrier-agent/config.json")
     given = parser.parse_args()
     host = Host(given.root)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -39,8 +36,8 @@ def main() -> int:
         elif given.command == "uninstall":
             uninstall(host)
         else:
-            _install(host, given)
-    except AgentError as error:
+            install(host)
+    except (AgentError, OSError) as error:
         say(str(error))
         return 1
     except Exception as error:  # what nobody foresaw; systemd starts the agent again
@@ -49,22 +46,8 @@ def main() -> int:
     return 0
 
 
-def _install(host: Host, given: argparse.Namespace) -> None:
-    config = {}
-    if given.url:
-        config["url"] = given.url
-    if given.token_file:
-        with sys.stdin if given.token_file == "-" else open(given.token_file) as file:
-            config["token"] = file.read().strip()
-    install(host, config, given.ca)
-
-
 def _collect(host: Host) -> None:
-    try:
-        config = host.config()
-    except AgentError:
-        config = Config()
-    readings = Readings(host, config)
+    readings = Readings(host, host.config())
     readings.step(time.monotonic())
     while not readings.are_first:
         readings.wait(time.monotonic() + 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import json
 import random
 import ssl
@@ -15,9 +14,9 @@ from farrier_agent import VERSION
 from farrier_agent.host import AgentError, Config, Host
 
 _TIMEOUT = 20.0  # seconds for each read and write; a door answers within a second, or with 503
-_LARGEST_ANSWER = 256 * 1024  # bytes; an answer has less than 64 KiB
+_LARGEST_ANSWER = 64 * 1024  # bytes; what is longer is cut off, and so is not JSON
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds; ten thousand agents of a door that was down return within a minute
-_LONGEST_RETRY_AFTER = 3600.0  # seconds
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class UnreachableError(AgentError):
@@ -27,7 +26,7 @@ class UnreachableError(AgentError):
 class RefusedError(AgentError):
     """The door refused a call with this status."""
 
-    def __init__(self, status: int, detail: str, retry_after: float | None) -> None:
+    def __init__(self, status: int, detail: str, retry_after: float = 0.0) -> None:
         super().__init__(f"the door answered {status}: {detail}")
         self.status = status
         self.retry_after = retry_after
@@ -45,15 +44,12 @@ class Door:
         parts = urlsplit(config.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
             raise AgentError(f"url: expected https://host:port of the agents' door, got {config.url[:100]!r}")
-        if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             raise AgentError("url: expected https, because the key must not cross a network unencrypted")
         self._host, self._port = parts.hostname, parts.port
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
-            try:
-                self._tls = ssl.create_default_context(cafile=host.path(config.ca) if config.ca else None)
-            except (OSError, ssl.SSLError) as error:
-                raise AgentError(f"ca: {config.ca} is not a PEM file with certificates: {error}") from None
+            self._tls = ssl.create_default_context(cafile=host.path(config.ca) if config.ca else None)
         self._connection: http.client.HTTPConnection | None = None
 
     def call(self, method: str, path: str, body: Mapping[str, Any], key: str = "") -> dict[str, Any]:
@@ -85,19 +81,15 @@ class Door:
             )
         self._connection.request(method, path, body, dict(headers))
         answer = self._connection.getresponse()
-        content = answer.read(_LARGEST_ANSWER + 1)
-        if len(content) > _LARGEST_ANSWER:
-            raise http.client.HTTPException(f"the answer is larger than {_LARGEST_ANSWER} bytes")
-        if answer.will_close:
+        given = _parsed(answer.read(_LARGEST_ANSWER))
+        if answer.will_close or not answer.isclosed():
             self.close()
-        given = _object(content)
-        if answer.status == 200 and given is not None:
+        if answer.status == 200 and isinstance(given, dict):
             return given
-        detail = str((given or {}).get("detail") or answer.reason)
-        hint = (given or {}).get("hint")
-        raise RefusedError(
-            answer.status, f"{detail}; {hint}" if hint else detail, _seconds(answer.getheader("Retry-After"))
-        )
+        known = given if isinstance(given, dict) else {}
+        said = [str(known[name]) for name in ("detail", "hint") if known.get(name)] or [answer.reason]
+        wait = answer.getheader("Retry-After") or ""
+        raise RefusedError(answer.status, "; ".join(said), float(wait) if wait.isdigit() else 0.0)
 
 
 class Backoff:
@@ -106,10 +98,10 @@ class Backoff:
     def __init__(self) -> None:
         self._next = _FIRST_PAUSE
 
-    def pause(self, at_least: float | None = None) -> float:
+    def pause(self, at_least: float = 0.0) -> float:
         """Return the next pause in seconds; not shorter than `at_least`, the door's Retry-After."""
         pause, self._next = self._next, min(self._next * 2, _LONGEST_PAUSE)
-        return max(pause * random.uniform(0.5, 1), (at_least or 0) * random.uniform(1, 1.5))
+        return max(pause * random.uniform(0.5, 1), at_least * random.uniform(1, 1.5))
 
     def reset(self) -> None:
         self._next = _FIRST_PAUSE
@@ -119,28 +111,12 @@ def _reason(error: Exception) -> str:
     """Return one line about an error; a certificate that is not valid yet often means a wrong clock of this machine."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = f"the certificate is not accepted: {error.verify_message}"
-        is_time = "expired" in error.verify_message or "not yet valid" in error.verify_message
-        return f"{said}; if the certificate is valid, correct the clock of this machine" if is_time else said
+        return f"{said}; if it is valid, correct the clock of this machine, or the ca in config.json"
     return str(error) or type(error).__name__
 
 
-def _object(content: bytes) -> dict[str, Any] | None:
+def _parsed(content: bytes) -> Any:
     try:
-        given = json.loads(content or b"{}")
+        return json.loads(content)
     except (ValueError, RecursionError):
-        return None
-    return given if isinstance(given, dict) else None
-
-
-def _seconds(header: str | None) -> float | None:
-    """Return the seconds of a Retry-After; a date counts as a minute. Source: RFC 9110, 10.2.3."""
-    if header is None:
-        return None
-    return min(float(header), _LONGEST_RETRY_AFTER) if header.strip().isdigit() else _LONGEST_PAUSE
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
+        return None  # a proxy's page

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from farrier_agent.conditions import NOTE, QUARANTINE, Condition, condition
-from farrier_agent.host import AgentError, Config, Host, run
+from farrier_agent.host import AgentError, Config, Host, run, tool
 
 _SECTOR = 512  # bytes; /sys/block/*/size counts these, whatever the disk's blocks are
 _TIMEOUT = 45.0  # seconds of a reading, of which the tool has half; a disk that works answers within one
+_NO_DISK = re.compile(r"(sr|fd|nbd|mmcblk\d+boot|zram)")
 # Mount points of the system. The disks below them are never erased.
 _OF_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/usr", "/var", "/opt", "/etc"})
 # Roots without a disk: an ephemeral or diskless system.
@@ -32,18 +33,13 @@ _TOO_HOT = 2  # bit of the critical warning
 
 
 def names(host: Host) -> list[str]:
-    """Return the disks: block devices with hardware, writable, not removable."""
-    found = []
-    for device in host.glob("/sys/block/*/device"):
-        block = os.path.dirname(device)
-        name = os.path.basename(block)
-        if (
-            not re.match(r"(sr|fd|nbd|mmcblk\d+boot|zram)", name)
-            and not host.number(f"{block}/removable")
-            and host.number(f"{block}/size")
-        ):
-            found.append(name)
-    return found
+    """Return the disks: block devices with hardware, not removable, not empty."""
+    found = [path.split("/")[3] for path in host.glob("/sys/block/*/device")]
+    return [
+        name
+        for name in found
+        if not _NO_DISK.match(name) and not host.number(f"/sys/block/{name}/removable") and size(host, name)
+    ]
 
 
 def size(host: Host, name: str) -> int:
@@ -78,35 +74,23 @@ def health(host: Host, config: Config, name: str) -> dict[str, Any]:
     except AgentError as error:
         return {"conditions": [condition("disk/slow", f"{name}: {error}", QUARANTINE, target)]}
     if found is None:
-        return {
-            "conditions": [
-                condition("disk/unread", "the health of disks is unknown: install smartmontools or nvme-cli")
-            ]
-        }
-    try:
-        return {"conditions": list(judged(json.loads(found.stdout), name, target))}
-    except (ValueError, AttributeError):
-        return {
-            "conditions": [
-                condition("disk/unread", f"the output about {name} is not JSON of smartctl or nvme", NOTE, target)
-            ]
-        }
+        said = "the health of disks is unknown: install smartmontools or nvme-cli"
+        return {"conditions": [condition("disk/unread", said)]}
+    return {"conditions": list(judged(json.loads(found.stdout), name, target))}
 
 
 def judged(report: dict[str, Any], name: str, target: str) -> Iterator[Condition]:
     """Return what the JSON of smartctl or of nvme says."""
-    log = report.get("nvme_smart_health_information_log") or report
-    warning = log.get("critical_warning") or 0
-    warning = int(warning.get("value", 0) if isinstance(warning, dict) else warning)
+    log = report.get("nvme_smart_health_information_log", report)
+    warning = log.get("critical_warning", 0)
+    if isinstance(warning, dict):  # of nvme-cli 2
+        warning = warning["value"]
     said = [text for bit, text in _WARNINGS.items() if warning & bit]
-    if not said and (report.get("smart_status") or {}).get("passed") is False:
-        table = (report.get("ata_smart_attributes") or {}).get("table") or []
+    if not said and not report.get("smart_status", {}).get("passed", True):
         worn = [
-            f"{each.get('name')} {(each.get('raw') or {}).get('string')}"
-            for each in table
-            if each.get("when_failed") == "now"
+            each for each in report.get("ata_smart_attributes", {}).get("table", []) if each["when_failed"] == "now"
         ]
-        said = [", ".join(["SMART predicts a failure", *worn])]
+        said = ["SMART predicts a failure", *(f"{each['name']} {each['raw']['string']}" for each in worn)]
     if said:
         yield condition("disk/failing", f"{name}: {', '.join(said)}", QUARANTINE, target)
     if warning & _TOO_HOT:
@@ -117,14 +101,10 @@ def of_system(host: Host) -> set[str]:
     """Return the disks from which the system runs. Raises AgentError if that cannot be told."""
     found: set[str] = set()
     for device, place, kind in _mounts(host):
-        if place not in _OF_SYSTEM:
-            continue
-        disks = disks_below(host, device)
-        if not disks and place == "/" and kind not in _DISKLESS:
-            raise AgentError(
-                f"the disk of the system is unknown: {device} ({kind}) is mounted on /, so no disk is erased"
-            )
-        found |= disks
+        below = disks_below(host, device) if place in _OF_SYSTEM else set()
+        if not below and place == "/" and kind not in _DISKLESS:
+            raise AgentError(f"no disk is erased, because the disk of the system is unknown: / is {device} ({kind})")
+        found |= below
     return found
 
 
@@ -140,24 +120,10 @@ def disks_below(host: Host, device: str) -> set[str]:
 
 
 def free(host: Host, name: str) -> None:
-    """Unmount what lies on a disk, so that it can be erased. Raises AgentError if something keeps using it."""
+    """Unmount what lies on a disk. Swap, RAID and logical volumes are left to the site's programs in drain.d."""
     for device, place, _kind in reversed(_mounts(host)):
         if name in disks_below(host, device):
-            _tool("umount", host.path(place))
-    for line in host.text("/proc/swaps").splitlines()[1:]:
-        if name in disks_below(host, line.split()[0]):
-            _tool("swapoff", host.path(line.split()[0]))
-    for path in host.glob("/sys/block/*/slaves"):
-        holder = path.split("/")[3]
-        if name in disks_below(host, f"/dev/{holder}") and holder != name:
-            is_raid = holder.startswith("md")
-            _tool(*(("mdadm", "--stop") if is_raid else ("dmsetup", "remove")), host.path(f"/dev/{holder}"))
-
-
-def _tool(*command: str) -> None:
-    done = run(*command, timeout=60)
-    if done is None or done.returncode:
-        raise AgentError(f"{' '.join(command)} failed: {done.stdout.strip()[:200] if done else 'it is not installed'}")
+            tool("umount", host.path(place), timeout=60)
 
 
 def _mounts(host: Host) -> list[list[str]]:

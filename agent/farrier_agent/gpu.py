@@ -13,12 +13,14 @@ from typing import Any, Callable
 
 from farrier_agent.conditions import NOTE, QUARANTINE, Condition, condition
 from farrier_agent.host import AgentError, Config, Host
+from farrier_agent.system import liveness
 
 _NVIDIA = 0x10DE  # pci.ids
 _DISPLAY = (0x0300, 0x0302)  # linux/pci_ids.h: VGA and 3D controllers
 _FABRIC_STARTS = 600.0  # seconds after the start of the machine until the fabric has to be ready
 # nvml.h: nvmlClocksEventReasonHwThermalSlowdown, nvmlClocksEventReasonHwPowerBrakeSlowdown
-_BRAKES = {0x40: "hardware thermal slowdown", 0x80: "hardware power brake"}
+_BRAKES = {0x40: "thermal", 0x80: "power"}
+_NO_SUCH_LINK = 2  # nvml.h: NVML_ERROR_INVALID_ARGUMENT
 _FABRIC_STATES = {1: "not started", 2: "in progress"}
 
 
@@ -32,12 +34,11 @@ def present(host: Host) -> list[str]:
 
 
 def read(host: Host, config: Config) -> dict[str, Any]:
-    """Return facts and conditions of the GPUs. Raises AgentError if NVML fails as a whole."""
+    """Return facts and conditions of the GPUs."""
     on_bus, found = present(host), []
-    if config.gpus is not None and len(on_bus) != config.gpus:
-        found.append(
-            condition("gpu/count", f"{len(on_bus)} GPUs are on the PCI bus, expected {config.gpus}", QUARANTINE)
-        )
+    said = f"{len(on_bus)} GPUs are on the PCI bus"
+    if config.gpus and len(on_bus) != config.gpus:
+        found.append(condition("gpu/count", f"{said}, expected {config.gpus}", QUARANTINE))
     if not on_bus:
         return {"facts": {"gpus": [], "driver": None}, "conditions": found}
     import pynvml as nvml
@@ -45,24 +46,31 @@ def read(host: Host, config: Config) -> dict[str, Any]:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        message = f"{len(on_bus)} GPUs are on the PCI bus, but NVML does not start: {error}"
-        return {"conditions": [*found, condition("gpu/driver", message, QUARANTINE)]}
-    cards = [_Card(nvml, index, float((host.text("/proc/uptime") or "0").split()[0])) for index in range(_count(nvml))]
-    seen = {card.pci for card in cards}
-    for pci in on_bus:
-        if pci not in seen and not any(card.pci is None for card in cards):
-            found.append(
-                condition("gpu/lost", f"GPU {pci} is on the PCI bus, but NVML does not list it", QUARANTINE, pci)
-            )
-    found += [each for card in cards for each in card.found]
-    most = max((card.links for card in cards), default=0)
-    found += [
-        condition("gpu/nvlink", f"{card.links} NVLinks are up, {most} on other GPUs", QUARANTINE, card.target)
-        for card in cards
-        if card.links < most and not card.is_lost
-    ]
-    driver = _ask(nvml, nvml.nvmlSystemGetDriverVersion)
-    return {"facts": {"gpus": [card.facts for card in cards if card.facts], "driver": driver}, "conditions": found}
+        return {
+            "conditions": [*found, condition("gpu/driver", f"{said}, but NVML does not start: {error}", QUARANTINE)]
+        }
+    cards, links = [], {}
+    count = nvml.nvmlDeviceGetCount()
+    for index in range(count):
+        target = f"GPU {index}"
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            card = _facts(nvml, handle)
+            target = card["serial"] or card["uuid"] or target
+            found += _judged(nvml, handle, target, liveness(host)["uptime"])
+            links[target] = _links(nvml, handle)
+            cards.append(card)
+        except nvml.NVMLError as error:
+            found.append(condition("gpu/lost", f"NVML does not reach {target}: {error}", QUARANTINE, target))
+    listed = {card["slot"] for card in cards}
+    for pci in on_bus if count < len(on_bus) else []:
+        if pci not in listed:
+            found.append(condition("gpu/lost", f"{said}, but NVML does not list {pci}", QUARANTINE, pci))
+    most = max(links.values(), default=0)
+    for target, up in links.items():
+        if up < most:
+            found.append(condition("gpu/nvlink", f"{up} NVLinks are up, {most} on other GPUs", QUARANTINE, target))
+    return {"facts": {"gpus": cards, "driver": _ask(nvml, nvml.nvmlSystemGetDriverVersion)}, "conditions": found}
 
 
 def used(host: Host) -> list[str]:
@@ -71,84 +79,60 @@ def used(host: Host) -> list[str]:
         return []
     import pynvml as nvml
 
+    busy, index = [], 0
     try:
         nvml.nvmlInit()
+        for index in range(nvml.nvmlDeviceGetCount()):
+            busy += [f"process {each} on GPU {index}" for each in _processes(nvml, index)]
     except nvml.NVMLError as error:
-        if error.value in (nvml.NVML_ERROR_DRIVER_NOT_LOADED, nvml.NVML_ERROR_LIBRARY_NOT_FOUND):
-            return []
-        raise AgentError(f"NVML does not tell which processes use the GPUs: {error}") from None
-    busy = []
-    for index in range(_count(nvml)):
-        try:
-            card = nvml.nvmlDeviceGetHandleByIndex(index)
-            busy += [f"process {each.pid} on GPU {index}" for each in nvml.nvmlDeviceGetComputeRunningProcesses(card)]
-        except nvml.NVMLError as error:
-            if error.value != nvml.NVML_ERROR_GPU_IS_LOST:
-                raise AgentError(f"NVML does not tell which processes use GPU {index}: {error}") from None
+        if error.value not in (nvml.NVML_ERROR_DRIVER_NOT_LOADED, nvml.NVML_ERROR_LIBRARY_NOT_FOUND):
+            raise AgentError(f"NVML does not tell which processes use GPU {index}: {error}") from None
     return busy
 
 
-class _Card:
-    """One GPU: its facts, its conditions, and the number of NVLinks that are up."""
+def _processes(nvml: Any, index: int) -> list[int]:
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        return [each.pid for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+    except nvml.NVMLError as error:
+        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+            return []
+        raise
 
-    def __init__(self, nvml: Any, index: int, uptime: float) -> None:
-        self.pci: str | None = None
-        self.target = f"GPU {index}"
-        self.facts: dict[str, Any] = {}
-        self.found: list[Condition] = []
-        self.links = 0
-        self.is_lost = False
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            self._describe(nvml, handle)
-            self.found = list(_judged(nvml, handle, self.target, uptime))
-            self.links = _links(nvml, handle)
-        except nvml.NVMLError as error:
-            self.is_lost = True
-            id_ = "gpu/lost" if error.value == nvml.NVML_ERROR_GPU_IS_LOST else "gpu/nvml"
-            self.found.append(condition(id_, f"NVML does not reach {self.target}: {error}", QUARANTINE, self.target))
 
-    def _describe(self, nvml: Any, handle: Any) -> None:
-        info = _ask(nvml, nvml.nvmlDeviceGetPciInfo, handle)
-        if info is not None:  # sysfs writes the domain with four digits
-            self.pci = f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
-        serial = _ask(nvml, nvml.nvmlDeviceGetSerial, handle)
-        uuid = _ask(nvml, nvml.nvmlDeviceGetUUID, handle)
-        self.target = serial or uuid or self.target
-        self.facts = {
-            "slot": self.pci, "uuid": uuid, "serial": serial, "model": _ask(nvml, nvml.nvmlDeviceGetName, handle),
-            "firmware": _ask(nvml, nvml.nvmlDeviceGetVbiosVersion, handle),
-        }  # fmt: skip
+def _facts(nvml: Any, handle: Any) -> dict[str, Any]:
+    place = nvml.nvmlDeviceGetPciInfo(handle)
+    return {
+        "slot": f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}.0",  # sysfs writes the domain with four digits
+        "uuid": _ask(nvml, nvml.nvmlDeviceGetUUID, handle),
+        "serial": _ask(nvml, nvml.nvmlDeviceGetSerial, handle),
+        "model": _ask(nvml, nvml.nvmlDeviceGetName, handle),
+        "firmware": _ask(nvml, nvml.nvmlDeviceGetVbiosVersion, handle),
+    }
 
 
 def _judged(nvml: Any, handle: Any, target: str, uptime: float) -> Iterator[Condition]:
-    errors = _ask(
-        nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
-    )
+    kind, since = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+    errors = _ask(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, kind, since)
     if errors:
-        yield condition(
-            "gpu/ecc", f"{errors} uncorrectable memory errors since the driver was loaded", QUARANTINE, target
-        )
+        said = f"{errors} uncorrectable memory errors since the driver was loaded"
+        yield condition("gpu/ecc", said, QUARANTINE, target)
     _corrected, _uncorrected, pending, failed = _ask(nvml, nvml.nvmlDeviceGetRemappedRows, handle) or (0, 0, 0, 0)
     if failed:
-        yield condition(
-            "gpu/remap-failed", "a row of memory could not be remapped; replace the GPU", QUARANTINE, target
-        )
+        said = "a row of memory could not be remapped; replace the GPU"
+        yield condition("gpu/remap-failed", said, QUARANTINE, target)
     elif pending:
         yield condition("gpu/remap-pending", "a row of memory is remapped when the GPU is reset", NOTE, target)
     reasons = _ask(nvml, nvml.nvmlDeviceGetCurrentClocksEventReasons, handle) or 0
     for bit, brake in _BRAKES.items():
         if reasons & bit:
-            yield condition(f"gpu/{brake.split()[1]}-brake", f"the GPU's clocks are reduced: {brake}", NOTE, target)
+            yield condition(f"gpu/{brake}-brake", f"the hardware reduces the GPU's clocks: {brake}", NOTE, target)
     fabric = nvml.c_nvmlGpuFabricInfo_v2_t()
-    if _ask(nvml, nvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(fabric)) is not None and fabric.state:
-        if fabric.state in _FABRIC_STATES:
-            effect = QUARANTINE if uptime > _FABRIC_STARTS else NOTE
-            said = f"the GPU is not registered with the fabric manager: {_FABRIC_STATES[fabric.state]}"
-            yield condition("gpu/fabric", said, effect, target)
-        elif fabric.status:
-            said = f"the registration with the fabric manager failed: {nvml.NVMLError(fabric.status)}"
-            yield condition("gpu/fabric", said, QUARANTINE, target)
+    _ask(nvml, nvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(fabric))
+    if fabric.state in _FABRIC_STATES or (fabric.state and fabric.status):
+        state = _FABRIC_STATES.get(fabric.state) or nvml.NVMLError(fabric.status)
+        effect = NOTE if uptime < _FABRIC_STARTS else QUARANTINE
+        yield condition("gpu/fabric", f"not registered with the fabric manager: {state}", effect, target)
 
 
 def _links(nvml: Any, handle: Any) -> int:
@@ -162,19 +146,11 @@ def _links(nvml: Any, handle: Any) -> int:
     return up
 
 
-def _count(nvml: Any) -> int:
-    return _ask(nvml, nvml.nvmlDeviceGetCount) or 0
-
-
 def _ask(nvml: Any, call: Callable[..., Any], *args: Any) -> Any:
     """Return what NVML says; None if this GPU or this driver does not offer the call."""
     try:
         return call(*args)
     except nvml.NVMLError as error:
-        if error.value in (
-            nvml.NVML_ERROR_NOT_SUPPORTED,
-            nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-            nvml.NVML_ERROR_INVALID_ARGUMENT,
-        ):
-            return None
-        raise
+        if error.value not in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND, _NO_SUCH_LINK):
+            raise
+        return None

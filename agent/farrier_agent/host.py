@@ -10,9 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 CONFIG = "/etc/farrier-agent/config.json"
 STATE = "/var/lib/farrier-agent"
@@ -32,20 +30,14 @@ class Config:
     url: str = ""
     ca: str = ""
     token: str = ""
-    gpus: int | None = None
-    links: Mapping[str, float] = field(default_factory=dict)
+    gpus: int = 0
+    links: dict[str, float] = field(default_factory=dict)
     cleaning_by: str = ""
-    wipe: Sequence[str] = ("format", "zeroout", "write")
-    wipe_seconds: float = 4 * 3600
-    drain_seconds: float = 3600
-    metadata: Sequence[str] = ("http://169.254.169.254/",)
-    timeouts: Mapping[str, float] = field(default_factory=dict)
-
-
-_KINDS: Mapping[str, Any] = {
-    "gpus": int, "links": dict, "wipe": list, "metadata": list, "timeouts": dict,
-    "wipe_seconds": (int, float), "drain_seconds": (int, float),
-}  # fmt: skip
+    wipe: list[str] = field(default_factory=lambda: ["format", "zeroout", "write"])
+    wipe_seconds: int = 4 * 3600
+    drain_seconds: int = 3600
+    metadata: list[str] = field(default_factory=lambda: ["http://169.254.169.254/"])
+    timeouts: dict[str, float] = field(default_factory=dict)
 
 
 class Host:
@@ -79,16 +71,14 @@ class Host:
         try:
             with open(self.path(path), "rb") as file:
                 given = json.loads(file.read(_LARGEST_CONFIG))
-        except (OSError, ValueError) as error:
+            config = Config(**given)
+        except (OSError, ValueError, TypeError) as error:
             raise AgentError(f"{path} cannot be used: {error}; write it as docs/agent.md of farrier says") from None
-        known = {each.name for each in fields(Config)}
-        if not isinstance(given, dict) or not given.keys() <= known:
-            raise AgentError(f"{path}: expected an object with only the keys {', '.join(sorted(known))}")
-        for name, value in given.items():
-            kind = _KINDS.get(name, str)
-            if not isinstance(value, kind) or isinstance(value, bool):
-                raise AgentError(f"{path}: {name} has an invalid type, {type(value).__name__}")
-        return Config(**given)
+        for each in fields(Config):
+            usual, value = getattr(Config(), each.name), getattr(config, each.name)
+            if not isinstance(value, type(usual)):
+                raise AgentError(f"{path}: {each.name} has an invalid type, {type(value).__name__}")
+        return config
 
 
 def run(*command: str, timeout: float) -> subprocess.CompletedProcess[str] | None:
@@ -99,13 +89,10 @@ def run(*command: str, timeout: float) -> subprocess.CompletedProcess[str] | Non
     """
     if shutil.which(command[0]) is None:
         return None
-    try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", close_fds=False, start_new_session=True, preexec_fn=end_with_parent,
-        )  # fmt: skip
-    except OSError as error:
-        raise AgentError(f"{command[0]} cannot be started: {error}") from None
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", close_fds=False, start_new_session=True, preexec_fn=end_with_parent,
+    )  # fmt: skip
     try:
         said, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -114,12 +101,21 @@ def run(*command: str, timeout: float) -> subprocess.CompletedProcess[str] | Non
     return subprocess.CompletedProcess(command, process.returncode, said)
 
 
+def tool(*command: str, timeout: float) -> None:
+    """Run a program that has to be there and to succeed. Raises AgentError."""
+    done = run(*command, timeout=timeout)
+    if done is None:
+        raise AgentError(f"{command[0]} is not installed")
+    if done.returncode:
+        raise AgentError(f"{os.path.basename(command[0])}: exit code {done.returncode}: {_last_line(done.stdout)}")
+
+
 def end_with_parent() -> None:
     """Let the kernel kill this process when its parent ends, so that no job outlives the agent."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def last_line(text: str) -> str:
+def _last_line(text: str) -> str:
     """Return the last line that is not empty, for a message."""
     return next((line.strip()[:200] for line in reversed(text.splitlines()) if line.strip()), "no output")
 
@@ -134,10 +130,7 @@ def remove(path: str) -> None:
 
 def settle(directory: str) -> None:
     """Write the entries of a directory to its disk, so that a power cut does not undo their changes."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except FileNotFoundError:
-        return
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
@@ -148,7 +141,6 @@ def say(text: str) -> None:
     """Write one line to the journal."""
     line = "".join(letter if letter.isprintable() else " " for letter in text)
     try:
-        sys.stderr.write(f"farrier-agent: {line[:1000]}\n")
-        sys.stderr.flush()
-    except (OSError, ValueError):
+        print(f"farrier-agent: {line[:1000]}", file=sys.stderr, flush=True)
+    except OSError:
         pass  # a journal that is full must not end the agent

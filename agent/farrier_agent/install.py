@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from typing import Any
 
-from farrier_agent.host import CONFIG, STATE, AgentError, Host, remove, run, say, settle
+from farrier_agent.host import CONFIG, STATE, AgentError, Host, remove, run, say
 
 PROGRAM = "/opt/farrier-agent/farrier-agent.pyz"
 _UNITS = "/etc/systemd/system"
 _SETUP = "farrier-agent-setup.service"  # downloads the agent; the shipped cloud-init template writes it
-_CA = "/etc/farrier-agent/ca.pem"
 _HOOKS = ("/etc/farrier-agent/drain.d", "/etc/farrier-agent/release.d")
 _SYSTEMCTL_TIMEOUT = 60.0  # seconds
 
 UNIT = f"""\
 [Unit]
 Description=farrier-agent, reports this machine's health to farrier and performs farrier's tasks
-Documentation=https://www.freedesktop.org/software/systemd/man/systemd.service.html
 After=network-online.target
 Wants=network-online.target
 StartLimitIntervalSec=0
@@ -40,23 +35,15 @@ WantedBy=multi-user.target
 """
 
 
-def install(host: Host, given: Mapping[str, Any], ca: str | None) -> None:
-    """Copy the program, write the configuration if any of it is given, and start the service. May be repeated."""
+def install(host: Host) -> None:
+    """Copy the program, and start the service with the configuration that is there. May be repeated."""
+    host.config()
     source = os.path.realpath(sys.argv[0])
-    if not os.path.isfile(source):
-        raise AgentError("install expects that the agent runs from farrier-agent.pyz")
     for directory in (os.path.dirname(PROGRAM), *_HOOKS):
         os.makedirs(host.path(directory), mode=0o755, exist_ok=True)
     if source != os.path.realpath(host.path(PROGRAM)):
         shutil.copyfile(source, host.path(f"{PROGRAM}.new"))
         os.replace(host.path(f"{PROGRAM}.new"), host.path(PROGRAM))
-    if ca is not None:
-        shutil.copyfile(ca, host.path(_CA))
-        given = {**given, "ca": _CA}
-    if given:
-        with open(os.open(host.path(CONFIG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(given, file, indent=2)
-    host.config()
     os.makedirs(host.path(_UNITS), exist_ok=True)
     with open(host.path(f"{_UNITS}/farrier-agent.service"), "w") as file:
         file.write(UNIT)
@@ -80,8 +67,7 @@ def uninstall(host: Host) -> None:
         if os.path.lexists(host.path(directory)):
             left.append(directory)
     # farrier may cut the power as soon as it knows that the agent is gone.
-    for directory in (f"{_UNITS}/multi-user.target.wants", _UNITS, "/opt", "/etc", os.path.dirname(STATE)):
-        settle(host.path(directory))
+    os.sync()
     if left:
         raise AgentError(f"{', '.join(left)} cannot be removed; is the file system read-only?")
 

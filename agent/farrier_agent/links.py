@@ -22,57 +22,45 @@ _LARGEST_VPD = 4096  # bytes; the serial number is among the first entries, and 
 def read(host: Host, config: Config) -> dict[str, Any]:
     """Return facts and conditions of the ports. `config.links` names ports that must be up, with their rate in Gb/s."""
     cards = [os.path.dirname(path) for path in host.glob("/sys/class/net/*/device")]
-    ports = host.glob("/sys/class/infiniband/*/ports/*")
-    rates = {port: _gigabits(host.text(f"{port}/rate")) for port in ports}
-    found: list[Condition] = []
-    for card in cards:
-        found += _of_card(host, card, config.links)
+    ports = [
+        port for port in host.glob("/sys/class/infiniband/*/ports/*") if host.text(f"{port}/link_layer") == "InfiniBand"
+    ]
+    rates: dict[str, float] = {}
     for port in ports:
-        found += _of_port(host, port, rates, config.links)
-    guids = [_guid(host, port) for port in ports if host.text(f"{port}/link_layer") == "InfiniBand"]
-    facts = {"nics": [_facts(host, card) for card in cards], "ib_guids": sorted(guid for guid in guids if guid)}
-    return {"facts": facts, "conditions": found}
+        kind = host.text(f"{port}/../../board_id")
+        rates[kind] = max(rates.get(kind, 0), _gigabits(host, port))
+    found = [each for card in cards for each in _of_card(host, card, config.links)]
+    found += [each for port in ports for each in _of_port(host, port, rates, config.links)]
+    guids = sorted(_guid(host, port) for port in ports)
+    return {"facts": {"nics": [_facts(host, card) for card in cards], "ib_guids": guids}, "conditions": found}
 
 
 def _of_card(host: Host, card: str, links: Mapping[str, float]) -> Iterator[Condition]:
-    name, mac = os.path.basename(card), host.text(f"{card}/address")
+    name, rate = os.path.basename(card), (host.number(f"{card}/speed") or 0) / 1000
     wanted = _wanted(links, name)
-    if not (host.number(f"{card}/flags") or 0) & _UP and wanted is None:
-        return
-    if host.text(f"{card}/carrier") != "1":
-        yield condition("link/down", f"{name} has no link", NOTE if wanted is None else QUARANTINE, mac)
-        return
-    rate = (host.number(f"{card}/speed") or 0) / 1000
-    if wanted is not None and 0 < rate < wanted:
-        yield condition("link/slow", f"{name} runs at {rate:g} Gb/s, expected {wanted:g}", QUARANTINE, mac)
+    if wanted is not None or (host.number(f"{card}/flags") or 0) & _UP:
+        state = "up" if host.text(f"{card}/carrier") == "1" else "without link"
+        yield from _judged(name, host.text(f"{card}/address"), state, rate, wanted, wanted or 0)
 
 
 def _of_port(host: Host, port: str, rates: Mapping[str, float], links: Mapping[str, float]) -> Iterator[Condition]:
     """An InfiniBand port is compared with the configuration, or else with ports of the same kind of card."""
-    if host.text(f"{port}/link_layer") != "InfiniBand":
-        return
-    device, number = port.split("/")[4], port.split("/")[6]
-    name, target = f"{device}/{number}", _guid(host, port) or f"{device}/{number}"
+    device = port.split("/")[4]
     wanted = _wanted(links, device)
+    least = rates[host.text(f"{port}/../../board_id")] if wanted is None else wanted
+    state = host.text(f"{port}/state").partition(": ")[2]
+    state = "up" if state == "ACTIVE" else f"{state} ({host.text(f'{port}/phys_state').partition(': ')[2]})"
+    name = f"InfiniBand port {device}/{os.path.basename(port)}"
+    yield from _judged(name, _guid(host, port), state, _gigabits(host, port), wanted, least)
+
+
+def _judged(name: str, target: str, state: str, rate: float, wanted: float | None, least: float) -> Iterator[Condition]:
+    """A port that the configuration does not name is only noted. A rate of 0 is unknown."""
     effect = NOTE if wanted is None else QUARANTINE
-    state = host.text(f"{port}/state")
-    if not state.endswith("ACTIVE"):
-        physical = host.text(f"{port}/phys_state").partition(":")[2].strip()
-        yield condition(
-            "link/down", f"InfiniBand port {name} is {state.partition(':')[2].strip()} ({physical})", effect, target
-        )
-        return
-    kind = host.text(f"/sys/class/infiniband/{device}/board_id")
-    alike = [
-        rate
-        for each, rate in rates.items()
-        if host.text(f"/sys/class/infiniband/{each.split('/')[4]}/board_id") == kind
-    ]
-    least = wanted if wanted is not None else max(alike, default=0.0)
-    if rates[port] < least:
-        yield condition(
-            "link/slow", f"InfiniBand port {name} runs at {rates[port]:g} Gb/s, expected {least:g}", effect, target
-        )
+    if state != "up":
+        yield condition("link/down", f"{name} is {state}", effect, target)
+    elif 0 < rate < least:
+        yield condition("link/slow", f"{name} runs at {rate:g} Gb/s, expected {least:g}", effect, target)
 
 
 def _facts(host: Host, card: str) -> dict[str, Any]:
@@ -90,9 +78,9 @@ def _guid(host: Host, port: str) -> str:
     return "".join(host.text(f"{port}/gids/0").split(":")[4:])
 
 
-def _gigabits(rate: str) -> float:
+def _gigabits(host: Host, port: str) -> float:
     """Return the number of a rate such as `400 Gb/sec (4X NDR)`."""
-    found = re.match(r"[\d.]+", rate)
+    found = re.match(r"[\d.]+", host.text(f"{port}/rate"))
     return float(found[0]) if found else 0.0
 
 
@@ -101,25 +89,21 @@ def _wanted(links: Mapping[str, float], name: str) -> float | None:
 
 
 def _vpd(host: Host, path: str) -> dict[str, str]:
-    """Return name, part and serial number from a card's vital product data."""
+    """Return name, part and serial number from a card's vital product data: a name, and then fields with keys."""
     found: dict[str, str] = {}
     try:
         with open(host.path(path), "rb") as file:
             data = file.read(_LARGEST_VPD)
     except OSError:
         return found
-    at = 0
-    while at + 3 <= len(data) and data[at] in (0x82, 0x90):  # the identifier, and the read-only fields
-        end = at + 3 + int.from_bytes(data[at + 1 : at + 3], "little")
-        if data[at] == 0x82:
-            found["name"] = data[at + 3 : end].decode("ascii", "replace").strip("\0 ")
-        else:
-            field = at + 3
-            while field + 3 <= min(end, len(data)):
-                last = field + 3 + data[field + 2]
-                found[data[field : field + 2].decode("ascii", "replace")] = (
-                    data[field + 3 : last].decode("ascii", "replace").strip("\0 ")
-                )
-                field = last
-        at = end
+    at = 3 + int.from_bytes(data[1:3], "little")
+    found["name"] = data[3:at].decode("ascii", "replace").strip("\0 ")
+    end = at + 3 + int.from_bytes(data[at + 1 : at + 3], "little")
+    at += 3
+    while at + 3 <= min(end, len(data)):
+        last = at + 3 + data[at + 2]
+        found[data[at : at + 2].decode("ascii", "replace")] = (
+            data[at + 3 : last].decode("ascii", "replace").strip("\0 ")
+        )
+        at = last
     return found

@@ -27,7 +27,7 @@ def scrub(host: Host, config: Config) -> list[dict[str, Any]]:
         raise AgentError(f"GPUs are in use: {', '.join(busy[:5])}")
     read = gpu.read(host, config)
     cards = read.get("facts", {}).get("gpus", [])
-    if len(cards) < max(len(gpu.present(host)), config.gpus or 0):
+    if len(cards) < max(len(gpu.present(host)), config.gpus):
         raise AgentError("; ".join(each["message"] for each in read["conditions"]) or "NVML does not list every GPU")
     if not cards:
         return []

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Callable
 
 from farrier_agent import disks, gpu, scrub, wipe
-from farrier_agent.host import AgentError, Config, Host, last_line, run
+from farrier_agent.host import AgentError, Config, Host, tool
 from farrier_agent.jobs import finished
 from farrier_agent.state import State
 
@@ -84,10 +84,7 @@ def _hooks(host: Host, directory: str, ends_at: float) -> int:
             continue
         if where.st_mode & stat.S_IWOTH or where.st_uid not in (0, os.geteuid()):
             raise AgentError(f"{name} must belong to root, and others must not be able to write it")
-        done = run(host.path(path), timeout=max(ends_at - time.monotonic(), 1))
-        if done is None or done.returncode:
-            code, said = (done.returncode, last_line(done.stdout)) if done else (127, "it cannot be started")
-            raise AgentError(f"{name} failed with exit code {code}: {said}")
+        tool(host.path(path), timeout=max(ends_at - time.monotonic(), 1))
         ran += 1
     return ran
 

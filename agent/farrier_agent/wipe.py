@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from farrier_agent import disks
-from farrier_agent.host import AgentError, Config, Host, last_line, run
+from farrier_agent.host import AgentError, Config, Host, tool
 
 _PIECE = 4096  # bytes of a sample: a multiple of every disk's block
 _STRIDE = 1024 * 1024  # bytes that are read or written at once
@@ -118,11 +118,11 @@ def _open(node: str, flags: int) -> int:
 def _format(node: str, _size: int, limit: float) -> None:
     if not os.path.basename(node).startswith("nvme"):
         raise AgentError("it is not an NVMe disk")
-    _tool(limit, "nvme", "format", node, "--ses=1", "--force")
+    tool("nvme", "format", node, "--ses=1", "--force", timeout=limit)
 
 
 def _zero_out(node: str, _size: int, limit: float) -> None:
-    _tool(limit, "blkdiscard", "--zeroout", "--force", node)
+    tool("blkdiscard", "--zeroout", "--force", node, timeout=limit)
 
 
 def _overwrite(node: str, size: int, limit: float) -> None:
@@ -146,14 +146,6 @@ _METHODS: Mapping[str, tuple[str, Callable[[str, int, float], None]]] = {
     "zeroout": ("blkdiscard --zeroout", _zero_out),
     "write": ("zeros written", _overwrite),
 }
-
-
-def _tool(limit: float, *command: str) -> None:
-    done = run(*command, timeout=limit)
-    if done is None:
-        raise AgentError("it is not installed")
-    if done.returncode:
-        raise AgentError(f"exit code {done.returncode}: {last_line(done.stdout)}")
 
 
 def _counted(found: Device) -> str:

@@ -111,7 +111,7 @@ def test_a_program_that_fails_fails_the_drain_and_names_its_last_line(
 
     finish = door.wait("finish").body
     assert not finish["succeeded"]
-    assert finish["result"] == "drain.d/evict failed with exit code 4: pods left: 3"
+    assert finish["result"] == "evict: exit code 4: pods left: 3"
 
 
 def test_an_uninstallation_leaves_nothing_and_is_reported_with_the_key_in_memory(

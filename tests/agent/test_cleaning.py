@@ -102,7 +102,7 @@ def test_after_a_method_that_erased_nothing_the_next_one_is_tried(machine: Machi
     assert erased["method"] == "zeros written"
     assert erased["message"] == (
         "nvme format --ses=1 reported success, but 4 of 4 samples are not zero; "
-        "blkdiscard --zeroout: exit code 1: not supported"
+        "blkdiscard --zeroout: blkdiscard: exit code 1: not supported"
     )
 
 

@@ -43,11 +43,16 @@ def test_the_facts_of_gpus_have_slot_uuid_serial_model_and_firmware(gpus: Machin
         ({"NVML_ECC": "2"}, "gpu/ecc", "quarantine", "2 uncorrectable memory errors"),
         ({"NVML_PENDING": "1"}, "gpu/remap-pending", "note", "when the GPU is reset"),
         ({"NVML_PENDING": "1", "NVML_FAILED": "1"}, "gpu/remap-failed", "quarantine", "replace the GPU"),
-        ({"NVML_REASONS": "64"}, "gpu/thermal-brake", "note", "hardware thermal slowdown"),
-        ({"NVML_REASONS": "128"}, "gpu/power-brake", "note", "hardware power brake"),
+        ({"NVML_REASONS": "64"}, "gpu/thermal-brake", "note", "reduces the GPU's clocks: thermal"),
+        ({"NVML_REASONS": "128"}, "gpu/power-brake", "note", "reduces the GPU's clocks: power"),
         ({"NVML_LINKS_DOWN": "1"}, "gpu/nvlink", "quarantine", "17 NVLinks are up, 18 on other GPUs"),
         ({"NVML_FABRIC": "1"}, "gpu/fabric", "quarantine", "not registered with the fabric manager: not started"),
-        ({"NVML_FABRIC_STATUS": "999"}, "gpu/fabric", "quarantine", "registration with the fabric manager failed"),
+        (
+            {"NVML_FABRIC_STATUS": "999"},
+            "gpu/fabric",
+            "quarantine",
+            "not registered with the fabric manager: Unknown Error",
+        ),
     ],
 )
 def test_a_fault_of_one_gpu_is_a_condition_with_its_serial_number(
