@@ -9,7 +9,6 @@ import sys
 import time
 
 from farrier_agent import VERSION
-from farrier_agent.conditions import bounded
 from farrier_agent.host import AgentError, Host, say
 from farrier_agent.install import install, uninstall
 from farrier_agent.loop import Agent, Readings
@@ -52,7 +51,7 @@ def _collect(host: Host) -> None:
     while not readings.are_first:
         readings.wait(time.monotonic() + 1)
         readings.step(time.monotonic())
-    print(json.dumps({"facts": readings.facts(), "conditions": bounded(readings.conditions())}, indent=2))
+    print(json.dumps({"facts": readings.facts(), "conditions": readings.conditions()}, indent=2))
 
 
 if __name__ == "__main__":

@@ -19,10 +19,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds; ten thousand agents of a do
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class UnreachableError(AgentError):
-    """No answer came: no network, no door, or a certificate that is not accepted."""
-
-
 class RefusedError(AgentError):
     """The door refused a call with this status."""
 
@@ -53,8 +49,8 @@ class Door:
         self._connection: http.client.HTTPConnection | None = None
 
     def call(self, method: str, path: str, body: Mapping[str, Any], key: str = "") -> dict[str, Any]:
-        """Return the answer. Raises RefusedError and UnreachableError. A connection that the door has closed meanwhile
-        is opened again once; every call may be repeated."""
+        """Return the answer. Raises RefusedError, or AgentError if no answer came. A connection that the door closed
+        meanwhile is opened again once; every call may be repeated."""
         headers = {"Content-Type": "application/json", "User-Agent": f"farrier-agent/{VERSION}"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
@@ -64,7 +60,7 @@ class Door:
             except (http.client.HTTPException, OSError) as error:
                 self.close()
                 if is_last or isinstance(error, TimeoutError):
-                    raise UnreachableError(f"{self._host}: {_reason(error)}") from None
+                    raise AgentError(f"{self._host}: {_reason(error)}") from None
         raise AssertionError
 
     def close(self) -> None:

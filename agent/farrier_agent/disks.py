@@ -1,7 +1,7 @@
 """Disks: which there are, from which of them the system runs, and their health.
 
 Sources: ABI/stable/sysfs-block; NVM Express Base Specification, SMART / Health Information log, Critical Warning;
-smartctl(8) --json, exit status; nvme-smart-log(1).
+smartctl(8) --json.
 """
 
 from __future__ import annotations
@@ -65,26 +65,22 @@ def read(host: Host, _config: Config) -> dict[str, Any]:
 
 
 def health(host: Host, config: Config, name: str) -> dict[str, Any]:
-    """Return the conditions of one disk, as far as smartctl or nvme is installed."""
+    """Return the conditions of one disk, as far as smartctl is installed."""
     target, node, limit = serial(host, name), host.path(f"/dev/{name}"), config.timeouts.get("disk", _TIMEOUT) / 2
     try:
         found = run("smartctl", "-j", "-H", "-A", "-n", "standby", node, timeout=limit)
-        if found is None and name.startswith("nvme"):
-            found = run("nvme", "smart-log", node, "-o", "json", timeout=limit)
     except AgentError as error:
         return {"conditions": [condition("disk/slow", f"{name}: {error}", QUARANTINE, target)]}
     if found is None:
-        said = "the health of disks is unknown: install smartmontools or nvme-cli"
+        said = "the health of disks is unknown: install smartmontools"
         return {"conditions": [condition("disk/unread", said)]}
     return {"conditions": list(judged(json.loads(found.stdout), name, target))}
 
 
 def judged(report: dict[str, Any], name: str, target: str) -> Iterator[Condition]:
-    """Return what the JSON of smartctl or of nvme says."""
-    log = report.get("nvme_smart_health_information_log", report)
+    """Return what the JSON of smartctl says."""
+    log = report.get("nvme_smart_health_information_log", {})
     warning = log.get("critical_warning", 0)
-    if isinstance(warning, dict):  # of nvme-cli 2
-        warning = warning["value"]
     said = [text for bit, text in _WARNINGS.items() if warning & bit]
     if not said and not report.get("smart_status", {}).get("passed", True):
         worn = [

@@ -120,23 +120,6 @@ def _last_line(text: str) -> str:
     return next((line.strip()[:200] for line in reversed(text.splitlines()) if line.strip()), "no output")
 
 
-def remove(path: str) -> None:
-    """Remove a file, if it exists."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-
-
-def settle(directory: str) -> None:
-    """Write the entries of a directory to its disk, so that a power cut does not undo their changes."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def say(text: str) -> None:
     """Write one line to the journal."""
     line = "".join(letter if letter.isprintable() else " " for letter in text)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from pathlib import Path
 
-from farrier_agent.host import CONFIG, STATE, AgentError, Host, remove, run, say
+from farrier_agent.host import CONFIG, STATE, AgentError, Host, run, say
 
 PROGRAM = "/opt/farrier-agent/farrier-agent.pyz"
 _UNITS = "/etc/systemd/system"
@@ -48,8 +49,8 @@ def install(host: Host) -> None:
     with open(host.path(f"{_UNITS}/farrier-agent.service"), "w") as file:
         file.write(UNIT)
     _systemctl("disable", "--no-block", _SETUP)
-    remove(host.path(f"{_UNITS}/{_SETUP}"))
-    remove(host.path("/etc/farrier-agent/setup.py"))
+    for path in (f"{_UNITS}/{_SETUP}", "/etc/farrier-agent/setup.py"):
+        Path(host.path(path)).unlink(missing_ok=True)
     _systemctl("daemon-reload")
     _systemctl("enable", "farrier-agent.service")
     _systemctl("restart", "--no-block", "farrier-agent.service")
@@ -59,7 +60,7 @@ def uninstall(host: Host) -> None:
     """Remove the unit, the program, the configuration, the hooks and the key. Raises AgentError if something stays."""
     _systemctl("disable", "farrier-agent.service")
     for name in ("farrier-agent.service", _SETUP):
-        remove(host.path(f"{_UNITS}/{name}"))
+        Path(host.path(f"{_UNITS}/{name}")).unlink(missing_ok=True)
     _systemctl("daemon-reload")
     left = []
     for directory in (os.path.dirname(PROGRAM), os.path.dirname(CONFIG), "/run/farrier-agent", STATE):

@@ -12,8 +12,6 @@ from typing import Any, Callable
 
 from farrier_agent.host import AgentError, end_with_parent
 
-_LARGEST_RESULT = 1024 * 1024  # bytes; facts of a machine with a hundred devices have 20 kB
-
 
 class Job:
     """One call in a process of its own.
@@ -30,67 +28,50 @@ class Job:
         self.error: str | None = None
         self.timed_out = False
         self._read, self._status = b"", 0
-        self._at_end = self._reaped = False
+        self.at_end = self._reaped = False
         self.fd, writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             _child(call, writing)
         os.close(writing)
-        os.set_blocking(self.fd, False)
 
     @property
     def is_over(self) -> bool:
-        return self._at_end and self._reaped
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the pipe is at its end, so that nothing can arrive any more."""
-        return self._at_end
-
-    @property
-    def is_hung(self) -> bool:
-        """Whether the call was killed, and has not ended since."""
-        return self.timed_out and not self.is_over
+        return self.at_end and self._reaped
 
     def poll(self) -> bool:
         """Take what has arrived, and kill the call if its time is over. Return whether the call has ended or hangs."""
-        if not self._at_end:
+        while not self.at_end and select.select([self.fd], [], [], 0)[0]:
             self._take()
         if not self._reaped:
             pid, self._status = os.waitpid(self._pid, os.WNOHANG)
             self._reaped = pid != 0
         if not self.is_over and time.monotonic() - self.began_at > self.limit:
             self.kill()
-        if self.is_over and self.error is None and self.result is None:
+        if self.is_over and self.error is None:
             self._finish()
         return self.is_over or self.timed_out
 
     def kill(self) -> None:
         """Kill the processes of the call, without waiting for their end."""
         self.timed_out = True
-        self.error = self.error or f"did not answer within {self.limit:.0f} s"
+        self.error = f"did not answer within {self.limit:.0f} s"
         try:
             os.killpg(self._pid, signal.SIGKILL)
         except OSError:
             pass  # it has ended
 
     def _take(self) -> None:
-        try:
-            while True:
-                part = os.read(self.fd, 65536)
-                if not part:
-                    self._at_end = True
-                    os.close(self.fd)
-                    return
-                self._read = (self._read + part)[: _LARGEST_RESULT + 1]
-        except BlockingIOError:
-            return
+        part = os.read(self.fd, 65536)
+        self._read += part
+        if not part:
+            self.at_end = True
+            os.close(self.fd)
 
     def _finish(self) -> None:
         try:
-            answer = json.loads(self._read)
-            self.result, self.error = answer["result"], answer["error"]
-        except (ValueError, KeyError, TypeError):
+            self.result, self.error = json.loads(self._read)
+        except ValueError:
             self.error = f"ended without a result, with status {self._status}"
 
 
@@ -104,24 +85,22 @@ def finished(calls: Iterable[tuple[Callable[[], Any], float]]) -> list[Job]:
 
 def _child(call: Callable[[], Any], writing: int) -> None:
     """Run the call in the child, which ends here."""
-    answer: dict[str, Any] = {"result": None, "error": None}
+    result: Any = None
+    said: str | None = None
     try:
         os.setsid()
         end_with_parent()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
         os.closerange(3, writing)
         os.closerange(writing + 1, 1024)
         os.set_inheritable(writing, True)
-        answer["result"] = call()
+        result = call()
     except AgentError as error:
-        answer["error"] = str(error)
+        said = str(error)
     except BaseException as error:  # a fault of one collector must not end the agent
-        answer["error"] = f"{type(error).__name__}: {error}"
+        said = f"{type(error).__name__}: {error}"
     try:
-        left = memoryview(json.dumps(answer, default=str).encode())
-        while left:
-            left = left[os.write(writing, left) :]
+        with open(writing, "w", closefd=False) as pipe:
+            json.dump([result, said], pipe)
     finally:
         os._exit(0)

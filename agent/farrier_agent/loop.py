@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Callable
 
-from farrier_agent import disks, gpu, install, links, system, tasks
+from farrier_agent import disks, gpu, links, system, tasks
 from farrier_agent.client import Backoff, Door, RefusedError
 from farrier_agent.conditions import NOTE, QUARANTINE, Condition, bounded, condition, dropped
 from farrier_agent.host import AgentError, Config, Host, say
@@ -20,26 +20,25 @@ from farrier_agent.state import State, digest, digest_of
 from farrier_agent.xid import Xids
 
 _LOG_EVERY = 5.0  # seconds between readings of the kernel's log; its ring holds thousands of records
-_FIRST_READINGS = 15.0  # seconds that the enrolment waits for the first readings
+_FIRST_READINGS = 15.0  # seconds that the first call waits for the first readings
+_NOT_READ = 0.2  # seconds until the first readings are looked for again
 _AT_ONCE = 2.0  # seconds between two heartbeats at least, however often conditions change
 _RARELY = 300.0  # seconds until another try after 409: another machine uses the key, or farrier holds the node
 _LONG = 900.0  # seconds until another try that needs a person: the token or the key is not accepted
 _LEASE = 60.0  # seconds; renewed when a third has passed
-_LEAVING = 600.0  # seconds for which the result of the uninstallation is sent again
-_SAID_AGAIN = 3600.0  # seconds after which the same line is written again
 
 
 @dataclass(frozen=True)
 class Collector:
     """What is read every `every` seconds, in a process of its own that is killed after `limit` seconds. If it hangs,
-    the condition has the effect `hung`. With `targets`, each target is read in a process of its own."""
+    the condition has the effect `hung`. Each of the `targets` is read in a process of its own."""
 
     name: str
     read: Callable[..., dict[str, Any]]
     every: float
     limit: float
     hung: str = NOTE
-    targets: Callable[[Host], list[str]] | None = None
+    targets: Callable[[Host], list[str]] = lambda _host: [""]
 
 
 COLLECTORS: Sequence[Collector] = (
@@ -56,12 +55,11 @@ COLLECTORS: Sequence[Collector] = (
 class _Slot:
     """The newest reading of a collector, and the process that reads."""
 
+    collector: Collector
     due: float = 0.0
     job: Job | None = None
     reading: dict[str, Any] = field(default_factory=dict)
-    wrong: str | None = None
-    is_slow: bool = False
-    was_read: bool = False
+    wrong: list[Condition] = field(default_factory=list)
 
 
 class Readings:
@@ -79,28 +77,22 @@ class Readings:
     @property
     def are_first(self) -> bool:
         """Whether each collector has been read once, or has had enough time for it."""
-        return time.monotonic() - self._began_at > _FIRST_READINGS or all(
-            slot.was_read for slot in self._slots.values()
-        )
+        is_late = time.monotonic() - self._began_at > _FIRST_READINGS
+        return is_late or all(slot.reading or slot.wrong for slot in self._slots.values())
 
     def step(self, now: float) -> None:
         """Start what is due, and take what has arrived."""
-        wanted = {
-            (collector.name, target): collector
-            for collector in self._collectors
-            for target in (collector.targets(self._host) if collector.targets else [""])
-        }
-        for gone in [key for key, slot in self._slots.items() if key not in wanted and slot.job is None]:
-            del self._slots[gone]
+        wanted = {(each.name, target): each for each in self._collectors for target in each.targets(self._host)}
+        self._slots = {key: slot for key, slot in self._slots.items() if key in wanted or slot.job}
         for (name, target), collector in wanted.items():
-            slot = self._slots.setdefault((name, target), _Slot())
+            slot = self._slots.setdefault((name, target), _Slot(collector))
             if slot.job is None and now >= slot.due:
                 limit = self._config.timeouts.get(name, collector.limit)
                 call = partial(collector.read, self._host, self._config, *([target] if target else []))
                 slot.job, slot.due = Job(call, limit), now + collector.every * random.uniform(0.9, 1.1)
-        for slot in self._slots.values():
+        for (name, target), slot in self._slots.items():
             if slot.job is not None and slot.job.poll():
-                self._take(slot)
+                self._take(slot, slot.job, f"{name} {target}".strip(), target)
         if now >= self._log_due:
             self._log_due = now + _LOG_EVERY
             self._xids.read()
@@ -109,43 +101,32 @@ class Readings:
         """Wait until something arrives or is due."""
         running = [slot.job for slot in self._slots.values() if slot.job is not None]
         due = min([until, self._log_due, *(slot.due for slot in self._slots.values() if slot.job is None)])
-        due = min([due, *(job.began_at + job.limit for job in running if not job.timed_out)])
         pause = max(due - time.monotonic(), 0.01)
-        select.select([job.fd for job in running if not job.is_read], [], [], min(pause, 1.0) if running else pause)
+        select.select([job.fd for job in running if not job.at_end], [], [], min(pause, 1.0) if running else pause)
 
     def facts(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for slot in self._slots.values():
-            found.update(slot.reading.get("facts") or {})
+            found.update(slot.reading.get("facts", {}))
         return found
 
     def conditions(self) -> list[Condition]:
         """Return all conditions: of collectors, of the kernel's log, and of other monitors."""
         serials = {str(card["slot"]): card["serial"] for card in self.facts().get("gpus", []) if card["serial"]}
         found = [*self._xids.conditions(serials), *dropped(self._host)]
-        for collector in self._collectors:
-            for (name, target), slot in self._slots.items():
-                if name == collector.name:
-                    found += slot.reading.get("conditions") or []
-                    if slot.wrong is not None:
-                        effect = collector.hung if slot.is_slow else NOTE
-                        found.append(
-                            condition(f"agent/{name}", f"{f'{name} {target}'.strip()}: {slot.wrong}", effect, target)
-                        )
-        return found
+        for slot in self._slots.values():
+            found += [*slot.reading.get("conditions", []), *slot.wrong]
+        return bounded(found)
 
-    def _take(self, slot: _Slot) -> None:
+    def _take(self, slot: _Slot, job: Job, what: str, target: str) -> None:
         """Take a result. A process that hangs keeps its slot, so it is not started again, until the kernel ends it."""
-        job, slot.was_read = slot.job, True
-        assert job is not None
-        slot.is_slow = job.timed_out
-        slot.wrong = (
-            None if job.error is None else f"{job.error}{'; its process cannot be ended' if job.is_hung else ''}"
-        )
+        slot.wrong = []
+        if job.error is not None:
+            said = f"{what}: {job.error}" + ("" if job.is_over else "; its process cannot be ended")
+            effect = slot.collector.hung if job.timed_out else NOTE
+            slot.wrong = [condition(f"agent/{slot.collector.name}", said, effect, target)]
         if job.is_over:
-            slot.job = None
-            if job.error is None:
-                slot.reading = job.result
+            slot.job, slot.reading = None, job.result or slot.reading
 
 
 class Agent:
@@ -160,39 +141,37 @@ class Agent:
         self._backoff = Backoff()
         self._key = self._state.key()
         self._is_enrolled = self._key is not None and bool(host.text("/var/lib/farrier-agent/enrolled"))
-        self._talk_at = 0.0
-        self._talked_at = 0.0
-        self._is_well = False
+        self._talk_at = self._talked_at = self._renew_at = 0.0
         self._sent: object = None
-        self._claim = ""
-        self._task: dict[str, Any] | None = None
+        self._claim = str(uuid.uuid4())
+        self._task: dict[str, Any] = {}
         self._job: Job | None = None
-        self._renew_at = 0.0
         self._finish: dict[str, Any] | None = None
-        self._leaving_since: float | None = None
-        self._said: dict[str, float] = {}
+        self._is_leaving = False
+        self._said = ""
 
     def run(self) -> None:
         """Work until the agent is uninstalled."""
-        try:
-            while self.step():
-                self._readings.wait(min(self._talk_at, self._renew_at if self._job else self._talk_at))
-        finally:
-            self._door.close()
+        while self.step():
+            self._readings.wait(min(self._talk_at, self._renew_at if self._job else self._talk_at))
+        self._door.close()
 
     def step(self) -> bool:
         """Do what is due. Return whether there is more to do."""
         now = time.monotonic()
         self._readings.step(now)
         self._work(now)
-        if self._is_well and _kinds(bounded(self._readings.conditions())) != self._sent:
-            self._talk_at = min(self._talk_at, max(now, self._talked_at + _AT_ONCE))
+        if self._sent is not None and _kinds(self._readings.conditions()) != self._sent:
+            self._talk_at = min(self._talk_at, self._talked_at + _AT_ONCE)
         if now >= self._talk_at:
             self._talk(now)
-        return self._leaving_since is None or (self._finish is not None and now - self._leaving_since < _LEAVING)
+        return not self._is_leaving or self._finish is not None
 
     def _talk(self, now: float) -> None:
-        self._is_well = False
+        self._sent = None
+        if not self._readings.are_first:
+            self._talk_at = now + _NOT_READ
+            return
         try:
             if self._finish is not None:
                 self._report()
@@ -220,21 +199,16 @@ class Agent:
             if not self._state.is_spent(self._host.config().token):
                 self._is_enrolled, self._key = False, None
                 return 0.0
-            self._say(
-                "the key is not accepted, and config.json has no token that was not used: write a new token into it"
-            )
+            self._say("the key is not accepted, and config.json has no token that was not used: write one into it")
         if error.status in (401, 403):
             return _LONG * random.uniform(0.8, 1.2)
         return self._backoff.pause()
 
     def _enroll(self) -> None:
         """Enrol with the token of the configuration, which may have changed. Repeating a lost call succeeds."""
-        if not self._readings.are_first:
-            self._talk_at = time.monotonic() + 0.2
-            return
         token = self._host.config().token
         if not token:
-            raise RefusedError(403, "config.json has no token; create one with `farrier node bootstrap`", None)
+            raise RefusedError(403, "config.json has no token; create one with `farrier node bootstrap`")
         if self._key is None:
             self._key = self._state.new_key()
         alive = system.liveness(self._host)
@@ -247,47 +221,40 @@ class Agent:
         say(f"enrolled as node {answer.get('node')}")
 
     def _beat(self, now: float) -> None:
-        found = bounded(self._readings.conditions())
-        facts = self._readings.facts() if self._readings.are_first else None
-        answer = self._call("POST", "/agent/v1/heartbeat", {
-            **system.liveness(self._host), "conditions": found, "clock": time.time(),
-            "facts_digest": None if facts is None else digest_of(facts),
-        })  # fmt: skip
-        self._talked_at, self._is_well = now, True
-        self._sent = _kinds(found)
-        interval = answer.get("interval")
-        seconds = float(interval) if isinstance(interval, (int, float)) else 30.0
-        self._talk_at = now + min(max(seconds, 1.0), 3600.0) * random.uniform(0.95, 1.0)
-        wants = answer.get("wants") or []
-        if "facts" in wants and facts is not None:
-            self._call("PUT", "/agent/v1/facts", {"digest": digest_of(facts), "facts": facts})
-        if "claim" in wants and self._task is None:
+        found = self._readings.conditions()
+        facts = self._readings.facts()
+        alive, known = system.liveness(self._host), digest_of(facts)
+        beat = {**alive, "conditions": found, "clock": time.time(), "facts_digest": known}
+        answer = self._call("POST", "/agent/v1/heartbeat", beat)
+        self._talked_at, self._sent = now, _kinds(found)
+        self._talk_at = now + answer.get("interval", 30) * random.uniform(0.95, 1.0)
+        if "facts" in answer.get("wants", []):
+            self._call("PUT", "/agent/v1/facts", {"digest": known, "facts": facts})
+        if "claim" in answer.get("wants", []) and not self._task:
             self._take_task(now)
 
     def _take_task(self, now: float) -> None:
         """Claim a task, and begin it. A lost answer is asked for again with the same key."""
-        self._claim = self._claim or str(uuid.uuid4())
         body = {"idempotency_key": self._claim, "types": tasks.types(self._config), "lease": _LEASE}
         task = self._call("POST", "/agent/v1/claim", body).get("task")
-        self._claim = ""
+        self._claim = str(uuid.uuid4())
         if task is None:
             return
         say(f"begins task {task['id']} ({task['type']})")
         self._task, self._renew_at = task, now + _LEASE / 3
-        if task["type"] == tasks.UNINSTALL:
-            self._uninstall(now)
-            return
         config = self._host.config()
         self._job = Job(partial(tasks.perform, self._host, config, task["type"]), tasks.limit(config, task["type"]))
 
     def _work(self, now: float) -> None:
         """Renew the lease of the running task, and take its outcome."""
-        if self._job is None or self._task is None:
+        if self._job is None:
             return
         if self._job.poll():
             result = self._job.result if self._job.error is None else tasks.outcome(False, self._job.error)
-            self._job = None
-            self._end(result, now)
+            say(f"ends task {self._task['id']} ({self._task['type']}): {result['result']}")
+            self._job, self._finish = None, {"lease_token": self._task["lease_token"], **result}
+            self._is_leaving = self._task["type"] == tasks.UNINSTALL and result["succeeded"]
+            self._talk_at = now
         elif now >= self._renew_at:
             self._renew_at = now + _LEASE / 3
             try:
@@ -299,50 +266,30 @@ class Agent:
             except AgentError as error:
                 self._say(str(error))
 
-    def _end(self, result: dict[str, Any], now: float) -> None:
-        assert self._task is not None
-        say(f"ends task {self._task['id']} ({self._task['type']}): {result['result']}")
-        self._finish = {"id": self._task["id"], "lease_token": self._task["lease_token"], **result}
-        self._talk_at = now
-
     def _report(self) -> None:
         """Send the result of the task until the door has taken it, or says that it is too late."""
-        assert self._finish is not None
-        body = {name: value for name, value in self._finish.items() if name != "id"}
         try:
-            self._call("POST", f"/agent/v1/task/{self._finish['id']}/finish", body)
+            self._call("POST", f"/agent/v1/task/{self._task['id']}/finish", self._finish or {})
         except RefusedError as error:
             if error.is_passing:
                 raise
             self._say(str(error))
-        self._finish = self._task = None
+        self._finish, self._task = None, {}
         self._talk_at = 0.0
 
     def _stop_task(self, why: str) -> None:
-        if self._job is not None and self._task is not None:
+        if self._job is not None:
             say(f"stops task {self._task['id']} ({self._task['type']}): {why}")
             self._job.kill()
-        self._job = self._task = self._finish = None
-
-    def _uninstall(self, now: float) -> None:
-        """Remove everything, and then report it with the key that is still in memory."""
-        try:
-            install.uninstall(self._host)
-        except (AgentError, OSError) as error:
-            self._end(tasks.outcome(False, str(error)), now)
-        else:
-            self._leaving_since = now
-            self._end(tasks.outcome(True, "the agent is removed"), now)
+        self._job, self._finish, self._task = None, None, {}
 
     def _call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._door.call(method, path, body, self._key or "")
 
     def _say(self, text: str) -> None:
-        """Write a line, but not the same line again within an hour."""
-        now = time.monotonic()
-        if now - self._said.get(text, -_SAID_AGAIN) >= _SAID_AGAIN:
-            self._said = {each: at for each, at in self._said.items() if now - at < _SAID_AGAIN}
-            self._said[text] = now
+        """Write a line, but not the same line again."""
+        if text != self._said:
+            self._said = text
             say(text)
 
 

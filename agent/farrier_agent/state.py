@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import secrets
 from typing import Any
 
-from farrier_agent.host import STATE, AgentError, Host, settle
-
-_KEY = re.compile(r"fak_[0-9a-f]{64}")
+from farrier_agent.host import STATE, AgentError, Host
 
 
 class State:
@@ -22,8 +19,7 @@ class State:
         self._host = host
 
     def key(self) -> str | None:
-        found = self._host.text(f"{STATE}/key")
-        return found if _KEY.fullmatch(found) else None
+        return self._host.text(f"{STATE}/key") or None
 
     def new_key(self) -> str:
         """Make a key, and write it. Raises AgentError, for example if the disk is full."""
@@ -40,10 +36,7 @@ class State:
 
     def cleaned(self) -> list[str]:
         """Return the serial numbers of the disks that a task has begun to erase since the last drain."""
-        try:
-            return [str(each) for each in json.loads(self._host.text(f"{STATE}/cleaned", "[]"))]
-        except (ValueError, TypeError):
-            return []
+        return [str(each) for each in json.loads(self._host.text(f"{STATE}/cleaned", "[]"))]
 
     def clean(self, serials: list[str]) -> None:
         self._write("cleaned", json.dumps(serials))
@@ -58,7 +51,9 @@ class State:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(f"{path}.new", path)
-            settle(self._directory)
+            directory = os.open(self._directory, os.O_RDONLY)
+            os.fsync(directory)  # so that a power cut does not undo the replacement
+            os.close(directory)
         except OSError as error:
             raise AgentError(
                 f"{STATE}/{name} cannot be written: {error.strerror}; free space or make it writable"

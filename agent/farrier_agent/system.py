@@ -6,7 +6,6 @@ import ctypes
 import http.client
 import os
 import re
-import socket
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,7 +43,7 @@ def macs(host: Host) -> list[str]:
     for device in host.glob("/sys/class/net/*/device"):
         card = os.path.dirname(device)
         mac = host.text(f"{card}/bonding_slave/perm_hwaddr") or host.text(f"{card}/address")
-        if re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac) and mac != "00:00:00:00:00:00":
+        if re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac):
             found.append(mac)
     return sorted(set(found))
 
@@ -63,15 +62,9 @@ def metadata(host: Host, config: Config) -> dict[str, Any]:
     urls = list(config.metadata)
     for path in host.glob("/etc/cloud/cloud.cfg.d/*.cfg"):
         urls += re.findall(r"metadata_url:\s*[\"']?(https?://[^\s\"',}]+)", host.text(path))
-    answering = sorted({urlsplit(url).netloc for url in urls if _answers(url)})
-    return {
-        "conditions": [
-            condition(
-                "metadata/answers", f"the metadata service at {place} answers from the machine's network", NOTE, place
-            )
-            for place in answering
-        ]
-    }
+    said = "the metadata service answers from the machine's network"
+    places = sorted({urlsplit(url).netloc for url in urls if _answers(url)})
+    return {"conditions": [condition("metadata/answers", said, NOTE, place) for place in places]}
 
 
 def _dmi(host: Host, name: str) -> str | None:
@@ -96,27 +89,19 @@ def _read_only(host: Host) -> list[Condition]:
 
 def _clock() -> list[Condition]:
     """Say that nothing synchronises the clock: TLS fails with a wrong clock. Source: adjtimex(2), TIME_ERROR."""
-    try:
-        state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_SIZE_OF_TIMEX))
-    except (OSError, AttributeError):
+    if ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_SIZE_OF_TIMEX)) != _TIME_ERROR:
         return []
-    return (
-        [condition("clock/unsynchronised", "the kernel's clock is not synchronised (adjtimex)")]
-        if state == _TIME_ERROR
-        else []
-    )
+    return [condition("clock/unsynchronised", "the kernel's clock is not synchronised (adjtimex)")]
 
 
 def _answers(url: str) -> bool:
     """Return whether a server responds to HTTP there, whatever it responds."""
     parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    connection = http.client.HTTPConnection(parts.hostname or "", port, timeout=_METADATA_TIMEOUT)
     try:
-        connection = kind(parts.hostname or "", parts.port, timeout=_METADATA_TIMEOUT)
         connection.request("GET", parts.path or "/")
         connection.getresponse()
-    except http.client.HTTPException:
-        return True
-    except (OSError, ValueError, socket.gaierror):
+    except (OSError, http.client.HTTPException):
         return False
     return True

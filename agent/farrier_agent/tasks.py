@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Callable
 
-from farrier_agent import disks, gpu, scrub, wipe
+from farrier_agent import disks, gpu, install, scrub, wipe
 from farrier_agent.host import AgentError, Config, Host, tool
 from farrier_agent.jobs import finished
 from farrier_agent.state import State
 
 DIRECTORY = "/etc/farrier-agent"
 UNINSTALL = "node.uninstall"
-_GPU_TIMEOUT = 60.0  # seconds of one reading of the GPUs' processes
 _KEPT = {"result": "unproven", "message": "the system runs from this disk, so it was not erased"}
 _PAUSE = 5.0  # seconds between two readings
 _CHECK_TIMEOUT = 600.0  # seconds in which the samples of a disk are read
@@ -32,19 +31,14 @@ def outcome(succeeded: bool, result: str, devices: list[dict[str, Any]] | None =
 
 def types(config: Config) -> list[str]:
     """Return the task types to claim. Cleaning that a worker does is left to the worker."""
-    return [each for each in (*TASKS, UNINSTALL) if each not in CLEANING or config.cleaning_by != "worker"]
+    return [each for each in TASKS if each not in CLEANING or config.cleaning_by != "worker"]
 
 
 def perform(host: Host, config: Config, type_: str) -> Outcome:
-    """Perform a task. A foreseen failure is an outcome with one line."""
-    if type_ not in TASKS:
-        return outcome(False, f"unknown task type {type_[:64]!r}; this version of the agent knows {', '.join(TASKS)}")
+    """Perform a task, in a process of its own. An error is the outcome's one line."""
     if type_ in CLEANING and config.cleaning_by != "agent":
         return outcome(False, 'the agent does not clean this machine: cleaning_by of config.json is not "agent"')
-    try:
-        return TASKS[type_](host, config)
-    except (AgentError, OSError) as error:
-        return outcome(False, str(error))
+    return TASKS[type_](host, config)
 
 
 def limit(config: Config, type_: str) -> float:
@@ -63,15 +57,11 @@ def _drain(host: Host, config: Config) -> Outcome:
     State(host).clean([])
     ran = _hooks(host, "drain.d", ends_at)
     while True:
-        (job,) = finished([(partial(gpu.used, host), config.timeouts.get("gpu", _GPU_TIMEOUT))])
-        if job.error is not None:
-            return outcome(False, f"it is unknown whether a GPU is in use: {job.error}")
-        if not job.result:
+        busy = gpu.used(host)
+        if not busy:
             return outcome(True, f"{ran} programs of drain.d succeeded; no process uses a GPU")
         if time.monotonic() + _PAUSE > ends_at:
-            return outcome(
-                False, f"GPUs are still in use after {config.drain_seconds:.0f} s: {', '.join(job.result[:5])}"
-            )
+            return outcome(False, f"GPUs are still in use after {config.drain_seconds:.0f} s: {', '.join(busy[:5])}")
         time.sleep(_PAUSE)
 
 
@@ -95,15 +85,11 @@ def _cleanup(host: Host, config: Config) -> Outcome:
     names = [name for name in disks.names(host) if name not in system]
     longest = config.wipe_seconds * len(config.wipe) + _CHECK_TIMEOUT
     State(host).clean([disks.serial(host, name) for name in names])
-    devices = _each([(name, partial(wipe.erase, host, config, name)) for name in names], host, longest)
-    kept = [
-        wipe.device(disks.serial(host, name), "disk", **_KEPT) for name in sorted(system) if name in disks.names(host)
-    ]
-    return _judged([*devices, *kept], "erased")
+    return _judged(host, _each([(name, partial(wipe.erase, host, config, name)) for name in names], host, longest))
 
 
 def _scrub(host: Host, config: Config) -> Outcome:
-    return _judged(scrub.scrub(host, config), "overwritten")
+    return _judged(host, scrub.scrub(host, config))
 
 
 def _validate(host: Host, config: Config) -> Outcome:
@@ -117,12 +103,12 @@ def _validate(host: Host, config: Config) -> Outcome:
     if busy:
         return outcome(False, f"GPUs are in use: {', '.join(busy[:5])}", [])
     checks = [(names[serial], partial(wipe.check, host, names[serial])) for serial in expected]
-    kept = [
-        wipe.device(disks.serial(host, name), "disk", **_KEPT)
-        for name in sorted(disks.of_system(host))
-        if name in names.values()
-    ]
-    return _judged([*_each(checks, host, _CHECK_TIMEOUT), *kept], "read as zero")
+    return _judged(host, _each(checks, host, _CHECK_TIMEOUT))
+
+
+def _uninstall(host: Host, _config: Config) -> Outcome:
+    install.uninstall(host)
+    return outcome(True, "the agent is removed")
 
 
 def _each(calls: Sequence[tuple[str, Callable[[], Any]]], host: Host, longest: float) -> list[dict[str, Any]]:
@@ -134,12 +120,13 @@ def _each(calls: Sequence[tuple[str, Callable[[], Any]]], host: Host, longest: f
     ]
 
 
-def _judged(devices: list[dict[str, Any]], done: str) -> Outcome:
+def _judged(host: Host, devices: list[dict[str, Any]]) -> Outcome:
+    """Return the outcome, with what was left: the disks of the system."""
     wrong = [f"{each['kind']} {each['serial']}: {each['message']}" for each in devices if each["result"] == "failed"]
-    erased = sum(each["result"] == "erased" for each in devices)
-    kept = sum(each["result"] == "unproven" for each in devices)
-    said = f"{erased} of {len(devices)} devices {done}" + (f", {kept} left as the system's own" if kept else "")
-    return outcome(not wrong, "; ".join([said, *wrong]), devices)
+    kept = sorted(disks.of_system(host) & set(disks.names(host)))
+    said = f"{len(devices) - len(wrong)} of {len(devices)} devices erased, {len(kept)} left as the system's own"
+    left = [wipe.device(disks.serial(host, name), "disk", **_KEPT) for name in kept]
+    return outcome(not wrong, "; ".join([said, *wrong]), [*devices, *left])
 
 
 TASKS: Mapping[str, Callable[[Host, Config], Outcome]] = {
@@ -148,5 +135,6 @@ TASKS: Mapping[str, Callable[[Host, Config], Outcome]] = {
     "node.cleanup_storage": _cleanup,
     "node.scrub_gpu": _scrub,
     "node.validate_clean": _validate,
+    UNINSTALL: _uninstall,
 }
 CLEANING = frozenset({"node.cleanup_storage", "node.scrub_gpu", "node.validate_clean"})

@@ -34,7 +34,7 @@ def erase(host: Host, config: Config, name: str) -> Device:
         disks.free(host, name)
         marks = _mark(node, size)
         for method in config.wipe:
-            found["method"], act = _METHODS.get(method, (method, _unknown))
+            found["method"], act = _METHODS[method]
             try:
                 act(node, size, config.wipe_seconds)
             except (AgentError, OSError) as error:
@@ -135,10 +135,6 @@ def _overwrite(node: str, size: int, limit: float) -> None:
             yield place, zero[: size - place]
 
     _write(node, parts())
-
-
-def _unknown(_node: str, _size: int, _limit: float) -> None:
-    raise AgentError(f"unknown method; wipe may contain {', '.join(_METHODS)}")
 
 
 _METHODS: Mapping[str, tuple[str, Callable[[str, int, float], None]]] = {

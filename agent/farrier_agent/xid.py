@@ -33,7 +33,7 @@ class Xids:
     """The XID events since the machine was started, by GPU and number."""
 
     def __init__(self, host: Host, path: str = "/dev/kmsg") -> None:
-        self._seen: dict[tuple[str, int], list[object]] = {}
+        self._seen: dict[tuple[str, int], tuple[str, int, float, str]] = {}
         self._lost_at: float | None = None
         self._fd = -1
         try:
@@ -70,8 +70,8 @@ class Xids:
         if key[1] == _ACTION_CHANGED and effect == NOTE:
             self._seen.pop(key, None)  # the GPU needs no action any more
         elif effect and (key in self._seen or len(self._seen) < _MOST_KINDS):
-            count = int(str(self._seen[key][1])) + 1 if key in self._seen else 1
-            self._seen[key] = [effect, count, time.monotonic(), found[3].partition("\n")[0][:160]]
+            count = self._seen[key][1] + 1 if key in self._seen else 1
+            self._seen[key] = (effect, count, time.monotonic(), found[3].partition("\n")[0][:160])
 
     def conditions(self, serials: Mapping[str, str]) -> list[Condition]:
         """Return the conditions. `serials` are the serial numbers of GPUs by PCI address, as far as NVML names them."""
@@ -80,11 +80,11 @@ class Xids:
             return [condition("gpu/xid-unread", "/dev/kmsg cannot be read, so XID errors are not seen")]
         found = []
         for (pci, number), (effect, count, seen_at, text) in self._seen.items():
-            if effect == NOTE and now - float(str(seen_at)) > _NOTE_LASTS:
+            if effect == NOTE and now - seen_at > _NOTE_LASTS:
                 continue
             target = next((serial for address, serial in serials.items() if address.startswith(pci)), pci)
-            message = f"XID {number} of GPU {pci}{_times(int(str(count)))}: {text}"
-            found.append(condition(f"gpu/xid-{number}", message, str(effect), target))
+            message = f"XID {number} of GPU {pci}{_times(count)}: {text}"
+            found.append(condition(f"gpu/xid-{number}", message, effect, target))
         if self._lost_at is not None and now - self._lost_at < _NOTE_LASTS:
             found.append(condition("gpu/xid-skipped", "the kernel's log grew too fast; a part of it was not read"))
         return found

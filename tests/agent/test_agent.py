@@ -161,14 +161,3 @@ def test_the_agent_runs_with_each_supported_python(machine: Machine, door: Door,
     assert process.wait(30) == 0
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
-
-
-def test_a_task_of_another_release_fails_with_one_line(machine: Machine) -> None:
-    from farrier_agent import tasks
-    from farrier_agent.host import Config, Host
-
-    outcome = tasks.perform(Host(str(machine.root)), Config(), "node.polish")
-
-    assert not outcome["succeeded"]
-    assert outcome["result"].startswith("unknown task type 'node.polish'; this version of the agent knows node.")
-    assert "\n" not in outcome["result"]

@@ -21,9 +21,16 @@ from tests.support.agent_machine import Machine
 DATA = Path(__file__).parents[1] / "data" / "agent"
 
 
-def recorded(name: str, **changes: Any) -> dict[str, Any]:
+def recorded(name: str) -> dict[str, Any]:
     report: dict[str, Any] = json.loads((DATA / name).read_text())
-    return report | changes
+    return report
+
+
+def warned(critical_warning: int) -> dict[str, Any]:
+    """The recorded report of an NVMe disk with another critical warning."""
+    report = recorded("smartctl-nvme.json")
+    report["nvme_smart_health_information_log"]["critical_warning"] = critical_warning
+    return report
 
 
 def host_of(machine: Machine) -> Host:
@@ -34,27 +41,25 @@ def host_of(machine: Machine) -> Host:
     ("report", "expected"),
     [
         (recorded("smartctl-nvme.json"), []),
-        (recorded("nvme-smart-log.json"), []),
         (
             recorded("smartctl-ata-failing.json"),
             [("disk/failing", "quarantine", "sdc: SMART predicts a failure, Reallocated_Sector_Ct 1975")],
         ),
         (
-            recorded("nvme-smart-log.json", critical_warning=4),
+            warned(4),
             [("disk/failing", "quarantine", "sdc: the reliability is degraded")],
         ),
-        # nvme-cli 2 prints the bits of the warning as an object.
         (
-            recorded("nvme-smart-log.json", critical_warning={"value": 9, "available_spare": 1, "ro": 1}),
+            warned(9),
             [("disk/failing", "quarantine", "sdc: the spare blocks are used up, the disk is read-only")],
         ),
         (
-            recorded("nvme-smart-log.json", critical_warning=2),
+            warned(2),
             [("disk/hot", "note", "sdc: the temperature is beyond its limits")],
         ),
     ],
 )
-def test_the_health_of_a_disk_is_what_smartctl_and_nvme_say(
+def test_the_health_of_a_disk_is_what_smartctl_says(
     report: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
     found = list(disks.judged(report, "sdc", "SERIAL"))
@@ -112,9 +117,7 @@ def test_without_tools_the_health_of_disks_is_said_to_be_unknown(machine: Machin
     (machine.root / "no-tools").mkdir()
     machine.environment["PATH"] = str(machine.root / "no-tools")
 
-    assert machine.conditions()["disk/unread"]["message"] == (
-        "the health of disks is unknown: install smartmontools or nvme-cli"
-    )
+    assert machine.conditions()["disk/unread"]["message"] == ("the health of disks is unknown: install smartmontools")
 
 
 def infiniband(machine: Machine, device: str, *, state: str = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)") -> None:
