@@ -38,10 +38,10 @@ class Door:
 
     def __init__(self, host: Host, config: Config) -> None:
         parts = urlsplit(config.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
-            raise AgentError(f"url: expected https://host:port of the agents' door, got {config.url[:100]!r}")
-        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-            raise AgentError("url: expected https, because the key must not cross a network unencrypted")
+        is_safe = parts.scheme == "https" or parts.hostname in _LOOPBACK
+        if not is_safe or not parts.hostname or parts.path not in ("", "/"):
+            said = "url: expected https://host:port, because the key must not cross a network unencrypted"
+            raise AgentError(f"{said}; got {config.url[:100]!r}")
         self._host, self._port = parts.hostname, parts.port
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":

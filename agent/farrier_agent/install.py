@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from farrier_agent.host import CONFIG, STATE, AgentError, Host, run, say
+from farrier_agent.host import CONFIG, STATE, Host, run, say
 
 PROGRAM = "/opt/farrier-agent/farrier-agent.pyz"
 _UNITS = "/etc/systemd/system"
@@ -57,20 +57,16 @@ def install(host: Host) -> None:
 
 
 def uninstall(host: Host) -> None:
-    """Remove the unit, the program, the configuration, the hooks and the key. Raises AgentError if something stays."""
+    """Remove the unit, the program, the configuration, the hooks and the key. Raises OSError if something stays."""
     _systemctl("disable", "farrier-agent.service")
     for name in ("farrier-agent.service", _SETUP):
         Path(host.path(f"{_UNITS}/{name}")).unlink(missing_ok=True)
     _systemctl("daemon-reload")
-    left = []
     for directory in (os.path.dirname(PROGRAM), os.path.dirname(CONFIG), "/run/farrier-agent", STATE):
-        shutil.rmtree(host.path(directory), ignore_errors=True)
         if os.path.lexists(host.path(directory)):
-            left.append(directory)
+            shutil.rmtree(host.path(directory))
     # farrier may cut the power as soon as it knows that the agent is gone.
     os.sync()
-    if left:
-        raise AgentError(f"{', '.join(left)} cannot be removed; is the file system read-only?")
 
 
 def _systemctl(*command: str) -> None:

@@ -90,7 +90,6 @@ def _child(call: Callable[[], Any], writing: int) -> None:
     try:
         os.setsid()
         end_with_parent()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.closerange(3, writing)
         os.closerange(writing + 1, 1024)
         os.set_inheritable(writing, True)

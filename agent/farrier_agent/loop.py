@@ -23,8 +23,7 @@ _LOG_EVERY = 5.0  # seconds between readings of the kernel's log; its ring holds
 _FIRST_READINGS = 15.0  # seconds that the first call waits for the first readings
 _NOT_READ = 0.2  # seconds until the first readings are looked for again
 _AT_ONCE = 2.0  # seconds between two heartbeats at least, however often conditions change
-_RARELY = 300.0  # seconds until another try after 409: another machine uses the key, or farrier holds the node
-_LONG = 900.0  # seconds until another try that needs a person: the token or the key is not accepted
+_RARELY = 300.0  # seconds until another try that needs a person: the token or the key is not accepted
 _LEASE = 60.0  # seconds; renewed when a third has passed
 
 
@@ -189,20 +188,15 @@ class Agent:
     def _after(self, error: RefusedError) -> float:
         """Return the seconds until the next call after a refusal."""
         self._say(str(error))
-        if error.is_passing:
+        if error.status not in (401, 403, 409):
             return self._backoff.pause(error.retry_after)
-        if error.status == 409:
-            self._stop_task("farrier does not accept the key of this machine at present")
-            return _RARELY * random.uniform(0.8, 1.2)
+        self._stop_task("farrier does not accept the key of this machine at present")
         if error.status == 401 and self._is_enrolled:
-            self._stop_task("farrier does not know the key of this machine")
             if not self._state.is_spent(self._host.config().token):
                 self._is_enrolled, self._key = False, None
                 return 0.0
             self._say("the key is not accepted, and config.json has no token that was not used: write one into it")
-        if error.status in (401, 403):
-            return _LONG * random.uniform(0.8, 1.2)
-        return self._backoff.pause()
+        return _RARELY * random.uniform(0.8, 1.2)
 
     def _enroll(self) -> None:
         """Enrol with the token of the configuration, which may have changed. Repeating a lost call succeeds."""
