@@ -20,6 +20,7 @@ from farrier.model import (
     conditions,
     diagnosis,
     duration,
+    expected,
     failures,
     foreseen,
     restores,
@@ -258,6 +259,8 @@ def _of_region(case: Case) -> Iterator[str]:
             f"farrier last read the node's machine in MAAS {duration.human(case.now - old)} ago; farrier site list "
             "shows the state of the region"
         )
+    elif case.node.maas is not None and expected.not_known(case.node.maas) is not None:
+        yield "update farrier, or bring the machine into a status that this release knows"
 
 
 def _of_clocks(node: NodeDetail, late: Sequence[Clock]) -> Iterator[Advice]:

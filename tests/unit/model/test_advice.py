@@ -104,6 +104,14 @@ def test_an_observation_that_is_too_old_to_act_on_is_reported_as_old(maas: MaasV
     assert why(**LATE, workflow=deployment(), region=region(state="observing"), maas=maas).advice.startswith(said)
 
 
+def test_a_status_of_maas_that_this_release_does_not_know_has_advice() -> None:
+    maas = MaasView(
+        system_id="abc", state="unknown", since=NOW - HOUR, read_at=NOW, stale_since=None, fresh_at=NOW - MINUTE
+    )
+    said = why(site="demo-1", maas_id="abc", region=region(state="observing"), maas=maas)
+    assert said.advice == "update farrier, or bring the machine into a status that this release knows"
+
+
 def test_there_is_always_advice_above_a_limit() -> None:
     said = why(**LATE, workflow=deployment(3 * HOUR), region=region(state="observing"), maas=seen(MINUTE))
     assert said.advice == (

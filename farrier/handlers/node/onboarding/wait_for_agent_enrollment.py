@@ -76,7 +76,9 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
     if unproven is None and standing is not None:
         return Waiting(reason=f"the node is healthy, but does not enter service: {standing}", timed=False)
     if unproven is None:
-        return Done(reason="the agent has enrolled, and the node is healthy")
+        return Done(
+            reason="the node is healthy" if node.agentless else "the agent has enrolled, and the node is healthy"
+        )
     return Waiting(reason=f"the agent has enrolled, but the node is not healthy yet: {unproven}" if agent else unproven)
 
 
