@@ -116,9 +116,9 @@ async def test_a_dry_run_is_answered_by_the_daemon_itself(db: pg.Database) -> No
     intents: tuple[tuple[str, dict[str, str]], ...] = (("onboard", {"mode": "deploy"}), ("drain", {}), ("delete", {}))
     asked = {"intents": [{"resource": "gpu-1", "action": action, "params": params} for action, params in intents]}
     secrets = {"http_bearer_token": "env:FARRIER_SECRET_API", "secret_api": "t0k3n-of-the-daemon"}
-    async with replica(db.dsn, **secrets) as daemon:
+    async with replica(db.dsn) as daemon, serving(db, **secrets) as server:
         await daemon.until("daemon.ready")
-        url = (await daemon.until("http.listening"))["url"]
+        url = (await server.until("http.listening"))["url"]
         own = {"Authorization": "Bearer t0k3n-of-the-daemon"}
         async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE, headers=own) as client:
             told = await client.post(f"{url}/api/v1/foreseen", json=asked)
