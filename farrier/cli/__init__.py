@@ -41,7 +41,7 @@ COMMANDS = {
     "resource": "List and inspect resources of any kind, and submit intents for them.",
     "task": "List the tasks of agents and workers.",
     "enqueue": "Enqueue a resource, so that its handler runs as soon as possible.",
-    "controllers": "List the controllers with their shards and their lag, and the shards without a controller.",
+    "controllers": "List the controllers with their shards and lag, the shards without a controller, and the doors.",
     "history": "List, export and prune the history of the fleet.",
     "site": "Check site files, show the settings, MAAS regions and brakes of sites, and lift brakes.",
     "sla": "List the limits of all states, and the resources above a limit.",

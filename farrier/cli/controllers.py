@@ -49,7 +49,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 @with_database
 @formed
 async def controllers(session: Session, form: Form) -> None:
-    """List the controllers with their shards and their lag, the shards without a controller, and the doors.
+    """List the controllers with their shards and lag, the shards without a controller, and the doors.
 
     The list includes expired controllers, and has a line for each kind of resource that a controller runs. LAG is the
     delay of the most overdue run when the controller last renewed its lease. A door is a server of farrier serve;

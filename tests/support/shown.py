@@ -45,7 +45,7 @@ def detail(it: Node, now: datetime, *, outcome: Record = REST, **fields: Any) ->
     own: dict[str, Any] = {
         name: getattr(it, name)
         for name in NodeDetail.__struct_fields__
-        if name in Node.__struct_fields__ and name not in ("workflow", "maas", "paused", "region")
+        if name in Node.__struct_fields__ and name not in ("workflow", "maas", "paused", "region", "unreachable")
     }
     standing = quarantining(it.conditions)
     causes = [*([str(it.quarantine.cause)] if it.quarantine else []), *(f"{c.source}/{c.id}" for c in standing)]
