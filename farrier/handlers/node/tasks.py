@@ -43,10 +43,9 @@ def work(node: Node, now: datetime, config: Policy, type_: TaskType) -> StageRes
         return _by_force(node, task)
     match task.status:
         case T.QUEUED:
-            taker = "a worker" if node.agentless else "an agent"
-            return Waiting(
-                reason=f"waits for {taker} to take task {task.id} ({type_})", requeue_after=None, timed=False
-            )
+            what = f"task {task.id} ({type_})"
+            reason = f"waits for a worker to take {what}" if node.agentless else f"waits for an agent to take {what}"
+            return Waiting(reason=reason, requeue_after=None, timed=False)
         case T.DISPATCHED:
             return _dispatched(node, task, now)
         case T.SUCCEEDED:
