@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def python(request: pytest.FixtureRequest) -> str:
     """A Python of each version that the agent supports, as far as this machine has it."""
     version: str = request.param
-    installed = [str(path) for path in Path("/root/.pyenv/versions").glob(f"{version}.*/bin/python")]
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    installed = [str(path) for path in pyenv.glob(f"versions/{version}.*/bin/python")]
     for found in (*installed, shutil.which(f"python{version}")):
         # A command of pyenv may exist although its version is not chosen.
         if found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
