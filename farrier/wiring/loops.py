@@ -125,10 +125,7 @@ async def runtime(
             "foreseer": foreseer.run,
         }
         if not config.database.pgbouncer:
-            timeouts = brief(config.database)
-            wake = partial(_woken, controller, foreseer)
-            listener = Listener(database.dsn, wake=wake, missed=controller.heard_nothing, timeouts=timeouts)
-            background["listener"] = listener.run
+            background["listener"] = _listener(config, database, controller, foreseer).run
         if keep_days := config.history.keep_days:
             background["history"] = partial(PostgresRetention(database.pool).run, timedelta(days=keep_days))
         yield Runtime(
@@ -141,6 +138,11 @@ async def runtime(
             bindings=bound,
             pool=database.pool,
         )
+
+
+def _listener(config: settings.Config, database: Database, controller: Controller, foreseer: Foreseer) -> Listener:
+    wake = partial(_woken, controller, foreseer)
+    return Listener(database.dsn, wake=wake, missed=controller.heard_nothing, timeouts=brief(config.database))
 
 
 def _woken(controller: Controller, foreseer: Foreseer, kind: str, ids: Sequence[int] | None) -> None:
