@@ -32,7 +32,9 @@ def python(request: pytest.FixtureRequest) -> str:
     """A Python of each version that the agent supports, as far as this machine has it."""
     version: str = request.param
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    installed = [str(path) for path in pyenv.glob(f"versions/{version}.*/bin/python")]
+    # PYENV_ROOT may be another user's, as under runuser.
+    readable = os.access(pyenv, os.R_OK | os.X_OK)
+    installed = [str(path) for path in pyenv.glob(f"versions/{version}.*/bin/python")] if readable else []
     for found in (*installed, shutil.which(f"python{version}")):
         # A command of pyenv may exist although its version is not chosen.
         if found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
