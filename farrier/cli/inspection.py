@@ -114,8 +114,8 @@ def _networks(node: NodeDetail) -> Iterable[tuple[str, Cell]]:
 
 
 def _in_maas(maas: MaasView, now: datetime) -> str:
-    """Return a text about the reading, such as `deployed (Deployed), owned by admin, read 4s ago`."""
-    named = f" ({maas.status_name})" if maas.status_name else ""
+    """Return a text about the reading, such as `deployed (Deployed) with ubuntu/noble, owned by admin, read 4s ago`."""
+    named = (f" ({maas.status_name})" if maas.status_name else "") + (f" with {maas.image}" if maas.image else "")
     held = f", owned by {maas.owner}" if maas.owner else ""
     news = "; changed since then" if maas.stale_since is not None else ""
     return f"{maas.state}{named}{held}, read {output.ago(maas.read_at, now)} ago{news}"

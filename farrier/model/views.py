@@ -16,6 +16,7 @@ from farrier.model.conditions import Condition
 from farrier.model.details import LISTED, RowDetails
 from farrier.model.doors import DeadDoors
 from farrier.model.health import Alert
+from farrier.model.maas import HardwareInfo
 from farrier.model.node import Bmc, Skipped
 from farrier.model.outcome import Record
 from farrier.model.selection import LabelTest
@@ -177,7 +178,8 @@ class MaasView(msgspec.Struct, frozen=True, kw_only=True):
     """The last reading of the node's machine in MAAS. `since` is the time of the first reading of this state, and
     `read_at` is the time of the last reading. `stale_since` is set if an event about the machine is newer than the
     reading. The state is known to have lasted at least until `fresh_at`. `owner_by_rescue` is set if `owner` became the
-    owner because of rescue mode."""
+    owner because of rescue mode. `osystem` and `distro_series` are the image that MAAS installed. `hardware_info` is
+    what the commissioning of the machine read from its firmware."""
 
     system_id: str
     state: str
@@ -189,6 +191,15 @@ class MaasView(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None = None
     owner_by_rescue: bool = False
     power_state: str | None = None
+    osystem: str | None = None
+    distro_series: str | None = None
+    hardware_uuid: str | None = None
+    hardware_info: HardwareInfo | None = None
+
+    @property
+    def image(self) -> str:
+        """The installed image, such as `ubuntu/noble`; empty if MAAS has installed none."""
+        return f"{self.osystem}/{self.distro_series}" if self.osystem and self.distro_series else ""
 
 
 class RegionView(msgspec.Struct, frozen=True, kw_only=True):

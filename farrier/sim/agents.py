@@ -10,6 +10,7 @@ import heapq
 import random
 import time
 from datetime import timedelta
+from typing import Any
 
 import anyio
 import msgspec
@@ -19,6 +20,7 @@ from anyio.abc import TaskGroup
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.model.node import TaskType
 from farrier.sim.door import Agent, AgentsClient, Next, Task, UnknownKey
+from farrier.sim.hardware import evidence_of, facts_of
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -48,6 +50,7 @@ class SimulatedAgents:
         self._client = client
         self._pace = pace or Pace()
         self._agents: dict[str, Agent] = {}
+        self._facts: dict[str, dict[str, Any]] = {}
         self._silent: set[str] = set()
         # The times at which heartbeats are due, by time.monotonic, with the node and the key of its agent.
         self._due: list[tuple[float, str, str]] = []
@@ -56,10 +59,13 @@ class SimulatedAgents:
     def __len__(self) -> int:
         return len(self._agents)
 
-    async def enroll(self, token: str) -> str:
-        """Enroll the agent of one node. Returns the node's name. Raises `RefusedByModel` for an invalid token."""
-        agent = await self._client.enroll(token, {"os": "simulated"})
+    async def enroll(self, token: str, machine: str = "machine") -> str:
+        """Enroll the agent of one node, on the machine of this name. Returns the node's name. Raises `RefusedByModel`
+        for an invalid token."""
+        facts = facts_of(machine)
+        agent = await self._client.enroll(token, facts)
         self._agents[agent.node] = agent
+        self._facts[agent.node] = facts
         self._plan(agent, (await self._client.beat(agent)).interval)
         return agent.node
 
@@ -68,7 +74,7 @@ class SimulatedAgents:
         token is refused. The log names the machine."""
         while True:
             try:
-                return await self.enroll(token)
+                return await self.enroll(token, machine)
             except DatabaseUnreachable as away:
                 _log.warning("agents.server_away", machine=machine, error=str(away))
                 await anyio.sleep(self._pace.again_every.total_seconds())
@@ -141,6 +147,8 @@ class SimulatedAgents:
                 await self._client.renew(agent, task, self._pace.task_lease)
             await anyio.sleep(remaining)
             if agent.node not in self._silent:  # a failed machine reports nothing, and its lease expires
-                await self._client.finish(agent, task, succeeded=True, result={"simulated": True})
+                await self._client.finish(
+                    agent, task, result="simulated", evidence=evidence_of(self._facts[agent.node], task.type)
+                )
         except (DatabaseUnreachable, RefusedByModel) as lost:
             _log.warning("agents.task_lost", task=task.id, node=agent.node, error=str(lost))

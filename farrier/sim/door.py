@@ -84,9 +84,9 @@ class AgentsClient:
         body = {"lease_token": task.lease_token, "lease": lease.total_seconds()}
         await self._send(f"task/{task.id}/renew", body, agent.key)
 
-    async def finish(self, agent: Agent, task: Task, *, succeeded: bool, result: Mapping[str, Any]) -> None:
-        """End a task."""
-        body = {"lease_token": task.lease_token, "succeeded": succeeded, "result": result}
+    async def finish(self, agent: Agent, task: Task, *, result: str, evidence: Mapping[str, Any] | None = None) -> None:
+        """End a task that succeeded."""
+        body = {"lease_token": task.lease_token, "succeeded": True, "result": result, "evidence": evidence}
         await self._send(f"task/{task.id}/finish", body, agent.key)
 
     async def _send(self, path: str, body: Mapping[str, Any], key: str | None) -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 from farrier.errors import RefusedByModel
 from farrier.io.pool import Connection
+from farrier.model.node import TaskType
 from farrier.sim.agents import Pace, SimulatedAgents
 from farrier.sim.door import Agent, AgentsClient, UnknownKey
 from tests.support import again, pg
@@ -43,17 +44,18 @@ async def register(conn: Connection, name: str) -> int:
     return node
 
 
-async def give_task(conn: Connection, node: int) -> int:
-    """Insert a queued drain task, as the controller does."""
+async def give_task(conn: Connection, node: int, type_: TaskType = TaskType.DRAIN) -> int:
+    """Insert a queued task, as the controller does."""
     async with conn.transaction():
         await conn.execute("SET LOCAL session_replication_role = replica")  # the guards would refuse it
         workflow = await conn.fetchval(
             "INSERT INTO farrier.node_decommissions (node_id, mode) VALUES ($1, 'soft_reset') RETURNING id", node
         )
         task: int = await conn.fetchval(
-            "INSERT INTO farrier.node_tasks (node_id, workflow_id, type) VALUES ($1, $2, 'node.drain') RETURNING id",
+            "INSERT INTO farrier.node_tasks (node_id, workflow_id, type) VALUES ($1, $2, $3) RETURNING id",
             node,
             workflow,
+            type_,
         )
         return task
 
@@ -98,6 +100,25 @@ async def test_an_agent_does_the_task_of_its_node_and_of_no_other(api: AgentsCli
     assert await conn.fetchval("SELECT status FROM farrier.node_tasks WHERE id = $1", others_task) == "queued"
 
 
+async def test_the_evidence_of_an_erasure_names_every_disk_that_the_facts_name(
+    api: AgentsClient, conn: Connection
+) -> None:
+    task = await give_task(conn, await register(conn, "gpu-1"), TaskType.CLEANUP_STORAGE)
+    agents = SimulatedAgents(api, AT_ONCE)
+    await agents.enroll(named("gpu-1"), "gpu-1")
+    async with anyio.create_task_group() as living:
+        living.start_soon(agents.run)
+        await until(conn, "SELECT status = 'succeeded' FROM farrier.node_tasks WHERE id = $1", task)
+        living.cancel_scope.cancel()
+    named_in = "SELECT array_agg(x ->> 'serial' ORDER BY x ->> 'serial') FROM jsonb_array_elements"
+    disks = await conn.fetchval(f"{named_in}((SELECT facts -> 'disks' FROM farrier.node_agents)) x")
+    erased = await conn.fetchval(
+        f"{named_in}((SELECT evidence -> 'devices' FROM farrier.node_tasks WHERE id = $1)) x", task
+    )
+    assert len(disks) > 1
+    assert disks == erased
+
+
 async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(api: AgentsClient, conn: Connection) -> None:
     silent, loud = await register(conn, "gpu-1"), await register(conn, "gpu-2")
     agents = SimulatedAgents(api, AT_ONCE)
@@ -134,4 +155,4 @@ async def test_a_renewed_task_is_kept_and_an_expired_one_is_lost_to_a_new_lease(
     assert until_ == pytest.approx(await db.now() + MINUTE, abs=timedelta(seconds=5))
     await conn.execute("UPDATE farrier.node_tasks SET lease_token = gen_random_uuid()")
     with pytest.raises(RefusedByModel, match="not the current one"):
-        await api.finish(agent, task, succeeded=True, result={})
+        await api.finish(agent, task, result="")

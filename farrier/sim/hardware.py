@@ -1,0 +1,71 @@
+"""The hardware of a simulated machine, as an agent reports it: facts about devices, and the evidence of their erasure.
+
+The facts and the evidence have the form of those of the real agent (`agent/`). Each serial number follows from the name
+of the machine, so the same machine always has the same devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
+
+from farrier.model.node import TaskType
+
+_GPUS = 8
+_DISKS = 2
+_DISK_BYTES = 1_920_383_410_176  # a usual size of an NVMe disk for a server
+_SAMPLES = 64  # places of a disk that a simulated erasure reads back
+# What the tasks that clean do to the devices of each kind.
+_METHODS: Mapping[str, Mapping[str, str]] = {
+    TaskType.CLEANUP_STORAGE: {"disk": "nvme format"},
+    TaskType.SCRUB_GPU: {"gpu": "overwritten"},
+    TaskType.VALIDATE_CLEAN: {"disk": "read", "gpu": "read"},
+}
+
+
+def facts_of(machine: str) -> dict[str, Any]:
+    """Return the facts that the agent of a machine reports."""
+    return {
+        "os": "simulated",
+        "agent": "simulated",
+        "driver": "580.95.05",
+        "gpus": [_gpu(machine, index) for index in range(_GPUS)],
+        "disks": [
+            {"serial": f"{machine}-disk{index}", "model": "Simulated NVMe", "size": _DISK_BYTES, "firmware": "1.0"}
+            for index in range(_DISKS)
+        ],
+    }
+
+
+def evidence_of(facts: Mapping[str, Any], task: str) -> dict[str, Any] | None:
+    """Return the evidence of a task that erases or checks devices of a machine with these facts, or None for another
+    task."""
+    kinds = _METHODS.get(task)
+    if kinds is None:
+        return None
+    devices = [_erased(kind, each["serial"], how) for kind, how in kinds.items() for each in facts.get(f"{kind}s", ())]
+    return {"by": "agent", "devices": devices}
+
+
+def _gpu(machine: str, index: int) -> dict[str, Any]:
+    name = f"{machine}-gpu{index}"
+    return {
+        "slot": f"0000:{0x10 + index:02x}:00.0",
+        "uuid": f"GPU-{uuid5(NAMESPACE_DNS, f'{name}.sim.farrier.invalid')}",
+        "serial": name,
+        "model": "Simulated GPU",
+        "firmware": "96.00.01",
+    }
+
+
+def _erased(kind: str, serial: str, method: str) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "serial": serial,
+        "method": method,
+        "result": "erased",
+        "samples": _SAMPLES,
+        "bad_samples": 0,
+        "seconds": 1.0,
+    }
