@@ -61,7 +61,7 @@ def check(host: Host, name: str) -> Device:
 
 def device(serial: str, kind: str, **known: Any) -> Device:
     """Return the evidence about one device, which has failed unless `known` says otherwise."""
-    empty = {"method": None, "result": "failed", "samples": 0, "bad_samples": 0, "seconds": 0.0, "message": ""}
+    empty = {"method": "", "result": "failed", "samples": 0, "bad_samples": 0, "seconds": 0.0, "message": ""}
     return {"serial": serial, "kind": kind, **empty, **known}
 
 

@@ -20,6 +20,7 @@ from farrier.model import (
     actions,
     bmc,
     edges,
+    evidence,
     expected,
     health,
     identity,
@@ -213,6 +214,7 @@ def _constants() -> tuple[Any, ...]:
         pulses.PULSE_LOST,
         pulses.REACH_LOST,
         pulses.REACH_EXPECTED,
+        msgspec.json.encode(evidence.SCHEMA).decode(),
     )
 
 

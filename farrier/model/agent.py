@@ -11,6 +11,8 @@ from uuid import UUID
 import msgspec
 from typing_extensions import override
 
+from farrier.model.evidence import Reported
+
 
 class Verdict(StrEnum):
     """What became of a heartbeat."""
@@ -84,4 +86,4 @@ class TaskEnd(msgspec.Struct, frozen=True, kw_only=True):
     lease_token: UUID
     succeeded: bool
     result: Any = None
-    evidence: Mapping[str, Any] | None = None
+    evidence: Reported | None = None

@@ -16,6 +16,7 @@ _SHOWN = 80
 _TYPES = {
     "boolean": (bool, "must be true or false"),
     "object": (Mapping, "must be a JSON object"),
+    "struct": (Mapping, "must be a JSON object"),
     "array": (list | tuple, "must be an array"),
     "string": (str, "must be a string"),
     "enum": (str, "must be a string"),
@@ -42,21 +43,22 @@ def faults(schema: Schema, given: Mapping[str, Any]) -> Iterator[tuple[str, str]
 def fault(field: Field, value: object) -> str | None:
     """Return the fault of one value; None if the value is valid. The fault is a text that completes a sentence
     beginning with the name of the parameter."""
-    if field.type == "integer":
-        return _of_integer(field, value)
+    if field.type in ("integer", "number"):
+        return _of_number(field, value)
     type_, text = _TYPES[field.type]
     if not isinstance(value, type_):
         return text if type_ is str else f"{text}, got {_shown(value)}"  # a text may be a secret
     if isinstance(value, list | tuple):
         return _of_array(field, value)
     if isinstance(value, Mapping):
-        return _of_object(field, value)
+        return _of_object(field, value) if field.schema is None else _of_struct(field.schema, value)
     return _of_text(field, value) if isinstance(value, str) else None
 
 
-def _of_integer(field: Field, value: object) -> str | None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return f"must be a whole number, got {_shown(value)}"
+def _of_number(field: Field, value: object) -> str | None:
+    types, text = (int, "a whole number") if field.type == "integer" else (int | float, "a number")
+    if not isinstance(value, types) or isinstance(value, bool):
+        return f"must be {text}, got {_shown(value)}"
     if field.min is not None and value < field.min:
         return f"must be {field.min} or more, got {value}"
     if field.max is not None and value > field.max:
@@ -78,6 +80,10 @@ def _of_object(field: Field, value: Mapping[str, Any]) -> str | None:
         if (text := fault(field.items, each)) is not None:
             return f"has the value {_shown(each)} for {key!r}, which {text}"
     return None
+
+
+def _of_struct(schema: Schema, value: Mapping[str, Any]) -> str | None:
+    return next((f"has a field {name} that {text}" for name, text in faults(schema, value)), None)
 
 
 def _of_text(field: Field, value: str) -> str | None:

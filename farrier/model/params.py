@@ -240,9 +240,10 @@ class Decommission(_Forcible, frozen=True, kw_only=True):
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
     """The database's rules for one parameter. `pattern` is a regular expression that must match somewhere in the text;
     `fault` is the error text if it does not match. `max` is the number of characters of a text or elements of an array,
-    or the largest integer. `items` is the rule of each element of an array, or of each value of an object."""
+    or the largest integer. `items` is the rule of each element of an array, or of each value of an object. `schema` has
+    the rules of the fields of a struct."""
 
-    type: str  # string, boolean, enum, integer, array or object
+    type: str  # string, boolean, enum, integer, number, array, object or struct
     required: bool = False
     max: int | None = None
     pattern: str | None = None
@@ -250,6 +251,7 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
     min: int | None = None
     items: Field | None = None
     fault: str | None = None
+    schema: Schema | None = None
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -275,24 +277,23 @@ def describe(params: type[Params]) -> Schema:
     return Schema(fields, params.any_of, params.needs)
 
 
+def _has_rules(element: msgspec.inspect.Type) -> bool:
+    """Return whether an array may have such elements: texts or structs."""
+    inner = element.type if isinstance(element, msgspec.inspect.Metadata) else element
+    return isinstance(inner, msgspec.inspect.StrType | msgspec.inspect.StructType)
+
+
 def _field(info: msgspec.inspect.Type, required: bool) -> Field:
     match info:
         case msgspec.inspect.Metadata(type=inner, extra={"fault": str(fault)}):
             return msgspec.structs.replace(_field(inner, required), fault=fault)
-        case msgspec.inspect.BoolType():
-            return Field("boolean", required)
         case msgspec.inspect.StrType(min_length=None | 0 | 1):
             if info.pattern and _WORD_EDGE & set(_ESCAPE.findall(info.pattern)):
                 raise TypeError(f"the pattern {info.pattern} has \\b or \\B, which PostgreSQL interprets differently")
             return Field("string", required, info.max_length, info.pattern or (r"." if info.min_length else None))
-        case msgspec.inspect.EnumType():
-            return Field("enum", required, enum=tuple(info.cls))
-        case msgspec.inspect.IntType(gt=None, lt=None, multiple_of=None):
-            return Field("integer", required, info.le, min=info.ge)
-        case msgspec.inspect.VarTupleType(
-            item_type=msgspec.inspect.StrType() | msgspec.inspect.Metadata(type=msgspec.inspect.StrType()),
-            min_length=None | 0,
-        ):
+        case msgspec.inspect.StructType(cls=cls) if issubclass(cls, Params):
+            return Field("struct", required, schema=describe(cls))
+        case msgspec.inspect.VarTupleType(min_length=None | 0) if _has_rules(info.item_type):
             return Field("array", required, info.max_length, items=_field(info.item_type, required=False))
         case msgspec.inspect.DictType(key_type=msgspec.inspect.StrType(), value_type=value):
             is_any = isinstance(value, msgspec.inspect.AnyType)
@@ -301,7 +302,22 @@ def _field(info: msgspec.inspect.Type, required: bool) -> Field:
             given = next(t for t in info.types if not isinstance(t, msgspec.inspect.NoneType))
             return _field(given, required)
         case _:
+            return _plain(info, required)
+
+
+def _plain(info: msgspec.inspect.Type, required: bool) -> Field:
+    """Return the rules of a flag, a choice or a number."""
+    match info:
+        case msgspec.inspect.BoolType():
+            return Field("boolean", required)
+        case msgspec.inspect.EnumType():
+            return Field("enum", required, enum=tuple(info.cls))
+        case msgspec.inspect.IntType(gt=None, lt=None, multiple_of=None):
+            return Field("integer", required, info.le, min=info.ge)
+        case msgspec.inspect.FloatType(gt=None, lt=None, le=None, multiple_of=None, ge=0):
+            return Field("number", required, min=0)
+        case _:
             raise TypeError(
-                "expected a text, a flag, a choice (a StrEnum), a whole number (ge, le), a tuple of texts (max_length) "
-                f"or a dict; got {info}"
+                "expected a text, a flag, a choice (a StrEnum), a whole number (ge, le), a number (ge=0), a struct of "
+                f"parameters, a tuple of texts or structs (max_length) or a dict; got {info}"
             )

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from farrier.model.conditions import Effect
+from farrier.model.evidence import Reported
 from farrier.model.health import SshSeed
 
 Digest = Annotated[
@@ -141,17 +142,7 @@ class FinishBody(msgspec.Struct, frozen=True, kw_only=True):
     lease_token: UUID
     succeeded: bool
     result: Annotated[Any, Meta(description="Any JSON about the result.")] = None
-    evidence: (
-        Annotated[
-            dict[str, Any],
-            Meta(
-                description='What proves the result: `{"by": "agent", "devices": [{"serial", "kind", "method", '
-                '"result", "samples", "bad_samples", "seconds", "message"}]}`; `result` is `erased`, `failed` or '
-                "`unproven`."
-            ),
-        ]
-        | None
-    ) = None
+    evidence: Annotated[Reported | None, Meta(description="What was done to each device, and seen afterwards.")] = None
 
 
 class FactsBody(msgspec.Struct, frozen=True, kw_only=True):

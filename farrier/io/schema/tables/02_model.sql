@@ -65,7 +65,8 @@ CREATE TABLE farrier.constants (
     brake_retry           interval NOT NULL,  -- after this time, farrier tries again to take a held node out of service
     pulse_lost            interval NOT NULL,  -- a controller or door that has not pulsed for so long is away
     reach_lost            interval NOT NULL,  -- doors that have reached no agent for so long are dead
-    reach_expected        integer  NOT NULL   -- but only if at least so many agents are expected
+    reach_expected        integer  NOT NULL,  -- but only if at least so many agents are expected
+    evidence              jsonb    NOT NULL   -- rules of the evidence that agents and workers report; see evidence_fault
 );
 
 -- One row: settings that functions read. A migration writes the defaults, and each controller writes its own settings when it starts.

@@ -26,8 +26,8 @@ CREATE TABLE farrier.node_tasks (
                                                                -- ends expired and is issued again
     result        jsonb,                                       -- JSON from the claimant; for a task that no claimant ended, the
                                                                -- reason as a text
-    evidence      jsonb,                                       -- what proves the result, from the claimant ({by, devices}); null for a
-                                                               -- result without evidence
+    evidence      jsonb,                                       -- what was done to each device, and seen afterwards
+                                                               -- (farrier.model.evidence); null: not reported
     created_at    timestamptz NOT NULL DEFAULT farrier.now(),  -- when it was queued
     dispatched_at timestamptz,                                 -- when it was claimed
     ended_at      timestamptz,                                 -- when it ended, in whichever status

@@ -1,7 +1,7 @@
 -- Returns what is wrong with one parameter, as the end of a sentence, or null. `rule` is an element of `fields` in
 -- actions.params or kind_actions.params. Its keys are `type` and, depending on the type, `min`, `max`, `enum`,
--- `pattern` and `items`. The optional key `fault` has the text for a value that does not match the pattern; {value} in
--- the text stands for the value.
+-- `pattern`, `items` and `schema`. The optional key `fault` has the text for a value that does not match the pattern;
+-- {value} in the text stands for the value.
 CREATE OR REPLACE FUNCTION farrier.param_fault(rule jsonb, value jsonb) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -17,6 +17,14 @@ BEGIN
         RETURN (SELECT format('has the value %s for %L, which %s', left(e.value::text, 80), e.key, farrier.param_fault(rule -> 'items', e.value))
                   FROM jsonb_each(value) e
                  WHERE rule ? 'items' AND farrier.param_fault(rule -> 'items', e.value) IS NOT NULL ORDER BY e.key LIMIT 1);
+    END IF;
+    IF rule ->> 'type' = 'struct' THEN
+        RETURN CASE WHEN jsonb_typeof(value) <> 'object' THEN 'must be a JSON object, got ' || shown
+                    ELSE farrier.params_fault(rule -> 'schema', value, 'has a field %s that %s') END;
+    END IF;
+    IF rule ->> 'type' = 'number' THEN
+        IF jsonb_typeof(value) <> 'number' THEN RETURN 'must be a number, got ' || shown; END IF;
+        RETURN CASE WHEN given::numeric < (rule ->> 'min')::numeric THEN format('must be %s or more, got %s', rule ->> 'min', shown) END;
     END IF;
     IF rule ->> 'type' = 'integer' THEN
         IF jsonb_typeof(value) <> 'number' OR given !~ '^-?[0-9]+$' THEN RETURN 'must be a whole number, got ' || shown; END IF;

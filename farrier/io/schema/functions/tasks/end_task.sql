@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION farrier.end_task(claimant text, task bigint, lease_to
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
     owner bigint;
-    fault text := coalesce('the result ' || json_fault(result, 65536), 'the evidence ' || evidence_fault(evidence));
+    fault text := coalesce('the result ' || json_fault(result, 65536), 'the evidence ' || evidence_fault(evidence, claimant));
 BEGIN
     IF succeeded IS NULL THEN RAISE EXCEPTION 'succeeded must be true or false' USING ERRCODE = 'FR400'; END IF;
     IF fault IS NOT NULL THEN RAISE EXCEPTION '%', fault USING ERRCODE = 'FR400'; END IF;

@@ -1,20 +1,20 @@
--- Returns what is wrong with the evidence of a task's result, as the end of a sentence, or null. Evidence is {by, devices}: who
--- reports it, and for each device what was done and seen.
-CREATE OR REPLACE FUNCTION farrier.evidence_fault(evidence jsonb) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE SET search_path = farrier, pg_temp AS $$
+-- Returns what is wrong with the evidence that a claimant ('agent of NODE' or 'worker LOGIN') reports with the result of a task, as
+-- the end of a sentence, or null. The rules are those of farrier.model.evidence.Reported. Nobody may report evidence in the name of
+-- another.
+CREATE OR REPLACE FUNCTION farrier.evidence_fault(evidence jsonb, claimant text) RETURNS text
+    LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 DECLARE
-    device jsonb;
+    reporter text := split_part(claimant, ' ', 1);
+    fault text;
 BEGIN
     IF evidence IS NULL THEN RETURN NULL; END IF;
-    IF jsonb_typeof(evidence) <> 'object' OR jsonb_typeof(evidence -> 'by') IS DISTINCT FROM 'string'
-       OR jsonb_typeof(evidence -> 'devices') IS DISTINCT FROM 'array' OR jsonb_array_length(evidence -> 'devices') > 1000 THEN
-        RETURN 'must be {"by": text, "devices": [at most 1000]}';
-    END IF;
-    FOR device IN SELECT jsonb_array_elements(evidence -> 'devices') LOOP
-        IF jsonb_typeof(device) <> 'object' OR jsonb_typeof(device -> 'serial') IS DISTINCT FROM 'string'
-           OR coalesce(device ->> 'result', '') NOT IN ('erased', 'failed', 'unproven') THEN
-            RETURN 'must name for each device its serial, and its result: erased, failed or unproven';
-        END IF;
-    END LOOP;
-    RETURN json_fault(evidence, 65536);
+    fault := json_fault(evidence, 65536);
+    IF fault IS NOT NULL THEN RETURN fault; END IF;
+    IF jsonb_typeof(evidence) <> 'object' THEN RETURN 'must be a JSON object, got ' || left(evidence::text, 80); END IF;
+    fault := params_fault((read_constants()).evidence, evidence, 'has a field %s that %s');
+    IF fault IS NOT NULL THEN RETURN fault; END IF;
+    IF evidence ->> 'by' <> reporter THEN RETURN format('is reported by the %s, but has by = %L', reporter, evidence ->> 'by'); END IF;
+    RETURN (SELECT format('has two devices of the same kind and serial number: %s %s', d ->> 'kind', d ->> 'serial')
+              FROM jsonb_array_elements(evidence -> 'devices') d
+             GROUP BY d ->> 'kind', d ->> 'serial' HAVING count(*) > 1 ORDER BY 1 LIMIT 1);
 END $$;
