@@ -19,6 +19,7 @@ from farrier.io.pool import Connection
 from farrier.model import (
     actions,
     bmc,
+    conditions,
     edges,
     evidence,
     expected,
@@ -215,6 +216,7 @@ def _constants() -> tuple[Any, ...]:
         pulses.REACH_LOST,
         pulses.REACH_EXPECTED,
         msgspec.json.encode(evidence.SCHEMA).decode(),
+        conditions.MOST_OF_SOURCE,
     )
 
 

@@ -2,9 +2,10 @@
 
 Each condition has a source, an ID, an optional target (such as the serial number of a part), and one of two effects. A
 note is only shown. A condition with the effect `quarantine` keeps the node out of service; `BY_STATUS` says how in each
-status. The database stores conditions in `node_conditions`. The agent's heartbeats write the conditions of source
-`agent`, calls of agents write `identity/enrolment` and `identity/agent`, and commits of the node's runs write all
-others. Pure.
+status. The source requests an effect, and only a run of the node decides the effect that holds. The database stores
+conditions in `node_conditions`. The agent's heartbeats write the conditions of source `agent`, calls of agents write
+`identity/enrolment` and `identity/agent`, calls of monitors write those of `monitor:NAME`, and commits of the node's
+runs write all others. Pure.
 """
 
 from __future__ import annotations
@@ -12,20 +13,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 import msgspec
+from msgspec.structs import replace
 
 from farrier.model.status import NodeStatus as N
 
 
 class Source(StrEnum):
-    """Who states a condition."""
+    """Who states a condition. A monitor has the source `monitor:NAME` (`MONITOR`)."""
 
     AGENT = "agent"  # the alerts of the last report of the node's agent
     BMC = "bmc"  # readings of the node's BMC
     IDENTITY = "identity"  # comparisons of the recorded machine with the machine that responds
     OPERATOR = "operator"  # holds of operators; the ID is the key of the hold
     CLEANING = "cleaning"  # cleanings that were skipped, or whose validation failed
+    REGION = "region"  # the state of the machine in MAAS, if it contradicts the node
+    WORKFLOW = "workflow"  # workflows that stopped
+
+
+MONITOR = "monitor:"
+"""The beginning of the source of a monitor; its name follows."""
 
 
 class Effect(StrEnum):
@@ -47,16 +56,25 @@ class Departure(StrEnum):
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """A condition of a node. `since` is when the condition began, and `seen_at` is when its message or effect last
-    changed; both are None until the condition is stored. `source` may be a source of a newer release."""
+    """A condition of a node. `requested` is the effect that its source requests, and `effect` is the effect that holds.
+    `released` is set after an operator released the condition of a source that still states it. `since` is when the
+    condition began, and `seen_at` is when its message or effect last changed; both are None until the condition is
+    stored. After `expires_at`, the condition is unknown. `source` may be a source of a newer release."""
 
     source: str
     id: str
     target: str = ""
     message: str = ""
-    effect: Effect
+    requested: Effect
+    effect: Effect = Effect.NOTE
+    released: bool = False
     since: datetime | None = None
     seen_at: datetime | None = None
+    expires_at: datetime | None = None
+
+    def is_expired(self, now: datetime) -> bool:
+        """Return whether the source has not stated the condition again in time, so that the condition is unknown."""
+        return self.expires_at is not None and self.expires_at <= now
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -77,6 +95,9 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name}: {self.message}" if self.message else self.name
 
 
+MOST_OF_SOURCE = 200
+"""How many conditions one source may state of one node: a machine with 8 GPUs and 30 disks has about 100 parts. For
+more, the oldest notes of the source end; a condition that requests quarantine never does."""
 DEFAULT_KEY = "default"
 """The key of an operator's hold if the intent names none."""
 NOT_OK = "not_ok"
@@ -160,6 +181,53 @@ BY_STATUS: Mapping[N, Consequence] = {
     N.DELETED: Consequence(None, "ends with the node"),
 }
 """What a condition with the effect `quarantine` does in each status."""
+
+
+def stated(source: str, id_: str, message: str = "", requested: Effect = Effect.QUARANTINE) -> Condition:
+    """Return a new condition. Its effect is the requested effect; the next run of the node decides whether it holds."""
+    return Condition(source=source, id=id_, message=message, requested=requested, effect=requested)
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """The effect of conditions, by the patterns of their source and their ID (`*` for any text)."""
+
+    source: str
+    id: str
+    effect: Effect
+    why: str
+
+    def fits(self, condition: Condition) -> bool:
+        """Return whether the ruling applies to the condition."""
+        return fnmatchcase(condition.source, self.source) and fnmatchcase(condition.id, self.id)
+
+
+DEFAULTS: tuple[Ruling, ...] = (
+    Ruling(
+        Source.BMC,
+        "health",
+        Effect.NOTE,
+        "vendors report Critical for parts, such as a fan of a redundant pair, that do not disturb the work",
+    ),
+)
+"""The effects that are lower than the requested effects. Any other condition has the requested effect."""
+
+
+def effect_of(condition: Condition) -> Effect:
+    """Return the effect of the condition: the requested effect, unless it was released or a ruling lowers it."""
+    if condition.released or condition.requested is Effect.NOTE:
+        return Effect.NOTE
+    return next((each.effect for each in DEFAULTS if each.fits(condition)), condition.requested)
+
+
+def decided(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """Return the conditions with their effects; the same object if nothing changes."""
+    effects = tuple(effect_of(each) for each in conditions)
+    if all(each.effect is effect for each, effect in zip(conditions, effects, strict=True)):
+        return conditions
+    return tuple(
+        each if each.effect is effect else replace(each, effect=effect)
+        for each, effect in zip(conditions, effects, strict=True)
+    )
 
 
 def quarantining(conditions: Iterable[Condition]) -> tuple[Condition, ...]:

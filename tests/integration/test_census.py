@@ -352,7 +352,7 @@ async def test_nodes_are_counted_by_their_conditions(conn: Connection, queries: 
         """
         INSERT INTO farrier.nodes (name, status, management)
         SELECT 'gpu-' || nr, 'active', 'unmanaged' FROM generate_series(1, 3) nr;
-        INSERT INTO farrier.node_conditions (node, source, id, effect)
+        INSERT INTO farrier.node_conditions (node, source, id, requested)
         SELECT n.id, c.source, c.id, 'note' FROM farrier.nodes n,
                (VALUES ('gpu-1', 'bmc', 'health'), ('gpu-2', 'bmc', 'health'), ('gpu-2', 'agent', 'hot'),
                        ('gpu-2', 'agent', 'xid'), ('gpu-3', 'operator', 'default')) c (name, source, id)

@@ -203,7 +203,8 @@ async def test_a_recommended_intent_leads_to_a_form_with_its_parameters(
         " VALUES ('gpu-1', 'quarantined', 'manageable', true, true, true)",
     )
     await conn.execute(
-        "INSERT INTO farrier.node_conditions (node, source, id, effect) VALUES (1, 'operator', 'default', 'quarantine')"
+        "INSERT INTO farrier.node_conditions (node, source, id, requested, effect) "
+        "VALUES (1, 'operator', 'default', 'quarantine', 'quarantine')"
     )
     async with db.pool(size=1) as connections:
         await owners.joined(connections, "rack-1", {"node": 2.0})

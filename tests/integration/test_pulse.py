@@ -102,7 +102,7 @@ async def test_no_time_of_a_past_event_lies_in_the_future_after_the_next_pulse(d
             INSERT INTO farrier.brakes (site, source, since, counted_at)
             VALUES ('fra', 'bmc', farrier.now(), farrier.now());
             INSERT INTO farrier.departures (site, source, node, at, held) VALUES ('fra', 'bmc', 1, farrier.now(), true);
-            INSERT INTO farrier.node_conditions (node, source, id, effect) VALUES (1, 'agent', 'fan', 'note')
+            INSERT INTO farrier.node_conditions (node, source, id, requested) VALUES (1, 'agent', 'fan', 'note')
             """
         )
         await db.advance(-BACK)

@@ -21,7 +21,7 @@ from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.moves import Decision
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcTarget
-from farrier.model.conditions import NOT_OK, Condition, Effect, Source
+from farrier.model.conditions import NOT_OK, Condition, Effect, Source, stated
 from farrier.model.credential import Credential
 from farrier.model.health import Alert, Health
 from farrier.model.identity import Holder, Identity
@@ -119,17 +119,12 @@ def told(by: Agent | None) -> tuple[Condition, ...]:
     if by is None:
         return ()
     alerts = tuple(
-        Condition(
-            source=Source.AGENT,
-            id=alert.id,
-            message=alert.message,
-            effect=Effect.QUARANTINE if alert.blocks_scheduling else Effect.NOTE,
-        )
+        stated(Source.AGENT, alert.id, alert.message, Effect.QUARANTINE if alert.blocks_scheduling else Effect.NOTE)
         for alert in by.health.alerts or ()
     )
     if by.health.ok or any(alert.effect is Effect.QUARANTINE for alert in alerts):
         return alerts
-    return (*alerts, Condition(source=Source.AGENT, id=NOT_OK, effect=Effect.QUARANTINE))
+    return (*alerts, stated(Source.AGENT, NOT_OK))
 
 
 def reporting(node: Node, by: Agent | None) -> Node:
@@ -140,12 +135,12 @@ def reporting(node: Node, by: Agent | None) -> Node:
 
 def hold(key: str = "default", reason: str = "it") -> Condition:
     """An operator's hold."""
-    return Condition(source=Source.OPERATOR, id=key, message=reason, effect=Effect.QUARANTINE)
+    return stated(Source.OPERATOR, key, reason)
 
 
 def unclean(id_: str, message: str = "it") -> Condition:
     """The condition of an incomplete cleaning."""
-    return Condition(source=Source.CLEANING, id=id_, message=message, effect=Effect.QUARANTINE)
+    return stated(Source.CLEANING, id_, message)
 
 
 def onboarding(status: WorkflowStatus = WorkflowStatus.RUNNING, **fields: Any) -> Onboarding:

@@ -22,7 +22,6 @@ from farrier.config import NodeConfig
 from farrier.config.sites import Site
 from farrier.handlers.node import (
     adopting,
-    facts,
     intents,
     management,
     power,
@@ -37,6 +36,7 @@ from farrier.handlers.node import (
     requests_release,
     requests_workflow,
     restored,
+    stated,
     status,
     workflow,
 )
@@ -81,10 +81,9 @@ class Rule(msgspec.Struct, frozen=True):
         return states and self.live in (None, live) and self.deleting in (None, deleting)
 
 
-# In order of priority: facts about the machine, unfinished stops, the health of the node, the live workflow, the BMC.
+# In order of priority: unfinished stops, the health of the node, the live workflow, the BMC.
 RULES: tuple[Rule, ...] = (
     Rule(_gone, {N.DELETED}),
-    Rule(facts.record, set(N) - {N.DELETED}, deleting=False),
     Rule(workflow.stop, live=True),
     Rule(status.bootstrap_issued, {N.BOOTSTRAP_ISSUED}),
     Rule(status.active, {N.ACTIVE}),
@@ -156,6 +155,11 @@ class NodeHandler:
 
     def handle(self, resource: Node, now: datetime) -> Decision:
         """Decide one run. Pure: the same snapshot and time give the same decision."""
+        node = stated.with_conditions(resource)
+        decision = self._decide(node, now)
+        return decision if node is resource else stated.recorded(resource, node, decision)
+
+    def _decide(self, resource: Node, now: datetime) -> Decision:
         policy = self._policy(resource)
         answered = intents.answer(resource, now, policy, RESPONSES) if resource.intents else ()
         if not isinstance(answered, tuple):

@@ -7,7 +7,7 @@ from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.model import conditions, expected
 from farrier.model import params as p
-from farrier.model.conditions import Condition, Effect, Source
+from farrier.model.conditions import Source
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
 from farrier.model.node import AfterUndo, Node, Onboarding, Workflow
@@ -21,7 +21,7 @@ def quarantine(request: Request) -> Reply:
     onboarding that is about to begin loses its mode, so that it does not begin unnoticed."""
     node, params = request.node, request.params
     assert isinstance(params, p.Quarantine), "the table of actions declares this type"
-    hold = Condition(source=Source.OPERATOR, id=params.key, message=params.reason, effect=Effect.QUARANTINE)
+    hold = conditions.stated(Source.OPERATOR, params.key, params.reason)
     known = conditions.find(node.conditions, Source.OPERATOR, params.key)
     goes_on = isinstance(node.workflow, Onboarding) and not _stands(node.workflow)
     if node.status is N.QUARANTINED and not goes_on and known is not None and known.message == params.reason:

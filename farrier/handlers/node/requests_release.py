@@ -98,5 +98,6 @@ def _without(node: Node, cause: _Cause) -> Node:
     if isinstance(cause.of, Quarantine):
         return with_fields(node, quarantine=None)
     if cause.of.source in _FACTS and cause.of.effect is Effect.QUARANTINE:
-        return with_fields(node, conditions=conditions.added(node.conditions, replace(cause.of, effect=Effect.NOTE)))
+        note = replace(cause.of, effect=Effect.NOTE, released=True)
+        return with_fields(node, conditions=conditions.added(node.conditions, note))
     return with_fields(node, conditions=tuple(each for each in node.conditions if each.key != cause.of.key))

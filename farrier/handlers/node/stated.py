@@ -1,23 +1,60 @@
 """Turns recorded facts about the machine into conditions: the health that its BMC reports, and its identity.
 
-The facts stay in `Node.bmc`; a condition only states what they mean for the node. An effect that an operator lowered
-stays lowered as long as the fact lasts.
+The facts stay in `Node.bmc`; a condition only states what they mean for the node. A condition that an operator released
+stays a note as long as the fact lasts. Each run of a node begins with `with_conditions`, so its rules see the effects
+that the policy decides, and the run's commit stores them.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from farrier.handlers.node.moves import Decision
 from farrier.model import conditions
 from farrier.model.bmc import BmcFailure
-from farrier.model.conditions import Condition, Effect, Source
+from farrier.model.conditions import CRITICAL, Condition, Source
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
+from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
+from farrier.model.status import NodeStatus
+from farrier.model.writes import Write
 
-_BMC_IS_CRITICAL = Condition(
-    source=Source.BMC, id=conditions.HEALTH, message="the BMC reports the health Critical", effect=Effect.NOTE
-)
+_AT_ONCE = timedelta(0)
+_BMC_IS_CRITICAL = conditions.stated(Source.BMC, conditions.HEALTH, "the BMC reports the health Critical")
 
 
-def conditions_of(node: Node) -> tuple[Condition, ...]:
+def with_conditions(node: Node) -> Node:
+    """Return the node with the conditions that the facts show, and with their effects; the same object if nothing
+    changes. A deletion ignores conditions."""
+    bmc = node.bmc
+    if not node.conditions and bmc.sync_failure is None and bmc.failure is None and bmc.health != CRITICAL:
+        return node  # nearly every run
+    if node.deleting or node.status is NodeStatus.DELETED:
+        return node
+    seen = conditions.decided(_by_facts(node))
+    return node if seen is node.conditions else replace(node, conditions=seen)
+
+
+def recorded(stored: Node, node: Node, decision: Decision) -> Decision:
+    """Return the decision about the node, which differs from the stored node in its conditions. If the decision writes
+    no node, the conditions are written first, and the node runs again at once."""
+    match decision:
+        case Transition() | Update() | Deleted():
+            return decision
+        case Step():
+            writes: tuple[Write, ...] = ()
+        case Wait() | DoNothing():
+            writes = decision.writes
+        case _ as never:
+            assert_never(never)
+    changed = ", ".join(sorted({each.name for each in {*stored.conditions} ^ {*node.conditions}}))
+    return Update(to=node, reason=f"conditions changed: {changed}", requeue_after=_AT_ONCE, writes=writes)
+
+
+def _by_facts(node: Node) -> tuple[Condition, ...]:
     """Return the node's conditions after a comparison with the facts; the same object if nothing changes."""
     bmc, seen = node.bmc, node.conditions
     critical, another = bmc.health == conditions.CRITICAL, _another(bmc)
@@ -28,9 +65,8 @@ def conditions_of(node: Node) -> tuple[Condition, ...]:
         seen = conditions.without(seen, Source.BMC, conditions.HEALTH)
     known = conditions.find(seen, Source.IDENTITY, conditions.ANOTHER_MACHINE)
     if another is not None and (known is None or known.message != another):
-        effect = Effect.QUARANTINE if known is None else known.effect
-        new = Condition(source=Source.IDENTITY, id=conditions.ANOTHER_MACHINE, message=another, effect=effect)
-        seen = conditions.added(seen, new)
+        new = conditions.stated(Source.IDENTITY, conditions.ANOTHER_MACHINE, another)
+        seen = conditions.added(seen, new if known is None else replace(known, message=another))
     elif known is not None and another is None and _is_proven_since(node, known):
         seen = conditions.without(seen, Source.IDENTITY, conditions.ANOTHER_MACHINE)
     return seen

@@ -85,7 +85,11 @@ def active(node: Node, now: datetime, config: Policy) -> Decision | None:
     if off is None and silence is None and said is None and not node.conditions:
         return None  # nearly every run
     first: _Leaving | None = None
-    for leaving in (*_by_absence(node, off, silence), *_by_conditions(node, facts), *_by_drift(node, said)):
+    for leaving in (
+        *_by_absence(node, off, silence),
+        *_by_conditions(node, facts, now),
+        *_by_drift(node, said),
+    ):
         if not leaving.counted or not set(node.braked).issuperset(leaving.counted):
             return _left(node, leaving)
         first = first or leaving
@@ -107,7 +111,7 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
     if still is not None:
         return transition(node, with_fields(node, status=N.QUARANTINED), reason=still, cause="rule: quarantine")
     facts = vitals(node, now, config)
-    for leaving in (*_by_conditions(node, facts), *_by_drift(node, drift.difference(node, now, config))):
+    for leaving in (*_by_conditions(node, facts, now), *_by_drift(node, drift.difference(node, now, config))):
         return _left(node, leaving)
     unproven = health.unproven(facts)
     if unproven is None:
@@ -190,12 +194,14 @@ def _by_drift(node: Node, said: str | None) -> Iterator[_Leaving]:
         yield _Leaving(N.QUARANTINED, why.reason, "signal: MAAS", (Departure.DRIFT,), why)
 
 
-def _by_conditions(node: Node, facts: health.Vitals) -> Iterator[_Leaving]:
-    """Yield the transition that the node's conditions require. Conditions of a silent agent are unknown, and require
-    none."""
+def _by_conditions(node: Node, facts: health.Vitals, now: datetime) -> Iterator[_Leaving]:
+    """Yield the transition that the node's conditions require. Conditions of a silent agent and expired conditions are
+    unknown, and require none."""
     if not node.conditions:
         return
-    known = tuple(each for each in node.conditions if each.source != Source.AGENT or facts.heard)
+    known = tuple(
+        each for each in node.conditions if (each.source != Source.AGENT or facts.heard) and not each.is_expired(now)
+    )
     to = conditions.edge(known, node.status)
     if to is None:
         return

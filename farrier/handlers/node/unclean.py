@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from farrier.model import conditions
-from farrier.model.conditions import Condition, Effect, Source
+from farrier.model.conditions import Effect, Source
 from farrier.model.failures import FailureClass
 from farrier.model.node import Node, TaskStatus, TaskType
 
@@ -42,7 +42,8 @@ def installed(node: Node) -> Node:
     """Return the node after farrier installed its machine anew. That a scrub was skipped is then only noted."""
     if not node.not_scrubbed:
         return node
-    note = _condition(conditions.NOT_SCRUBBED, "the machine was installed again without a scrub", Effect.NOTE)
+    message = "the machine was installed again without a scrub"
+    note = conditions.stated(Source.CLEANING, conditions.NOT_SCRUBBED, message, Effect.NOTE)
     return replace(node, conditions=conditions.added(node.conditions, note))
 
 
@@ -72,12 +73,8 @@ def given_up(node: Node) -> Node:
 
 
 def _with(node: Node, id_: str, message: str) -> Node:
-    return replace(node, conditions=conditions.added(node.conditions, _condition(id_, message, Effect.QUARANTINE)))
+    return replace(node, conditions=conditions.added(node.conditions, conditions.stated(Source.CLEANING, id_, message)))
 
 
 def _without(node: Node, id_: str) -> Node:
     return replace(node, conditions=conditions.without(node.conditions, Source.CLEANING, id_))
-
-
-def _condition(id_: str, message: str, effect: Effect) -> Condition:
-    return Condition(source=Source.CLEANING, id=id_, message=message, effect=effect)

@@ -127,7 +127,9 @@ async def test_why_names_the_client_of_a_quarantine_only_while_it_is_the_cause(
     await force(db, ACCEPTED)
     await force(db, "UPDATE farrier.nodes SET status = 'quarantined'")
     await force(
-        db, "INSERT INTO farrier.node_conditions (node, source, id, effect) VALUES (1, 'operator', 'a', 'quarantine')"
+        db,
+        "INSERT INTO farrier.node_conditions (node, source, id, requested, effect) "
+        "VALUES (1, 'operator', 'a', 'quarantine', 'quarantine')",
     )
     assert (await farrier("node", "why", "gpu-1", "--json")).json["quarantined_by"] == "alice"
     await force(db, "UPDATE farrier.node_conditions SET source = 'agent'")

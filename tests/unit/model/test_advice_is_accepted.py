@@ -30,6 +30,7 @@ from farrier.model.conditions import (
     Condition,
     Effect,
     Source,
+    stated,
 )
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.foreseen import Verdict
@@ -246,10 +247,10 @@ CONDITIONS = (
     hold("rma"),
     unclean(NOT_SCRUBBED),
     unclean(VALIDATION_FAILED),
-    Condition(source=Source.IDENTITY, id=ANOTHER_MACHINE, effect=Effect.QUARANTINE),
-    Condition(source=Source.IDENTITY, id=ENROLMENT, effect=Effect.NOTE),
-    Condition(source=Source.IDENTITY, id=AGENT_KEY, effect=Effect.NOTE),
-    Condition(source=Source.BMC, id=HEALTH, effect=Effect.NOTE),
+    stated(Source.IDENTITY, ANOTHER_MACHINE),
+    stated(Source.IDENTITY, ENROLMENT, requested=Effect.NOTE),
+    stated(Source.IDENTITY, AGENT_KEY, requested=Effect.NOTE),
+    stated(Source.BMC, HEALTH, requested=Effect.NOTE),
 )
 OF_SERVICE = {QuarantineCause.DRAIN_FAILED, QuarantineCause.FROZEN, QuarantineCause.DECOMMISSION_FAILED}
 

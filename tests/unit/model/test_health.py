@@ -7,10 +7,10 @@ import pytest
 
 from farrier.model import health
 from farrier.model.bmc import PowerState
-from farrier.model.conditions import Condition, Effect
+from farrier.model.conditions import Condition, stated
 from farrier.model.health import Alert, Health, SshSeed, Vitals
 
-BLOCKING = (Condition(source="agent", id="xid-79", effect=Effect.QUARANTINE),)
+BLOCKING = (stated("agent", "xid-79"),)
 
 
 def agent(*, heard: bool = True, blocking: tuple[Condition, ...] = ()) -> Vitals:

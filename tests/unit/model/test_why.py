@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from farrier.model.bmc import BmcFailure, PowerState
-from farrier.model.conditions import Condition, Effect
+from farrier.model.conditions import stated
 from farrier.model.diagnosis import Patience
 from farrier.model.failures import BMC_ADVICE, CONDITION_ADVICE, FAILURES, FailureClass
 from farrier.model.limits import Limits
@@ -129,7 +129,7 @@ QUARANTINED = {
     "status": "quarantined",
     "quarantine_cause": "agent/gpu_lost",
     "quarantine_reason": "alert gpu_lost",
-    "conditions": (Condition(source="agent", id="gpu_lost", message="alert gpu_lost", effect=Effect.QUARANTINE),),
+    "conditions": (stated("agent", "gpu_lost", "alert gpu_lost"),),
     "ever_onboarded": True,
 }
 

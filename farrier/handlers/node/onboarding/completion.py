@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import onboarding_adopt, stated, unclean
+from farrier.handlers.node import onboarding_adopt, unclean
 from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.model.bmc import PowerState
 from farrier.model.node import Bmc, Node
@@ -22,7 +22,6 @@ def complete(node: Node, *, ending: W | None = None) -> Node:
     ended = with_fields(done, bmc=_not_kept_off(node), ever_onboarded=True, quarantine=None)
     if node.live.mode is OnboardingMode.DEPLOY:
         ended = unclean.installed(ended)
-    ended = with_fields(ended, conditions=stated.conditions_of(ended))
     if node.status is N.RETIRED:
         return with_fields(ended, status=N.OFFLINE)
     return with_fields(ended, status=N.ACTIVE, ever_active=True)

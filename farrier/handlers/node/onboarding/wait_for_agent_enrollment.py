@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.config.sites import Site
-from farrier.handlers.node import region, stated
+from farrier.handlers.node import region
 from farrier.handlers.node.moves import (
     Call,
     Done,
@@ -97,7 +97,7 @@ def held(node: Node) -> str | None:
     `offline`, where its conditions decide."""
     if not node.conditions or node.status is N.RETIRED:
         return None
-    return conditions.in_words(stated.conditions_of(node)) or None
+    return conditions.in_words(node.conditions) or None
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:

@@ -66,7 +66,8 @@ CREATE TABLE farrier.constants (
     pulse_lost            interval NOT NULL,  -- a controller or door that has not pulsed for so long is away
     reach_lost            interval NOT NULL,  -- doors that have reached no agent for so long are dead
     reach_expected        integer  NOT NULL,  -- but only if at least so many agents are expected
-    evidence              jsonb    NOT NULL   -- rules of the evidence that agents and workers report; see evidence_fault
+    evidence              jsonb    NOT NULL,  -- rules of the evidence that agents and workers report; see evidence_fault
+    conditions_of_source  integer  NOT NULL   -- conditions that one source may state of one node
 );
 
 -- One row: settings that functions read. A migration writes the defaults, and each controller writes its own settings when it starts.

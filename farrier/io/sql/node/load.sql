@@ -34,7 +34,8 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            CASE WHEN l.others IS NULL THEN n.bmc ELSE n.bmc || jsonb_build_object('others', l.others) END AS bmc,
            n.quarantine, n.paused,
            (SELECT coalesce(json_agg(c ORDER BY c.since, c.source, c.id, c.target), '[]') FROM (
-                SELECT c.source, c.id, c.target, c.message, c.effect, c.since, c.seen_at FROM farrier.node_conditions c WHERE c.node = n.id) c) AS conditions,
+                SELECT c.source, c.id, c.target, c.message, c.requested, c.effect, c.released, c.since, c.seen_at,
+                       c.expires_at FROM farrier.node_conditions c WHERE c.node = n.id) c) AS conditions,
            n.ever_onboarded, n.ever_active, n.deleting,
            CASE WHEN a.enrolled_at IS NOT NULL THEN json_build_object('enrolled_at', a.enrolled_at,
                 'last_heartbeat_at', a.last_heartbeat_at, 'health', a.health, 'ssh_seed_failures', a.ssh_seed_failures) END AS agent,

@@ -11,7 +11,8 @@ SELECT row_to_json(x)::text
            v.restored_at,
            n.paused ->> 'reason' AS paused, q.cause AS quarantine_cause, q.reason AS quarantine_reason,
            (SELECT coalesce(json_agg(c ORDER BY c.since, c.source, c.id, c.target), '[]') FROM (
-                SELECT c.source, c.id, c.target, c.message, c.effect, c.since, c.seen_at FROM farrier.node_conditions c WHERE c.node = n.id) c) AS conditions,
+                SELECT c.source, c.id, c.target, c.message, c.requested, c.effect, c.released, c.since, c.seen_at,
+                       c.expires_at FROM farrier.node_conditions c WHERE c.node = n.id) c) AS conditions,
            v.last_heartbeat_at, n.created_at, n.bmc ->> 'failure' AS bmc_failure,
            CASE n.management WHEN 'manageable' THEN n.sync_failure END AS power_failure,
            (SELECT row_to_json(w) FROM farrier.node_workflows w

@@ -22,7 +22,7 @@ BEGIN
      WHERE a.node_id = was.node_id;
     -- The first heartbeat of nearly every machine changes the report, and states no condition.
     IF changed AND (was.condition <> 'ok' OR health -> 'ok' = 'false' OR jsonb_array_length(coalesce(health -> 'alerts', '[]')) > 0) THEN
-        PERFORM note_health(was.node_id, was.health, health);
+        PERFORM note_health(was.node_id, health);
     END IF;
     IF was.last_heartbeat_at IS NULL OR changed
        OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < (read_constants()).ssh_seed_limit)

@@ -6,7 +6,7 @@ DECLARE
     refused text := other_machine(of_node, facts);
 BEGIN
     IF refused IS NOT NULL THEN
-        INSERT INTO node_conditions AS c (node, source, id, message, effect) VALUES (of_node, 'identity', 'enrolment', refused, 'note')
+        INSERT INTO node_conditions AS c (node, source, id, message, requested) VALUES (of_node, 'identity', 'enrolment', refused, 'note')
             ON CONFLICT (node, source, id, target) DO UPDATE SET message = excluded.message, seen_at = farrier.now();
         PERFORM enqueue('node', of_node);
     END IF;

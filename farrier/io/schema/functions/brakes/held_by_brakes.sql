@@ -10,8 +10,7 @@ CREATE OR REPLACE FUNCTION farrier.held_by_brakes(leaving jsonb, among bigint[])
 DECLARE
     one    record;
     brake  brakes;
-    share  numeric := (read_settings()).brake_share;
-    least  integer := (read_settings()).brake_at_least;
+    most   record;
     stops  boolean;
     held   bigint[] := '{}';
     known  bigint[];
@@ -46,7 +45,8 @@ BEGIN
             INSERT INTO departures AS d (site, source, node, at, held) SELECT one.site, one.source, run, farrier.now(), false FROM unnest(one.runs) run
                 ON CONFLICT (site, node, source) DO UPDATE SET at = excluded.at RETURNING d.xmax = 0 AS is_new)
         SELECT brake.departed + count(*) FILTER (WHERE w.is_new) INTO brake.departed FROM written w;
-        stops := brake.departed > share * brake.in_service AND brake.departed >= least AND NOT is_brake_lifted(one.site);
+        most := brake_limits(one.source);
+        stops := brake.departed > most.share * brake.in_service AND brake.departed >= most.at_least AND NOT is_brake_lifted(one.site);
         IF stops AND NOT EXISTS (SELECT FROM departing d WHERE (d.site, d.source) = (one.site, one.source) AND d.held) THEN
             brake.since := farrier.now();
         END IF;
