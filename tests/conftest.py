@@ -22,7 +22,7 @@ PG15 = "FARRIER_TEST_PG15_BIN"
 # Tests of whole programs, which share resources such as the port that a page of the docs names.
 ONE_AT_A_TIME = f"{Path(__file__).parent}/e2e/"
 # Each takes minutes. They begin first, so that the run does not end with one worker at work.
-LONG = (ONE_AT_A_TIME, f"{Path(__file__).parent}/simulation/")
+LONG = (ONE_AT_A_TIME, *(f"{Path(__file__).parent}/{name}/" for name in ("acceptance", "simulation")))
 
 
 # `make test` draws fewer examples than the hundred of `make test-all`.

@@ -14,6 +14,7 @@ import inspect
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,7 @@ from farrier.model.built_in import BUILT_IN
 from farrier.model.edges import Layer
 from farrier.web import api
 from farrier.web.agents import operations
+from tests.acceptance.table import CHECKS, REVISION, Verdict
 from tools import command_line, command_reference, log_events, man_pages, runbooks, trace_walk
 
 T = TypeVar("T")
@@ -63,6 +65,7 @@ def blocks() -> Mapping[str, str]:
         "log-events": _log_events(),
         "http-operations": _http_operations(),
         "agents-operations": _agents_operations(),
+        "acceptance": _acceptance(),
         "packages": _packages(),
         "walks": trace_walk.markdown(),
         **runbooks.blocks(),
@@ -172,6 +175,14 @@ def _details() -> str:
         for name, detail in details.DETAILS.items()
     ]
     return _table(("detail", "what it is", "`set` is accepted", "in lists, and their filter"), rows)
+
+
+def _acceptance() -> str:
+    counted = Counter(check.verdict for check in CHECKS)
+    summary = ", ".join(f"{counted[verdict]} {verdict}" for verdict in Verdict)
+    rows = [(check.id, check.subject, check.verdict, check.why) for check in sorted(CHECKS, key=lambda each: each.id)]
+    table = _table(("check", "subject", "result", "how"), rows)
+    return f"Of {len(CHECKS)} checks of revision `{REVISION[:12]}`: {summary}.\n\n{table}"
 
 
 def _exit_codes() -> str:
