@@ -7,14 +7,16 @@ one of the two.
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from farrier.sim.maas import DeployFate, Nature, Region
-from tests.support.maas_region import Caller, created
+from tests.support.maas_region import Caller, created, ready
 
 RECORDED = Path(__file__).parents[1] / "data" / "maas"
 MAC = "52:54:00:00:00:a1"
@@ -174,6 +176,43 @@ async def test_results_of_installations_have_the_recorded_fields(story: Story) -
         assert ours["results"][0].keys() == theirs["results"][0].keys()
         assert ours["type_name"] == theirs["type_name"]
     assert seen[1]["results"][0]["status_name"] == expected[1]["results"][0]["status_name"]
+
+
+async def test_scripts_and_results_of_tests_have_the_recorded_fields_and_events() -> None:
+    region = Region()
+    caller = Caller(region)
+    system_id = await ready(region, caller)
+    (script,) = _listed(recorded("scripts"))
+    second, first = script["history"]
+    text = base64.b64decode(first["data"]).decode()
+    await caller.post("scripts/", name=script["name"], script=text, comment=first["comment"])
+    newest = base64.b64decode(second["data"]).decode()
+    await caller.send("PUT", f"scripts/{script['name']}", {"script": newest, "comment": second["comment"]})
+    (seen,) = (await caller.get("scripts/?type=testing&include_script=true&filters=recorded")).json()
+    changing = {"id", "history"}
+    assert shape(seen) == shape(script)
+    assert {key: value for key, value in seen.items() if key not in changing} == {
+        key: value for key, value in script.items() if key not in changing
+    }
+    before = len(region.events.of(system_id))
+    await caller.post(f"machines/{system_id}/?op=test", testing_scripts="recorded")
+    region.advance(region.durations.test)
+    result = (await caller.get(f"nodes/{system_id}/results/current-testing/?include_output=true")).json()
+    assert shape(result) == shape(recorded("results-testing"))
+    assert [(event.type, event.description) for event in region.events.of(system_id)[before:]] == [
+        ("User starting node testing", "(admin)"),
+        ("Testing", ""),
+        ("Node changed status", "From 'Ready' to 'Testing'"),
+        ("Running test", "recorded"),
+        ("Script result", "recorded changed status from 'Running' to 'Passed'"),
+        ("Ready", ""),
+        ("Node changed status", "From 'Testing' to 'Ready'"),
+    ]
+
+
+def _listed(value: object) -> list[Any]:
+    assert isinstance(value, list)
+    return value
 
 
 async def test_the_same_life_writes_the_same_events_in_the_same_order(story: Story) -> None:

@@ -25,6 +25,8 @@ from farrier.sim.maas.hardware import (
     Hardware,
     Nature,
     Nic,
+    Printed,
+    RunFate,
 )
 from farrier.sim.maas.region import ADMIN, OPERATOR, Region
 from farrier.sim.maas.serving import RegionTransport, open_region
@@ -42,8 +44,10 @@ __all__ = [
     "Hardware",
     "Nature",
     "Nic",
+    "Printed",
     "Region",
     "RegionTransport",
+    "RunFate",
     "Status",
     "User",
     "open_region",

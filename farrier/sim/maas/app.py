@@ -77,9 +77,11 @@ class RegionApp:
 def _path(path: str) -> list[str]:
     if path.startswith("/MAAS/") and not path.startswith(ROOT):
         raise Refused(302, headers={"Location": "/MAAS/?next=%2FMAAS%2F"}, kind=HTML)
-    if not path.startswith(ROOT) or not path.endswith("/"):
+    known = path.removeprefix(ROOT)
+    is_script = known.startswith("scripts/") and known != "scripts/"  # without a slash: maasserver/urls_api.py:717
+    if not path.startswith(ROOT) or path.endswith("/") is is_script:
         raise routes.unknown(path)
-    return path.removeprefix(ROOT).strip("/").split("/")
+    return known.strip("/").split("/")
 
 
 def _anonymous(method: str, op: str | None, path: list[str]) -> Refused:

@@ -24,7 +24,11 @@ _API, _NODES = "maasserver/api/machines.py", "maasserver/api/nodes.py"
 _MACHINE, _SCRIPTS = "maasserver/forms/__init__.py", "maasserver/forms/ephemeral.py"
 _INTERFACE, _LINK = "maasserver/forms/interface.py", "maasserver/forms/interface_link.py"
 _LAYOUT, _EVENTS = "maasserver/storage_layouts.py", "maasserver/api/events.py"
-_RESULTS = "maasserver/api/scriptresults.py"
+_RESULTS, _STORED, _SCRIPT = (
+    "maasserver/api/scriptresults.py",
+    "maasserver/api/scripts.py",
+    "maasserver/forms/script.py",
+)
 
 
 def _raw(source: str, origin: Origin = Origin.POST) -> Field:
@@ -88,6 +92,18 @@ _ACQUIRE: Fields = {
     "agent_name": _raw(f"{_API}:311"),
 }
 _START: Fields = {"user_data": _raw(f"{_NODES}:1000"), "comment": _raw(f"{_NODES}:1001")}
+# Any text switches the output on, even `false`: formencode's Bool.
+_SHOWN: Fields = {
+    "include_output": _raw(f"{_RESULTS}:124", Origin.GET),
+    "filters": _raw(f"{_RESULTS}:126", Origin.GET),
+}
+_OF_SCRIPT: Fields = {
+    "name": _char(f"{_SCRIPT}:481"),
+    "script": _raw(f"{_SCRIPT}:74"),
+    "comment": _char(f"{_SCRIPT}:76"),
+    "tags": _char(f"{_SCRIPT}:94"),
+    "type": _char(f"{_SCRIPT}:128"),
+}
 _OF_INTERFACE: Fields = {
     "name": _char(f"{_INTERFACE}:326"),
     "mac_address": _char(f"{_INTERFACE}:325"),
@@ -143,6 +159,8 @@ FIELDS: Mapping[str, Fields] = {
             "force": _checkbox(f"{_SCRIPTS}:327"),
         },
     ),
+    **_on_machine("test", {"testing_scripts": _many(f"{_SCRIPTS}:71"), "enable_ssh": _checkbox(f"{_SCRIPTS}:189")}),
+    **_on_machine("mark_broken", {"comment": _raw(f"{_API}:1520")}),
     **_on_machine("abort", {"comment": _raw(f"{_NODES}:1198")}),
     **_on_machine("mark_fixed", {"comment": _raw(f"{_API}:1552")}),
     **_on_machine("lock", {"comment": _raw(f"{_API}:1669")}),
@@ -179,5 +197,16 @@ FIELDS: Mapping[str, Fields] = {
         "level": _raw(f"{_EVENTS}:124", Origin.GET),
         "limit": _int(f"{_EVENTS}:125"),
     },
-    "GET nodes/*/results": {"type": _raw(f"{_RESULTS}:122", Origin.GET)},
+    "GET nodes/*/results": {"type": _raw(f"{_RESULTS}:122", Origin.GET), **_SHOWN},
+    "GET nodes/*/results/*": _SHOWN,
+    "GET maas?op=get_config": {"name": _raw("maasserver/api/maas.py:120", Origin.GET)},
+    "GET scripts": {
+        "type": _raw(f"{_STORED}:147", Origin.GET),
+        "include_script": _raw(f"{_STORED}:166", Origin.GET),
+        "filters": _raw(f"{_STORED}:168", Origin.GET),
+    },
+    "POST scripts": _OF_SCRIPT,
+    "GET scripts/*": {"include_script": _raw(f"{_STORED}:276", Origin.GET)},
+    "GET scripts/*?op=download": {"revision": _int(f"{_STORED}:425")},
+    "PUT scripts/*": _OF_SCRIPT,
 }

@@ -9,7 +9,9 @@ succeeds.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import TypeAlias
 
 import msgspec
 
@@ -78,10 +80,29 @@ class DeployFate(enum.Enum):
 
 
 class EraseFate(enum.Enum):
-    """How erasing disks ends."""
+    """How erasing disks ends. MAAS ends no erasure that hangs."""
 
     SUCCEEDS = enum.auto()
     FAILS = enum.auto()
+    HANGS = enum.auto()
+
+
+class RunFate(enum.Enum):
+    """How a test ends. The region gives up on a machine that does not boot or stops to report."""
+
+    RUNS = enum.auto()
+    NEVER_BOOTS = enum.auto()
+    HANGS = enum.auto()
+
+
+class Printed(msgspec.Struct, frozen=True):
+    """The result of a script."""
+
+    stdout: bytes = b""
+    exit_status: int = 0
+
+
+Program: TypeAlias = Callable[[], Printed]
 
 
 class Nature(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +114,11 @@ class Nature(msgspec.Struct, frozen=True, kw_only=True):
     commission: CommissionFate = CommissionFate.PASSES
     deploy: DeployFate = DeployFate.SUCCEEDS
     erase: EraseFate = EraseFate.SUCCEEDS
+    test: RunFate = RunFate.RUNS
+    lying_disks: frozenset[str] = frozenset()
+    """The serial numbers of disks that report a successful erasure, and keep their data."""
+    programs: Mapping[str, Program] = {}
+    """What scripts do on the machine, by name. A script that is not listed succeeds, and prints nothing."""
     bmc_error: str | None = None
     never_on: bool = False
 
@@ -105,6 +131,7 @@ class Durations(msgspec.Struct, frozen=True, kw_only=True):
     commission: timedelta = timedelta(minutes=8)
     deploy: timedelta = timedelta(minutes=12)
     erase: timedelta = timedelta(minutes=10)
+    test: timedelta = timedelta(minutes=4)
     rescue: timedelta = timedelta(minutes=4)
     # How often a deployed machine reports its hardware. As in MAAS, this is a whole number of seconds.
     sync: timedelta = timedelta(minutes=15)

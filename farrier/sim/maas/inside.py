@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import uuid
 
-from farrier.sim.maas.hardware import DiskModel, Hardware, Nic
-from farrier.sim.maas.records import Disk, Interface, Link, Machine, Partition
+from farrier.sim.maas.hardware import DiskModel, Hardware, Nature, Nic
+from farrier.sim.maas.records import Disk, Interface, Link, Machine, Partition, Remains
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.show_storage import usable
 
@@ -35,6 +35,22 @@ def look(region: Region, machine: Machine) -> None:
     known = {disk.serial: disk for disk in machine.disks if not disk.is_virtual}
     machine.disks = [known.get(model.serial) or _new_disk(region, model) for model in hardware.disks]
     lay_out(region, machine)
+
+
+def use(machine: Machine, nature: Nature) -> None:
+    """Write data everywhere on the disks, as the users of an installed system do."""
+    machine.data = {disk.serial: Remains.EVERYWHERE for disk in nature.hardware.disks}
+
+
+def wipe(machine: Machine, nature: Nature, *, quick: bool) -> None:
+    """Erase the disks that are in the machine, as far as they do it."""
+    for disk in nature.hardware.disks:
+        if disk.serial in nature.lying_disks or disk.serial not in machine.data:
+            continue
+        if quick:
+            machine.data[disk.serial] = Remains.BETWEEN_THE_ENDS
+        else:
+            del machine.data[disk.serial]
 
 
 def _see_system(region: Region, machine: Machine, hardware: Hardware) -> None:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import datetime
 from urllib.parse import urlencode
 
 from farrier.sim.maas import show_network
-from farrier.sim.maas.call import Call, Refused
+from farrier.sim.maas.call import Answer, Call, Refused
 from farrier.sim.maas.events import Event, Level
-from farrier.sim.maas.records import Machine, ScriptSet, SetType
+from farrier.sim.maas.records import Machine, ScriptRun, ScriptSet, SetType
 from farrier.sim.maas.region import Region
 
 _MOST_EVENTS = 1000
@@ -100,46 +101,84 @@ def results(region: Region, call: Call, machine: Machine) -> object:
     wanted = call.one("type")
     kinds = {kind.name.lower(): kind for kind in SetType}
     if wanted is not None and wanted not in kinds:
-        raise Refused(400, {"type": [f"Value must be one of: {', '.join(kinds)}"]})
-    return [_result(machine, kept) for kept in machine.script_sets if wanted is None or kept.type is kinds[wanted]]
+        raise Refused(400, "Invalid result type name")
+    sets = [kept for kept in machine.script_sets if wanted is None or kept.type is kinds[wanted]]
+    return [_set(call, machine, kept) for kept in sets]
+
+
+def result(region: Region, call: Call, machine: Machine, wanted: str) -> object:
+    """Return one set of results, by its ID or as the newest of its type."""
+    kinds = {f"current-{kind.name.lower()}": kind for kind in SetType}
+    kept = machine.newest_set(kinds[wanted]) if wanted in kinds else None
+    if wanted in kinds and kept is None:
+        raise Refused(400, f"No {wanted.replace('-', ' ')} script set exists for this node.")
+    kept = kept or next((each for each in machine.script_sets if str(each.id) == wanted), None)
+    if kept is None:
+        raise Refused(404, "No ScriptSet matches the given query.")
+    return _set(call, machine, kept)
+
+
+def setting(region: Region, call: Call) -> object:
+    """Return a setting of the region, as JSON text. The simulation has one setting."""
+    name = call.needed("name")
+    if name != "enable_disk_erasing_on_release":
+        raise Refused(400, {name: [f"{name} is not a valid config setting."]})
+    content = b"true" if region.site.erases_on_release else b"false"
+    return Answer(content=content, content_type="application/json")
 
 
 def _mail_time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.strftime("%a, %d %b %Y %H:%M:%S +0000")
 
 
-def _result(machine: Machine, kept: ScriptSet) -> dict[str, object]:
-    runtime = str(kept.ended - kept.started).partition(".")[0] if kept.ended and kept.started else ""
-    script: dict[str, object] = {
-        "id": kept.result_id,
-        "created": _mail_time(kept.created),
-        "updated": _mail_time(kept.ended or kept.started or kept.created),
-        "name": kept.name,
-        "status": int(kept.status),
-        "status_name": kept.status.label,
-        "exit_status": None,
-        "started": _mail_time(kept.started),
-        "ended": _mail_time(kept.ended),
-        "runtime": runtime,
-        "starttime": kept.started.timestamp() if kept.started else "",
-        "endtime": kept.ended.timestamp() if kept.ended else "",
-        "estimated_runtime": "Unknown",
-        "parameters": {},
-        "script_id": None,
-        "script_revision_id": None,
-        "suppressed": False,
-    }
+def _runtime(started: datetime | None, ended: datetime | None) -> str:
+    return str(ended - started).partition(".")[0] if ended and started else ""
+
+
+def _set(call: Call, machine: Machine, kept: ScriptSet) -> dict[str, object]:
+    filters = call.one("filters")
+    runs = [run for run in kept.runs if filters is None or {run.script.name, *run.script.tags} & {*filters.split(",")}]
     return {
         "id": kept.id,
         "system_id": machine.system_id,
         "type": int(kept.type),
         "type_name": kept.type.name.capitalize(),
-        "last_ping": None,
+        "last_ping": _mail_time(max((run.ended for run in kept.runs if run.ended), default=None)),
         "status": int(kept.status),
         "status_name": kept.status.label,
         "started": _mail_time(kept.started),
         "ended": _mail_time(kept.ended),
-        "runtime": runtime,
-        "results": [script],
+        "runtime": _runtime(kept.started, kept.ended),
+        "results": [_run(call, run) for run in runs] if kept.runs else [_log(kept)],
         "resource_uri": f"/MAAS/api/2.0/nodes/{machine.system_id}/results/{kept.id}/",
+    }
+
+
+def _log(kept: ScriptSet) -> dict[str, object]:
+    """Return the one result of a commissioning or an installation."""
+    said = {"id": kept.result_id, "name": kept.name, "exit_status": None, "script_id": None, "script_revision_id": None}
+    return {**said, **_times(kept)}
+
+
+def _run(call: Call, run: ScriptRun) -> dict[str, object]:
+    stdout = base64.b64encode(run.stdout).decode()
+    output = {"output": stdout, "stdout": stdout, "stderr": "", "result": ""} if call.one("include_output") else {}
+    said = {"id": run.id, "name": run.script.name, "exit_status": run.exit_status, "script_id": run.script.id}
+    return {**said, "script_revision_id": run.revision, **_times(run), **output}
+
+
+def _times(kept: ScriptSet | ScriptRun) -> dict[str, object]:
+    return {
+        "created": _mail_time(kept.created),
+        "updated": _mail_time(kept.ended or kept.started or kept.created),
+        "status": int(kept.status),
+        "status_name": kept.status.label,
+        "started": _mail_time(kept.started),
+        "ended": _mail_time(kept.ended),
+        "runtime": _runtime(kept.started, kept.ended),
+        "starttime": kept.started.timestamp() if kept.started else "",
+        "endtime": kept.ended.timestamp() if kept.ended else "",
+        "estimated_runtime": _runtime(kept.started, kept.ended) or "Unknown",
+        "parameters": {},
+        "suppressed": False,
     }

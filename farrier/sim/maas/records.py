@@ -84,6 +84,13 @@ class Disk:
     """Whether a storage layout made the disk. The root file system is mounted on such a disk."""
 
 
+class Remains(enum.Enum):
+    """The data on a disk."""
+
+    EVERYWHERE = enum.auto()
+    BETWEEN_THE_ENDS = enum.auto()  # a quick erasure overwrites 2 MiB at both ends
+
+
 class SetType(enum.IntEnum):
     """The purpose of a set of scripts."""
 
@@ -100,6 +107,7 @@ class ScriptStatus(enum.IntEnum):
     RUNNING = 1
     PASSED = 2
     FAILED = 3
+    TIMED_OUT = 4
     ABORTED = 5
 
     @property
@@ -108,7 +116,47 @@ class ScriptStatus(enum.IntEnum):
 
 
 @dataclass(kw_only=True, slots=True)
+class Revision:
+    """A text of a script. Its ID is unique among the revisions of all scripts."""
+
+    id: int
+    text: str
+    comment: str | None
+    created: datetime
+
+
+@dataclass(kw_only=True, slots=True)
+class Script:
+    """A testing script that a user stored. `header` has the values in the comment at the start of the newest text."""
+
+    id: int
+    name: str
+    tags: list[str]
+    header: dict[str, str]
+    history: list[Revision]
+    """The revisions, newest first."""
+
+
+@dataclass(kw_only=True, slots=True)
+class ScriptRun:
+    """One script of a test. `revision` is the revision that the machine reported with its result."""
+
+    id: int
+    script: Script
+    created: datetime
+    status: ScriptStatus = ScriptStatus.PENDING
+    started: datetime | None = None
+    ended: datetime | None = None
+    exit_status: int | None = None
+    stdout: bytes = b""
+    revision: int | None = None
+
+
+@dataclass(kw_only=True, slots=True)
 class ScriptSet:
+    """The scripts of one commissioning, installation or test. For commissioning and installation, the region keeps one
+    log; `runs` has the scripts of a test."""
+
     id: int
     result_id: int
     type: SetType
@@ -117,6 +165,7 @@ class ScriptSet:
     created: datetime
     started: datetime | None = None
     ended: datetime | None = None
+    runs: list[ScriptRun] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -146,6 +195,8 @@ class Machine:
     disks: list[Disk] = field(default_factory=list)
     boot_disk_id: int | None = None
     script_sets: list[ScriptSet] = field(default_factory=list)
+    data: dict[str, Remains] = field(default_factory=dict)
+    """The disks on which data may be, by serial number. A disk that is not in the dictionary has none."""
     osystem: str = ""
     distro_series: str = ""
     hwe_kernel: str | None = None

@@ -20,7 +20,7 @@ from farrier.sim.maas.auth import Keys
 from farrier.sim.maas.call import Exchange, Refused, User
 from farrier.sim.maas.events import Event, EventLog, Level
 from farrier.sim.maas.hardware import Durations, Nature
-from farrier.sim.maas.records import Interface, Machine, ScriptSet, ScriptStatus, SetType, Subnet
+from farrier.sim.maas.records import Interface, Machine, Script, ScriptSet, ScriptStatus, SetType, Subnet
 from farrier.sim.maas.timeline import Timeline
 
 ADMIN = User(username="admin", key="adminconsumerkey01:admintokenkey00001:adminsecretadminsecretadminsecre")
@@ -52,6 +52,7 @@ class Region:
         self.faults = Faults()
         self.events = EventLog()
         self.machines: dict[str, Machine] = {}
+        self.scripts: dict[str, Script] = {}
         self.macs: dict[str, str] = {}
         self.hostnames: dict[str, str] = {}
         self.claimed: set[str] = set()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from farrier.sim.maas import fleet, network, reading, show_machine, site, states, storage
+from farrier.sim.maas import fleet, network, reading, scripts, show_machine, site, states, storage
 from farrier.sim.maas.call import HTML, Call, Refused, kind_of
 from farrier.sim.maas.records import Interface, Machine
 from farrier.sim.maas.region import Region
@@ -33,12 +33,16 @@ _WIDE: dict[str, dict[_Named, _Wide]] = {
     "users": {("GET", "whoami"): reading.whoami},
     "subnets": {("GET", None): reading.subnets},
     "fabrics": {("GET", None): reading.fabrics},
+    "scripts": {("GET", None): scripts.listed, ("POST", None): scripts.create},
+    "maas": {("GET", "get_config"): reading.setting},
 }
 _CHANGES: dict[str, _Change] = {
     "commission": states.commission,
     "deploy": states.deploy,
     "release": states.release,
     "abort": states.abort,
+    "test": states.test,
+    "mark_broken": states.mark_broken,
     "mark_fixed": states.mark_fixed,
     "lock": states.lock,
     "unlock": states.unlock,
@@ -64,17 +68,28 @@ _ON_MACHINE: dict[_Named, _OnMachine] = {
 }
 
 
+_ON_SCRIPT: dict[_Named, Callable[[Region, Call, str], object]] = {
+    ("GET", None): scripts.read,
+    ("GET", "download"): scripts.download,
+    ("PUT", None): scripts.update,
+    ("DELETE", None): scripts.delete,
+}
+
+
 # The methods in the region's Allow header for each kind of path.
 _METHODS: dict[str, str] = {
     "version": "GET",
     "events": "GET",
-    **dict.fromkeys(("machines", "users", "subnets", "fabrics"), "POST, GET"),
+    **dict.fromkeys(("machines", "users", "subnets", "fabrics", "scripts"), "POST, GET"),
     "fabrics/*/vlans": "POST, GET",
     "machines/*": "PUT, DELETE, POST, GET",
     "nodes/*/interfaces": "POST, GET",
     "nodes/*/interfaces/*": "PUT, DELETE, POST, GET",
     "nodes/*/blockdevices/*": "PUT, DELETE, POST, GET",
     "nodes/*/results": "GET",
+    "nodes/*/results/*": "PUT, DELETE, GET",
+    "maas": "POST, GET",
+    "scripts/*": "POST, DELETE, PUT, GET",
 }
 
 
@@ -97,6 +112,8 @@ def answer(region: Region, call: Call, path: list[str]) -> object:
             return reading.vlans(region, fabric)
         case ["machines", system_id]:
             return _on_machine(region, call, system_id)
+        case ["scripts", name]:
+            return _named(_ON_SCRIPT, call)(region, call, name)
         case ["nodes", system_id, *rest]:
             return _inside(region, call, system_id, rest)
         case [collection]:
@@ -150,7 +167,7 @@ def _check_rights(call: Call, machine: Machine) -> None:
         return
     if machine.locked:
         raise Refused(403)
-    administers = call.op in {"commission", "set_storage_layout"} or call.method in {"PUT", "DELETE"}
+    administers = call.op in {"commission", "test", "set_storage_layout"} or call.method in {"PUT", "DELETE"}
     if administers and not call.user.is_superuser:
         raise Refused(403)
 
@@ -175,4 +192,6 @@ def _inside(region: Region, call: Call, system_id: str, rest: list[str]) -> obje
             return storage.set_boot_disk(region, call, machine, storage.found(machine, wanted))
         case ["results"] if (call.method, call.op) == ("GET", None):
             return reading.results(region, call, _machine(region, call, system_id, missed="Node"))
+        case ["results", wanted] if (call.method, call.op) == ("GET", None):
+            return reading.result(region, call, _machine(region, call, system_id, missed="Node"), wanted)
     raise _unrecognised(call)

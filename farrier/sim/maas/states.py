@@ -12,12 +12,13 @@ from collections.abc import Callable
 
 from farrier.model.maas import RESCUE
 from farrier.model.maas import StatusNumber as Status
-from farrier.sim.maas import installing, work
+from farrier.sim.maas import installing, testing, work
 from farrier.sim.maas.call import Call, Refused
 from farrier.sim.maas.events import Level
 from farrier.sim.maas.records import Machine, ScriptStatus, SetType
 from farrier.sim.maas.region import Region
-from farrier.sim.maas.statuses import COMMISSIONABLE, RELEASABLE, RESCUABLE
+from farrier.sim.maas.scripts import selected
+from farrier.sim.maas.statuses import COMMISSIONABLE, RELEASABLE, RESCUABLE, TESTABLE
 
 
 def commission(region: Region, call: Call, machine: Machine) -> None:
@@ -40,6 +41,44 @@ def commission(region: Region, call: Call, machine: Machine) -> None:
         region.move(machine, before)
 
     _switch_later(region, call, machine, on=True, revert=revert, then=lambda: work.commission(region, machine))
+
+
+def test(region: Region, call: Call, machine: Machine) -> None:
+    """Run the chosen scripts on the machine (maasserver/models/node.py:2582). A machine of any user may be tested."""
+    problems: dict[str, object] = {}
+    if machine.status not in TESTABLE:
+        problems["__all__"] = ["Test is not available because of the current state of the node."]
+    scripts = selected(region, call, problems)
+    if problems:
+        raise Refused(400, problems)
+    if not scripts:
+        raise Refused(400, "No testing scripts found!")
+    before = machine.status
+    region.requested(machine, "User starting node testing", call.user, None)
+    region.note(machine, "Testing")
+    running = testing.opened(region, machine, scripts)
+    machine.owner = machine.owner or call.user.username
+    region.move(machine, Status.TESTING)
+
+    def revert() -> None:
+        region.move(machine, before)
+
+    _switch_later(region, call, machine, on=True, revert=revert, then=lambda: testing.run(region, machine, running))
+
+
+def mark_broken(region: Region, call: Call, machine: Machine) -> None:
+    """Only the owner may do this, even among administrators (maasserver/api/machines.py:1506)."""
+    if machine.owner != call.user.username:
+        raise Refused(403)
+    region.requested(machine, "User marking node broken", call.user, call.one("comment"))
+    if machine.status in RELEASABLE:  # without erasing; only a machine that is off loses its owner
+        _start_release(region, machine)
+        if machine.power_state == "off":
+            work.finish_release(region, machine)
+        else:
+            _switch_later(region, call, machine, on=False)
+    machine.error_description = call.one("comment") or ""
+    region.move(machine, Status.BROKEN)
 
 
 def _switch_later(
@@ -137,13 +176,17 @@ def release(region: Region, call: Call, machine: Machine) -> None:
     if machine.status not in RELEASABLE:
         raise Refused(409, f"Machine cannot be released in its current state ('{machine.status.label}').")
     asked = any(call.flag(name) for name in ("erase", "quick_erase", "secure_erase"))
-    erases = asked or region.site.erases_on_release
+    # The region's own setting adds the same script again, and MAAS then counts two (maasserver/models/node.py:3774,
+    # 3807): the status is Releasing, which the next reading of a power that is off ends as if all were done.
+    twice = asked and region.site.erases_on_release
+    erases = (asked or region.site.erases_on_release) and not twice
+    quick = call.flag("quick_erase") and not call.flag("secure_erase")
     _refuse_without_a_bmc(region, machine, erases=erases)
     region.requested(machine, "User releasing node", call.user, call.one("comment"))
     if erases:
         region.move(machine, Status.DISK_ERASING)
         region.note(machine, "Disk erasing")
-        _switch_later(region, call, machine, on=True, then=lambda: work.erase(region, machine))
+        _switch_later(region, call, machine, on=True, then=lambda: work.erase(region, machine, quick=quick))
         return
     _start_release(region, machine)
     _switch_later(region, call, machine, on=False, then=lambda: work.finish_release(region, machine))
@@ -198,9 +241,11 @@ def abort(region: Region, call: Call, machine: Machine) -> None:
 
 
 def _abort_scripts(machine: Machine) -> None:
+    running = {ScriptStatus.PENDING, ScriptStatus.RUNNING}
     for kept in machine.script_sets:
-        if kept.status in {ScriptStatus.PENDING, ScriptStatus.RUNNING}:
-            kept.status = ScriptStatus.ABORTED
+        kept.status = ScriptStatus.ABORTED if kept.status in running else kept.status
+        for run in kept.runs:
+            run.status = ScriptStatus.ABORTED if run.status in running else run.status
 
 
 def mark_fixed(region: Region, call: Call, machine: Machine) -> None:

@@ -40,6 +40,41 @@ RESCUABLE = frozenset(
     }
 )
 NETWORK_EDITABLE = frozenset({Status.NEW, Status.READY, Status.FAILED_TESTING, Status.ALLOCATED, Status.BROKEN})
+TESTABLE = frozenset(  # maasserver/node_action.py:387
+    {
+        Status.FAILED_COMMISSIONING,
+        Status.NEW,
+        Status.READY,
+        Status.RESERVED,
+        Status.ALLOCATED,
+        Status.FAILED_DEPLOYMENT,
+        Status.DEPLOYED,
+        Status.MISSING,
+        Status.RETIRED,
+        Status.BROKEN,
+        Status.RESCUE_MODE,
+        Status.RELEASING_FAILED,
+        Status.FAILED_DISK_ERASING,
+        Status.FAILED_TO_ENTER_RESCUE_MODE,
+        Status.FAILED_TO_EXIT_RESCUE_MODE,
+        Status.FAILED_TESTING,
+    }
+)
+READY_AFTER_TESTING = frozenset(  # maasserver/node_status.py:23
+    {
+        Status.NEW,
+        Status.COMMISSIONING,
+        Status.FAILED_DEPLOYMENT,
+        Status.MISSING,
+        Status.RETIRED,
+        Status.BROKEN,
+        Status.RELEASING_FAILED,
+        Status.FAILED_DISK_ERASING,
+        Status.FAILED_TO_ENTER_RESCUE_MODE,
+        Status.FAILED_TO_EXIT_RESCUE_MODE,
+        Status.FAILED_TESTING,
+    }
+)
 FAILS_AS = {
     Status.COMMISSIONING: Status.FAILED_COMMISSIONING,
     Status.DEPLOYING: Status.FAILED_DEPLOYMENT,

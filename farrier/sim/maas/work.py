@@ -139,14 +139,19 @@ def finish_release(region: Region, machine: Machine) -> None:
     region.note(machine, "Released")
 
 
-def erase(region: Region, machine: Machine) -> None:
+def erase(region: Region, machine: Machine, *, quick: bool) -> None:
     """Erase the disks, after the power was switched on. Then release the machine, or set the status Failed disk
-    erasing."""
-    if region.nature_of(machine).erase is EraseFate.FAILS:
+    erasing. Nothing ends an erasure that hangs (maasserver/node_status.py:275)."""
+    fate = region.nature_of(machine).erase
+    if fate is EraseFate.HANGS:
+        return
+    if fate is EraseFate.FAILS:
         region.plan(machine, region.durations.erase, lambda: fail(region, machine, "Failed to erase disks."))
         return
 
     def erased() -> None:
+        inside.wipe(machine, region.nature_of(machine), quick=quick)
+        region.note(machine, "Disks erased")
         forget_deployment(machine)
         region.move(machine, Status.RELEASING)
         region.note(machine, "Releasing")
