@@ -11,11 +11,12 @@ import anyio
 import msgspec
 import typer
 
-from farrier.cli import arguments, brakes, group, intent_answers, listing, output, regions, secret_check
+from farrier.cli import arguments, brakes, group, intent_answers, listing, output, regions, secret_check, site_regions
 from farrier.cli.connection import opened, with_settings
 from farrier.cli.form import Form, formed
 from farrier.cli.listing import Column, Listing
 from farrier.cli.output import Cell
+from farrier.cli.site_regions import Asked
 from farrier.clock import wall
 from farrier.config import Config, site_files
 from farrier.config.sites import Site, Sites
@@ -25,20 +26,9 @@ from farrier.model.counted import counted
 from farrier.model.params import BRAKE_LIFT_MAX
 from farrier.model.resource_views import ResourceView, WantedResources
 from farrier.model.views import Page, RegionView
-from farrier.protocols import MaasClient
 
 site = group("site")
 site.command("brakes")(brakes.list_)
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The response of a region to `check --ask`, or the `error` if the region did not respond."""
-
-    site: str
-    version: str | None = None
-    username: str | None = None
-    administrator: bool = False
-    error: str | None = None
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +114,11 @@ def check(
         typer.Argument(metavar="[DIR]", help="Directory of the site files. Default: the setting sites.directory."),
     ] = None,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Ask each region for its version and for the user of farrier's API key.")
+        bool,
+        typer.Option(
+            "--ask",
+            help="Ask each region for its version, for the user of farrier's API key, and whether it can clean.",
+        ),
     ] = False,
     files_only: Annotated[
         bool, typer.Option("--files-only", help="Read no secrets, for example on a machine that does not have them.")
@@ -132,10 +126,10 @@ def check(
     as_json: output.AsJson = False,
 ) -> None:
     """Check site files, and whether this process can read the secrets that they name. Requires no database. Exit code
-    2: a file is invalid; 1: a secret cannot be read, or a region does not respond."""
+    2: a file is invalid; 1: a secret cannot be read, a region does not respond, or a region cannot clean machines."""
     sites = site_files.load(directory, settings.agents) if directory else regions.configured(settings)
     missing = () if files_only else anyio.run(partial(secret_check.unreadable, settings, sites, of_settings=False))
-    asked = anyio.run(_ask, settings, sites) if ask else ()
+    asked = anyio.run(site_regions.ask, settings, sites) if ask else ()
     if as_json:
         output.json({"sites": list(sites), "unreadable": missing, "regions": asked})
     else:
@@ -154,6 +148,34 @@ def _right(sites: Sites) -> str:
         return "there are no sites"
     are = "the file of 1 site is" if len(sites) == 1 else f"the files of {len(sites)} sites are"
     return f"{are} valid: {', '.join(sites)}"
+
+
+@site.command("prepare")
+@with_settings
+def prepare(
+    settings: Config,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[SITE]...", help="Names of sites. Default: all sites with MAAS.")
+    ] = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Store farrier's check of erased disks in the MAAS regions of sites, or update it there. Needs an administrator's
+    API key, and no database. May be repeated. Exit code 1: a region is not prepared."""
+    sites = regions.configured(settings)
+    unknown = sorted(set(names or ()) - set(sites))
+    if unknown:
+        raise ConfigError(f"no site {unknown[0]!r}; expected one of {', '.join(sites) or 'none'}")
+    wanted = {name: each for name, each in sites.items() if (name in names if names else site_regions.cleans(each))}
+    prepared = anyio.run(site_regions.prepare, settings, wanted)
+    if as_json:
+        output.json(prepared)
+    else:
+        output.table(
+            ("SITE", "SCRIPT", "RESULT", "REVISION", "ERROR"),
+            ((each.site, each.script, each.result, str(each.revision or ""), each.error) for each in prepared),
+        )
+    if any(each.error is not None for each in prepared):
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @site.command("unbrake")
@@ -200,30 +222,6 @@ async def _observed(settings: Config) -> Page[RegionView]:
 def _region(seen: ResourceView) -> RegionView:
     shared = {"site": seen.name, "state": seen.state, "since": seen.state_entered_at, "last_error": seen.last_error}
     return msgspec.convert({**seen.detail, **shared}, RegionView)
-
-
-async def _ask(settings: Config, sites: Sites) -> tuple[Asked, ...]:
-    """Return the response of each region. All regions are requested concurrently."""
-    answers: dict[str, Asked] = {}
-    async with regions.opened(settings, sites) as clients:
-
-        async def ask(name: str, region: MaasClient) -> None:
-            answers[name] = await _answer(name, region)
-
-        async with anyio.create_task_group() as group:
-            for name in sites:
-                region = clients.client(name)
-                if region is not None:
-                    group.start_soon(ask, name, region)
-    return tuple(answers[name] for name in sites if name in answers)
-
-
-async def _answer(name: str, region: MaasClient) -> Asked:
-    try:
-        version, identity = await region.version(), await region.whoami()
-    except FarrierError as error:
-        return Asked(site=name, error=str(error))
-    return Asked(site=name, version=version, username=identity.username, administrator=identity.is_superuser)
 
 
 def _by_site(page: Page[RegionView]) -> Mapping[str, RegionView]:

@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from farrier.config.credentials import CredentialBinding
 from farrier.model.maas_changes import LinkMode
+from farrier.model.workflow import CleaningBy
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=500)]
 Mtu: TypeAlias = Annotated[
@@ -405,27 +406,23 @@ class AgentsSite(_Table, frozen=True, kw_only=True):
     sha256: str = ""
 
 
-class CleaningBy(StrEnum):
-    """Who erases data when a node is decommissioned: the agent in the machine's own system, or a worker."""
-
-    AGENT = "agent"
-    WORKER = "worker"
-
-
 class CleaningSite(_Table, frozen=True, kw_only=True):
     by: Annotated[
         CleaningBy | None,
         Meta(
-            description="Who performs the tasks node.cleanup_storage, node.scrub_gpu and node.validate_clean. With "
-            "agent, farrier's agent erases every disk but the system's, and the memory of the GPUs. With worker, the "
-            "agent leaves these tasks to a worker. If omitted, the agent fails them."
+            description="Who cleans a machine. With region, in the modes reimage and full_decommission, MAAS erases "
+            "the disks at the release, and farrier checks them outside the machine's system; the agent does all other "
+            "cleaning. With agent, farrier's agent performs the tasks node.cleanup_storage, node.scrub_gpu and "
+            "node.validate_clean: it erases every disk but the system's, and the memory of the GPUs. With worker, the "
+            "agent leaves these tasks to a worker. If omitted, the region cleans in those two modes if the site has "
+            "MAAS, and the agent fails these tasks."
         ),
     ] = None
 
 
 class Erase(StrEnum):
-    """How disks are erased: `quick` overwrites the ends of disks, `secure` uses the disks' own erasure, `full`
-    overwrites everything."""
+    """How disks are erased: `quick` overwrites the ends of disks, `secure` uses the disks' own erasure or, for disks
+    without it, overwrites everything, and `full` overwrites everything."""
 
     NONE = "none"
     QUICK = "quick"
@@ -434,7 +431,13 @@ class Erase(StrEnum):
 
 
 class ReleaseSite(_Table, frozen=True, kw_only=True):
-    erase: Annotated[Erase, Meta(description="How MAAS erases the disks when a machine is released.")] = Erase.NONE
+    erase: Annotated[
+        Erase | None,
+        Meta(
+            description="How MAAS erases the disks when a machine is released. If omitted, secure if the region cleans "
+            "the machine, otherwise none. quick leaves all data but the ends of the disks."
+        ),
+    ] = None
     remove_record: Annotated[
         bool,
         Meta(

@@ -254,7 +254,7 @@ def _shows_a_way_on(node: NodeDetail, now: datetime, patience: Patience) -> bool
         return seen.state in GOES_ON_AT and (is_ours(node, seen) or not taken)
     if not isinstance(mode, DecommissionMode):
         return False
-    goals = goals_left(mode, workflow.stage, workflow.leave_out)
+    goals = goals_left(mode, workflow.stage, workflow.leave_out, workflow.cleaned_by)
     return any(shows_goal(seen.state, seen.power_state, goal) for goal in goals)
 
 

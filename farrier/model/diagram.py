@@ -52,6 +52,7 @@ def markdown() -> str:
         *(_layer_section(layer, title) for layer, title in _SECTIONS.items()),
         "## Onboarding stages\n\n" + _stage_table(stages.OnboardingStage, tuple(OnboardingMode)),
         "## Decommission stages\n\n" + _stage_table(stages.DecommissionStage, tuple(DecommissionMode)),
+        "## Decommission order by region\n\n" + _order_table(),
         "## Node status by workflow\n\n" + _mapping_table(),
         "## Expected in MAAS\n\n" + _expected_table(),
         "## Limits\n\n" + _sla_table(),
@@ -75,6 +76,7 @@ def as_json() -> dict[str, object]:
         "initial": {str(layer): sorted(map(str, states)) for layer, states in edges.INITIAL.items()},
         "terminal": {str(layer): sorted(map(str, states)) for layer, states in edges.TERMINAL.items()},
         "stages": {str(mode): [str(stage) for stage in path] for mode, path in stages.PATHS.items()},
+        "stages_by_region": {str(mode): [str(stage) for stage in path] for mode, path in stages.BY_REGION.items()},
         "mapping": [msgspec.to_builtins(row) for row in mapping.ROWS],
         "without_workflow": sorted(mapping.WITHOUT_WORKFLOW),
         "sla": {name: _seconds(limit) for name, limit in _limits()},
@@ -96,6 +98,13 @@ def _layer_section(layer: Layer, title: str) -> str:
 def _stage_table(kind: type[stages.OnboardingStage | stages.DecommissionStage], modes: tuple[Mode, ...]) -> str:
     rows = [(str(stage), *(_mark(stage, mode) for mode in modes)) for stage in kind]
     return table(("stage", *map(str, modes)), rows)
+
+
+def _order_table() -> str:
+    """Return the order of stages if the region cleans the machine. Every mode that it applies to has the same order."""
+    longest = max(stages.BY_REGION.values(), key=len)
+    rows = [(str(stage), *("x" if stage in path else "" for path in stages.BY_REGION.values())) for stage in longest]
+    return table(("stage", *map(str, stages.BY_REGION)), rows)
 
 
 def _mark(stage: stages.Stage, mode: Mode) -> str:

@@ -157,6 +157,8 @@ class BlockDevice(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     name: str | None = None
     type: str | None = None
+    serial: str | None = None
+    size: int | None = None
     model: str | None = None
     id_path: str | None = None
     filesystem: Filesystem | None = None
@@ -271,19 +273,6 @@ class PowerAddress(msgspec.Struct, frozen=True, kw_only=True):
     power_address: str | None = None
     power_user: str | None = None
     node_id: str | None = None
-
-
-class ScriptResult(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    status_name: str | None = None
-
-
-class ScriptSet(msgspec.Struct, frozen=True, kw_only=True):
-    """One round of commissioning, testing or installation scripts."""
-
-    id: int
-    status_name: str | None = None
-    results: tuple[ScriptResult, ...] = ()
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

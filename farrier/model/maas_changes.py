@@ -79,6 +79,14 @@ class Commission(msgspec.Struct, frozen=True, kw_only=True):
     """The tests to run. If None, MAAS uses the region's default. If empty, MAAS runs no tests."""
 
 
+class Test(msgspec.Struct, frozen=True, kw_only=True):
+    """Boots the machine into the region's ephemeral system, and runs the testing scripts with this name or tag there.
+    Afterwards the machine is ready and off, or failed testing. The request takes no comment, so a caller recognises its
+    own request by the ID of the newest round of scripts before it."""
+
+    script: str
+
+
 class Abort(msgspec.Struct, frozen=True, kw_only=True):
     comment: str
 
@@ -159,6 +167,13 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     secure_erase: bool = False
 
 
+class MarkBroken(msgspec.Struct, frozen=True, kw_only=True):
+    """Marks the machine as broken, so that it can be released with erasing again. MAAS allows this only to the owner of
+    the machine (maasserver/api/machines.py), which farrier's user stays after a failed test."""
+
+    comment: str
+
+
 class PowerOff(msgspec.Struct, frozen=True, kw_only=True):
     comment: str
 
@@ -175,6 +190,7 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True):
 Change: TypeAlias = (
     Update
     | Commission
+    | Test
     | Abort
     | SetBootDisk
     | SetStorageLayout
@@ -184,6 +200,7 @@ Change: TypeAlias = (
     | LinkSubnet
     | Deploy
     | Release
+    | MarkBroken
     | PowerOff
     | Unlock
     | Delete

@@ -18,16 +18,18 @@ from farrier.model import conditions
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.conditions import Condition, Effect, Source
+from farrier.model.evidence import Evidence
 from farrier.model.failures import FailureClass, QuarantineCause
 from farrier.model.health import Health
 from farrier.model.identity import Identity
+from farrier.model.maas_scripts import TestRun
 from farrier.model.management import Management
 from farrier.model.networks import Networks
 from farrier.model.observation import MaasObservation, Outage, Region
 from farrier.model.params import PowerRequest
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
-from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
+from farrier.model.workflow import CleaningBy, DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
 
 # The placeholder for a time that the database will set.
 NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
@@ -171,7 +173,8 @@ class Skipped(msgspec.Struct, frozen=True):
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The options of a workflow. `leave_out` lists stages that the workflow omits. If the workflow does no work on the
     machine, `untouched` is the reason. The workflow's tasks then end with this reason as their result, and no agent
-    receives them. With `leave_on`, the machine may stay on if farrier cannot switch it off."""
+    receives them. With `leave_on`, the machine may stay on if farrier cannot switch it off.
+    `cleaned_by` is who cleans the machine, as the site said when the decommission began."""
 
     retire: bool = False
     force: bool = False
@@ -179,6 +182,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
     asked_by: str | None = None
     leave_out: tuple[DecommissionStage, ...] = ()
+    cleaned_by: CleaningBy | None = None
     untouched: str | None = None
 
 
@@ -203,6 +207,11 @@ class Memo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requested this. `interruptions` counts the steps of the stage that were interrupted. `touched` is set if the
     workflow may have changed something in MAAS before its last rerun. `released` is set if a decommission released the
     machine, so no agent of the node runs there.
+
+    `test` is the newest test of the machine that a stage prepared. `off_seen_at` and `on_seen_at` are when the BMC
+    showed the released machine off before the test, and on during it. `evidence` is the result of the region's check,
+    which farrier read at `checked_at`. `erases_again` is set if this check found data, until MAAS has erased the disks
+    again.
     """
 
     candidate: str | None = None
@@ -225,6 +234,12 @@ class Memo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unpaused_at: datetime | None = None
     adopted: bool = False
     interruptions: int = 0
+    test: TestRun | None = None
+    off_seen_at: datetime | None = None
+    on_seen_at: datetime | None = None
+    evidence: Evidence | None = None
+    checked_at: datetime | None = None
+    erases_again: bool = False
 
     @property
     def has_deployed(self) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from farrier.model.maas import MaasStatus as M
-from farrier.model.stages import PATHS
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.stages import OnboardingStage as O
+from farrier.model.stages import path_of
 from farrier.model.workflow import Mode
 
 GOES_ON_AT = {
@@ -32,9 +32,11 @@ goal."""
 _RELEASED = (M.READY, M.NEW)
 
 
-def goals_left(mode: Mode, stage: str | None, leave_out: Collection[str]) -> tuple[D, ...]:
+def goals_left(
+    mode: Mode, stage: str | None, leave_out: Collection[str], cleaned_by: str | None = None
+) -> tuple[D, ...]:
     """Return the stages in MAAS that a decommission still has to complete, including the current stage."""
-    path = PATHS[mode]
+    path = path_of(mode, cleaned_by)
     rest = path[path.index(stage) :] if stage in path else path
     return tuple(goal for goal in GOALS if goal in rest and goal not in leave_out)
 

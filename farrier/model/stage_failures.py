@@ -16,6 +16,7 @@ from farrier.model.stages import OnboardingStage as O
 from farrier.model.workflow import WorkflowKind
 
 _NOWHERE: frozenset[Stage] = frozenset()
+_IN_MAAS = WITH_MAAS | {D.CLEANUP_STORAGE}
 
 ONLY_AT: Mapping[WorkflowKind, Mapping[F, frozenset[Stage]]] = {
     WorkflowKind.ONBOARDING: {
@@ -57,14 +58,14 @@ ONLY_AT: Mapping[WorkflowKind, Mapping[F, frozenset[Stage]]] = {
                 *(D.POWER_OFF_MAAS_NODE, D.REMOVE_GPUAAS_NODE_RECORD),
             }
         ),
-        F.VALIDATION_FAILED: frozenset({D.VALIDATE_CLEAN_NODE}),
+        F.VALIDATION_FAILED: frozenset({D.CLEANUP_STORAGE, D.SCRUB_GPU, D.VALIDATE_CLEAN_NODE}),
         F.INTERNAL: frozenset({D.RETIRE_GPUAAS_NODE}),
-        F.STATE_DISAGREEMENT: WITH_MAAS,
-        F.MACHINE_DELETED_UPSTREAM: WITH_MAAS,
-        F.INVALID_CONFIG: WITH_MAAS,
-        F.UPSTREAM_REFUSED: WITH_MAAS,
-        F.UPSTREAM_ERROR: WITH_MAAS,
-        F.POWER_FAILED: WITH_MAAS | {D.REMOVE_GPUAAS_NODE_RECORD},
+        F.STATE_DISAGREEMENT: _IN_MAAS,
+        F.MACHINE_DELETED_UPSTREAM: _IN_MAAS,
+        F.INVALID_CONFIG: _IN_MAAS,
+        F.UPSTREAM_REFUSED: _IN_MAAS,
+        F.UPSTREAM_ERROR: _IN_MAAS,
+        F.POWER_FAILED: _IN_MAAS | {D.REMOVE_GPUAAS_NODE_RECORD},
     },
 }
 

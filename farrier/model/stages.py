@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeAlias
 
-from farrier.model.workflow import DecommissionMode, Mode, OnboardingMode, WorkflowKind
+from farrier.model.workflow import CleaningBy, DecommissionMode, Mode, OnboardingMode, WorkflowKind
 
 
 class OnboardingStage(StrEnum):
@@ -102,17 +102,37 @@ PATHS: Mapping[Mode, tuple[Stage, ...]] = {
         mode: tuple(stage for stage, modes in _DECOMMISSION_MODES.items() if mode in modes) for mode in DecommissionMode
     },
 }
-"""The stages of each mode, in order."""
+"""The stages of each mode, in order, if the agent or a worker cleans the machine."""
+
+CLEANING = (_D.CLEANUP_STORAGE, _D.SCRUB_GPU, _D.VALIDATE_CLEAN_NODE)
+"""The stages that clean the machine, or check that it is clean."""
+
+
+def _released_first(path: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """Return the path with the cleaning after the release, because the region checks only a released machine."""
+    before = path[: path.index(_D.CLEANUP_STORAGE)]
+    release = (_D.LOAD_SITE_CONFIG, _D.RELEASE_MAAS_NODE)
+    return (*before, *release, *CLEANING, *(s for s in path if s not in {*before, *release, *CLEANING}))
+
+
+BY_REGION: Mapping[Mode, tuple[Stage, ...]] = {mode: _released_first(PATHS[mode]) for mode in (_REIMAGE, _FULL)}
+"""The stages of the modes in which the region can clean the machine, in order, if it does."""
+
+
+def path_of(mode: Mode, cleaned_by: str | None = None) -> tuple[Stage, ...]:
+    """Return the stages of a mode, in order."""
+    return BY_REGION.get(mode, PATHS[mode]) if cleaned_by == CleaningBy.REGION else PATHS[mode]
 
 
 WITH_MAAS = frozenset({_D.LOAD_SITE_CONFIG, _D.RELEASE_MAAS_NODE, _D.POWER_OFF_MAAS_NODE, _D.REMOVE_MAAS_RECORD})
-"""The stages of a decommission that send requests to MAAS or read its observations."""
+"""The stages of a decommission that send requests to MAAS or read its observations, whoever cleans the machine."""
 
 
-def uses_maas(mode: Mode | None, stage: Stage | None) -> bool:
+def uses_maas(mode: Mode | None, stage: Stage | None, cleaned_by: str | None = None) -> bool:
     """Return whether a workflow of this mode uses MAAS at the stage. A manual onboarding never uses MAAS."""
     if isinstance(mode, DecommissionMode):
-        return stage in WITH_MAAS
+        checks = cleaned_by == CleaningBy.REGION and mode in BY_REGION and stage is _D.CLEANUP_STORAGE
+        return checks or stage in WITH_MAAS
     return mode is not None and mode is not OnboardingMode.MANUAL
 
 
@@ -121,16 +141,19 @@ OUTSIDE_MAAS = frozenset(mode for mode, path in PATHS.items() if not any(uses_ma
 
 
 def first_stage(mode: Mode, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
-    """Return the first stage of a workflow of this mode; None if every stage is skipped."""
+    """Return the first stage of a workflow of this mode; None if every stage is skipped. It does not depend on who
+    cleans the machine."""
     return next((stage for stage in PATHS[mode] if stage not in skip), None)
 
 
-def next_stage(mode: Mode, stage: Stage, *, skip: frozenset[Stage] = frozenset()) -> Stage | None:
+def next_stage(
+    mode: Mode, stage: Stage, *, skip: frozenset[Stage] = frozenset(), cleaned_by: str | None = None
+) -> Stage | None:
     """Return the stage after a finished stage, or None after the last stage. The result is never one of the two stages
     that run only after a failed deployment.
 
     Raises ValueError for a stage that is not on the mode's path, which is a bug in farrier.
     """
-    path = PATHS[mode]
+    path = path_of(mode, cleaned_by)
     rest = path[path.index(stage) + 1 :]
     return next((later for later in rest if later not in skip), None)

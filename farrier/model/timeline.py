@@ -15,7 +15,7 @@ from farrier.model import duration
 from farrier.model.clocks import END_TO_END, Clock
 from farrier.model.history import HistoryEntry
 from farrier.model.node_spec import STAGE_LAYERS
-from farrier.model.stages import PATHS
+from farrier.model.stages import path_of
 from farrier.model.views import WorkflowView
 from farrier.model.workflow import FAILED, SUCCEEDED, TERMINAL, DecommissionMode, OnboardingMode, WorkflowKind
 from farrier.model.workflow import WorkflowStatus as W
@@ -199,7 +199,7 @@ def _order(workflow: WorkflowView, ran: Sequence[str]) -> list[str]:
     it."""
     modes = OnboardingMode if workflow.kind == WorkflowKind.ONBOARDING else DecommissionMode
     try:
-        order: list[str] = [stage.value for stage in PATHS[modes(workflow.mode or "")]]
+        order: list[str] = [stage.value for stage in path_of(modes(workflow.mode or ""), workflow.cleaned_by)]
     except ValueError:  # no mode yet, or one of a newer release
         order = []
     before: str | None = None

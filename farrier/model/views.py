@@ -101,7 +101,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     """A workflow. Its end-to-end clock started at `mode_given_at`. `leave_out` lists the stages that the workflow
     omits, and `skipped` the stages that had nothing to do. `being_cancelled` is set while farrier undoes the work of a
-    cancelled workflow; a pause does not stop this undo."""
+    cancelled workflow; a pause does not stop this undo. `cleaned_by` is who cleans the machine."""
 
     kind: str
     id: int
@@ -120,6 +120,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     skipped: tuple[Skipped, ...] = ()
     being_cancelled: bool = False
     leave_out: tuple[str, ...] = ()
+    cleaned_by: str | None = None
 
 
 class NodeView(RowDetails, frozen=True, kw_only=True):

@@ -42,6 +42,14 @@ class DecommissionMode(StrEnum):
     STORAGE_CLEANUP = "storage_cleanup"
 
 
+class CleaningBy(StrEnum):
+    """Who cleans a machine when its node is decommissioned."""
+
+    REGION = "region"  # MAAS erases the disks at the release, and farrier checks them outside the machine's system
+    AGENT = "agent"  # the agent, in the machine's own system
+    WORKER = "worker"  # a worker, by the tasks of the agent
+
+
 Mode: TypeAlias = OnboardingMode | DecommissionMode
 
 

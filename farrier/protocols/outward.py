@@ -13,11 +13,11 @@ from farrier.model.maas import (
     Identity,
     Machine,
     PowerAddress,
-    ScriptSet,
     Subnet,
     Vlan,
 )
 from farrier.model.maas_changes import Change, LookUp, NewMachine
+from farrier.model.maas_scripts import Script, ScriptSet, Text
 from farrier.model.params import PowerRequest
 from farrier.model.ufm import PartitionChange, Pkey
 
@@ -131,6 +131,18 @@ class MaasClient(Protocol):
 
     async def results(self, system_id: str, kind: str) -> tuple[ScriptSet, ...]:
         """Return the script sets of one kind: `commissioning`, `testing` or `installation`."""
+
+    async def result(self, system_id: str, number: int) -> ScriptSet:
+        """Return one script set, with the output of its scripts."""
+
+    async def scripts(self, name: str) -> tuple[Script, ...]:
+        """Return the testing scripts that MAAS runs for this name, which may also be a tag, with their texts."""
+
+    async def save_script(self, script: Text, *, is_new: bool) -> None:
+        """Store a testing script, or a new text of a script that exists. Needs an administrator's key."""
+
+    async def setting(self, name: str) -> object:
+        """Return a setting of the region. Needs an administrator's key."""
 
     async def create(self, new: NewMachine) -> Machine:
         """Create a machine. After the error `invalid` with `hostname` or `mac_addresses` in `fields`, the caller looks

@@ -26,11 +26,11 @@ from farrier.model.maas import (
     MaasFailure,
     Machine,
     PowerAddress,
-    ScriptSet,
     Subnet,
     Vlan,
 )
 from farrier.model.maas_changes import Change, Deploy, LookUp, NewMachine
+from farrier.model.maas_scripts import Script, ScriptSet, Text
 from farrier.services import maas_answers, maas_requests
 from farrier.services.http_client import Endpoint, HttpClient, Send, Shown, open_client
 from farrier.services.http_messages import Request
@@ -143,6 +143,24 @@ class Maas:
         path = maas_requests.path("nodes", system_id, "results")
         request = Request(operation=Operation.RESULTS, path=path, query=(("type", kind),))
         return await self._http.send(request, maas_answers.shaped(tuple[ScriptSet, ...]))
+
+    async def result(self, system_id: str, number: int) -> ScriptSet:
+        path, query = maas_requests.path("nodes", system_id, "results", number), (("include_output", "true"),)
+        request = Request(operation=Operation.RESULTS, path=path, query=query)
+        return await self._http.send(request, maas_answers.shaped(ScriptSet))
+
+    async def scripts(self, name: str) -> tuple[Script, ...]:
+        query = (("type", "testing"), ("include_script", "true"), ("filters", name))
+        request = Request(operation=Operation.SCRIPTS, path="scripts/", query=query)
+        return await self._http.send(request, maas_answers.shaped(tuple[Script, ...]))
+
+    async def save_script(self, script: Text, *, is_new: bool) -> None:
+        await self._http.send(maas_requests.saving(script, is_new=is_new), maas_answers.done)
+
+    async def setting(self, name: str) -> object:
+        query = (("op", "get_config"), ("name", name))
+        request = Request(operation=Operation.SETTING, path="maas/", query=query)
+        return await self._http.send(request, maas_answers.shaped(object))
 
     async def create(self, new: NewMachine) -> Machine:
         made = await self._http.send(maas_requests.creation(new), maas_answers.shaped(Machine))

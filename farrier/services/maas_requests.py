@@ -16,12 +16,14 @@ import msgspec
 from farrier.model import maas_changes as changes
 from farrier.model.maas import MaasError, MaasFailure
 from farrier.model.maas_changes import Change, NewMachine, PowerAccess
+from farrier.model.maas_scripts import Text
 from farrier.services.address import number
 from farrier.services.http_messages import Form, Request
 
 _Value: TypeAlias = str | int | bool | None
 
 _SYSTEM_ID = re.compile(r"[A-Za-z0-9]{1,64}")
+_SCRIPT = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
@@ -37,9 +39,13 @@ class Operation(StrEnum):
     FABRICS = "fabrics"
     EVENTS = "events"
     RESULTS = "results"
+    SCRIPTS = "scripts"
+    SETTING = "setting"
+    SAVE_SCRIPT = "save_script"
     CREATE = "create"
     UPDATE = "update"
     COMMISSION = "commission"
+    TEST = "test"
     ABORT = "abort"
     SET_BOOT_DISK = "set_boot_disk"
     SET_STORAGE_LAYOUT = "set_storage_layout"
@@ -49,6 +55,7 @@ class Operation(StrEnum):
     LINK_SUBNET = "link_subnet"
     DEPLOY = "deploy"
     RELEASE = "release"
+    MARK_BROKEN = "mark_broken"
     POWER_OFF = "power_off"
     UNLOCK = "unlock"
     DELETE = "delete"
@@ -85,6 +92,23 @@ def creation(new: NewMachine) -> Request:
     )
 
 
+def script_path(name: str) -> str:
+    """Return the path of a script, which has no slash at its end (maasserver/urls_api.py:717). Raises `MaasError` for a
+    name that would change the path or stand for an ID."""
+    if not _SCRIPT.fullmatch(name) or name.isdigit():
+        raise MaasError(MaasFailure.INVALID, f"{name[:64]!r} is not a name of a script; farrier changed nothing")
+    return f"scripts/{name}"
+
+
+def saving(script: Text, *, is_new: bool) -> Request:
+    """Return the request that stores the text as a new testing script, or as a new revision of the script."""
+    form = _form(name=script.name, script=script.text, comment=script.comment or None)
+    if not is_new:
+        return Request(operation=Operation.SAVE_SCRIPT, method="PUT", path=script_path(script.name), form=form)
+    form = (*form, *_form(type="testing", tags=",".join(script.tags)))
+    return Request(operation=Operation.SAVE_SCRIPT, method="POST", path="scripts/", form=form)
+
+
 def of_change(system_id: str, change: Change, *, agent_name: str) -> Request:  # noqa: C901
     """Return the HTTP request for `change`."""
     match change:
@@ -101,12 +125,16 @@ def of_change(system_id: str, change: Change, *, agent_name: str) -> Request:  #
                 enable_ssh=change.enable_ssh,
                 testing_scripts=None if scripts is None else ",".join(scripts) or "none",
             )
+        case changes.Test():
+            return _on_machine(Operation.TEST, system_id, testing_scripts=change.script)
         case changes.Deploy():
             return _deploy(system_id, change, agent_name)
         case changes.Release():
             return _on_machine(Operation.RELEASE, system_id, **msgspec.structs.asdict(change))
         case changes.Abort():
             return _on_machine(Operation.ABORT, system_id, comment=change.comment)
+        case changes.MarkBroken():
+            return _on_machine(Operation.MARK_BROKEN, system_id, comment=change.comment)
         case changes.PowerOff():
             return _on_machine(Operation.POWER_OFF, system_id, comment=change.comment)
         case changes.Unlock():

@@ -68,7 +68,12 @@ RULES: Final = (
     ),
     Rule(failure=F.AUTH, statuses={401}, detail=f"{_START}: it refuses the API key"),
     # The machine changed between farrier's read and its request.
-    Rule(failure=F.CONFLICT, statuses={400}, operations={Operation.COMMISSION}, text=re.compile("current state")),
+    Rule(
+        failure=F.CONFLICT,
+        statuses={400},
+        operations={Operation.COMMISSION, Operation.TEST},
+        text=re.compile("current state"),
+    ),
     Rule(failure=F.INVALID, statuses={400}, page=False),
     Rule(failure=F.FORBIDDEN, statuses={403}, page=False),
     Rule(failure=F.PROTOCOL, statuses={404}, text=re.compile("^Unknown API endpoint")),

@@ -28,7 +28,6 @@ from farrier.model.maas import (
     MaasFailure,
     Machine,
     PowerAddress,
-    ScriptSet,
     StatusNumber,
     Subnet,
     Vlan,
@@ -46,6 +45,7 @@ from farrier.model.maas_changes import (
     Unlock,
     Update,
 )
+from farrier.model.maas_scripts import ScriptSet
 from farrier.model.observation import MaasObservation
 from farrier.protocols import MaasClient, Regions
 from tests.support.maas import state_of

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
-from farrier.config.sites import CloudInitSite, MaasSite, Site
+from farrier.config.sites import CleaningSite, CloudInitSite, MaasSite, Site
 from farrier.handlers.node.moves import Call, Done, Failed, NodeServices, Policy, Settled, Step, Waiting, with_fields
 from farrier.handlers.node.stages import run_stage
 from farrier.model.maas import MaasError, MaasFailure
@@ -23,7 +23,7 @@ from farrier.model.management import Management
 from farrier.model.observation import MaasObservation
 from farrier.model.stages import DecommissionStage, OnboardingStage
 from farrier.model.status import NodeStatus
-from farrier.model.workflow import OnboardingMode
+from farrier.model.workflow import CleaningBy, OnboardingMode
 from farrier.model.writes import Write
 from farrier.protocols import MaasClient, Regions
 from farrier.sim.maas import ADMIN, Region
@@ -37,6 +37,8 @@ SITE = Site(
     name="north",
     maas=MaasSite(url="http://maas.test/MAAS", key="env:MAAS_KEY"),
     cloud_init=CloudInitSite(template="#cloud-config\nhostname: {{ node.name }}\ntoken: {{ bootstrap_token }}\n"),
+    # Tests of cleaning by the region set this themselves.
+    cleaning=CleaningSite(by=CleaningBy.AGENT),
 )
 _MOST_RUNS = 50
 SECOND = timedelta(seconds=1)

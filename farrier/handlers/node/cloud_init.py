@@ -15,6 +15,7 @@ from farrier.config import templates
 from farrier.config.sites import Site
 from farrier.errors import ConfigError
 from farrier.model.node import Node
+from farrier.model.workflow import CleaningBy
 
 # The first characters by which cloud-init recognises user data. cloud-init ignores other data without an error.
 HEADERS = (
@@ -99,7 +100,7 @@ def _rendered(site: Site, node: Node, token: str) -> str:
         "distro_series": site.deploy.distro_series,
         "segments": of_segments(node),
         "agents": {name: getattr(site.agents, name) for name in templates.AGENTS},
-        "cleaning_by": site.cleaning.by or "",
+        "cleaning_by": _cleaning_by(site),
     }
     try:
         for part in templates.compiled(site.cloud_init.template).generate(given):
@@ -120,6 +121,12 @@ def _rendered(site: Site, node: Node, token: str) -> str:
             "the machine download the larger parts"
         )
     return _headed("".join(parts), site, node)
+
+
+def _cleaning_by(site: Site) -> str:
+    """Return who cleans the machine by tasks. Where the region cleans, the agent does what the region cannot."""
+    by = site.cleaning.by
+    return CleaningBy.AGENT if by is CleaningBy.REGION else by or ""
 
 
 def _headed(text: str, site: Site, node: Node) -> str:

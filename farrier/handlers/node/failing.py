@@ -12,7 +12,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt, unclean
-from farrier.handlers.node.moves import Change, transition, with_fields, with_workflow
+from farrier.handlers.node.moves import Change, transition, uses_maas, with_fields, with_workflow
 from farrier.handlers.node.tasks import end_live
 from farrier.model.failures import (
     BACKOFF_FIRST,
@@ -28,7 +28,6 @@ from farrier.model.failures import (
 )
 from farrier.model.management import Management
 from farrier.model.node import Decommission, Node, Onboarding, Quarantine, StopRequest, Workflow
-from farrier.model.stages import uses_maas
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
 
@@ -60,7 +59,7 @@ def fail(
     cause = f"stage: {workflow.stage}"
     # farrier may detect an outage of the region only after this failure. `workflow` then decides whether the last
     # attempt counts.
-    may_be_an_outage = failure in BY_THE_REGION and uses_maas(workflow.mode, workflow.stage)
+    may_be_an_outage = failure in BY_THE_REGION and uses_maas(workflow)
     is_last = needs_operator(failure, attempt=workflow.attempt) and not may_be_an_outage
     if stop is not None or failure in MANUAL or is_last:
         return freeze(node, failure, detail, stop=stop or StopRequest.FAILED, cause=cause)

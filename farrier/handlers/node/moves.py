@@ -209,8 +209,13 @@ def reachable(node: Node, since: datetime, now: datetime) -> timedelta:
 def outages(node: Node) -> tuple[Outage, ...]:
     """Return the outages of the region that delay the live workflow; none if its stage does not use MAAS."""
     workflow = node.workflow
-    held_up = workflow is not None and stages.uses_maas(workflow.mode, workflow.stage)
+    held_up = workflow is not None and uses_maas(workflow)
     return node.outages if held_up else ()
+
+
+def uses_maas(workflow: Workflow) -> bool:
+    """Return whether the current stage of the workflow uses MAAS."""
+    return stages.uses_maas(workflow.mode, workflow.stage, workflow.options.cleaned_by)
 
 
 def is_unread(node: Node) -> bool:

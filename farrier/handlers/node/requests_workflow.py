@@ -22,9 +22,9 @@ from farrier.model.failures import FailureClass
 from farrier.model.management import Management
 from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, Options, StopRequest
 from farrier.model.runs import cause_of_intent
-from farrier.model.stages import PATHS, REMOVE_STARTS_AT, DecommissionStage
+from farrier.model.stages import BY_REGION, PATHS, REMOVE_STARTS_AT, DecommissionStage
 from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import FAILED, DecommissionMode
+from farrier.model.workflow import FAILED, CleaningBy, DecommissionMode
 from farrier.model.workflow import WorkflowStatus as W
 
 D = DecommissionStage
@@ -66,13 +66,28 @@ def decommission(request: Request) -> Reply:
             reason=f"decommission: leave_on needs mode full_decommission; mode {params.mode} leaves the power"
         )
     stays = _stays_on(request.node) if params.mode is DecommissionMode.FULL_DECOMMISSION else None
-    options = replace(_options(request, params, retire=params.retire), leave_on=params.leave_on)
+    options = replace(
+        _options(request, params, retire=params.retire),
+        leave_on=params.leave_on,
+        cleaned_by=_who_cleans(request, params.mode),
+    )
     reply = _decommission(request, params.mode, options, f"decommission ({params.mode})")
     if stays is None or not isinstance(reply, Accept):
         return reply
     if not params.leave_on:
         return Reject(reason=f"decommission: {by_bmc.would_stay(stays)}, add leave_on: true")
     return replace(reply, reason=f"{reply.reason}; the machine stays on: {stays}")
+
+
+def _who_cleans(request: Request, mode: DecommissionMode) -> CleaningBy | None:
+    """Return who cleans the machine in a decommission that begins now; None if nobody is set up for it. The region
+    cleans only machines that it releases."""
+    site, node = request.config.site_of(request.node), request.node
+    by = None if site is None else site.cleaning.by
+    has_region = site is not None and site.maas is not None and node.maas_id is not None
+    if has_region and mode in BY_REGION and by in (None, CleaningBy.REGION):
+        return CleaningBy.REGION
+    return CleaningBy.AGENT if by is CleaningBy.REGION else by
 
 
 def _stays_on(node: Node) -> str | None:

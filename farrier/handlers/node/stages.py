@@ -14,6 +14,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from farrier.handlers.node.decommission.cleanup_secrets import cleanup_secrets
+from farrier.handlers.node.decommission.cleanup_storage import cleanup_storage
 from farrier.handlers.node.decommission.completion import complete as decommissioned
 from farrier.handlers.node.decommission.disable_node import disable_node
 from farrier.handlers.node.decommission.drain_node import drain_node
@@ -95,7 +96,7 @@ DECOMMISSION: Mapping[D, Stage] = {
     D.DISABLE_NODE: disable_node,
     D.FORCE_RELEASE_ALLOCATIONS: partial(work, type_=TaskType.RELEASE_ALLOCATIONS),
     D.DRAIN_NODE: drain_node,
-    D.CLEANUP_STORAGE: partial(work, type_=TaskType.CLEANUP_STORAGE),
+    D.CLEANUP_STORAGE: cleanup_storage,
     D.SCRUB_GPU: scrub_gpu,
     D.VALIDATE_CLEAN_NODE: validate_clean_node,
     D.LOAD_SITE_CONFIG: load_site_to_give_back,
@@ -166,7 +167,12 @@ def advanced(node: Node, done: Done) -> Node:
     skipped = workflow.skipped
     if done.skipped is not None and stage is not None:
         skipped = (*(s for s in skipped if s.stage != stage), Skipped(stage, done.skipped))
-    following = next_stage(workflow.mode, stage, skip=left_out(workflow)) if stage is not None else None
+    options = workflow.options
+    following = (
+        next_stage(workflow.mode, stage, skip=left_out(workflow), cleaned_by=options.cleaned_by)
+        if stage is not None
+        else None
+    )
     base = with_workflow(
         base,
         skipped=skipped,

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from farrier.model import conditions
 from farrier.model.conditions import Effect, Source
 from farrier.model.failures import FailureClass
-from farrier.model.node import Node, TaskStatus, TaskType
+from farrier.model.node import Decommission, Node, TaskStatus, TaskType
+from farrier.model.stages import CLEANING
+from farrier.model.workflow import CleaningBy
 
 REFUSAL = (
     "the node is not scrubbed, because its cleaning was skipped; decommission it with a complete scrub first, or "
@@ -65,7 +67,11 @@ def skipped(node: Node, type_: TaskType, why: str) -> Node:
 
 def given_up(node: Node) -> Node:
     """Return the node after its workflow was cancelled. If a task of a cleaning or validation was issued and did not
-    succeed, the node is marked."""
+    succeed, or if the region was to check the released machine, the node is marked."""
+    workflow = node.workflow
+    by_region = isinstance(workflow, Decommission) and workflow.options.cleaned_by is CleaningBy.REGION
+    if by_region and workflow is not None and workflow.stage in CLEANING:
+        node = _with(node, conditions.NOT_SCRUBBED, "the check of the released machine was cancelled")
     for task in node.tasks:
         if task.status is not TaskStatus.SUCCEEDED:
             node = skipped(node, task.type, f"task {task.type} was cancelled with its workflow")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from farrier.agent import CLEAN_CHECK as NAME
 from farrier.errors import ExitCode
-from farrier.sim.maas import ADMIN, OPERATOR, Region, open_region
+from farrier.sim.maas import ADMIN, OPERATOR, Region, open_region, scripts
 from tests.integration.cli.conftest import Prompt
 from tests.support import pg
 
@@ -27,8 +29,13 @@ ports = ["ens1f0", "ens1f1"]
 
 
 @pytest.fixture
-async def url() -> AsyncIterator[str]:
-    async with open_region(Region()) as url:
+def region() -> Region:
+    return Region()
+
+
+@pytest.fixture
+async def url(region: Region) -> AsyncIterator[str]:
+    async with open_region(region) as url:
         yield url
 
 
@@ -90,7 +97,7 @@ async def test_a_site_is_shown_with_its_defaults(at_sites: Prompt, url: str) -> 
     shown = dict(line.split(None, 1) for line in said.splitlines() if not line.startswith("network"))
     assert shown["maas.url"] == url
     assert shown["deploy.bootstrap_ttl"] == "1h 30m"
-    assert shown["release.erase"] == "none"
+    assert shown["release.remove_record"] == "false"
     assert (shown["cloud_init.template"], shown["agents.ca"]) == ("14 bytes", "0 bytes")
     assert "network.bonds 1.ports" in said and "ens1f0, ens1f1" in said
     held = (await at_sites("site", "show", "north", "--json")).json
@@ -135,12 +142,45 @@ async def test_without_a_directory_there_is_nothing_to_check(nowhere: Prompt) ->
 
 
 async def test_site_check_calls_the_regions_on_request(at_sites: Prompt) -> None:
+    await at_sites("site", "prepare")
     said = (await at_sites("site", "check", "--ask")).out.splitlines()
     assert said[0] == "the files of 2 sites are valid: north, south"
     assert said[2].split() == ["north", "3.7.3", ADMIN.username]
     at_sites.environment["FARRIER_SECRET_NORTH"] = OPERATOR.key
     (region,) = (await at_sites("site", "check", "--ask", "--json")).json["regions"]
     assert (region["username"], region["administrator"], region["error"]) == (OPERATOR.username, False, None)
+
+
+async def test_a_region_is_prepared_once_and_a_foreign_text_is_replaced(at_sites: Prompt, region: Region) -> None:
+    wrong = (await at_sites("site", "check", "--ask", ends=ExitCode.FAILED)).out
+    assert f"MAAS has no testing script {NAME}; run: farrier site prepare north" in wrong
+    for result in ("created", "unchanged"):
+        (line,) = (await at_sites("site", "prepare", "--json")).json
+        assert (line["site"], line["result"], line["error"]) == ("north", result, None)
+    scripts.edited(region, region.scripts[NAME], "#!/bin/sh\nexit 0\n")
+    wrong = (await at_sites("site", "check", "--ask", ends=ExitCode.FAILED)).out
+    assert "is not farrier's; run: farrier site prepare north" in wrong
+    (line,) = (await at_sites("site", "prepare", "north", "--json")).json
+    assert (line["result"], len(region.scripts[NAME].history)) == ("updated", 3)
+    await at_sites("site", "check", "--ask")
+
+
+async def test_a_region_in_which_another_script_has_farriers_tag_is_not_prepared(
+    at_sites: Prompt, region: Region
+) -> None:
+    await at_sites("site", "prepare")
+    other = copy.copy(region.scripts[NAME])
+    other.name, other.tags = "mine", [NAME]
+    region.scripts["mine"] = other
+    said = (await at_sites("site", "prepare", ends=ExitCode.FAILED)).out
+    assert f"MAAS would also run mine, which has the tag {NAME}; remove this tag" in said
+
+
+async def test_a_region_that_erases_at_every_release_by_itself_is_refused(at_sites: Prompt, region: Region) -> None:
+    await at_sites("site", "prepare")
+    region.site.erases_on_release = True
+    said = (await at_sites("site", "check", "--ask", ends=ExitCode.FAILED)).out
+    assert "enable_disk_erasing_on_release is on" in said and "switch it off" in said
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from farrier.model.maas import Event, Identity, Interface, PowerAddress, ScriptSet
+from farrier.model.maas import Event, Identity, Interface, PowerAddress
+from farrier.model.maas_scripts import ScriptSet
 from farrier.services import maas_answers
 from farrier.services.http_messages import Answer, Garbled
 

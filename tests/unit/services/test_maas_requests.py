@@ -17,6 +17,7 @@ SID = "abc123"
 EVERY_CHANGE: tuple[Change, ...] = (
     changes.Update(hostname="b", power=POWER, enable_hw_sync=True),
     changes.Commission(skip_networking=True, skip_storage=False, testing_scripts=()),
+    changes.Test(script="farrier-clean-check"),
     changes.Abort(comment="c"),
     changes.SetBootDisk(device=7),
     changes.SetStorageLayout(layout="flat", root_size=5),
@@ -26,6 +27,7 @@ EVERY_CHANGE: tuple[Change, ...] = (
     changes.LinkSubnet(interface=4, mode=LinkMode.AUTO, subnet=2),
     changes.Deploy(user_data="#cloud-config é\n", comment="c", distro_series="noble"),
     changes.Release(comment="c", erase=True),
+    changes.MarkBroken(comment="c"),
     changes.PowerOff(comment="c"),
     changes.Unlock(comment="c"),
     changes.Delete(),
@@ -39,6 +41,7 @@ EXPECTED = {
         "POST machines/abc123/?op=commission skip_networking=true skip_storage=false skip_bmc_config=true "
         "enable_ssh=false testing_scripts=none"
     ),
+    "Test": "POST machines/abc123/?op=test testing_scripts=farrier-clean-check",
     "Abort": "POST machines/abc123/?op=abort comment=c",
     "SetBootDisk": "POST nodes/abc123/blockdevices/7/?op=set_boot_disk",
     "SetStorageLayout": "POST machines/abc123/?op=set_storage_layout storage_layout=flat root_size=5",
@@ -54,6 +57,7 @@ EXPECTED = {
         "distro_series=noble enable_hw_sync=true"
     ),
     "Release": "POST machines/abc123/?op=release comment=c erase=true quick_erase=false secure_erase=false",
+    "MarkBroken": "POST machines/abc123/?op=mark_broken comment=c",
     "PowerOff": "POST machines/abc123/?op=power_off comment=c",
     "Unlock": "POST machines/abc123/?op=unlock comment=c",
     "Delete": "DELETE machines/abc123/",

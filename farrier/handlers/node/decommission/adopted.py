@@ -22,7 +22,8 @@ from farrier.model.stages import DecommissionStage as D
 
 def left(workflow: Decommission) -> tuple[D, ...]:
     """Return the stages in MAAS that the workflow still has to complete, including the current stage."""
-    return goals_left(workflow.mode, workflow.stage, workflow.options.leave_out)
+    options = workflow.options
+    return goals_left(workflow.mode, workflow.stage, options.leave_out, options.cleaned_by)
 
 
 def goal_shown(node: Node, now: datetime, policy: Policy, *stages: D) -> Done | None:

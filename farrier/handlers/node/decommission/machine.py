@@ -7,14 +7,16 @@ so the stage reads the machine and decides by the result.
 
 from __future__ import annotations
 
+from farrier.config.sites import Erase
 from farrier.handlers.node import region
 from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import Done, Failed, Waiting
+from farrier.handlers.node.moves import Done, Failed, Policy, Waiting
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
 from farrier.model.maas import BEING_RELEASED, Machine, StatusNumber
 from farrier.model.maas_changes import Unlock
 from farrier.model.node import Node
+from farrier.model.workflow import CleaningBy
 
 S = StatusNumber
 
@@ -26,6 +28,14 @@ def left_alone(node: Node) -> Done | None:
     None."""
     why = own(node).options.untouched or ("the node is not in MAAS" if node.maas_id is None else None)
     return Done(reason=f"MAAS: {why}", skipped=why) if why is not None else None
+
+
+def erase_of(node: Node, policy: Policy) -> Erase:
+    """Return how MAAS erases the disks. If the region cleans the machine, unset means `secure`."""
+    erase = region.site_of(node, policy).release.erase
+    if erase is not None:
+        return erase
+    return Erase.SECURE if own(node).options.cleaned_by is CleaningBy.REGION else Erase.NONE
 
 
 def unlock(node: Node) -> Failed | Send:

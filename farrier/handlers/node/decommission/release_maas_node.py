@@ -21,7 +21,7 @@ from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResu
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
 from farrier.model.maas import BEING_RELEASED, Machine
-from farrier.model.maas_changes import Abort, Release
+from farrier.model.maas_changes import Abort, MarkBroken, Release
 from farrier.model.node import Node
 from farrier.model.stages import DecommissionStage
 from farrier.model.workflow import DecommissionMode
@@ -42,6 +42,7 @@ _RELEASABLE = frozenset(
 _ABORTABLE = frozenset({S.DEPLOYING, S.COMMISSIONING, S.TESTING})
 _RELEASE = "release"
 _ABORT = "abort"
+_MARK_BROKEN = "mark broken"
 
 
 def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
@@ -101,6 +102,9 @@ async def _decide(node: Node, now: datetime, policy: Policy, machine: Machine, _
         if machine.locked:
             return unlock(node)
         return region.asking(node, now, Abort(comment=region.comment(node, _ABORT)), _ABORT, record=_ABORT)
+    if own(node).memo.erases_again and machine.status == S.FAILED_TESTING and not region.was_asked(node, _RELEASE):
+        broken = MarkBroken(comment=region.comment(node, _MARK_BROKEN))
+        return region.asking(node, now, broken, _MARK_BROKEN, record=_MARK_BROKEN)
     if machines.is_unused(machine):
         return _released(node, machine)
     return in_use(machine, "only a deployed, allocated, broken or failed machine is released")
@@ -108,7 +112,7 @@ async def _decide(node: Node, now: datetime, policy: Policy, machine: Machine, _
 
 def wanted(node: Node, policy: Policy) -> Release:
     """Return the release request, with the site's policy for erasing disks."""
-    erase = region.site_of(node, policy).release.erase
+    erase = machines.erase_of(node, policy)
     return Release(
         comment=region.comment(node, _RELEASE),
         erase=erase is not Erase.NONE,
@@ -137,7 +141,7 @@ def _given_back(node: Node, done: Done) -> Done:
     stays_empty = own(node).mode is DecommissionMode.REIMAGE and own(node).options.retire
     return replace(
         done,
-        to=with_note(node, released=True),
+        to=with_note(node, released=True, erases_again=False),
         writes=(ForgetAgent(), RevokeBootstrap(), *((UseNetworks(),) if stays_empty else ())),
     )
 

@@ -1,4 +1,7 @@
-"""Stage `scrub_gpu`: an agent erases the users' data from the memory of the GPUs."""
+"""Stage `scrub_gpu`: the users' data are erased from the memory of the GPUs.
+
+If the region cleans the machine, a power cycle clears this memory, and the memory of the host.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,27 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from farrier.handlers.node import tasks, unclean
+from farrier.handlers.node.decommission import checked
+from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Done, Policy, StageResult
 from farrier.model.node import Node, TaskType
 
 
 def scrub_gpu(node: Node, now: datetime, policy: Policy) -> StageResult:
-    """Run the task. The mark of an earlier scrub that was skipped by force is cleared only when a scrub has
-    finished."""
+    """Run the task, or judge the power cycle. The mark of an earlier scrub that was skipped by force is cleared only
+    when a scrub has finished."""
+    if checked.by_region(node):
+        return checked.again(node) or _cleared(node)
     result = tasks.work(node, now, policy, TaskType.SCRUB_GPU)
     if isinstance(result, Done) and result.skipped is None:
         return replace(result, to=unclean.scrubbed(node))
     return result
+
+
+def _cleared(node: Node) -> Done:
+    evidence = own(node).memo.evidence
+    if evidence is None:
+        return checked.unchecked(node)
+    if evidence.power_cycle is None:
+        return Done(reason="the BMC did not show a power cycle, so it is unproven that the memory was cleared")
+    return Done(reason="the BMC showed a power cycle of the machine", to=unclean.scrubbed(node))

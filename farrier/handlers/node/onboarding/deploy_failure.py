@@ -15,7 +15,8 @@ from typing import TypeAlias
 import msgspec
 from typing_extensions import override
 
-from farrier.model.maas import Event, MaasStatus, Machine, ScriptSet
+from farrier.model.maas import Event, MaasStatus, Machine
+from farrier.model.maas_scripts import ScriptSet
 
 
 class DeployCause(StrEnum):

@@ -17,8 +17,9 @@ from farrier.handlers.node.onboarding.deploy_failure import (
     classify,
     post_install,
 )
-from farrier.model.maas import Event, Machine, ScriptSet, StatusNumber
+from farrier.model.maas import Event, Machine, StatusNumber
 from farrier.model.maas_changes import Deploy
+from farrier.model.maas_scripts import ScriptSet
 from farrier.model.stages import OnboardingStage
 from farrier.sim.maas import DeployFate, Nature
 from tests.support.deployments import on_ready, read, record

@@ -1,0 +1,98 @@
+"""Makes evidence of the output of farrier's check, which compares the disks that it found with those that MAAS knows.
+Pure."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from farrier.config.sites import Erase
+from farrier.model.evidence import By, Device, DeviceKind, DeviceResult, Evidence, Expected, Part, PowerCycle, Script
+from farrier.model.maas import BlockDevice, Machine
+from farrier.model.maas_scripts import ScriptResult, TestRun
+
+FORMAT = 1
+"""The format of the output that this release reads."""
+
+_MOST_BYTES = 1024 * 1024  # a line about a thousand disks has 250 kB
+_METHOD = {Erase.SECURE: "secure erasure, or zeros", Erase.FULL: "zeros"}
+
+
+class _Output(msgspec.Struct, frozen=True, kw_only=True):
+    """The line that the check prints."""
+
+    format: int
+    devices: tuple[Device, ...]
+
+
+def reported(
+    run: TestRun, result: ScriptResult, machine: Machine, *, erase: Erase, power_cycle: PowerCycle | None
+) -> Evidence | str:
+    """Return the evidence of the check, or what is wrong with its output."""
+    output = _read(result.output or b"")
+    if isinstance(output, str):
+        return output
+    known = {_key(disk): disk for disk in machine.blockdevice_set if disk.type == "physical"}
+    found = [_compared(device, known, erase) for device in output.devices]
+    there = {device.serial for device in found}
+    missing = [_missing(serial, disk) for serial, disk in known.items() if serial not in there]
+    try:
+        return Evidence(
+            by=By.REGION,
+            devices=(*found, *missing),
+            script=Script(name=run.script, revision=run.revision, sha256=run.sha256),
+            power_cycle=power_cycle,
+        )
+    except ValueError as error:
+        return str(error)
+
+
+def expected_of(evidence: Evidence) -> Expected:
+    """Return the disks that MAAS knows, as the evidence shows them."""
+    known = (
+        device
+        for device in evidence.devices
+        if device.kind is DeviceKind.DISK and device.result is not DeviceResult.UNEXPECTED
+    )
+    return Expected(disks=tuple(Part(serial=device.serial, size=device.size) for device in known))
+
+
+def _read(output: bytes) -> _Output | str:
+    lines = output[-_MOST_BYTES:].strip().splitlines()
+    try:
+        found = msgspec.json.decode(lines[-1] if lines else b"", type=_Output)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return f"its last line is not the JSON that the check prints: {error}"
+    if found.format != FORMAT:
+        return f"its output has format {found.format}; expected {FORMAT}"
+    return found
+
+
+def _compared(device: Device, known: dict[str, BlockDevice], erase: Erase) -> Device:
+    """Return the device as farrier judges it. farrier does not trust the script's own word of the result."""
+    device = replace(device, serial=device.serial.strip(), method=f"{_METHOD.get(erase, erase)}; samples read back")
+    disk = known.get(device.serial)
+    if disk is None:
+        return replace(device, result=DeviceResult.UNEXPECTED, message="MAAS does not know this disk")
+    if disk.size and device.size and disk.size != device.size:
+        message = f"it has {device.size} bytes, but {disk.size} in MAAS"
+        return replace(device, result=DeviceResult.FAILED, message=message)
+    if not device.samples or device.bad_samples or device.message:
+        return replace(device, result=DeviceResult.FAILED)
+    return device
+
+
+def _missing(serial: str, disk: BlockDevice) -> Device:
+    return Device(
+        kind=DeviceKind.DISK,
+        serial=serial,
+        result=DeviceResult.MISSING,
+        model=(disk.model or "")[:200],
+        size=disk.size or 0,
+        message="the check did not find this disk, which MAAS knows",
+    )
+
+
+def _key(disk: BlockDevice) -> str:
+    """Return the serial number; for a disk without one, such as a virtual disk, its path, as the check does."""
+    return (disk.serial or "").strip() or disk.id_path or str(disk.id)

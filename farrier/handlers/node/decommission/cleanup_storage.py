@@ -1,0 +1,111 @@
+"""Stage `cleanup_storage`: the disks are erased.
+
+If the region cleans the machine, MAAS erased the disks at the release. The stage then waits until the BMC shows the
+machine off, runs farrier's check in the system that MAAS boots for tests, and records the evidence of all cleaning. The
+stages `scrub_gpu` and `validate_clean_node` judge this evidence.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+
+from farrier import agent
+from farrier.config.sites import Erase
+from farrier.handlers.node import ready_test, tasks, unclean
+from farrier.handlers.node.decommission import by_bmc, checked, machine, power_cycle
+from farrier.handlers.node.decommission.clean_check import expected_of, reported
+from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.moves import (
+    Done,
+    Failed,
+    Policy,
+    Settled,
+    StageResult,
+    Step,
+    Waiting,
+    at_stage,
+    attempt_began_at,
+    with_note,
+)
+from farrier.handlers.node.ready_test import Ran, Test
+from farrier.model.evidence import Contradicted, DeviceKind, Evidence, judge
+from farrier.model.node import Node, TaskType
+from farrier.model.stages import DecommissionStage
+
+_LEAVE_DATA = (Erase.NONE, Erase.QUICK)
+
+
+def cleanup_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
+    """Run the task, or check the disks that MAAS erased at the release."""
+    if not checked.by_region(node):
+        return tasks.work(node, now, policy, TaskType.CLEANUP_STORAGE)
+    return (
+        machine.left_alone(node)
+        or _not_erased(node, policy)
+        or _judged(node)
+        or _erased_again(node)
+        or _cold(node, now)
+        or _test(node, now, policy)
+    )
+
+
+def _not_erased(node: Node, policy: Policy) -> Done | None:
+    erase = machine.erase_of(node, policy)
+    if erase not in _LEAVE_DATA:
+        return None
+    why = f"release.erase of site {node.site} is {erase}, which leaves data on the disks"
+    return Done(reason=why, skipped=why, to=unclean.skipped(node, TaskType.CLEANUP_STORAGE, why))
+
+
+def _judged(node: Node) -> Done | Failed | None:
+    """Judge the disks by the evidence of this attempt; None if there is none yet."""
+    evidence = _evidence(node, of_attempt=True)
+    if evidence is None:
+        return None
+    verdict = judge(evidence, expected_of(evidence), (DeviceKind.DISK,))
+    if isinstance(verdict, Contradicted):
+        return checked.unclean(verdict.why)
+    return Done(reason=f"the check read samples of {len(evidence.devices)} disks")
+
+
+def _erased_again(node: Node) -> Step | None:
+    """Go back to the release if an earlier check found data, and an operator requests another attempt."""
+    evidence = _evidence(node, of_attempt=False)
+    if evidence is None or not any(device.bad_samples for device in evidence.devices):
+        return None
+    back = with_note(at_stage(node, DecommissionStage.RELEASE_MAAS_NODE), evidence=None, erases_again=True)
+    return Step(to=back, reason="the last check found data, so MAAS erases the disks again")
+
+
+def _evidence(node: Node, *, of_attempt: bool) -> Evidence | None:
+    memo = own(node).memo
+    is_new = memo.checked_at is not None and memo.checked_at >= attempt_began_at(node.live)
+    return memo.evidence if is_new is of_attempt else None
+
+
+def _cold(node: Node, now: datetime) -> Waiting | Step | None:
+    """See the machine off before the test, and on during it. Without a usable BMC, the power cycle stays unproven."""
+    if by_bmc.why_not(node) is not None:
+        return None
+    run = ready_test.ordered(node, agent.CLEAN_CHECK)
+    if run is None:
+        return power_cycle.before(node, now)
+    return power_cycle.after(node, now, run) if ready_test.is_running(node) else None
+
+
+def _test(node: Node, now: datetime, policy: Policy) -> StageResult:
+    test = Test(
+        script=agent.CLEAN_CHECK,
+        text=agent.clean_check(),
+        judge=partial(_recorded, node, now, machine.erase_of(node, policy)),
+        prepare=f"an administrator runs: farrier site prepare {node.site}",
+    )
+    return ready_test.tested(node, now, policy, test)
+
+
+def _recorded(node: Node, now: datetime, erase: Erase, ran: Ran) -> Settled:
+    evidence = reported(ran.run, ran.result, ran.machine, erase=erase, power_cycle=power_cycle.seen(node))
+    if isinstance(evidence, str):
+        return checked.unclean(f"test {ran.run.script}: {evidence}")
+    return Step(to=with_note(node, evidence=evidence, checked_at=now), reason="farrier has the result of the check")
