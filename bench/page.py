@@ -19,6 +19,7 @@ from bench import fleet
 from bench.figures import Benchmark, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from farrier.io.api import PostgresRequests
+from farrier.io.monitors import PostgresMonitorCalls
 from farrier.io.queries import PostgresQueries
 from farrier.model.limits import Limits
 from farrier.web.backend import Backend
@@ -65,7 +66,7 @@ async def _pages(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
     await fleet.settle(ground)
     site = Site(CollectorRegistry(), unready_because=lambda: None)
     requests = PostgresRequests(ground.pool, ground.dsn)
-    site.open(Backend(PostgresQueries(ground.pool), requests, Limits(), None))
+    site.open(Backend(PostgresQueries(ground.pool), requests, Limits(), None, PostgresMonitorCalls(ground.pool)))
     transport = httpx.ASGITransport(app=site.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
 

@@ -39,6 +39,7 @@ COMMANDS = {
     "segment": "Create, list, inspect and delete network segments.",
     "partition": "Create, list, inspect and delete InfiniBand partitions.",
     "resource": "List and inspect resources of any kind, and submit intents for them.",
+    "monitor": "List the monitors, which state conditions of nodes, and their reports that were not taken.",
     "task": "List the tasks of agents and workers.",
     "enqueue": "Enqueue a resource, so that its handler runs as soon as possible.",
     "controllers": "List the controllers with their shards and lag, the shards without a controller, and the doors.",

@@ -98,8 +98,8 @@ def roles(settings: Config) -> None:
     rights."""
     administer(settings, migrate.create_roles)
     typer.echo(
-        "the roles farrier_controller, farrier_intents, farrier_agent, farrier_worker and farrier_reader exist; "
-        "farrier db migrate grants their rights"
+        "the roles farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_monitor and "
+        "farrier_reader exist; farrier db migrate grants their rights"
     )
 
 

@@ -34,6 +34,8 @@ from farrier.model.api_answers import (
     Kinds,
     LiftedHolds,
     Members,
+    Monitors,
+    Refusals,
     ShownResource,
     Tasks,
 )
@@ -52,6 +54,7 @@ from farrier.model.history import (
 )
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import Limits
+from farrier.model.monitors import MonitorView, RefusalView
 from farrier.model.requests import (
     Answer,
     IntentStatus,
@@ -156,6 +159,15 @@ class Remote:
     async def brakes(self) -> Page[BrakeView]:
         found = await self._api.call(Call(path="/brakes", type=Brakes))
         return Page(found.now, found.brakes)
+
+    async def monitors(self, name: str | None = None) -> Page[MonitorView]:
+        found = await self._api.call(Call(path="/monitors", type=Monitors))
+        return Page(found.now, tuple(each for each in found.monitors if name in (None, each.name)))
+
+    async def refusals(self, monitor: str | None = None, *, limit: int = 1000) -> Page[RefusalView]:
+        query = calls.query_of(_given({"monitor": monitor, "limit": limit}))
+        found = await self._api.call(Call(path="/monitors/refusals", type=Refusals, query=query))
+        return Page(found.now, found.refusals)
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         # Reads all kinds, because the API refuses an unknown kind.

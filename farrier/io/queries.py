@@ -29,6 +29,7 @@ from farrier.model.edges import NODE
 from farrier.model.history import Bound, HistoryEntry, HistoryFilter, HistoryKey, HistoryPage, Order
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import STATES, Limits
+from farrier.model.monitors import MonitorView, RefusalView
 from farrier.model.resource_views import (
     AddressView,
     KindView,
@@ -68,6 +69,8 @@ _FIGURES = statements.load("queries/figures")
 _HOLDS = statements.load("queries/holds")
 _CONTROLLERS = statements.load("queries/controllers")
 _BRAKES = statements.load("queries/brakes")
+_MONITORS = statements.load("queries/monitors")
+_REFUSALS = statements.load("queries/refusals")
 _KINDS = statements.load("resources/kinds")
 _SHOWN = statements.load("resources/shown")
 _RESOURCE = statements.load("resources/detail")
@@ -213,6 +216,14 @@ class PostgresQueries:
     async def brakes(self) -> Page[BrakeView]:
         async with refusals.borrowed(self._pool) as conn:
             return await reading.page(conn, BrakeView, _BRAKES, _NAMED)
+
+    async def monitors(self, name: str | None = None) -> Page[MonitorView]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await reading.page(conn, MonitorView, _MONITORS, name)
+
+    async def refusals(self, monitor: str | None = None, *, limit: int = 1000) -> Page[RefusalView]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await reading.page(conn, RefusalView, _REFUSALS, monitor, limit)
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         async with refusals.borrowed(self._pool) as conn:

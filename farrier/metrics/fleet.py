@@ -208,6 +208,11 @@ def _of_counts(census: Census) -> Iterator[GaugeMetricFamily]:
     yield gauges.AGENT_REACHED.family({(): census.agent_reached})
     yield _by_word(gauges.OBSERVATIONS_STALE, Source, census.observations_stale)
     yield _by_word(gauges.NODE_CONDITIONS, NAMES, census.conditions)
+    stated: dict[Labels, float] = {}
+    for each in census.monitors:
+        stated |= {(each.monitor, "known"): each.known, (each.monitor, "unknown"): each.unknown}
+    yield gauges.MONITOR_CONDITIONS.family(stated)
+    yield gauges.MONITOR_REFUSED.family({(each.monitor,): each.refused for each in census.monitors})
     yield gauges.MAAS_STATUS_UNKNOWN.family({(): census.maas_status_unknown})
     yield _by_word(gauges.POWER_SYNC_FAILING, BmcFailure, census.unread_power)
 

@@ -149,6 +149,18 @@ NODE_CONDITIONS = Gauge(
     "such as the alerts of agents and the holds of operators.",
     ("condition",),
 )
+MONITOR_CONDITIONS = Gauge(
+    "farrier_monitor_conditions",
+    "Number of conditions that stand, by the monitor that stated them. State unknown: the monitor has not stated the "
+    "condition again before its expiry.",
+    ("monitor", "state"),
+)
+MONITOR_REFUSED = Gauge(
+    "farrier_monitor_refused",
+    "Number of conditions that a monitor reported and that were not taken, within the time for which a condition of "
+    "the monitor stands; at most 100.",
+    ("monitor",),
+)
 MAAS_STATUS_UNKNOWN = Gauge(
     "farrier_maas_status_unknown",
     "Number of nodes whose machine in MAAS is in a status that this release of farrier does not know.",

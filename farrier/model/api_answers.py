@@ -11,6 +11,7 @@ from farrier.model.clocks import Clock
 from farrier.model.foreseen import Foreseen
 from farrier.model.history import HistoryEntry
 from farrier.model.intent_views import IntentView
+from farrier.model.monitors import MonitorView, RefusalView
 from farrier.model.requests import Registered
 from farrier.model.resource_views import AddressView, KindView, LateResource, MemberView, ResourceView
 from farrier.model.restores import HoldView, Lifted
@@ -80,6 +81,20 @@ class Brakes(msgspec.Struct, frozen=True, kw_only=True):
 
     now: datetime
     brakes: tuple[BrakeView, ...]
+
+
+class Monitors(msgspec.Struct, frozen=True, kw_only=True):
+    """The monitors, by name."""
+
+    now: datetime
+    monitors: tuple[MonitorView, ...]
+
+
+class Refusals(msgspec.Struct, frozen=True, kw_only=True):
+    """Reports of monitors that were not taken, the newest first."""
+
+    now: datetime
+    refusals: tuple[RefusalView, ...]
 
 
 class Bootstrap(msgspec.Struct, frozen=True, kw_only=True):

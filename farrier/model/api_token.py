@@ -20,6 +20,7 @@ class Scope(StrEnum):
     READ = "read"
     INTENT = "intent"
     REGISTER = "register"
+    CONDITIONS = "conditions"
     ADMIN = "admin"
 
 

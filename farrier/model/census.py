@@ -129,6 +129,16 @@ class Doors(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class Monitored(msgspec.Struct, frozen=True, kw_only=True):
+    """The conditions of one monitor: how many stand and are known, how many are unknown, and how many conditions it
+    reported that were not taken, within the time for which a condition stands."""
+
+    monitor: str
+    known: int
+    unknown: int
+    refused: int
+
+
 class Census(msgspec.Struct, frozen=True, kw_only=True):
     """The counts of the fleet at one moment. The result may omit states and labels that no resource has, but it
     contains all states of registered kinds. `above`, `worst`, `manual` and `oldest_intent` exclude paused nodes,
@@ -164,3 +174,4 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     observations_stale: Mapping[str, int]
     maas_status_unknown: int
     conditions: Mapping[str, int]
+    monitors: tuple[Monitored, ...]

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Protocol
 from uuid import UUID
 
 from farrier.model.agent import Beat, BeatAnswer, Enrolling, Enrolment, LeasedTask, TaskEnd
+from farrier.model.alertmanager import Labels
 from farrier.model.brakes import BrakeView
 from farrier.model.census import Census, Rules
 from farrier.model.clocks import OverduePage
@@ -18,6 +19,7 @@ from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order
 from farrier.model.identity import Holder, Identity
 from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
 from farrier.model.limits import Limits
+from farrier.model.monitors import MonitorView, RefusalView, Report, ReportAnswer
 from farrier.model.requests import Answer, Registered, Registration, Request
 from farrier.model.resource_views import (
     AddressView,
@@ -76,6 +78,21 @@ class AgentCalls(Protocol):
 
     async def finish(self, key: str, task: int, end: TaskEnd) -> None:
         """End a task. Raises `RefusedByModel` in the same case as `renew`."""
+
+
+class MonitorCalls(Protocol):
+    """The calls that a server makes for monitors. They raise `RefusedByModel` for a monitor without a grant, and
+    `DatabaseUnreachable`."""
+
+    async def labels(self, monitor: str) -> Labels:
+        """Return which labels of the monitor's alerts name what."""
+
+    async def report(self, monitor: str, reports: Sequence[Report]) -> tuple[ReportAnswer, ...]:
+        """Record reports of a monitor, in one transaction. Returns the answer to each, in their order. May be
+        repeated."""
+
+    async def refuse_truncated(self, monitor: str, group: str, missing: int) -> None:
+        """Count and list a group of alerts of which some are missing. The caller takes none of its alerts."""
 
 
 class Door(Protocol):
@@ -144,6 +161,13 @@ class Queries(Protocol):
 
     async def brakes(self) -> Page[BrakeView]:
         """Return the brakes that hold nodes or that an operator has lifted, by site."""
+
+    async def monitors(self, name: str | None = None) -> Page[MonitorView]:
+        """Return all monitors by name, or only the one with this name. If no monitor has the name, the page is
+        empty."""
+
+    async def refusals(self, monitor: str | None = None, *, limit: int = 1000) -> Page[RefusalView]:
+        """Return the reports of one monitor or of all monitors that were not taken, the newest first."""
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         """Return all kinds, including nodes, or only `kind`, with their states and actions. If `counted` is set, the

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from farrier.web import breaches, fleet, given, history, intents, nodes, openapi, operation, resources
+from farrier.web import breaches, fleet, given, history, intents, monitors, nodes, openapi, operation, resources
 
 # If a path with a parameter also matches other paths, it is after them in the table.
 OPERATIONS = (
@@ -22,6 +22,7 @@ OPERATIONS = (
     *resources.OPERATIONS,
     *breaches.OPERATIONS,
     *fleet.OPERATIONS,
+    *monitors.OPERATIONS,
 )
 
 _API = openapi.Api(

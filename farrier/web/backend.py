@@ -12,20 +12,22 @@ from farrier.errors import DatabaseUnreachable
 from farrier.model import sweeps
 from farrier.model.diagnosis import Patience
 from farrier.model.limits import Limits
-from farrier.protocols import Requests, ServerQueries
+from farrier.protocols import MonitorCalls, Requests, ServerQueries
 from farrier.web.recent_counts import RecentCounts
 
 
 class Backend(msgspec.Struct, frozen=True):
     """The queries and settings that responses need. `limits` has only the limits that differ from the defaults. `token`
-    reads the bearer token again for each write, so that it can be rotated; None if writes are disabled. `patience` has
-    the age at which an agent counts as silent. `period` is the period of the controllers' sweeps. `bootstrap_ttl` is
-    how long a bootstrap token is valid. `dashboards_url` is the setting. `counts` caches counts for pages."""
+    reads the bearer token again for each write, so that it can be rotated; None if writes are disabled. `monitors`
+    records reports of monitors. `patience` has the age at which an agent counts as silent. `period` is the period of
+    the controllers' sweeps. `bootstrap_ttl` is how long a bootstrap token is valid. `dashboards_url` is the setting.
+    `counts` caches counts for pages."""
 
     queries: ServerQueries
     requests: Requests
     limits: Limits
     token: Callable[[], Awaitable[str]] | None
+    monitors: MonitorCalls
     patience: Patience = Patience()
     period: timedelta = sweeps.PERIOD
     bootstrap_ttl: timedelta = timedelta(hours=72)

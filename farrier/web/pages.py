@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from farrier.model.edges import NODE
-from farrier.web import acting, brakes, lists, login, many, one, past, render
+from farrier.web import acting, brakes, lists, login, many, monitors, one, past, render
 from farrier.web.backend import backend_of
 
 
@@ -58,6 +58,7 @@ ROUTES = [
     *brakes.ROUTES,
     *login.ROUTES,
     Route("/controllers", controllers),
+    *monitors.ROUTES,
     Route("/history", past.history),
     Route("/style.css", style),
     Route("/live.js", live),

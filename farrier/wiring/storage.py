@@ -21,6 +21,7 @@ from farrier.io import catalog, client, migrate, pool, refusals
 from farrier.io.api import PostgresRequests
 from farrier.io.dsn import Renewable
 from farrier.io.embedded import default_directory
+from farrier.io.monitors import PostgresMonitorCalls
 from farrier.io.queries import PostgresQueries
 from farrier.protocols import ServerQueries, ServiceObserver
 from farrier.services.credentials import Credentials
@@ -211,6 +212,7 @@ async def backend(config: settings.Config, database: Database, *, observer: Serv
                 requests,
                 config.sla,
                 token,
+                PostgresMonitorCalls(connections),
                 config.node.patience,
                 config.controller.period,
                 config.node.bootstrap_ttl,

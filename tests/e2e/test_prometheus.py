@@ -9,19 +9,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.abc
 import httpx
 import msgspec
 import pytest
 
 from tests.support import pages, pg, promtool, tokens
+from tests.support.listening import listening
 from tests.support.process import PATIENCE, Farrier, farrier, replica, until
 from tests.support.programs import program
 
 TOKEN = tokens.named("token")
 
-LISTENS = re.compile(r"msg=\"Listening on\" address=(127\.0\.0\.1:\d+)")
 # Prometheus listens before it has read its storage, and responds 503 until it logs this.
 IS_READY = "Server is ready to receive web requests"
 # The `for` of every alert, instead of five minutes. The fleet is counted at most every five seconds, so with a shorter
@@ -64,39 +62,9 @@ async def serving(prometheus: str, directory: Path, targets: Iterable[str], rule
     }
     file = directory / "prometheus.yml"
     file.write_bytes(msgspec.json.encode(settings))
-    process = await anyio.open_process(
-        [
-            prometheus,
-            f"--config.file={file}",
-            f"--storage.tsdb.path={directory / 'data'}",
-            "--web.listen-address=127.0.0.1:0",
-        ]
-    )
-    async with process, anyio.create_task_group() as reading:
-        try:
-            address = await _ready(process)
-            reading.start_soon(_read_on, process)
-            yield Prometheus(f"http://{address}")
-        finally:
-            if process.returncode is None:
-                process.kill()
-            reading.cancel_scope.cancel()
-
-
-async def _ready(process: anyio.abc.Process) -> str:
-    """The address of the Prometheus, once it is ready."""
-    assert process.stderr is not None
-    said = ""
-    with anyio.fail_after(PATIENCE):
-        while IS_READY not in said or not (found := LISTENS.search(said)):
-            said += (await process.stderr.receive()).decode()
-    return found[1]
-
-
-async def _read_on(process: anyio.abc.Process) -> None:
-    assert process.stderr is not None
-    async for _ in process.stderr:
-        pass
+    command = prometheus, f"--config.file={file}", f"--storage.tsdb.path={directory / 'data'}"
+    async with listening(command, ready=IS_READY) as url:
+        yield Prometheus(url)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from farrier.model.status import NodeStatus
 from farrier.model.views import NodeView, Wanted
 from farrier.model.workflow import LIVE, WorkflowStatus
 from tests.support import owners, pg, reading
+from tests.support.monitors import grant, report
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -345,6 +346,23 @@ async def test_machines_in_an_unknown_status_are_counted(conn: Connection, queri
         """
     )
     assert (await queries.census(rules())).maas_status_unknown == 2
+
+
+async def test_the_conditions_and_refusals_of_monitors_are_counted(
+    db: pg.Database, conn: Connection, queries: PostgresQueries
+) -> None:
+    await conn.execute("SELECT farrier.register_node('gpu-1')")
+    await grant(conn, "short", lasts=timedelta(minutes=5))
+    await grant(conn, "long", lasts=timedelta(hours=1))
+    await grant(conn, "idle")
+    for name in ("short", "long"):
+        taken = ({"node": "gpu-1", "id": "gpu/hot", "target": str(number)} for number in range(3))
+        await report(conn, *taken, {"node": "gpu-9", "id": "gpu/hot"}, monitor=name)
+    await db.advance(timedelta(minutes=10))
+    found = {
+        each.monitor: (each.known, each.unknown, each.refused) for each in (await queries.census(rules())).monitors
+    }
+    assert found == {"short": (0, 3, 0), "long": (3, 0, 1), "idle": (0, 0, 0)}
 
 
 async def test_nodes_are_counted_by_their_conditions(conn: Connection, queries: PostgresQueries) -> None:

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from farrier.io import pool
 from farrier.io.api import PostgresRequests
+from farrier.io.monitors import PostgresMonitorCalls
 from farrier.io.pool import Connection, Pool
 from farrier.io.queries import PostgresQueries
 from farrier.model.doors import DoorKind
@@ -41,7 +42,8 @@ def closed_site(access: Access | None = None) -> Site:
 
 
 def backend_on(connections: Pool, dsn: str, *, limits: Limits | None = None) -> Backend:
-    return Backend(PostgresQueries(connections), PostgresRequests(connections, dsn), limits or Limits(), token)
+    queries, requests = PostgresQueries(connections), PostgresRequests(connections, dsn)
+    return Backend(queries, requests, limits or Limits(), token, PostgresMonitorCalls(connections))
 
 
 def open_site(backend: Backend) -> Site:

@@ -120,7 +120,7 @@ async def test_an_unforeseen_error_has_the_format_of_its_path_and_is_logged_once
     registry = CollectorRegistry()
     registry.register(Unwell())
     site = Site(registry, unready_because=lambda: None)
-    site.open(Backend(backend.queries, backend.requests, Limits(), broken))
+    site.open(Backend(backend.queries, backend.requests, Limits(), broken, backend.monitors))
     async with serving(site.app, host="127.0.0.1", port=0) as url, httpx.AsyncClient(trust_env=False) as client:
         told = await client.post(f"{url}/api/v1/intents", json={}, headers=WITH_TOKEN)
         (line,) = logged.lines(said)

@@ -19,6 +19,7 @@ PACKAGES = {
     "mmdebstrap": "mmdebstrap",
     "pgbouncer": "pgbouncer",
     "prometheus": "prometheus",
+    "prometheus-alertmanager": "prometheus-alertmanager",
     "promtool": "prometheus",
     "qemu-system-x86_64": "qemu-system-x86",
     "resize2fs": "e2fsprogs",

@@ -10,7 +10,7 @@ not include the limits of sites and models. The counts of resources above a limi
 from __future__ import annotations
 
 from farrier.config import Config
-from farrier.metrics.alerts import controller, fleet, upstream
+from farrier.metrics.alerts import controller, fleet, monitors, upstream
 from farrier.metrics.alerts.rules import Alert, Group, Severity, exposition
 from farrier.metrics.alerts.text import yaml
 
@@ -23,4 +23,5 @@ def groups(config: Config) -> tuple[Group, ...]:
         Group("farrier-fleet", fleet.alerts(config)),
         Group("farrier-controller", controller.alerts(config)),
         Group("farrier-upstream", upstream.alerts()),
+        Group("farrier-monitors", monitors.alerts()),
     )

@@ -127,6 +127,13 @@ FIGURES = (
     manual(NEWER),
     Figure("FarrierObservationsStale", UNOBSERVED, Severity.TICKET, beside={ACTIVE: 1000}),
     Figure("FarrierHardwareCritical", 'farrier_node_conditions{condition="bmc/health"}', Severity.TICKET),
+    Figure("FarrierMonitorRefused", 'farrier_monitor_refused{monitor="am"}', Severity.TICKET, {"monitor": "am"}),
+    Figure(
+        "FarrierMonitorSilent",
+        'farrier_monitor_conditions{monitor="am",state="unknown"}',
+        Severity.TICKET,
+        {"monitor": "am"},
+    ),
     Figure("FarrierMaasStatusUnknown", "farrier_maas_status_unknown", Severity.TICKET),
     Figure(
         "FarrierResourcesFailing",

@@ -19,6 +19,7 @@ from tests.integration.cli.conftest import Prompt
 from tests.integration.test_web import TOKEN, backend, closed_site
 from tests.integration.test_web_access import CI, TOKENS
 from tests.support import pg
+from tests.support.monitors import grant, report
 from tests.support.site import Site, opened
 
 __all__ = ["backend"]
@@ -38,6 +39,9 @@ READING = [
     ("sla", "breaches"),
     ("task", "list", "--status", "queued"),
     ("kind", "list"),
+    ("monitor", "list"),
+    ("monitor", "refusals"),
+    ("monitor", "refusals", "am", "--limit", 1),
     ("controllers",),
     ("segment", "list"),
     ("segment", "show", "net-1"),
@@ -89,6 +93,9 @@ async def test_reading_commands_print_the_same_as_with_the_database(
     await farrier("node", "add", "gpu-2")
     await farrier("intent", "submit", "gpu-1", "manage")
     await farrier("segment", "add", "net-1", "--site", "ams", "--prefixes", "192.0.2.0/24", "--vlan", 12)
+    async with db.connect() as conn:
+        await grant(conn, ids=["gpu/*"])
+        await report(conn, *({"node": node, "id": "gpu/hot"} for node in ("gpu-1", "gpu-8", "gpu-9")))
     await db.advance(AGE)
     differing = []
     for command in READING:

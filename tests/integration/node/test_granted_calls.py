@@ -56,6 +56,9 @@ CALLS = {
         "foreseen": "gen_random_uuid()",
         "list_holds": "",
         "lift_holds": "NULL, NULL, NULL, NULL, 'compared'",
+        "alert_labels": "'am'",
+        "report_as": "'am', '[]'",
+        "refuse_truncated": "'am', '{}:{}', 7",
         "pulse_pages_door": "gen_random_uuid(), 'web-1', '1.0'",
         "leave_door": "gen_random_uuid()",
     },
@@ -79,6 +82,12 @@ CALLS = {
         "claim_work": "",
         "renew_work": "$task, '$lease'",
         "finish_work": "$task, '$lease', true",
+    },
+    "farrier_monitor": OF_ALL
+    | {
+        "set_condition": "'$node', 'gpu/hot'",
+        "end_condition": "'$node', 'gpu/hot'",
+        "report_conditions": "'[]'",
     },
     "farrier_reader": OF_ALL
     | LOOKING
@@ -116,6 +125,7 @@ async def prepared(db: pg.Database) -> dict[str, Any]:
         others = await site.conn.fetchval(queued, other.id)
         await site.conn.execute("SELECT farrier.register_node('gpu-8', bootstrap_token => $1)", tokens.named("new"))
         await site.conn.execute("SELECT farrier.grant_worker(session_user, '{node.drain}')")
+        await site.conn.execute("SELECT farrier.grant_monitor('am', login => session_user)")
         await site.conn.execute(
             "INSERT INTO farrier.brake_lifts (site, until, reason, requested_by)"
             " VALUES ('ams1', farrier.now() + interval '1 hour', 'planned work', 'ann')"

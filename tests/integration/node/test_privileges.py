@@ -30,6 +30,9 @@ TABLES = (
     "node_tasks",
     "node_agents",
     "node_conditions",
+    "condition_drops",
+    "monitors",
+    "monitor_refusals",
     "node_macs",
     "node_bmcs",
     "node_identities",
@@ -151,7 +154,9 @@ def writes_to(*tables: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("role", ["farrier_intents", "farrier_agent", "farrier_worker", "farrier_reader"])
+@pytest.mark.parametrize(
+    "role", ["farrier_intents", "farrier_agent", "farrier_worker", "farrier_monitor", "farrier_reader"]
+)
 async def test_only_the_controller_writes_tables(every_db: pg.Database, role: str) -> None:
     statements = writes_to(*EVERY_TABLE)
     async with every_db.connect() as owner:
@@ -227,6 +232,26 @@ async def test_the_workers_role_may_only_work_on_tasks(every_db: pg.Database) ->
             "SELECT farrier.heartbeat('gpu-1', '{}', 'key')",
             "SELECT farrier.claim_task('gpu-1', '{node.drain}', 'key')",
             "SELECT farrier.grant_worker(session_user, '{node.uninstall}')",
+            "SELECT farrier.intent('gpu-1', 'drain')",
+            "SELECT farrier.enqueue('node', 1)",
+        ]
+        assert await refused(conn, *forbidden) == forbidden
+
+
+async def test_the_monitors_role_may_only_report_conditions(every_db: pg.Database) -> None:
+    async with every_db.connect() as owner:
+        await owner.execute("SELECT farrier.register_node('gpu-1')")
+        await owner.execute("SELECT farrier.grant_monitor('am', login => session_user)")
+    async with acting_as(every_db, "farrier_monitor") as conn:
+        assert await conn.fetchval("SELECT verdict FROM farrier.set_condition('gpu-1', 'gpu/hot')") == "taken"
+        forbidden = [f"SELECT * FROM farrier.{table}" for table in (*EVERY_TABLE, "node_inventory", "node_lifecycle")]
+        forbidden += [
+            "SELECT farrier.report_as('am', '[]')",
+            "SELECT farrier.alert_labels('am')",
+            "SELECT farrier.grant_monitor('am', effect => 'quarantine')",
+            "SELECT farrier.revoke_monitor('am')",
+            "SELECT farrier.heartbeat('gpu-1', '{}', 'key')",
+            "SELECT farrier.claim_work()",
             "SELECT farrier.intent('gpu-1', 'drain')",
             "SELECT farrier.enqueue('node', 1)",
         ]

@@ -61,7 +61,7 @@ def test_json_has_the_token_and_its_entry() -> None:
     ("words", "said"),
     [
         (["ci"], "Missing option '--scope'"),
-        (["ci", "--scope", "write"], "'write' is not one of 'read', 'intent', 'register', 'admin'"),
+        (["ci", "--scope", "write"], "'write' is not one of 'read', 'intent', 'register', 'conditions', 'admin'"),
         (["c i", "--scope", "read"], "name: expected up to 63 letters, digits"),
         (["http.bearer_token", "--scope", "read"], "is reserved"),
         (["ci", "--scope", "read", "--expires-in", "soon"], "expected a duration such as"),

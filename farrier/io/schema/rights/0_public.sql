@@ -4,6 +4,6 @@
 -- operator granted stay. ALL FUNCTIONS and ALL TABLES mean those of farrier.
 REVOKE ALL ON ALL TABLES IN SCHEMA farrier FROM PUBLIC;
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier FROM PUBLIC;
-GRANT USAGE ON SCHEMA farrier TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_reader;
+GRANT USAGE ON SCHEMA farrier TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_monitor, farrier_reader;
 GRANT EXECUTE ON FUNCTION farrier.now, farrier.api_version, farrier.schema_version
-    TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_reader;
+    TO farrier_controller, farrier_intents, farrier_agent, farrier_worker, farrier_monitor, farrier_reader;

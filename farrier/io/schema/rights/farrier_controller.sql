@@ -20,11 +20,11 @@ GRANT SELECT ON
     farrier.constants, farrier.actions, farrier.task_types, farrier.condition_drops,
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.callable,
     farrier.locks, farrier.history, farrier.history_retention,
-    farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers,
+    farrier.node_bmcs, farrier.node_identities, farrier.bmc_logins, farrier.workers, farrier.monitors, farrier.monitor_refusals,
     farrier.pulse_gaps, farrier.outages, farrier.dead_doors, farrier.installation, farrier.departing, farrier.brakes_holding, farrier.braked_nodes, farrier.brakes_lifted, farrier.still_clocks, farrier.maas_motion, farrier.node_clocks, farrier.node_states, farrier.node_workflows, farrier.workflow_clocks,
     farrier.all_intents, farrier.node_inventory, farrier.node_quarantines, farrier.node_lifecycle, farrier.shard_owners, farrier.effects
     TO farrier_controller;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA farrier TO farrier_controller;
 REVOKE EXECUTE ON FUNCTION farrier.grant_rights, farrier.grant_kind_rights, farrier.let_call, farrier.make_kind, farrier.forget_kind,
-    farrier.grant_worker, farrier.revoke_worker, farrier.settle_here, farrier.move_here
+    farrier.grant_worker, farrier.revoke_worker, farrier.grant_monitor, farrier.revoke_monitor, farrier.settle_here, farrier.move_here
     FROM farrier_controller CASCADE;

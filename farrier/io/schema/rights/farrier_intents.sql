@@ -12,5 +12,6 @@ GRANT EXECUTE ON FUNCTION
     farrier.count_resources, farrier.count_states, farrier.late_resources,
     farrier.list_addresses, farrier.allocate_address, farrier.release_address,
     farrier.partition_members, farrier.join_partition, farrier.leave_partition, farrier.shard_of,
+    farrier.alert_labels, farrier.report_as, farrier.refuse_truncated,
     farrier.pulse_pages_door, farrier.leave_door
     TO farrier_intents;

@@ -2,7 +2,7 @@
 GRANT SELECT ON
     farrier.node_inventory, farrier.node_quarantines, farrier.node_lifecycle, farrier.node_clocks, farrier.node_states, farrier.workflow_clocks, farrier.still_clocks, farrier.brakes_holding, farrier.braked_nodes, farrier.brakes_lifted,
     farrier.nodes, farrier.node_conditions, farrier.condition_drops, farrier.node_macs, farrier.node_onboardings, farrier.node_decommissions, farrier.node_workflows, farrier.node_observations, farrier.maas_regions,
-    farrier.intents, farrier.all_intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.doors, farrier.dead_doors, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.departures, farrier.departing, farrier.brake_lifts, farrier.restore_holds, farrier.installation,
+    farrier.intents, farrier.all_intents, farrier.history, farrier.outcomes, farrier.controllers, farrier.doors, farrier.dead_doors, farrier.shards, farrier.shard_owners, farrier.wakes, farrier.effects, farrier.workers, farrier.monitors, farrier.monitor_refusals, farrier.departures, farrier.departing, farrier.brake_lifts, farrier.restore_holds, farrier.installation,
     farrier.schema_steps, farrier.schema_set, farrier.schema_objects, farrier.node_identities,
     farrier.limits, farrier.edges, farrier.workflow_statuses, farrier.clock_stops, farrier.actions,
     farrier.kinds, farrier.kind_layers, farrier.kind_states, farrier.kind_actions, farrier.resource_intents, farrier.number_pools, farrier.pool_numbers

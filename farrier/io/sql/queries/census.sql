@@ -199,5 +199,11 @@ SELECT row_to_json(x)::text
               FROM (SELECT coalesce(k.name, s.source || '/*') AS name, count(DISTINCT s.node) AS n
                       FROM farrier.node_conditions s
                       LEFT JOIN unnest($17::text[]) k (name) ON k.name = s.source || '/' || s.id
-                     GROUP BY 1) c) AS conditions
+                     GROUP BY 1) c) AS conditions,
+           (SELECT coalesce(json_agg(m), '[]')
+              FROM (SELECT m.name AS monitor, count(c.node) FILTER (WHERE c.expires_at > farrier.now()) AS known,
+                           count(c.node) FILTER (WHERE c.expires_at <= farrier.now()) AS unknown,
+                           (SELECT count(*) FROM farrier.monitor_refusals r WHERE r.monitor = m.name AND r.last_at > farrier.now() - m.lasts) AS refused
+                      FROM farrier.monitors m LEFT JOIN farrier.node_conditions c ON c.source = 'monitor:' || m.name
+                     GROUP BY m.name) m) AS monitors
   ) x

@@ -1,4 +1,4 @@
--- Returns the fault of a text of a condition, as the end of a sentence, or null if there is none. Called by state_condition.
+-- Returns the fault of a text of a condition, as the end of a sentence, or null if there is none. Called by report_fault.
 CREATE OR REPLACE FUNCTION farrier.text_fault(value text, fewest integer, most integer) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN value IS NULL OR char_length(value) NOT BETWEEN fewest AND most
