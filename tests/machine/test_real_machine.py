@@ -14,8 +14,7 @@ import msgspec
 import pytest
 
 from farrier import agent
-from tests.support import pg, programs
-from tests.support.machine import image as images
+from tests.support import pg
 from tests.support.machine.image import Image
 from tests.support.machine.qemu import Disk
 from tests.support.machine.remains import remains
@@ -41,14 +40,6 @@ CONDITIONS = """
     SELECT array_agg(c.source || '/' || c.id) FROM farrier.node_conditions c JOIN farrier.nodes n ON n.id = c.node
      WHERE n.name = $1 AND c.source = 'cleaning'
 """
-
-
-@pytest.fixture(scope="module")
-def image() -> Image:
-    """The machine's disk. Skips the test if a program is missing."""
-    for name in ("qemu-system-x86_64", "socat", "e2fsck", "debugfs"):
-        programs.program(name)
-    return images.built()
 
 
 def disk(directory: Path, serial: str, *, honest: bool = True) -> Disk:

@@ -1,4 +1,4 @@
-"""The command that starts the machine in QEMU.
+"""The commands that start the machine in QEMU.
 
 The machine has a system disk and NVMe disks of data. Its network reaches nothing but a few ports of this computer's
 loopback. The firmware tables show the serial number and the UUID that the BMC shows. QEMU emulates the processor: with
@@ -8,7 +8,7 @@ KVM, the kernel hangs on some of the computers that run the tests.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -75,17 +75,38 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     agents: int
 
 
-def command(hardware: Hardware, image: Image, around: Surroundings) -> list[str]:
-    """The command that powers the machine on."""
-    identity = f"type=1,serial={hardware.serial},uuid={hardware.uuid},manufacturer=QEMU,product=Standard PC"
-    disks = [
+def _data(disks: Sequence[Disk]) -> list[str]:
+    """The options that put disks of data into the machine."""
+    return [
         option
-        for number, disk in enumerate(hardware.disks)
+        for number, disk in enumerate(disks)
         for option in (
             *("-drive", f"file={disk.drive},if=none,id=data{number},cache=unsafe"),
             *("-device", f"nvme,drive=data{number},serial={disk.serial}"),
         )
     ]
+
+
+def ephemeral(image: Image, script: Path, disks: Sequence[Disk]) -> list[str]:
+    """The command that boots a machine with these disks, as a region boots a machine for a test: a system that leaves
+    no traces runs this script of the shell, which ends by switching the machine off. The machine has no network."""
+    return [
+        programs.program("qemu-system-x86_64"),
+        *PROCESSOR,
+        *("-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio"),
+        *("-kernel", os.fspath(image.kernel), "-initrd", os.fspath(image.initrd)),
+        *("-append", "root=/dev/vda ro console=ttyS0 quiet panic=-1 init=/bin/sh -- /dev/vdb"),
+        *("-drive", f"file={image.disk},if=none,id=system,format=raw,readonly=on"),
+        *("-device", "virtio-blk-pci,drive=system"),
+        *("-drive", f"file={script},if=none,id=script,format=raw,readonly=on"),
+        *("-device", "virtio-blk-pci,drive=script"),
+        *_data(disks),
+    ]
+
+
+def command(hardware: Hardware, image: Image, around: Surroundings) -> list[str]:
+    """The command that powers the machine on."""
+    identity = f"type=1,serial={hardware.serial},uuid={hardware.uuid},manufacturer=QEMU,product=Standard PC"
     socat = programs.program("socat")
     reached = (
         f"guestfwd=tcp:{HOST}:{port}-cmd:{socat} - TCP:127.0.0.1:{port}" for port in (around.seed, around.agents)
@@ -104,5 +125,5 @@ def command(hardware: Hardware, image: Image, around: Surroundings) -> list[str]
         *("-netdev", ",".join(("user,id=network,restrict=on", *reached))),
         *("-device", f"virtio-net-pci,netdev=network,mac={hardware.mac},romfile="),
         *("-device", "virtio-rng-pci"),
-        *disks,
+        *_data(hardware.disks),
     ]
