@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
+from farrier.agent import CLEAN_CHECK
 from farrier.sim.maas.hardware import DiskModel, Nature, Printed
 from farrier.sim.maas.records import Machine, Remains
 
-CLEAN_CHECK = "farrier-clean-check"
 _SAMPLES = 1000
 
 
