@@ -88,10 +88,10 @@ def _cold(node: Node, now: datetime) -> Waiting | Step | None:
     """See the machine off before the test, and on during it. Without a usable BMC, the power cycle stays unproven."""
     if by_bmc.why_not(node) is not None:
         return None
-    run = ready_test.ordered(node, agent.CLEAN_CHECK)
+    run, runs = ready_test.ordered(node, agent.CLEAN_CHECK), ready_test.is_running(node)
     if run is None:
-        return power_cycle.before(node, now)
-    return power_cycle.after(node, now, run) if ready_test.is_running(node) else None
+        return None if runs else power_cycle.before(node, now)
+    return power_cycle.after(node, now, run) if runs else None
 
 
 def _test(node: Node, now: datetime, policy: Policy) -> StageResult:

@@ -50,6 +50,7 @@ def release_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
         left_alone(node)
         or _adopted(node, now, policy)
         or _never_erased(node, now, policy)
+        or _hanging(node, now, policy)
         or machines.unseen(node, _RELEASE, _ABORT)
         or _still_at_work(node)
         or region.with_machine(
@@ -78,6 +79,25 @@ def _never_erased(node: Node, now: datetime, policy: Policy) -> StageResult | No
             return Waiting(reason="waits until farrier has read the machine in MAAS")
         abort = Abort(comment=region.comment(node, _ABORT))
         return region.asking(node, now, abort, "abort an erasure that never began", record=_ABORT)
+
+    return region.with_machine(node, policy, decide, name="release_maas_node")
+
+
+def _hanging(node: Node, now: datetime, policy: Policy) -> StageResult | None:
+    """Abort an erasure that did not end within an earlier attempt, because MAAS sets no time limit for it; None if
+    there is no such erasure."""
+    seen, live = region.latest(node), node.live
+    is_late = live.failure_class is FailureClass.TIMEOUT and live.attempt > 1
+    if not is_late or seen is None or seen.status != S.DISK_ERASING or seen.ours is not True:
+        return None
+    if region.was_asked(node, _ABORT) or region.was_asked(node, _RELEASE):
+        return None
+
+    async def decide(machine: Machine, _client: MaasClient) -> Settled | Send:
+        if machine.status != S.DISK_ERASING:
+            return Waiting(reason="waits until farrier has read the machine in MAAS")
+        abort = Abort(comment=region.comment(node, _ABORT))
+        return region.asking(node, now, abort, "abort an erasure that does not end", record=_ABORT)
 
     return region.with_machine(node, policy, decide, name="release_maas_node")
 

@@ -9,7 +9,7 @@ import pytest
 
 from farrier.config.sites import Erase, ReleaseSite
 from farrier.handlers.node.decommission.release_maas_node import wanted
-from farrier.handlers.node.moves import Waiting, with_fields
+from farrier.handlers.node.moves import Waiting, with_fields, with_workflow
 from farrier.model.bmc import PowerState
 from farrier.model.failures import FAILURES
 from farrier.model.failures import FailureClass as F
@@ -177,6 +177,31 @@ async def test_an_erasure_of_a_machine_whose_agent_still_runs_is_aborted_and_req
     await stand.settle()
     assert sent(stand) == ["release", "abort", "release"][: 3 if is_aborted else 1]
     assert machine.status is S.DISK_ERASING
+
+
+async def test_an_erasure_that_does_not_end_is_aborted_in_the_next_attempt_and_requested_again(stand: Stand) -> None:
+    machine = await given_deployed(stand, STAGE)
+    stand.use(release=ReleaseSite(erase=Erase.FULL))
+    stand.region.natures[machine.system_id] = Nature(erase=EraseFate.HANGS)
+    await stand.settle()
+    stand.pass_time(LATER)
+    stand.observe()
+    waits(await stand.settle(), "Disk erasing")
+    assert sent(stand) == ["release"], "an erasure may take long"
+    again(stand)
+    stand.node = with_workflow(stand.node, attempt=2, failure_class=F.TIMEOUT)
+    stand.observe()
+    await stand.settle()
+    assert sent(stand) == ["release", "abort"]
+    stand.region.natures[machine.system_id] = Nature()
+    stand.pass_time(SECOND)
+    stand.observe()
+    await stand.settle()
+    assert sent(stand) == ["release", "abort", "release"]
+    stand.pass_time(LATER)
+    stand.observe()
+    is_through(await stand.settle())
+    assert machine.status is S.READY
 
 
 async def test_the_stage_waits_for_an_erasure_that_the_region_adds(stand: Stand) -> None:
