@@ -20,6 +20,7 @@ from farrier.web.server import serving
 from tests.integration.test_pages import AGENT, FLEET, ONBOARDING, REGION, without_guards
 from tests.integration.test_web import WITH_TOKEN, backend, closed_site, conn, register
 from tests.support import owners, pg
+from tests.support.monitors import grant, report
 
 __all__ = ["backend", "conn"]
 
@@ -46,6 +47,7 @@ PATHS = (
     "/resources/maas_region",
     "/resources/maas_region/ams",
     "/controllers",
+    "/monitors",
     "/history",
     "/nodes/nosuch",
     "/nodes/node-1/act/set",
@@ -109,11 +111,14 @@ OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElemen
 
 @pytest.fixture
 async def url(backend: Backend, conn: Connection, db: pg.Database) -> AsyncIterator[str]:
-    """The URL of a site with a node that is being onboarded, other nodes, a region and a controller."""
+    """The URL of a site with a node that is being onboarded, other nodes, a region, a controller and a monitor."""
     await register(conn, "node-1")
     await without_guards(conn, ";".join((ONBOARDING, AGENT, REGION, FLEET)))
     async with db.pool(size=1) as connections:
         await owners.joined(connections, "rack-1", {"node": 2.0, "maas_region": 0.5})
+    await grant(conn, "alertmanager-of-the-north-datacentre", ids=["gpu/*", "fabric/*", "dcgm/*"])
+    lost = {"node": "gpu-osl-r07-n17.north.example.com", "id": "gpu/xid-79", "target": "GPU-604ac76c-d9cf-fef3-62e9"}
+    await report(conn, lost, {"node": "node-1", "id": "gpu/hot"}, monitor="alertmanager-of-the-north-datacentre")
     site = closed_site()
     site.open(backend)
     async with serving(site.app, host="127.0.0.1", port=0) as address:
@@ -178,7 +183,15 @@ async def test_no_column_cuts_a_name_a_state_or_a_time_in_two(url: str, width: i
     found = []
     async with browser() as opened:
         page = await opened.new_page(viewport={"width": width, "height": 844})
-        for path in ("/", "/resources", "/resources/maas_region", "/controllers", "/history", "/nodes/node-1"):
+        for path in (
+            "/",
+            "/resources",
+            "/resources/maas_region",
+            "/controllers",
+            "/monitors",
+            "/history",
+            "/nodes/node-1",
+        ):
             await page.goto(url + path)
             found += [f"{path}: {text}" for text in await page.evaluate(CUT)]
             if excess := await page.evaluate(OVERFLOW):

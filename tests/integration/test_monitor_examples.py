@@ -12,10 +12,11 @@ import yaml  # type: ignore[import-untyped]
 from farrier.model.duration import parse
 from tests.architecture.sources import ROOT
 from tests.support import pg
-from tests.support.monitors import report
+from tests.support.monitors import grant, logged_in, report
 from tests.support.programs import program
 
 EXAMPLE = ROOT / "examples" / "monitors"
+PAGE = ROOT / "docs" / "operating" / "monitors.md"
 # The metrics of faults that DCGM exporter exposes by default: lines of its etc/default-counters.csv at d5e5f510 that
 # are no comments.
 EXPOSED = {
@@ -82,3 +83,13 @@ async def test_the_conditions_of_the_example_are_repeated_before_they_expire(db:
         await conn.execute((EXAMPLE / "grant.sql").read_text())
         lasts = await conn.fetchval("SELECT lasts FROM farrier.monitors")
     assert parse(route["repeat_interval"]) + parse(route["group_interval"]) < lasts
+
+
+async def test_the_statements_of_the_page_work(db: pg.Database) -> None:
+    grants, calls = re.findall(r"```sql\n(.+?)```", PAGE.read_text(), re.DOTALL)
+    async with db.connect() as conn, logged_in(db, conn) as (monitor, login):
+        await conn.execute(grants)
+        await conn.execute("SELECT farrier.register_node(n) FROM unnest('{gpu-017,gpu-018}'::text[]) n")
+        await grant(conn, "watchdog", login=login, ids=["fabric/*"], effect="quarantine")
+        answers = [await monitor.fetch(call) for call in calls.strip().split(";\n")]
+    assert [[row["verdict"] for row in rows] for rows in answers] == [["taken"], ["taken"], ["taken", "taken"]]

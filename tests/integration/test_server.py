@@ -39,7 +39,7 @@ async def test_the_pages_and_the_api_need_no_other_right(db: pg.Database) -> Non
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
     async with served.server(db, BRISK) as url, httpx.AsyncClient(base_url=url, trust_env=False) as client:
-        for path in ("/", "/nodes/gpu-1", "/history", "/controllers", "/resources", "/api/v1/nodes", "/style.css"):
+        for path in ("/", "/nodes/gpu-1", "/history", "/controllers", "/monitors", "/resources", "/api/v1/nodes"):
             assert (await client.get(path)).status_code == 200, path
         assert "farrier_build_info" in (await client.get("/metrics")).text
 

@@ -9,13 +9,16 @@ import httpx
 import msgspec
 import pytest
 
+from farrier.config.token_file import BEARER_TOKEN
+from farrier.io.pool import Connection
 from farrier.web import api
 from farrier.web.backend import Backend
 from farrier.web.operation import Operation
 from farrier.web.server import serving
-from tests.integration.test_web import TOKEN, backend, closed_site
+from tests.integration.test_web import TOKEN, backend, closed_site, conn
+from tests.support.monitors import grant
 
-__all__ = ["backend"]
+__all__ = ["backend", "conn"]
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(api.document())
 UNKNOWN = "nothing"
@@ -26,6 +29,8 @@ PAUSE = {"action": "pause", "params": {"reason": "a test"}}
 BODIES: Mapping[tuple[str, str], Any] = {
     ("POST", "/nodes"): {"name": "gpu-1"},
     ("PATCH", "/nodes/{node}"): {"site": "ams"},
+    ("PUT", "/nodes/{node}/conditions"): {"message": "a test"},
+    ("POST", "/alertmanager"): {"version": "4", "alerts": []},
     ("POST", "/intents"): {"node": UNKNOWN, **PAUSE},
     ("POST", "/resource-intents"): {"kind": "network_segment", "resource": UNKNOWN, "action": "delete"},
     ("POST", "/foreseen"): {"intents": [{"resource": UNKNOWN, "action": "drain"}]},
@@ -35,7 +40,8 @@ BODIES: Mapping[tuple[str, str], Any] = {
 
 
 @pytest.fixture
-async def client(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
+async def client(backend: Backend, conn: Connection) -> AsyncIterator[httpx.AsyncClient]:
+    await grant(conn, BEARER_TOKEN)
     site = closed_site()
     site.open(backend)
     async with (
