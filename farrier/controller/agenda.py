@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Generic, TypeVar
 
@@ -41,7 +41,7 @@ class Queue(enum.IntEnum):
 
     URGENT = 0  # it has a wake, or an unfinished run
     ROUTINE = 1  # it is due
-    MASS = 2  # it has a wake, as have very many others
+    MASS = 2  # it has a wake for which nobody waits, or as have very many others
 
 
 class Phase(enum.IntEnum):
@@ -66,7 +66,9 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     shard: int
     phase: Phase = Phase.QUEUED
     slot: int = NOWHERE  # the slot of the entry in the wheel
-    queue: Queue = Queue.ROUTINE  # the queue of a QUEUED entry; of any other entry, the queue for `again`
+    queue: Queue = (
+        Queue.ROUTINE
+    )  # the queue of a QUEUED entry; of any other entry, its last queue, or the one for `again`
     again: bool = False
     step: str | None = None
     reruns: int = 0
@@ -100,7 +102,7 @@ class Agenda(Generic[R]):
         self._modulus = shards
         self._shards: dict[int, dict[int, Entry[R]]] = {}
         self._queues = {queue: _Waiting[R]() for queue in Queue}
-        self.load_at = math.inf  # when `load` is due
+        self.load_at = math.inf  # when `load` is due; `load_mass` is due as long as it finds something
         self.under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
         # Resting entries by due time. The loop takes due entries out and runs them over their snapshots. Then it puts
         # them back, enqueues entries that no longer rest, and reloads entries whose snapshots are old.
@@ -166,8 +168,8 @@ class Agenda(Generic[R]):
         return unknown
 
     def woken_together(self, ids: Iterable[int]) -> None:
-        """Enqueue very many resources, except resources of shards that this controller does not own. They take at most
-        a quarter of each load."""
+        """Enqueue very many resources, except resources of shards that this controller does not own. `load_mass` takes
+        them."""
         for id_ in ids:
             entry = self.entry(id_)
             if entry is None:
@@ -178,15 +180,18 @@ class Agenda(Generic[R]):
             elif entry.phase is not Phase.QUEUED and not entry.again:
                 entry.again, entry.queue = True, Queue.MASS
 
-    def polled(self, wakes: Mapping[int, AbstractSet[Any]]) -> None:
+    def polled(self, wakes: Mapping[int, AbstractSet[Any]], *, loud: Container[int] | None = None) -> None:
         """Enqueue the resources of these wakes. If the last load of a resource already returned all of its wakes, the
-        resource is not enqueued."""
+        resource is not enqueued. Only quiet wakes have the resources that are not `loud`; None means that all are."""
         for id_, found in wakes.items():
             entry = self.entry(id_)
             if entry is None:
                 self._appeared((id_,))
             elif not found <= set(entry.wakes):
-                self.woken((id_,))
+                if loud is None or id_ in loud:
+                    self.woken((id_,))
+                else:
+                    self.woken_together((id_,))
 
     def woken_all(self) -> None:
         """Enqueue every resource, because wakes may have been lost."""
@@ -197,27 +202,37 @@ class Agenda(Generic[R]):
                 elif entry.phase is not Phase.QUEUED and not entry.again:
                     entry.again, entry.queue = True, Queue.ROUTINE
 
-    def load(self, limit: int, *, mass: bool = True) -> list[Entry[R]]:
-        """Take up to `limit` entries from the queues; the caller loads them in one statement now. A quarter of `limit`
-        is reserved for resources that are due without a wake. Resources that were woken together with very many others
-        get a quarter and no more, so that each load is short, or nothing without `mass`."""
-        chosen: list[Entry[R]] = []
-        share = limit // 4
-        routine, many = (min(share, len(self._queues[queue].entries)) for queue in (Queue.ROUTINE, Queue.MASS))
-        many *= mass
-        ends = {Queue.URGENT: limit - routine - many, Queue.ROUTINE: limit - many}
-        for queue, waiting in self._queues.items():
-            end = ends[queue] if queue in ends else min(limit, len(chosen) + (share or limit) * mass)
-            before = len(waiting.entries)
-            while waiting.entries and len(chosen) < end:
-                entry = waiting.entries.popleft()
-                if entry.phase is Phase.QUEUED and entry.queue is queue:
-                    entry.phase = Phase.LOADING
-                    chosen.append(entry)
-            waiting.ahead = max(0, waiting.ahead - before + len(waiting.entries))
-        if not any(waiting.entries for waiting in self._queues.values()):
+    def load(self, limit: int) -> list[Entry[R]]:
+        """Take up to `limit` entries that have a wake of their own or are due; the caller loads them in one statement
+        now. A quarter of `limit` is reserved for resources that are due without a wake."""
+        routine = min(limit // 4, len(self._queues[Queue.ROUTINE].entries))
+        chosen = self._take(Queue.URGENT, limit - routine)
+        chosen += self._take(Queue.ROUTINE, limit - len(chosen))
+        if not (self._queues[Queue.URGENT].entries or self._queues[Queue.ROUTINE].entries):
             self.load_at = math.inf
         return chosen
+
+    def load_mass(self, limit: int) -> list[Entry[R]]:
+        """Take up to `limit` entries that were woken with very many others, or that nobody waits for; the caller loads
+        them in one statement now, and only when it has committed those that it took before. So however many there are,
+        another resource waits for none of them."""
+        return self._take(Queue.MASS, limit)
+
+    def _take(self, queue: Queue, limit: int) -> list[Entry[R]]:
+        waiting = self._queues[queue]
+        chosen: list[Entry[R]] = []
+        before = len(waiting.entries)
+        while waiting.entries and len(chosen) < limit:
+            entry = waiting.entries.popleft()
+            if entry.phase is Phase.QUEUED and entry.queue is queue:
+                entry.phase = Phase.LOADING
+                chosen.append(entry)
+        waiting.ahead = max(0, waiting.ahead - before + len(waiting.entries))
+        return chosen
+
+    def is_due(self, now: float) -> bool:
+        """Return whether a load has something to take."""
+        return self.load_at <= now or bool(self._queues[Queue.MASS].entries)
 
     def partly_loaded(self, entries: Iterable[Entry[R]]) -> None:
         """Load these entries again after their runs, because their load left out wakes."""
@@ -241,7 +256,7 @@ class Agenda(Generic[R]):
         """Enqueue these entries again, because their load failed or the reply to this load was lost."""
         for entry in entries:
             if entry.phase is Phase.LOADING:
-                self._enqueue(entry, once_more=True)
+                self._enqueue(entry, entry.queue, once_more=True)
 
     # --- runs
 
@@ -316,7 +331,7 @@ class Agenda(Generic[R]):
         entry.snapshot, entry.outcome = rests_on or (None, None)
         if due_at is None:
             entry.reruns += 1
-            self._enqueue(entry)
+            self._enqueue(entry, Queue.MASS if entry.queue is Queue.MASS else Queue.URGENT)
         else:
             entry.reruns = 0
             self._settle(entry, due_at)
@@ -364,7 +379,8 @@ class Agenda(Generic[R]):
         waiting = self._queues[queue]
         waiting.entries.append(entry)
         waiting.ahead += once_more
-        self.load_at = min(self.load_at, load_at)
+        if queue is not Queue.MASS:
+            self.load_at = min(self.load_at, load_at)
 
     def _settle(self, entry: Entry[R], due_at: float) -> None:
         """Let the entry rest until `due_at`, or enqueue it if a wake has arrived."""

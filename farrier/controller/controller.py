@@ -329,7 +329,7 @@ class Controller:
                 for loop in self._loops.values():
                     loop.timed(found.now)
                 for kind, wakes in found.wakes.items():
-                    self._loops[kind].polled(wakes)
+                    self._loops[kind].polled(wakes, loud=found.loud.get(kind, ()))
                 for kind, ids in found.many.items():
                     await self._loops[kind].woken_together(ids)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, assert_never
@@ -29,6 +29,7 @@ from farrier.controller.seen import SeenWakes
 from farrier.controller.signal import Bell
 from farrier.controller.stalls import BLOCKED
 from farrier.controller.steps import Steps
+from farrier.controller.unsettled import Unsettled
 from farrier.model.controllers import Listed
 from farrier.model.outcome import Wait
 from farrier.model.runs import Due, Loaded, Result, Turn, Verdict
@@ -47,6 +48,7 @@ _log = structlog.stdlib.get_logger(__name__)
 # How many handlers one slice calls before other tasks run: about half a millisecond of work.
 _SLICE = 64
 _MANY = 1_000  # how many wakes are recorded before other tasks run: a millisecond of work
+_MASS = 128  # how many resources for which nobody waits are loaded together
 # How often the sweep takes due entries, in seconds.
 _TICK = 0.05
 _QUERY_SECONDS = 10.0
@@ -85,7 +87,7 @@ class Loop(Generic[R, S, W, V]):
         self.steps: Steps[R, S, W, V] = Steps(
             io, self.agenda, self._runner, host, kind=kind.name, commit=self._step_ended
         )
-        self._unknown: list[tuple[Entry[R], Run[R, S, W]]] = []  # runs whose commits may have happened
+        self._unsettled: Unsettled[R, S, W, V] = Unsettled(io, self.agenda, self._publisher, self.steps, kind=kind.name)
         self._to_load, self._to_commit = Bell(), Bell()
         self._finished: list[tuple[Entry[R], Run[R, S, W]]] = []
         self._locked: Locked[R] = Locked()
@@ -124,9 +126,9 @@ class Loop(Generic[R, S, W, V]):
         self.steps.woken()
         return unknown
 
-    def polled(self, wakes: Mapping[int, AbstractSet[UUID]]) -> None:
-        """Enqueue the resources of wakes that a poll found."""
-        self.agenda.polled(wakes)
+    def polled(self, wakes: Mapping[int, AbstractSet[UUID]], *, loud: Container[int] | None = None) -> None:
+        """Enqueue the resources of wakes that a poll found. See `Agenda.polled`."""
+        self.agenda.polled(wakes, loud=loud)
         self._to_load.ring()
         self.steps.woken()
 
@@ -164,6 +166,7 @@ class Loop(Generic[R, S, W, V]):
                 background.start_soon(self.steps.mark, work)
                 for _ in range(self._host.config.passes):
                     work.start_soon(self._load)
+                work.start_soon(self._load_mass)
                 await stop.wait()
                 self._stopping = True
                 self._to_load.ring()
@@ -223,7 +226,7 @@ class Loop(Generic[R, S, W, V]):
             self._host.sink.ran(
                 self.kind, {name: each for name, each in (("do_nothing", done), ("wait", waited)) if each}
             )
-        if agenda.load_at <= now:
+        if agenda.is_due(now):
             self._to_load.ring()
         return len(due) == _SLICE
 
@@ -233,14 +236,30 @@ class Loop(Generic[R, S, W, V]):
             # While commits are late or the process may not act, nothing is loaded. A later commit or sweep rings the
             # bell.
             may = self._host.may_act() and len(self._finished) <= 2 * self._host.config.batch
-            entries = self.agenda.load(self._host.config.batch, mass=not self._seen.are_many) if may else ()
+            entries = self.agenda.load(self._host.config.batch) if may else ()
             if entries:
-                await self._run_batch(entries)
+                await self._run_batch(entries, self._finished)
+                self._to_commit.ring()  # rings only now, so that runs that were loaded together are committed together
             else:
                 await self._to_load.wait()
 
-    async def _run_batch(self, entries: Sequence[Entry[R]]) -> None:
-        """Run each resource one time over a fresh snapshot."""
+    async def _load_mass(self) -> None:
+        """Load, run and commit, one batch after another, the resources for which nobody waits, until the process stops.
+        The statements are short and never two at a time, so that they leave the database and this process to others."""
+        while not self._stopping:
+            may = self._host.may_act() and not self._seen.are_many
+            entries = self.agenda.load_mass(_MASS) if may else ()
+            if entries:
+                finished: list[tuple[Entry[R], Run[R, S, W]]] = []
+                await self._run_batch(entries, finished)
+                self._to_commit.ring()  # for the wakes of runs that had nothing to write
+                await self._commit_together(finished)
+            else:
+                await self._to_load.wait()
+
+    async def _run_batch(self, entries: Sequence[Entry[R]], finished: list[tuple[Entry[R], Run[R, S, W]]]) -> None:
+        """Run each resource one time over a fresh snapshot. Runs that have something to write are added to
+        `finished`."""
         loaded = None
         with asked(
             _QUERY_SECONDS, lambda error: _log.warning("load.failed", kind=self.kind, rows=len(entries), error=error)
@@ -263,10 +282,9 @@ class Loop(Generic[R, S, W, V]):
         planned: list[Acting[R, S, W, V]] = []
         for first in range(0, len(entries), _SLICE):
             for entry in entries[first : first + _SLICE]:
-                if self._take_in(entry, loaded, at):
-                    self._run_fresh(entry, loaded, at, planned)
+                if self._take_in(entry, loaded, at) and (run := self._run_fresh(entry, loaded, at, planned)):
+                    self._hand_over(entry, run, finished)
             await anyio.lowlevel.checkpoint()
-        self._to_commit.ring()  # rings only now, so that runs that were loaded together are committed together
         if planned or self.steps.slots.waiting:
             self.steps.begin(entries, planned)
 
@@ -287,11 +305,11 @@ class Loop(Generic[R, S, W, V]):
 
     def _run_fresh(
         self, entry: Entry[R], loaded: Loaded[R], loaded_at: float, planned: list[Acting[R, S, W, V]]
-    ) -> None:
-        """Decide over a fresh snapshot. Then hand the finished run over to the commit, or plan the step."""
+    ) -> Run[R, S, W] | None:
+        """Decide over a fresh snapshot. Returns the finished run, or plans the step."""
         if not self._host.may_act() or self._clock.monotonic() - loaded_at > _FRESH_SECONDS:
             self.agenda.requeue(entry)
-            return
+            return None
         shard = self.kind, entry.shard
         turn = Turn(
             id=entry.id,
@@ -303,18 +321,18 @@ class Loop(Generic[R, S, W, V]):
             hold=entry.hold,
         )
         if entry.snapshot is None:
-            self._hand_over(entry, self._runner.missing(turn, loaded.unreadable[entry.id]))
-            return
+            return self._runner.missing(turn, loaded.unreadable[entry.id])
         began = time.perf_counter()
         decision = self._runner.decide(turn, entry.snapshot, self._now())
         if (seconds := time.perf_counter() - began) > BLOCKED:
             self._blocked(entry, seconds)
         if isinstance(decision, Run):
-            self._hand_over(entry, decision)
-        elif shard in self._host.ownership.closing:
+            return decision
+        if shard in self._host.ownership.closing:
             self.agenda.defer(entry, self._clock.monotonic() + _PAUSE)
         else:
             planned.append(Acting(entry, turn, decision, self._host.may_act))
+        return None
 
     def _blocked(self, entry: Entry[R], seconds: float) -> None:
         """Log a decision that blocked everything else in this process, even the renewal of its row."""
@@ -325,11 +343,13 @@ class Loop(Generic[R, S, W, V]):
 
     def _step_ended(self, entry: Entry[R], run: Run[R, S, W]) -> None:
         """Hand the outcome of a step over to the commit, in the same way as the outcome of a run."""
-        self._hand_over(entry, run)
+        self._hand_over(entry, run, self._finished)
         self._to_commit.ring()
 
-    def _hand_over(self, entry: Entry[R], run: Run[R, S, W]) -> None:
-        """Hand a finished run over to the commit, if the run has anything to write now."""
+    def _hand_over(
+        self, entry: Entry[R], run: Run[R, S, W], finished_runs: list[tuple[Entry[R], Run[R, S, W]]]
+    ) -> None:
+        """Hand a finished run over to the commit of these, if the run has anything to write now."""
         finished = run.finished
         # The time counts from the decision, so that a waiting commit does not delay the next run.
         due_at = self._clock.monotonic() + finished.delay.total_seconds()
@@ -344,14 +364,15 @@ class Loop(Generic[R, S, W, V]):
         elif self.agenda.commits(entry):
             run.due_at = due_at
             if not self._locked.takes((entry, run)):
-                self._finished.append((entry, run))
+                finished_runs.append((entry, run))
 
     async def _commit(self) -> NoReturn:
         """Commit finished runs together, until cancelled."""
         many = self._host.config.batch
         while True:
             if self._finished:
-                batch, self._finished = self._finished[:many], self._finished[many:]
+                batch = self._finished[:many]
+                del self._finished[:many]
                 await self._commit_together(batch)
             elif self._seen:
                 await self._delete_seen()
@@ -392,7 +413,7 @@ class Loop(Generic[R, S, W, V]):
         self._publisher.publish([run for _, run in settled], results)
         for entry, run in settled:
             self._settle_entry(entry, run, results[entry.id])
-        if self.agenda.load_at <= self._clock.monotonic():
+        if self.agenda.is_due(self._clock.monotonic()):
             self._to_load.ring()
 
     async def _report_locks(self, batch: Batch, results: Mapping[int, Result], id_: UUID) -> Mapping[int, Result]:
@@ -428,8 +449,7 @@ class Loop(Generic[R, S, W, V]):
             case Verdict.LOST | Verdict.LOCKED:
                 self.agenda.defer(entry, now + 2 * _PAUSE)
             case Verdict.UNKNOWN:
-                self.agenda.unknown(entry)
-                self._unknown.append((entry, run))
+                self._unsettled.add(entry, run)
             case _ as never:
                 assert_never(never)
 
@@ -449,33 +469,8 @@ class Loop(Generic[R, S, W, V]):
         """Settle commits whose replies were lost, until cancelled."""
         while True:
             await anyio.sleep(_PAUSE)
-            unknown = self._still_unknown()
-            if unknown:
-                await self._settle_all(unknown)
+            if await self._unsettled.settle():
                 self._to_load.ring()
-            # Forget settled runs now. Otherwise, if the reply to the resource's next commit is lost as well, the entry
-            # is unknown again, and the old run would be published again.
-            self._unknown = self._still_unknown()
-
-    def _still_unknown(self) -> list[tuple[Entry[R], Run[R, S, W]]]:
-        return [each for each in self._unknown if each[0].phase is Phase.UNKNOWN]
-
-    async def _settle_all(self, unknown: Batch) -> None:
-        # A resource that could not be read has no version, and its run wrote no state.
-        runs = [run.finished for _, run in unknown if run.finished.version is not None]
-        with asked(
-            _QUERY_SECONDS,
-            lambda error: _log.warning("settle.failed", kind=self.kind, rows=len(unknown), error=error),
-        ):
-            settled = await self.io.settle(runs)
-            for entry, run in unknown:
-                if run.finished.version is None:
-                    self.agenda.requeue(entry)
-                elif entry.id in settled:
-                    if settled[entry.id].happened:
-                        self._publisher.publish([run], {entry.id: Result(Verdict.COMMITTED, at=settled[entry.id].at)})
-                        self.steps.ended(entry, run.recovers)
-                    self.agenda.requeue(entry)
 
     # --- internals
 

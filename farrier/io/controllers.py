@@ -82,14 +82,17 @@ class PostgresControllers:
     async def poll(self, kinds: Sequence[str], floor: str) -> Woken:
         records = await self._fetch(_POLL, list(kinds), floor, _FEW_WAKES)
         wakes: dict[str, dict[int, set[UUID]]] = defaultdict(lambda: defaultdict(set))
+        loud: dict[str, set[int]] = defaultdict(set)
         many: dict[str, Sequence[int]] = {}
-        for _, _, kind, resource, wake, resources in records:
+        for _, _, kind, resource, wake, is_quiet, resources in records:
             if resources is not None:
                 many[kind] = resources
             elif kind is not None:
                 wakes[kind][resource].add(wake)
+                if not is_quiet:
+                    loud[kind].add(resource)
         floor, now, *_ = records[0]
-        return Woken(floor, now, wakes, many)
+        return Woken(floor, now, wakes, loud, many)
 
     async def _recognise(self) -> int | None:
         """If the database was restored from a backup, hold every resource, and return their number. This may take

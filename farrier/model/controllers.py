@@ -66,9 +66,11 @@ class Listed(msgspec.Struct, frozen=True):
 
 class Woken(msgspec.Struct, frozen=True):
     """The result of a poll: the position from which the next poll reads, the database's time, and the wakes by kind and
-    resource. If the poll finds too many wakes to read them, `wakes` is empty, and `many` has the resources by kind."""
+    resource. `loud` has the resources, by kind, that have a wake which is not quiet. If the poll finds too many wakes
+    to read them, `wakes` is empty, and `many` has the resources by kind."""
 
     floor: str
     now: datetime
     wakes: dict[str, dict[int, set[UUID]]]
+    loud: dict[str, set[int]]
     many: dict[str, Sequence[int]] = {}

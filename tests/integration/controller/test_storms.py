@@ -8,12 +8,20 @@ from uuid import UUID
 import anyio
 from typing_extensions import override
 
-from farrier.model.runs import Loaded
+from farrier.model.runs import Finished, Loaded, Result
 from tests.support import toy
-from tests.support.loop import PATIENCE, QUIET, Shop, WidgetIO
-from tests.support.toy import Scripted, Widget
+from tests.support.loop import BRISK, PATIENCE, QUIET, Shop, WidgetIO
+from tests.support.toy import Answer, Scripted, Shape, Widget
 
 WAKES = "INSERT INTO farrier.wakes (kind, resource) SELECT 'widget', 1 + i % $1::int FROM generate_series(1, $2::int) i"
+IN_SILENCE = """
+    BEGIN;
+    ALTER TABLE farrier_toy.requests DISABLE TRIGGER wake;
+    INSERT INTO farrier_toy.requests (widget) SELECT generate_series(1, 599);
+    ALTER TABLE farrier_toy.requests ENABLE TRIGGER wake;
+    INSERT INTO farrier.wakes (kind, resource, quiet) SELECT 'widget', generate_series(1, 599), true;
+    COMMIT
+"""
 LEFT = "SELECT count(*) FROM farrier.wakes"
 
 
@@ -47,3 +55,44 @@ async def test_more_wakes_than_one_load_reads_are_all_handled(shop: Shop) -> Non
                 await anyio.lowlevel.checkpoint()
     assert max(io.read) <= 10_000
     assert max(io.deleted) <= 5_000
+
+
+class Gated(WidgetIO):
+    """Storage whose commits of more than one run wait at a gate. Records how many were there at a time at most."""
+
+    def __init__(self, shop: Shop) -> None:
+        super().__init__(shop.pool, toy.WidgetRows())
+        self.close()
+        self.gate.set()
+
+    def close(self) -> None:
+        """Close the gate, and forget what was recorded."""
+        self.waits, self.gate = anyio.Event(), anyio.Event()
+        self.sizes: list[int] = []
+        self.at_once = self._at_gate = 0
+
+    @override
+    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, Result]:
+        if len(runs) > 1:
+            self.sizes.append(len(runs))
+            self._at_gate += 1
+            self.at_once = max(self.at_once, self._at_gate)
+            self.waits.set()
+            await self.gate.wait()
+            self._at_gate -= 1
+        return await super().commit(runs, controller)
+
+
+async def test_a_request_is_answered_while_many_resources_for_which_nobody_waits_are_committed(shop: Shop) -> None:
+    await shop.register(*range(1, 601))
+    io = Gated(shop)
+    async with shop.running(Scripted(), io=io, config=BRISK) as (_, ledger):
+        await ledger.until(lambda: ledger.outcomes.total() >= 600)
+        io.close()
+        await shop.pool.execute(IN_SILENCE)
+        await io.waits.wait()
+        await shop.ask(600)
+        await shop.until_answered(1)
+        io.gate.set()
+        await shop.until_answered(600)
+    assert (io.at_once, max(io.sizes)) == (1, 128)

@@ -160,3 +160,15 @@ async def test_why_names_both_machines_of_a_refused_enrolment(in_maas: Site, reg
     await in_maas.settled()
     said = (await Prompt(FARRIER_DATABASE_DSN=in_maas.db.dsn)("node", "why", machine.name)).out
     assert "serial tag78 instead of tag77, which MAAS reports" in " ".join(said.split())
+
+
+async def test_the_wakes_of_an_enrolment_and_of_a_first_heartbeat_notify_nobody(site: Site) -> None:
+    machine, heard = await site.register(), list[str]()
+    token = await token_of(machine)
+    async with site.db.connect() as listening:
+        await listening.add_listener("farrier_wake", lambda *heard_now: heard.append(heard_now[-1]))
+        await enroll(machine, token, digest=DIGEST)
+        await site.conn.execute("SELECT farrier.heartbeat($1, '{}', $2)", machine.name, KEY)
+        await site.conn.execute("SELECT farrier.enqueue('node', $1)", machine.id)
+        await listening.execute("SELECT")
+    assert heard == [f"node:{machine.id}"]

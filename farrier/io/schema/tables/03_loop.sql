@@ -37,6 +37,7 @@ CREATE TABLE farrier.wakes (
     id       uuid        NOT NULL DEFAULT gen_random_uuid(),  -- not from a sequence, whose numbers may repeat after a crash
     xact     xid8        NOT NULL DEFAULT pg_current_xact_id(),
     at       timestamptz NOT NULL DEFAULT farrier.now(),
+    quiet    boolean     NOT NULL DEFAULT false,  -- notifies nobody: the next poll finds it, with others
     PRIMARY KEY (kind, resource, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
         -- VACUUM keeps empty pages, because a plan made for a table without pages reads all rows, and stays in use when

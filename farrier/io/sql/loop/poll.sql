@@ -4,12 +4,12 @@
 WITH p AS MATERIALIZED (
     SELECT pg_snapshot_xmin(pg_current_snapshot()) AS floor
 ), few AS MATERIALIZED (
-    SELECT w.kind, w.resource, w.id FROM farrier.wakes w WHERE w.kind = ANY ($1::text[]) AND w.xact >= $2::text::xid8 LIMIT $3 + 1
+    SELECT w.kind, w.resource, w.id, w.quiet FROM farrier.wakes w WHERE w.kind = ANY ($1::text[]) AND w.xact >= $2::text::xid8 LIMIT $3 + 1
 )
-SELECT p.floor::text AS floor, farrier.now() AS now, f.kind, f.resource, f.id, NULL::bigint[] AS many
+SELECT p.floor::text AS floor, farrier.now() AS now, f.kind, f.resource, f.id, f.quiet, NULL::bigint[] AS many
   FROM p LEFT JOIN few f ON (SELECT count(*) FROM few) <= $3
 UNION ALL
-SELECT p.floor::text, farrier.now(), m.kind, NULL, NULL, m.many
+SELECT p.floor::text, farrier.now(), m.kind, NULL, NULL, NULL, m.many
   FROM p CROSS JOIN (
        SELECT w.kind, array_agg(DISTINCT w.resource) AS many
          FROM farrier.wakes w

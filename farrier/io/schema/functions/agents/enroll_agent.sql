@@ -53,5 +53,5 @@ BEGIN
         ON CONFLICT (node_id) DO UPDATE SET key_hash = excluded.key_hash, facts = excluded.facts, facts_digest = NULL, enrolled_at = farrier.now(),
             last_heartbeat_at = NULL, by_door = false, version = excluded.version, boot_id = excluded.boot_id, past_boots = '{}',
             health = '{}', ssh_seed_failures = 0;
-    INSERT INTO wakes (kind, resource) VALUES ('node', t.node_id);
+    INSERT INTO wakes (kind, resource, quiet) VALUES ('node', t.node_id, true);
 END $$;

@@ -27,6 +27,6 @@ BEGIN
     IF was.last_heartbeat_at IS NULL OR changed
        OR (health ->> 'ssh_seed' = 'failed' AND was.ssh_seed_failures < (read_constants()).ssh_seed_limit)
        OR was.last_heartbeat_at < farrier.now() - (read_settings()).offline_after THEN
-        INSERT INTO wakes (kind, resource) VALUES ('node', was.node_id);
+        INSERT INTO wakes (kind, resource, quiet) VALUES ('node', was.node_id, true);
     END IF;
 END $$;

@@ -5,6 +5,6 @@ CREATE OR REPLACE FUNCTION farrier.notify_wakes() RETURNS trigger
 BEGIN
     PERFORM pg_notify('farrier_wake', n.kind || ':' || CASE WHEN n.many <= 300 THEN n.ids ELSE '*' END)
        FROM (SELECT d.kind, count(*) AS many, string_agg(d.resource::text, ',' ORDER BY d.resource) AS ids
-               FROM (SELECT DISTINCT kind, resource FROM new_rows) d GROUP BY d.kind) n;
+               FROM (SELECT DISTINCT kind, resource FROM new_rows WHERE NOT quiet) d GROUP BY d.kind) n;
     RETURN NULL;
 END $$;
