@@ -27,11 +27,12 @@ from bench.ground import Ground
 from bench.reaction import Client, client
 from farrier.errors import DatabaseUnreachable
 
-# Intents of one part. The flood begins a few seconds before the first of them.
-_INTENTS = 200
-_WARM_UP_SECONDS = 6.0
-# How often a part is measured, in turns, because the load of a machine changes.
-_TURNS = 2
+# Intents of one turn. The flood begins a few seconds before the first of them.
+_INTENTS = 250
+_WARM_UP_SECONDS = 5.0
+# How often a part is measured, in turns, because the load of a machine changes. Each second turn begins with the other
+# target, so that a load that grows or falls changes both alike.
+_TURNS = 4
 _KILL_EVERY_SECONDS = 2.0
 _COUNT = "SELECT count(*) FROM farrier.nodes"
 # The roles of a server exist in every migrated database.
@@ -58,8 +59,9 @@ async def _reactions(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
             found = {"idle_p50": Reading(median(idle)), "idle_p99": Reading(_p99(idle))}
             for name, attack in {"flood": _nothing, "kill": _kill, "leak": _nothing}.items():
                 took: dict[str, list[float]] = {"server": [], "stand_in": []}
-                for _ in range(_TURNS):
-                    for target, start in {"server": server, "stand_in": _stand_in}.items():
+                for turn in range(_TURNS):
+                    targets: list[tuple[str, Target]] = [("server", server), ("stand_in", _stand_in)]
+                    for target, start in reversed(targets) if turn % 2 else targets:
                         took[target] += await _under(start, attack, asking, untouched, leaks=name == "leak")
                 found |= _compared(name, took["server"], took["stand_in"])
         return found
