@@ -11,7 +11,6 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
 
 from starlette.types import ASGIApp
 
@@ -23,8 +22,8 @@ from farrier.asgi import served
 _IDLE_SECONDS = 75
 
 
-MOST_REQUESTS: Final = 512
-"""Number of connections of a server whose clients are few. To a further one, the server responds 503."""
+# Number of connections of a server whose clients are Prometheus and probes. To a further one, the server responds 503.
+_FEW = 512
 # Files that a server opens beside the connections of its clients: those of the database, of the log, of certificates.
 _OTHER_FILES = 128
 # If the system sets no limit. Each connection takes a few kilobytes.
@@ -35,10 +34,10 @@ _MOST_FILES = 1 << 18
 async def serving(
     app: ASGIApp, *, host: str, port: int, tls: ssl.SSLContext | None = None, section: str = "http"
 ) -> AsyncIterator[str]:
-    """Serve the application while the context is open. Yields the base URL. With `tls`, only HTTPS is served. Raises
-    ConfigError, which names this section of the settings, if the server cannot listen on the address."""
+    """Serve the application to a few clients while the context is open. Yields the base URL. With `tls`, only HTTPS is
+    served. Raises ConfigError, which names this section of the settings, if the server cannot listen on the address."""
     listener = bind(host, port, section=section)
-    async with serving_on(app, listener, tls=tls) as url:
+    async with serving_on(app, listener, tls=tls, most=_FEW) as url:
         yield url
 
 
@@ -49,7 +48,7 @@ async def serving_on(
     *,
     tls: ssl.SSLContext | None = None,
     parser: str = "h11",
-    most: int | None = MOST_REQUESTS,
+    most: int | None = None,
 ) -> AsyncIterator[str]:
     """Serve the application on this socket, which the context closes at the end. Yields the base URL. At most `most`
     connections are served; None means as many as the process may open files. `parser` is uvicorn's parser of HTTP."""

@@ -24,7 +24,6 @@ from farrier.protocols import Door
 from farrier.web.access import Access
 from farrier.web.agents.app import AgentsApp
 from farrier.web.probes import Probes
-from farrier.web.server import MOST_REQUESTS
 from farrier.web.site import Site
 from farrier.web.tls import Certificate
 from farrier.wiring.storage import Database, backend, connections
@@ -45,8 +44,6 @@ class Application(Protocol):
     certificate: Certificate | None
     parser: str
     """The parser of HTTP that uvicorn uses."""
-    most: int | None
-    """The largest number of connections; None for as many as the process may open files."""
     app: ASGIApp
 
     def reload(self) -> None:
@@ -71,7 +68,6 @@ class _Pages:
     kind = DoorKind.PAGES
     section = "http"
     parser = "h11"
-    most: int | None = MOST_REQUESTS
 
     def __init__(self, config: settings.Config, unready_because: Callable[[], str | None]) -> None:
         http = config.http
@@ -118,7 +114,6 @@ class _Agents:
     section = "agents"
     # Thousands of agents keep their connections, and send a few short requests a minute.
     parser = "httptools"
-    most: int | None = None
 
     def __init__(self, config: settings.Config, unready_because: Callable[[], str | None]) -> None:
         agents = config.agents

@@ -83,8 +83,12 @@ async def test_a_controller_with_an_embedded_database_starts_both_servers_with_t
 async def test_both_servers_are_listed_as_doors_until_they_end(daemon: Farrier, directory: Path) -> None:
     listed = "SELECT id, kind FROM farrier.doors WHERE renewed_at > farrier.now() - interval '10 s' ORDER BY kind"
     async with pg.Database(EmbeddedServer(directory).dsn).connect() as conn:
+
+        async def have_pulsed() -> bool:
+            return [door["kind"] for door in await conn.fetch(listed)] == sorted(DoorKind)
+
+        await until(have_pulsed)
         first_ones = await conn.fetch(listed)
-        assert [door["kind"] for door in first_ones] == sorted(DoorKind)
         for kind in DoorKind:
             (first,) = begun(daemon, kind)
             os.kill(first["pid"], signal.SIGTERM)
@@ -116,3 +120,9 @@ async def test_the_servers_end_with_a_controller_that_is_killed(daemon: Farrier)
         return not any(map(lives, processes))
 
     await until(all_ended)
+
+
+async def test_each_server_leaves_the_processors_to_the_controller(daemon: Farrier) -> None:
+    nice = {kind: os.getpriority(os.PRIO_PROCESS, begun(daemon, kind)[0]["pid"]) for kind in DoorKind}
+    of_the_controller = os.getpriority(os.PRIO_PROCESS, 0)  # inherited from this process
+    assert nice == dict.fromkeys(DoorKind, min(19, of_the_controller + 10))

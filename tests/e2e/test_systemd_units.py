@@ -101,13 +101,14 @@ def test_the_template_unit_differs_from_the_service_only_in_settings_and_state()
     assert template["StateDirectory"] == ["farrier-%i"]
 
 
-def test_the_units_of_the_servers_differ_from_the_service_only_in_command_stop_and_state() -> None:
+def test_the_units_of_the_servers_differ_from_the_service_only_in_command_share_stop_and_state() -> None:
     service = units.settings(units.SERVICE)
     for unit, command in ((units.SERVE, "serve"), (units.AGENTS, "serve --agents")):
         server = units.settings(unit)
         different = {name for name in service | server if service.get(name) != server.get(name)}
         assert different - {"LimitNOFILE"} == {
-            *("Description", "ExecStart", "MemoryMax", "StateDirectory", "StateDirectoryMode", "TimeoutStopSec")
+            *("CPUWeight", "Description", "ExecStart", "MemoryMax"),
+            *("StateDirectory", "StateDirectoryMode", "TimeoutStopSec"),
         }
         assert server["ExecStart"] == [f"/opt/farrier/bin/farrier {command} --config /etc/farrier/farrier.toml"]
         assert units.seconds(server, "TimeoutStartSec") > Config().database.db_timeout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from hashlib import sha256
 from uuid import uuid4
@@ -80,6 +81,14 @@ async def test_metrics_of_the_server_of_the_agents_are_only_for_this_machine(db:
         assert (await client.get("/metrics")).status_code == 200
         assert (await client.get("/metrics", headers={"X-Forwarded-For": "192.0.2.7"})).status_code == 403
         assert (await client.get("/readyz", headers={"X-Forwarded-For": "192.0.2.7"})).status_code == 200
+
+
+@every_kind
+async def test_connections_that_send_nothing_keep_nobody_out(db: pg.Database, kind: DoorKind) -> None:
+    async with served.server(db, BRISK, kind) as url, AsyncExitStack() as idle:
+        for _ in range(600):
+            await idle.enter_async_context(await anyio.connect_tcp("127.0.0.1", httpx.URL(url).port or 0))
+        assert (await ready(url)).text == "ready\n"
 
 
 @every_kind
