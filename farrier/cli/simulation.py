@@ -18,6 +18,7 @@ import msgspec
 from rich.console import Console
 
 from farrier import wiring
+from farrier.cli import regions, site_regions
 from farrier.cli.board import Board, Places, board
 from farrier.config import (
     AgentsConfig,
@@ -41,13 +42,14 @@ from farrier.model.management import Management
 from farrier.model.status import NodeStatus
 from farrier.signals import distinct
 from farrier.sim.agents import SimulatedAgents
-from farrier.sim.bmc import SimulatedBmc, fake_systems, simulated_bmc
+from farrier.sim.bmc import PROMPT, SimulatedBmc, fake_systems, simulated_bmc
 from farrier.sim.door import agents_client
 from farrier.sim.fleet import SimulatedFleet, has_bmc, planned
 from farrier.sim.happenings import Happenings
 from farrier.sim.installs import TEMPLATE, Installations
 from farrier.sim.maas import Durations, Region, open_region
 from farrier.sim.maas.files import RegionFiles, write_site
+from farrier.sim.power import PowerCables
 from farrier.sim.troubles import Operator, prepare
 
 # The directory of the embedded server, below that of the demo.
@@ -65,6 +67,8 @@ _MOTION_EVERY = timedelta(seconds=5)
 # This is a time of the region's clock. With the default of half an hour, the demo would show a failed deployment too
 # late.
 _NODE_TIMEOUT = timedelta(minutes=10)
+# This is a real time: during the check of a released machine, farrier has to read its BMC.
+_TEST = timedelta(seconds=30)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,11 +163,12 @@ async def running(options: Options, *, log_to: int | None = None) -> AsyncIterat
         after = await api.newest()  # a directory of an earlier demo already has a fleet
         site = f"demo-{after + 1}"  # a new site, because the region of the earlier fleet no longer exists
         systems = fake_systems(after + options.nodes)[after:]
-        region = Region(durations=msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT))
+        durations = msgspec.structs.replace(Durations(), node_timeout=_NODE_TIMEOUT, test=_TEST * options.speed)
+        region = Region(durations=durations)
         if options.faults:
             prepare(region, after=after, nodes=options.nodes)
         async with (
-            simulated_bmc(options.directory / "bmc", systems) as bmc,
+            simulated_bmc(options.directory / "bmc", systems, configuration=PROMPT) as bmc,
             open_region(region, speed=options.speed) as url,
         ):
             files = write_site(
@@ -175,9 +180,11 @@ async def running(options: Options, *, log_to: int | None = None) -> AsyncIterat
                 motion_every=_MOTION_EVERY,
             )
             nodes = planned(systems, bmc, after=after, site=site)
+            config = _config(options, bmc, files)
+            await site_regions.prepare(config, regions.configured(config))
             stop = anyio.Event()
             async with anyio.create_task_group() as daemon:
-                serving = await daemon.start(Daemon(_config(options, bmc, files), stop, log_to=log_to).run)
+                serving = await daemon.start(Daemon(config, stop, log_to=log_to).run)
                 try:
                     async with (
                         agents_client(serving.servers[DoorKind.AGENTS]) as client,
@@ -195,6 +202,7 @@ async def running(options: Options, *, log_to: int | None = None) -> AsyncIterat
                         )
                         living.start_soon(agents.run)
                         living.start_soon(installations.run)
+                        living.start_soon(PowerCables(region, bmc).run)
                         yield Scene(serving, bmc, fleet, agents, region, url)
                         living.cancel_scope.cancel()
                 finally:

@@ -8,17 +8,23 @@ import signal
 import ssl
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 import httpx
 import msgspec
 import pytest
 
 from farrier.model.bmc import BmcTarget, PowerState
-from farrier.sim.bmc import SimulatedBmc, SimulatorFailed, fake_systems, simulated_bmc
+from farrier.sim.bmc import PROMPT, SimulatedBmc, SimulatorFailed, fake_systems, simulated_bmc
 from farrier.sim.certificates import ServerFiles
+from farrier.sim.maas import Region
+from farrier.sim.power import PowerCables
 from tests.support.bmc import CREDENTIAL, connect
+from tests.support.maas_region import Caller, created
+from tests.support.process import until
 
 PARENT = """
 import anyio, sys
@@ -106,3 +112,21 @@ def test_systems_are_the_same_each_time_and_differ_from_each_other() -> None:
     systems = fake_systems(200)
     assert systems == fake_systems(200)
     assert len({system.uuid for system in systems}) == len({system.mac for system in systems}) == 200
+
+
+async def test_a_bmc_shows_the_power_that_the_region_switched(tmp_path: Path) -> None:
+    region, systems = Region(), fake_systems(1)
+    machine = region.machines[await created(Caller(region), mac_addresses=systems[0].mac)]
+
+    async def shows(power: PowerState) -> bool:
+        return await read_all(bmc) == [power]
+
+    async with (
+        simulated_bmc(tmp_path, systems, configuration=PROMPT) as bmc,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(PowerCables(region, bmc).run)
+        for power in (PowerState.OFF, PowerState.ON, PowerState.OFF):
+            machine.power_state = power.value
+            await until(partial(shows, power))
+        tasks.cancel_scope.cancel()
