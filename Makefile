@@ -45,7 +45,7 @@ agent: install ## build farrier-agent.pyz, which machines download, and print it
 	@$(BIN)/python agent/build_agent.py
 
 # An installation builds the archive, too; here it follows changes of the sources.
-$(AGENT): $(STAMP) agent/build_agent.py $(wildcard agent/farrier_agent/*.py)
+$(AGENT): $(STAMP) agent/build_agent.py $(wildcard agent/farrier_agent/*.*)
 	@$(BIN)/python agent/build_agent.py >/dev/null
 	@touch $@
 

@@ -38,7 +38,7 @@ def content() -> bytes:
     actual = hashlib.sha256(nvml).hexdigest()
     if actual != NVML:
         raise SystemExit(f"{found.origin}: expected the SHA-256 {NVML}, got {actual}; see pyproject.toml")
-    files = {f"farrier_agent/{path.name}": path.read_bytes() for path in SOURCES.glob("*.py")}
+    files = {f"farrier_agent/{path.name}": path.read_bytes() for path in SOURCES.glob("*.*")}
     files = {**files, "pynvml.py": nvml, "__main__.py": _MAIN.encode()}
     packed = io.BytesIO(_INTERPRETER)
     packed.seek(0, io.SEEK_END)

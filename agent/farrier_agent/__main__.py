@@ -19,40 +19,33 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="farrier-agent", description="The agent of farrier on this machine.")
     parser.add_argument("--version", action="version", version=f"farrier-agent {VERSION}")
     parser.add_argument("--root", default="/", help="directory of the machine's file system, in a container")
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("run", help="work until the agent is uninstalled; the service does this")
-    commands.add_parser("collect", help="print facts and conditions as JSON, and send nothing")
-    commands.add_parser("uninstall", help="remove the service and all files of the agent")
-    commands.add_parser("install", help="copy the agent, and start the service with /etc/farrier-agent/config.json")
+    commands = parser.add_subparsers(required=True)
+    for act, said in (
+        (run, "work until the agent is uninstalled; the service does this"),
+        (collect, "print facts and conditions as JSON, and send nothing"),
+        (uninstall, "remove the service and all files of the agent"),
+        (install, "copy the agent, and start the service with /etc/farrier-agent/config.json"),
+    ):
+        commands.add_parser(act.__name__, help=said).set_defaults(act=act)
     given = parser.parse_args()
-    host = Host(given.root)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        if given.command == "run":
-            Agent(host).run()
-        elif given.command == "collect":
-            _collect(host)
-        elif given.command == "uninstall":
-            uninstall(host)
-        else:
-            install(host)
-    except (AgentError, OSError) as error:
-        say(str(error))
-        return 1
-    except Exception as error:  # what nobody foresaw; systemd starts the agent again
-        say(f"{type(error).__name__}: {error}; please report this")
+        given.act(Host(given.root))
+    except Exception as error:  # what nobody foresaw has its type; systemd starts the agent again
+        is_foreseen = isinstance(error, (AgentError, OSError))
+        say(str(error) if is_foreseen else f"{type(error).__name__}: {error}; please report this")
         return 1
     return 0
 
 
-def _collect(host: Host) -> None:
+def run(host: Host) -> None:
+    Agent(host).run()
+
+
+def collect(host: Host) -> None:
     readings = Readings(host, host.config())
     readings.step(time.monotonic())
     while not readings.are_first:
         readings.wait(time.monotonic() + 1)
         readings.step(time.monotonic())
     print(json.dumps({"facts": readings.facts(), "conditions": readings.conditions()}, indent=2))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,6 @@ from farrier_agent.host import AgentError, Config, Host, run, tool
 
 _SECTOR = 512  # bytes; /sys/block/*/size counts these, whatever the disk's blocks are
 _TIMEOUT = 45.0  # seconds of a reading, of which the tool has half; a disk that works answers within one
-_NO_DISK = re.compile(r"(sr|fd|nbd|mmcblk\d+boot|zram)")
 # Mount points of the system. The disks below them are never erased.
 _OF_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/usr", "/var", "/opt", "/etc"})
 # Roots without a disk: an ephemeral or diskless system.
@@ -33,12 +31,13 @@ _TOO_HOT = 2  # bit of the critical warning
 
 
 def names(host: Host) -> list[str]:
-    """Return the disks: block devices with hardware, not removable, not empty."""
+    """Return the disks: block devices with hardware, not removable, not hidden, not empty. A path of multipath NVMe is
+    hidden."""
     found = [path.split("/")[3] for path in host.glob("/sys/block/*/device")]
     return [
         name
         for name in found
-        if not _NO_DISK.match(name) and not host.number(f"/sys/block/{name}/removable") and size(host, name)
+        if size(host, name) and not any(host.number(f"/sys/block/{name}/{each}") for each in ("removable", "hidden"))
     ]
 
 
@@ -46,34 +45,40 @@ def size(host: Host, name: str) -> int:
     return (host.number(f"/sys/block/{name}/size") or 0) * _SECTOR
 
 
-def serial(host: Host, name: str) -> str:
-    """Return the serial number; the name of a disk without one."""
-    block = f"/sys/block/{name}"
-    vpd = host.text(f"{block}/device/vpd_pg80")  # SCSI Primary Commands, unit serial number: 4 bytes precede it
-    return host.text(f"{block}/device/serial") or host.text(f"{block}/serial") or vpd[4:].strip("\0 ") or name
+def serials(host: Host) -> dict[str, str]:
+    """Return the serial numbers of the disks, which differ: the name is added to one that an earlier disk has, as
+    namespaces of one NVMe disk have, and /dev/NAME takes the place of one that is missing, as in MAAS."""
+    found: dict[str, str] = {}
+    for name in names(host):
+        block = f"/sys/block/{name}"
+        vpd = host.content(f"{block}/device/vpd_pg80")[4:]  # SCSI Primary Commands, unit serial number, after 4 bytes
+        unit = vpd.decode("ascii", "replace").strip("\0 ")
+        known = (host.text(f"{block}/device/serial"), host.text(f"{block}/serial"), unit, f"/dev/{name}")
+        serial = next(filter(None, known))
+        found[name] = f"{serial}/{name}" if serial in found.values() else serial
+    return found
 
 
 def read(host: Host, _config: Config) -> dict[str, Any]:
     """Return the facts of the disks."""
     facts = []
-    for name in names(host):
+    for name, serial in serials(host).items():
         device = f"/sys/block/{name}/device"
         firmware = host.text(f"{device}/firmware_rev") or host.text(f"{device}/rev") or None
         model = host.text(f"{device}/model") or None
-        facts.append({"serial": serial(host, name), "model": model, "size": size(host, name), "firmware": firmware})
+        facts.append({"serial": serial, "model": model, "size": size(host, name), "firmware": firmware})
     return {"facts": {"disks": facts}, "conditions": []}
 
 
 def health(host: Host, config: Config, name: str) -> dict[str, Any]:
     """Return the conditions of one disk, as far as smartctl is installed."""
-    target, node, limit = serial(host, name), host.path(f"/dev/{name}"), config.timeouts.get("disk", _TIMEOUT) / 2
+    target, node, limit = serials(host)[name], host.path(f"/dev/{name}"), config.timeouts.get("disk", _TIMEOUT) / 2
     try:
         found = run("smartctl", "-j", "-H", "-A", "-n", "standby", node, timeout=limit)
     except AgentError as error:
         return {"conditions": [condition("disk/slow", f"{name}: {error}", QUARANTINE, target)]}
     if found is None:
-        said = "the health of disks is unknown: install smartmontools"
-        return {"conditions": [condition("disk/unread", said)]}
+        return {"conditions": [condition("disk/unread", "the health of disks is unknown: install smartmontools")]}
     return {"conditions": list(judged(json.loads(found.stdout), name, target))}
 
 
@@ -83,10 +88,9 @@ def judged(report: dict[str, Any], name: str, target: str) -> Iterator[Condition
     warning = log.get("critical_warning", 0)
     said = [text for bit, text in _WARNINGS.items() if warning & bit]
     if not said and not report.get("smart_status", {}).get("passed", True):
-        worn = [
-            each for each in report.get("ata_smart_attributes", {}).get("table", []) if each["when_failed"] == "now"
-        ]
-        said = ["SMART predicts a failure", *(f"{each['name']} {each['raw']['string']}" for each in worn)]
+        table = report.get("ata_smart_attributes", {}).get("table", [])
+        worn = [f"{each['name']} {each['raw']['string']}" for each in table if each["when_failed"] == "now"]
+        said = ["SMART predicts a failure", *worn]
     if said:
         yield condition("disk/failing", f"{name}: {', '.join(said)}", QUARANTINE, target)
     if warning & _TOO_HOT:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any, Callable
 
 from farrier_agent.conditions import NOTE, QUARANTINE, Condition, condition
@@ -18,19 +18,17 @@ from farrier_agent.system import liveness
 _NVIDIA = 0x10DE  # pci.ids
 _DISPLAY = (0x0300, 0x0302)  # linux/pci_ids.h: VGA and 3D controllers
 _FABRIC_STARTS = 600.0  # seconds after the start of the machine until the fabric has to be ready
+_UNCORRECTED = (1, 0)  # nvml.h: NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC
 # nvml.h: nvmlClocksEventReasonHwThermalSlowdown, nvmlClocksEventReasonHwPowerBrakeSlowdown
-_BRAKES = {0x40: "thermal", 0x80: "power"}
-_NO_SUCH_LINK = 2  # nvml.h: NVML_ERROR_INVALID_ARGUMENT
+_THERMAL, _POWER = 0x40, 0x80
 _FABRIC_STATES = {1: "not started", 2: "in progress"}
 
 
 def present(host: Host) -> list[str]:
     """Return the PCI addresses of NVIDIA's GPUs. Source: ABI/testing/sysfs-bus-pci."""
-    found = []
-    for device in host.glob("/sys/bus/pci/devices/*"):
-        if host.number(f"{device}/vendor") == _NVIDIA and (host.number(f"{device}/class") or 0) >> 8 in _DISPLAY:
-            found.append(os.path.basename(device).lower())
-    return found
+    devices = host.glob("/sys/bus/pci/devices/*")
+    nvidia = [device for device in devices if host.number(f"{device}/vendor") == _NVIDIA]
+    return [os.path.basename(path).lower() for path in nvidia if (host.number(f"{path}/class") or 0) >> 8 in _DISPLAY]
 
 
 def read(host: Host, config: Config) -> dict[str, Any]:
@@ -46,26 +44,25 @@ def read(host: Host, config: Config) -> dict[str, Any]:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        return {
-            "conditions": [*found, condition("gpu/driver", f"{said}, but NVML does not start: {error}", QUARANTINE)]
-        }
-    cards, links = [], {}
-    count = nvml.nvmlDeviceGetCount()
-    for index in range(count):
-        target = f"GPU {index}"
+        said = f"{said}, but NVML does not start: {error}"
+        return {"conditions": [*found, condition("gpu/driver", said, QUARANTINE)]}
+    cards: list[dict[str, Any]] = []
+    links, failed = {}, []
+    for index in range(nvml.nvmlDeviceGetCount()):
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             card = _facts(nvml, handle)
-            target = card["serial"] or card["uuid"] or target
-            found += _judged(nvml, handle, target, liveness(host)["uptime"])
+            if any(card["serial"] == each["serial"] for each in cards):  # the GPUs of one board share its number
+                card["serial"] += f"/{card['slot']}"
+            target = card["serial"]
             links[target] = _links(nvml, handle)
+            found += _judged(nvml, handle, target, liveness(host)["uptime"])
             cards.append(card)
         except nvml.NVMLError as error:
-            found.append(condition("gpu/lost", f"NVML does not reach {target}: {error}", QUARANTINE, target))
-    listed = {card["slot"] for card in cards}
-    for pci in on_bus if count < len(on_bus) else []:
-        if pci not in listed:
-            found.append(condition("gpu/lost", f"{said}, but NVML does not list {pci}", QUARANTINE, pci))
+            failed.append(f"GPU {index}: {error}")
+    why = "; ".join(failed) or "it does not list this GPU"
+    for pci in sorted({*on_bus} - {card["slot"] for card in cards}):
+        found.append(condition("gpu/lost", f"NVML does not reach {pci}: {why}", QUARANTINE, pci))
     most = max(links.values(), default=0)
     for target, up in links.items():
         if up < most:
@@ -79,78 +76,62 @@ def used(host: Host) -> list[str]:
         return []
     import pynvml as nvml
 
-    busy, index = [], 0
+    busy = []
     try:
         nvml.nvmlInit()
         for index in range(nvml.nvmlDeviceGetCount()):
-            busy += [f"process {each} on GPU {index}" for each in _processes(nvml, index)]
+            try:
+                processes = nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(index))
+                busy += [f"process {each.pid} on GPU {index}" for each in processes]
+            except nvml.NVMLError_GpuIsLost:
+                pass
+    except (nvml.NVMLError_DriverNotLoaded, nvml.NVMLError_LibraryNotFound):
+        pass
     except nvml.NVMLError as error:
-        if error.value not in (nvml.NVML_ERROR_DRIVER_NOT_LOADED, nvml.NVML_ERROR_LIBRARY_NOT_FOUND):
-            raise AgentError(f"NVML does not tell which processes use GPU {index}: {error}") from None
+        raise AgentError(f"NVML does not tell which processes use the GPUs: {error}") from None
     return busy
-
-
-def _processes(nvml: Any, index: int) -> list[int]:
-    try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        return [each.pid for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
-    except nvml.NVMLError as error:
-        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
-            return []
-        raise
 
 
 def _facts(nvml: Any, handle: Any) -> dict[str, Any]:
     place = nvml.nvmlDeviceGetPciInfo(handle)
     return {
         "slot": f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}.0",  # sysfs writes the domain with four digits
-        "uuid": _ask(nvml, nvml.nvmlDeviceGetUUID, handle),
-        "serial": _ask(nvml, nvml.nvmlDeviceGetSerial, handle),
+        "uuid": nvml.nvmlDeviceGetUUID(handle),
+        "serial": _ask(nvml, nvml.nvmlDeviceGetSerial, handle) or nvml.nvmlDeviceGetUUID(handle),
         "model": _ask(nvml, nvml.nvmlDeviceGetName, handle),
         "firmware": _ask(nvml, nvml.nvmlDeviceGetVbiosVersion, handle),
     }
 
 
-def _judged(nvml: Any, handle: Any, target: str, uptime: float) -> Iterator[Condition]:
-    kind, since = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
-    errors = _ask(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, kind, since)
-    if errors:
-        said = f"{errors} uncorrectable memory errors since the driver was loaded"
-        yield condition("gpu/ecc", said, QUARANTINE, target)
-    _corrected, _uncorrected, pending, failed = _ask(nvml, nvml.nvmlDeviceGetRemappedRows, handle) or (0, 0, 0, 0)
-    if failed:
-        said = "a row of memory could not be remapped; replace the GPU"
-        yield condition("gpu/remap-failed", said, QUARANTINE, target)
-    elif pending:
-        yield condition("gpu/remap-pending", "a row of memory is remapped when the GPU is reset", NOTE, target)
+def _judged(nvml: Any, handle: Any, target: str, uptime: float) -> list[Condition]:
+    errors = _ask(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, *_UNCORRECTED) or 0
+    _, _, pending, failed = _ask(nvml, nvml.nvmlDeviceGetRemappedRows, handle) or (0, 0, 0, 0)
     reasons = _ask(nvml, nvml.nvmlDeviceGetCurrentClocksEventReasons, handle) or 0
-    for bit, brake in _BRAKES.items():
-        if reasons & bit:
-            yield condition(f"gpu/{brake}-brake", f"the hardware reduces the GPU's clocks: {brake}", NOTE, target)
     fabric = nvml.c_nvmlGpuFabricInfo_v2_t()
     _ask(nvml, nvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(fabric))
-    if fabric.state in _FABRIC_STATES or (fabric.state and fabric.status):
-        state = _FABRIC_STATES.get(fabric.state) or nvml.NVMLError(fabric.status)
-        effect = NOTE if uptime < _FABRIC_STARTS else QUARANTINE
-        yield condition("gpu/fabric", f"not registered with the fabric manager: {state}", effect, target)
+    state = _FABRIC_STATES.get(fabric.state) or nvml.NVMLError(fabric.status)
+    is_alone = fabric.state in _FABRIC_STATES or (fabric.state and fabric.status)
+    late = QUARANTINE if uptime > _FABRIC_STARTS else NOTE
+    rules = (
+        ("gpu/ecc", errors, QUARANTINE, f"{errors} uncorrectable memory errors since the driver was loaded"),
+        ("gpu/remap-failed", failed, QUARANTINE, "a row of memory could not be remapped; replace the GPU"),
+        ("gpu/remap-pending", pending and not failed, NOTE, "a row of memory is remapped when the GPU is reset"),
+        ("gpu/thermal-brake", reasons & _THERMAL, NOTE, "the hardware reduces the GPU's clocks: thermal"),
+        ("gpu/power-brake", reasons & _POWER, NOTE, "the hardware reduces the GPU's clocks: power"),
+        ("gpu/fabric", is_alone, late, f"not registered with the fabric manager: {state}"),
+    )
+    return [condition(id_, said, effect, target) for id_, holds, effect, said in rules if holds]
 
 
 def _links(nvml: Any, handle: Any) -> int:
     """Return how many NVLinks are up. A GPU that has no such link answers NotSupported or InvalidArgument."""
-    up = 0
-    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-        state = _ask(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link)
-        if state is None:
-            break
-        up += state
-    return up
+    states = (_ask(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(nvml.NVML_NVLINK_MAX_LINKS))
+    return sum(takewhile(lambda state: state is not None, states))
 
 
 def _ask(nvml: Any, call: Callable[..., Any], *args: Any) -> Any:
     """Return what NVML says; None if this GPU or this driver does not offer the call."""
     try:
         return call(*args)
-    except nvml.NVMLError as error:
-        if error.value not in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND, _NO_SUCH_LINK):
-            raise
+    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound, nvml.NVMLError_InvalidArgument):
         return None

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, fields
 
 CONFIG = "/etc/farrier-agent/config.json"
 STATE = "/var/lib/farrier-agent"
-_LARGEST_READ = 64 * 1024  # bytes; a file of /sys or /proc that the agent reads is smaller
-_LARGEST_CONFIG = 256 * 1024  # bytes
+_LARGEST_READ = 64 * 1024  # bytes; the files that the agent reads are smaller
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -33,10 +32,9 @@ class Config:
     gpus: int = 0
     links: dict[str, float] = field(default_factory=dict)
     cleaning_by: str = ""
-    wipe: list[str] = field(default_factory=lambda: ["format", "zeroout", "write"])
+    wipe: list[str] = field(default_factory=lambda: ["format", "zeroout"])
     wipe_seconds: int = 4 * 3600
     drain_seconds: int = 3600
-    metadata: list[str] = field(default_factory=lambda: ["http://169.254.169.254/"])
     timeouts: dict[str, float] = field(default_factory=dict)
 
 
@@ -49,13 +47,17 @@ class Host:
     def path(self, path: str) -> str:
         return self.root + path
 
-    def text(self, path: str, default: str = "") -> str:
-        """Return the content of a file without blanks at its ends; `default` if it cannot be read."""
+    def content(self, path: str, most: int = _LARGEST_READ) -> bytes:
+        """Return the content of a file; nothing if it cannot be read."""
         try:
             with open(self.path(path), "rb") as file:
-                return file.read(_LARGEST_READ).decode("utf-8", "replace").strip("\0 \t\r\n")
+                return file.read(most)
         except OSError:
-            return default
+            return b""
+
+    def text(self, path: str) -> str:
+        """Return the content of a file without blanks at its ends; nothing if it cannot be read."""
+        return self.content(path).decode("utf-8", "replace").strip("\0 \t\r\n")
 
     def number(self, path: str) -> int | None:
         try:
@@ -66,18 +68,39 @@ class Host:
     def glob(self, pattern: str) -> list[str]:
         return [path[len(self.root) :] for path in sorted(glob.glob(self.path(pattern)))]
 
-    def config(self, path: str = CONFIG) -> Config:
+    def keep(self, name: str, content: str) -> None:
+        """Replace a file below STATE, which only root can read, so that a power cut leaves the old or the new content.
+
+        Raises AgentError, for example if the disk is full.
+        """
+        directory = self.path(STATE)
+        path = os.path.join(directory, name)
+        try:
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+            with open(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(f"{path}.new", path)
+            entries = os.open(directory, os.O_RDONLY)
+            os.fsync(entries)  # so that a power cut does not undo the replacement
+            os.close(entries)
+        except OSError as error:
+            said = f"{STATE}/{name} cannot be written: {error.strerror}; free space or make it writable"
+            raise AgentError(said) from None
+
+    def config(self) -> Config:
         """Return the configuration. Raises AgentError with one line."""
         try:
-            with open(self.path(path), "rb") as file:
-                given = json.loads(file.read(_LARGEST_CONFIG))
+            with open(self.path(CONFIG), "rb") as file:
+                given = json.loads(file.read(_LARGEST_READ))
             config = Config(**given)
         except (OSError, ValueError, TypeError) as error:
-            raise AgentError(f"{path} cannot be used: {error}; write it as docs/agent.md of farrier says") from None
+            raise AgentError(f"{CONFIG} cannot be used: {error}; write it as docs/agent.md of farrier says") from None
         for each in fields(Config):
             usual, value = getattr(Config(), each.name), getattr(config, each.name)
             if not isinstance(value, type(usual)):
-                raise AgentError(f"{path}: {each.name} has an invalid type, {type(value).__name__}")
+                raise AgentError(f"{CONFIG}: {each.name} has an invalid type, {type(value).__name__}")
         return config
 
 
@@ -107,17 +130,13 @@ def tool(*command: str, timeout: float) -> None:
     if done is None:
         raise AgentError(f"{command[0]} is not installed")
     if done.returncode:
-        raise AgentError(f"{os.path.basename(command[0])}: exit code {done.returncode}: {_last_line(done.stdout)}")
+        last = (done.stdout.strip() or "no output").splitlines()[-1]
+        raise AgentError(f"{os.path.basename(command[0])}: exit code {done.returncode}: {last[:200]}")
 
 
 def end_with_parent() -> None:
     """Let the kernel kill this process when its parent ends, so that no job outlives the agent."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _last_line(text: str) -> str:
-    """Return the last line that is not empty, for a message."""
-    return next((line.strip()[:200] for line in reversed(text.splitlines()) if line.strip()), "no output")
 
 
 def say(text: str) -> None:

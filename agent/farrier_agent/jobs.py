@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterable
 from typing import Any, Callable
 
 from farrier_agent.host import AgentError, end_with_parent
@@ -22,13 +21,12 @@ class Job:
     """
 
     def __init__(self, call: Callable[[], Any], limit: float) -> None:
-        self.began_at = time.monotonic()
-        self.limit = limit
+        self._ends_at = time.monotonic() + limit
+        self.limit = self.seconds = limit
         self.result: Any = None
         self.error: str | None = None
-        self.timed_out = False
-        self._read, self._status = b"", 0
-        self.at_end = self._reaped = False
+        self.timed_out = self.at_end = False
+        self._read, self._reaped, self._status = b"", 0, 0
         self.fd, writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
@@ -37,19 +35,25 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        return self.at_end and self._reaped
+        return self.at_end and self._reaped != 0
 
     def poll(self) -> bool:
         """Take what has arrived, and kill the call if its time is over. Return whether the call has ended or hangs."""
         while not self.at_end and select.select([self.fd], [], [], 0)[0]:
-            self._take()
+            part = os.read(self.fd, 65536)
+            self._read += part
+            if not part:
+                self.at_end = True
+                os.close(self.fd)
         if not self._reaped:
-            pid, self._status = os.waitpid(self._pid, os.WNOHANG)
-            self._reaped = pid != 0
-        if not self.is_over and time.monotonic() - self.began_at > self.limit:
+            self._reaped, self._status = os.waitpid(self._pid, os.WNOHANG)
+        if not self.is_over and time.monotonic() > self._ends_at:
             self.kill()
-        if self.is_over and self.error is None:
-            self._finish()
+        elif self.is_over and self.error is None:
+            try:
+                self.result, self.error, self.seconds = json.loads(self._read)
+            except ValueError:
+                self.error = f"ended without a result, with status {self._status}"
         return self.is_over or self.timed_out
 
     def kill(self) -> None:
@@ -61,21 +65,8 @@ class Job:
         except OSError:
             pass  # it has ended
 
-    def _take(self) -> None:
-        part = os.read(self.fd, 65536)
-        self._read += part
-        if not part:
-            self.at_end = True
-            os.close(self.fd)
 
-    def _finish(self) -> None:
-        try:
-            self.result, self.error = json.loads(self._read)
-        except ValueError:
-            self.error = f"ended without a result, with status {self._status}"
-
-
-def finished(calls: Iterable[tuple[Callable[[], Any], float]]) -> list[Job]:
+def finished(calls: list[tuple[Callable[[], Any], float]]) -> list[Job]:
     """Run the calls side by side, and return their jobs when each has ended or hangs."""
     jobs = [Job(call, limit) for call, limit in calls]
     while not all(job.poll() for job in jobs):
@@ -85,8 +76,7 @@ def finished(calls: Iterable[tuple[Callable[[], Any], float]]) -> list[Job]:
 
 def _child(call: Callable[[], Any], writing: int) -> None:
     """Run the call in the child, which ends here."""
-    result: Any = None
-    said: str | None = None
+    result, said, began_at = None, None, time.monotonic()
     try:
         os.setsid()
         end_with_parent()
@@ -94,12 +84,10 @@ def _child(call: Callable[[], Any], writing: int) -> None:
         os.closerange(writing + 1, 1024)
         os.set_inheritable(writing, True)
         result = call()
-    except AgentError as error:
-        said = str(error)
     except BaseException as error:  # a fault of one collector must not end the agent
-        said = f"{type(error).__name__}: {error}"
+        said = str(error) if isinstance(error, AgentError) else f"{type(error).__name__}: {error}"
     try:
         with open(writing, "w", closefd=False) as pipe:
-            json.dump([result, said], pipe)
+            json.dump([result, said, time.monotonic() - began_at], pipe)
     finally:
         os._exit(0)

@@ -6,65 +6,74 @@ Sources: ABI/testing/sysfs-class-net; ABI/stable/sysfs-class-infiniband; PCI Loc
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from typing import Any, NamedTuple
 
-from farrier_agent.conditions import NOTE, QUARANTINE, Condition, condition
+from farrier_agent.conditions import NOTE, QUARANTINE, condition
 from farrier_agent.host import Config, Host
 
 _UP = 1  # linux/if.h: IFF_UP
+_OFF = "switched off"  # by the system's network configuration
 _LARGEST_VPD = 4096  # bytes; the serial number is among the first entries, and each read of the card is slow
 
 
+class Port(NamedTuple):
+    """A port: its name for the configuration and for people, its state, its rate in Gb/s, and its kind of card."""
+
+    name: str
+    shown: str
+    target: str
+    state: str
+    rate: float
+    kind: str
+
+
 def read(host: Host, config: Config) -> dict[str, Any]:
-    """Return facts and conditions of the ports. `config.links` names ports that must be up, with their rate in Gb/s."""
+    """Return facts and conditions of the ports. A port that `config.links` does not name is compared with ports of the
+    same kind of card, and only noted. A rate of 0 is unknown."""
     cards = [os.path.dirname(path) for path in host.glob("/sys/class/net/*/device")]
-    ports = [
-        port for port in host.glob("/sys/class/infiniband/*/ports/*") if host.text(f"{port}/link_layer") == "InfiniBand"
-    ]
-    rates: dict[str, float] = {}
+    infiniband = list(_infiniband(host))
+    ports, found = [*(_card(host, card) for card in cards), *infiniband], []
     for port in ports:
-        kind = host.text(f"{port}/../../board_id")
-        rates[kind] = max(rates.get(kind, 0), _gigabits(host, port))
-    found = [each for card in cards for each in _of_card(host, card, config.links)]
-    found += [each for port in ports for each in _of_port(host, port, rates, config.links)]
-    guids = sorted(_guid(host, port) for port in ports)
+        named = [float(rate) for glob, rate in config.links.items() if fnmatch(port.name, glob)]
+        least = named[0] if named else max(each.rate for each in ports if each.kind == port.kind)
+        effect = QUARANTINE if named else NOTE
+        if port.state != "up" and (named or port.state != _OFF):
+            found.append(condition("link/down", f"{port.shown} is {port.state}", effect, port.target))
+        elif port.state == "up" and 0 < port.rate < least:
+            said = f"{port.shown} runs at {port.rate:g} Gb/s, expected {least:g}"
+            found.append(condition("link/slow", said, effect, port.target))
+    guids = sorted(port.target for port in infiniband)
     return {"facts": {"nics": [_facts(host, card) for card in cards], "ib_guids": guids}, "conditions": found}
 
 
-def _of_card(host: Host, card: str, links: Mapping[str, float]) -> Iterator[Condition]:
+def _card(host: Host, card: str) -> Port:
+    """Return an Ethernet port, of a kind of its own, because ports of one card may have different partners."""
     name, rate = os.path.basename(card), (host.number(f"{card}/speed") or 0) / 1000
-    wanted = _wanted(links, name)
-    if wanted is not None or (host.number(f"{card}/flags") or 0) & _UP:
-        state = "up" if host.text(f"{card}/carrier") == "1" else "without link"
-        yield from _judged(name, host.text(f"{card}/address"), state, rate, wanted, wanted or 0)
+    down = "without link" if (host.number(f"{card}/flags") or 0) & _UP else _OFF
+    state = "up" if host.text(f"{card}/carrier") == "1" else down
+    return Port(name, name, host.text(f"{card}/address"), state, rate, card)
 
 
-def _of_port(host: Host, port: str, rates: Mapping[str, float], links: Mapping[str, float]) -> Iterator[Condition]:
-    """An InfiniBand port is compared with the configuration, or else with ports of the same kind of card."""
-    device = port.split("/")[4]
-    wanted = _wanted(links, device)
-    least = rates[host.text(f"{port}/../../board_id")] if wanted is None else wanted
-    state = host.text(f"{port}/state").partition(": ")[2]
-    state = "up" if state == "ACTIVE" else f"{state} ({host.text(f'{port}/phys_state').partition(': ')[2]})"
-    name = f"InfiniBand port {device}/{os.path.basename(port)}"
-    yield from _judged(name, _guid(host, port), state, _gigabits(host, port), wanted, least)
-
-
-def _judged(name: str, target: str, state: str, rate: float, wanted: float | None, least: float) -> Iterator[Condition]:
-    """A port that the configuration does not name is only noted. A rate of 0 is unknown."""
-    effect = NOTE if wanted is None else QUARANTINE
-    if state != "up":
-        yield condition("link/down", f"{name} is {state}", effect, target)
-    elif 0 < rate < least:
-        yield condition("link/slow", f"{name} runs at {rate:g} Gb/s, expected {least:g}", effect, target)
+def _infiniband(host: Host) -> Iterator[Port]:
+    """Return the InfiniBand ports. The GUID of a port is the lower half of its first GID."""
+    for port in host.glob("/sys/class/infiniband/*/ports/*"):
+        if host.text(f"{port}/link_layer") == "InfiniBand":
+            name, number = port.split("/")[4], os.path.basename(port)
+            state, physical = (host.text(f"{port}/{each}").partition(": ")[2] for each in ("state", "phys_state"))
+            rate = re.match(r"[\d.]+", host.text(f"{port}/rate"))  # such as `400 Gb/sec (4X NDR)`
+            guid = "".join(host.text(f"{port}/gids/0").split(":")[4:])
+            yield Port(
+                name, f"InfiniBand port {name}/{number}", guid, "up" if state == "ACTIVE" else f"{state} ({physical})",
+                float(rate[0]) if rate else 0.0, host.text(f"{port}/../../board_id"),
+            )  # fmt: skip
 
 
 def _facts(host: Host, card: str) -> dict[str, Any]:
-    vpd = _vpd(host, f"{card}/device/vpd")
+    vpd = _vpd(host.content(f"{card}/device/vpd", _LARGEST_VPD))
     device = next(iter(host.glob(f"{card}/device/infiniband/*")), "/none")
     return {
         "name": os.path.basename(card), "mac": host.text(f"{card}/address"), "serial": vpd.get("SN"),
@@ -73,37 +82,12 @@ def _facts(host: Host, card: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _guid(host: Host, port: str) -> str:
-    """Return the GUID of a port: the lower half of its first GID."""
-    return "".join(host.text(f"{port}/gids/0").split(":")[4:])
-
-
-def _gigabits(host: Host, port: str) -> float:
-    """Return the number of a rate such as `400 Gb/sec (4X NDR)`."""
-    found = re.match(r"[\d.]+", host.text(f"{port}/rate"))
-    return float(found[0]) if found else 0.0
-
-
-def _wanted(links: Mapping[str, float], name: str) -> float | None:
-    return next((float(rate) for glob, rate in links.items() if fnmatch.fnmatch(name, glob)), None)
-
-
-def _vpd(host: Host, path: str) -> dict[str, str]:
+def _vpd(data: bytes) -> dict[str, str]:
     """Return name, part and serial number from a card's vital product data: a name, and then fields with keys."""
-    found: dict[str, str] = {}
-    try:
-        with open(host.path(path), "rb") as file:
-            data = file.read(_LARGEST_VPD)
-    except OSError:
-        return found
     at = 3 + int.from_bytes(data[1:3], "little")
-    found["name"] = data[3:at].decode("ascii", "replace").strip("\0 ")
-    end = at + 3 + int.from_bytes(data[at + 1 : at + 3], "little")
+    found, end = {"name": data[3:at]}, at + 3 + int.from_bytes(data[at + 1 : at + 3], "little")
     at += 3
     while at + 3 <= min(end, len(data)):
-        last = at + 3 + data[at + 2]
-        found[data[at : at + 2].decode("ascii", "replace")] = (
-            data[at + 3 : last].decode("ascii", "replace").strip("\0 ")
-        )
-        at = last
-    return found
+        field, at = at, at + 3 + data[at + 2]
+        found[data[field : field + 2].decode("ascii", "replace")] = data[field + 3 : at]
+    return {key: value.decode("ascii", "replace").strip("\0 ") for key, value in found.items()}

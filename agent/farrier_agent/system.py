@@ -6,11 +6,12 @@ import ctypes
 import http.client
 import os
 import re
+import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
 from farrier_agent import VERSION
-from farrier_agent.conditions import NOTE, QUARANTINE, Condition, condition
+from farrier_agent.conditions import QUARANTINE, Condition, condition
 from farrier_agent.host import Config, Host
 
 # File systems whose driver makes them read-only after an error, as ext4(5) with errors=remount-ro.
@@ -18,9 +19,8 @@ _REMOUNTED = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs"})
 _SIZE_OF_TIMEX = 256  # bytes; struct timex has 208
 _TIME_ERROR = 5  # timex.h: the clock is not synchronised
 _METADATA_TIMEOUT = 3.0  # seconds; a service of the same site responds within milliseconds
-_PLACEHOLDERS = frozenset(
-    {"", "none", "not specified", "to be filled by o.e.m.", "default string", "system serial number", "0"}
-)
+# Source: cloud-init, DataSourceMAAS.py, metadata_url of the datasource. User, password and query are left out.
+_METADATA = re.compile(r"""metadata_url["']?:\s*["']?(https?://)(?:[^\s"'/@]*@)?([^\s"'?,}]+)""")
 
 
 def liveness(host: Host) -> dict[str, Any]:
@@ -33,19 +33,15 @@ def liveness(host: Host) -> dict[str, Any]:
 
 
 def identity(host: Host) -> dict[str, Any]:
-    """Return serial number, UUID and MAC addresses. Source: ABI/testing/sysfs-class-net, sysfs-class-dmi."""
-    return {"serial": _dmi(host, "product_serial"), "uuid": _dmi(host, "product_uuid"), "macs": macs(host)}
+    """Return serial number, UUID and permanent MAC addresses. The port of a bond has the address of the bond.
 
-
-def macs(host: Host) -> list[str]:
-    """Return the permanent MAC addresses of network cards. The port of a bond has the address of the bond."""
-    found = []
-    for device in host.glob("/sys/class/net/*/device"):
-        card = os.path.dirname(device)
-        mac = host.text(f"{card}/bonding_slave/perm_hwaddr") or host.text(f"{card}/address")
-        if re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac):
-            found.append(mac)
-    return sorted(set(found))
+    Source: ABI/testing/sysfs-class-net, sysfs-class-dmi; bonding.rst. farrier knows which values prove nothing.
+    """
+    cards = [os.path.dirname(device) for device in host.glob("/sys/class/net/*/device")]
+    macs = {host.text(f"{card}/bonding_slave/perm_hwaddr") or host.text(f"{card}/address") for card in cards}
+    ethernet = sorted(mac for mac in macs if re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac))
+    serial, uuid = (host.text(f"/sys/class/dmi/id/product_{each}") or None for each in ("serial", "uuid"))
+    return {"serial": serial, "uuid": uuid, "macs": ethernet}
 
 
 def read(host: Host, _config: Config) -> dict[str, Any]:
@@ -54,32 +50,19 @@ def read(host: Host, _config: Config) -> dict[str, Any]:
     return {"facts": facts, "conditions": [*_read_only(host), *_clock()]}
 
 
-def metadata(host: Host, config: Config) -> dict[str, Any]:
-    """Say that the region's metadata service answers: who reaches it can forge the region's results of cleaning.
-
-    Sources: cloud-init's DataSourceMAAS (metadata_url), and the link-local address of clouds.
-    """
-    urls = list(config.metadata)
-    for path in host.glob("/etc/cloud/cloud.cfg.d/*.cfg"):
-        urls += re.findall(r"metadata_url:\s*[\"']?(https?://[^\s\"',}]+)", host.text(path))
-    said = "the metadata service answers from the machine's network"
-    places = sorted({urlsplit(url).netloc for url in urls if _answers(url)})
-    return {"conditions": [condition("metadata/answers", said, NOTE, place) for place in places]}
-
-
-def _dmi(host: Host, name: str) -> str | None:
-    value = host.text(f"/sys/class/dmi/id/{name}")
-    return None if value.lower() in _PLACEHOLDERS else value
+def metadata(host: Host, _config: Config) -> dict[str, Any]:
+    """Say that the region's metadata service answers: who reaches it can forge the region's results of cleaning."""
+    files = (host.text(path) for path in host.glob("/etc/cloud/cloud.cfg.d/*.cfg"))
+    urls = {"".join(found) for text in files for found in _METADATA.findall(text)}
+    said = [f"{url} answers from the machine's network" for url in sorted(urls) if _answers(url)]
+    return {"conditions": [condition("metadata_reachable", "; ".join(said))] if said else []}
 
 
 def _read_only(host: Host) -> list[Condition]:
     """Return a condition for each file system that is read-only although fstab mounts it for writing. Source:
     proc(5) mounts, fstab(5)."""
-    wanted = {"/"}
-    for line in host.text("/etc/fstab").splitlines():
-        parts = line.split()
-        if len(parts) >= 4 and not parts[0].startswith("#") and "ro" not in parts[3].split(","):
-            wanted.add(parts[1])
+    lines = [line.split() for line in host.text("/etc/fstab").splitlines() if not line.startswith("#")]
+    wanted = {"/", *(parts[1] for parts in lines if len(parts) >= 4 and "ro" not in parts[3].split(","))}
     return [
         condition("fs/read-only", f"{place} ({kind} on {device}) is mounted read-only", QUARANTINE, place)
         for device, place, kind, options in (line.split()[:4] for line in host.text("/proc/self/mounts").splitlines())
@@ -97,11 +80,11 @@ def _clock() -> list[Condition]:
 def _answers(url: str) -> bool:
     """Return whether a server responds to HTTP there, whatever it responds."""
     parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    connection = http.client.HTTPConnection(parts.hostname or "", port, timeout=_METADATA_TIMEOUT)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.netloc, timeout=_METADATA_TIMEOUT)
     try:
         connection.request("GET", parts.path or "/")
         connection.getresponse()
-    except (OSError, http.client.HTTPException):
-        return False
+    except (OSError, http.client.HTTPException) as error:
+        return isinstance(error, ssl.SSLCertVerificationError)
     return True

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Callable
 
 from farrier_agent import disks, gpu, install, scrub, wipe
-from farrier_agent.host import AgentError, Config, Host, tool
+from farrier_agent.host import STATE, AgentError, Config, Host, tool
 from farrier_agent.jobs import finished
-from farrier_agent.state import State
 
-DIRECTORY = "/etc/farrier-agent"
 UNINSTALL = "node.uninstall"
-_KEPT = {"result": "unproven", "message": "the system runs from this disk, so it was not erased"}
 _PAUSE = 5.0  # seconds between two readings
-_CHECK_TIMEOUT = 600.0  # seconds in which the samples of a disk are read
+_CHECK_TIMEOUT = 600.0  # seconds in which the samples of a disk are read, or the memory of a GPU is overwritten
+_ERASED = "erased"  # file below STATE: serial numbers of the disks that were to be erased since the last drain
+_OF_SYSTEM = {"result": "unproven", "message": "the system runs from this disk, so it was not erased"}
+_NOT_ERASED = {"result": "unproven", "message": "no task has erased it since the last drain"}
+_GONE = {"result": "missing", "message": "it was erased, and is not there now"}
+_FAILED = {"method": "", "result": "failed", "samples": 0, "bad_samples": 0, "seconds": 0.0, "message": ""}
 
-Outcome = dict[str, Any]
+Steps = Mapping[str, Callable[[], Any]]  # what cleans or reads a device, by its serial number
 
 
-def outcome(succeeded: bool, result: str, devices: list[dict[str, Any]] | None = None) -> Outcome:
+def outcome(succeeded: bool, result: str, devices: Sequence[Mapping[str, Any]] | None = None) -> dict[str, Any]:
     """Return the result of a task as the API takes it."""
     evidence = None if devices is None else {"by": "agent", "devices": devices}
     return {"succeeded": succeeded, "result": result[:1000], "evidence": evidence}
@@ -34,7 +38,7 @@ def types(config: Config) -> list[str]:
     return [each for each in TASKS if each not in CLEANING or config.cleaning_by != "worker"]
 
 
-def perform(host: Host, config: Config, type_: str) -> Outcome:
+def perform(host: Host, config: Config, type_: str) -> dict[str, Any]:
     """Perform a task, in a process of its own. An error is the outcome's one line."""
     if type_ in CLEANING and config.cleaning_by != "agent":
         return outcome(False, 'the agent does not clean this machine: cleaning_by of config.json is not "agent"')
@@ -46,15 +50,15 @@ def limit(config: Config, type_: str) -> float:
     return config.drain_seconds + 300 if type_ not in CLEANING else config.wipe_seconds * 4 + 3600
 
 
-def _release(host: Host, config: Config) -> Outcome:
+def _release(host: Host, config: Config) -> dict[str, Any]:
     ran = _hooks(host, "release.d", time.monotonic() + config.drain_seconds)
     return outcome(True, f"{ran} programs of release.d succeeded")
 
 
-def _drain(host: Host, config: Config) -> Outcome:
+def _drain(host: Host, config: Config) -> dict[str, Any]:
     """Run the site's programs, and wait until no process uses a GPU."""
     ends_at = time.monotonic() + config.drain_seconds
-    State(host).clean([])
+    host.keep(_ERASED, "[]")
     ran = _hooks(host, "drain.d", ends_at)
     while True:
         busy = gpu.used(host)
@@ -68,7 +72,7 @@ def _drain(host: Host, config: Config) -> Outcome:
 def _hooks(host: Host, directory: str, ends_at: float) -> int:
     """Run the executables of a directory in the order of their names. Raises AgentError if one fails."""
     ran = 0
-    for path in host.glob(f"{DIRECTORY}/{directory}/*"):
+    for path in host.glob(f"/etc/farrier-agent/{directory}/*"):
         where, name = os.stat(host.path(path)), f"{directory}/{os.path.basename(path)}"
         if not stat.S_ISREG(where.st_mode) or not where.st_mode & stat.S_IXUSR:
             continue
@@ -79,57 +83,64 @@ def _hooks(host: Host, directory: str, ends_at: float) -> int:
     return ran
 
 
-def _cleanup(host: Host, config: Config) -> Outcome:
-    """Erase every disk but those from which the system runs, side by side."""
-    system = disks.of_system(host)
-    names = [name for name in disks.names(host) if name not in system]
-    longest = config.wipe_seconds * len(config.wipe) + _CHECK_TIMEOUT
-    State(host).clean([disks.serial(host, name) for name in names])
-    return _judged(host, _each([(name, partial(wipe.erase, host, config, name)) for name in names], host, longest))
+def _cleanup(host: Host, config: Config) -> dict[str, Any]:
+    """Erase every disk but those from which the system runs."""
+    system, serials = disks.of_system(host), disks.serials(host)
+    steps = {serials[name]: partial(wipe.erase, host, config, name) for name in serials if name not in system}
+    left = {serials[name]: _OF_SYSTEM for name in serials if name in system}
+    host.keep(_ERASED, json.dumps(list(steps)))
+    return _evidence("disk", steps, config.wipe_seconds * len(config.wipe) + _CHECK_TIMEOUT, left)
 
 
-def _scrub(host: Host, config: Config) -> Outcome:
-    return _judged(host, scrub.scrub(host, config))
+def _scrub(host: Host, config: Config) -> dict[str, Any]:
+    """Overwrite the memory of every GPU."""
+    _check_idle(host)
+    read = gpu.read(host, config)
+    cards = read.get("facts", {}).get("gpus", [])
+    if len(cards) < max(len(gpu.present(host)), config.gpus):
+        raise AgentError("; ".join(each["message"] for each in read["conditions"]))
+    steps = {card["serial"]: partial(scrub.scrub, card["uuid"]) for card in cards}
+    return _evidence("gpu", steps, _CHECK_TIMEOUT, {})
 
 
-def _validate(host: Host, config: Config) -> Outcome:
+def _validate(host: Host, _config: Config) -> dict[str, Any]:
     """Read the disks that were to be erased since the last drain, and check that no process uses a GPU."""
-    names = {disks.serial(host, name): name for name in disks.names(host)}
-    expected = State(host).cleaned()
-    missing = [serial for serial in expected if serial not in names]
-    if missing:
-        return outcome(False, f"disks that were erased are missing: {', '.join(missing)}", [])
-    busy = gpu.used(host)
-    if busy:
-        return outcome(False, f"GPUs are in use: {', '.join(busy[:5])}", [])
-    checks = [(names[serial], partial(wipe.check, host, names[serial])) for serial in expected]
-    return _judged(host, _each(checks, host, _CHECK_TIMEOUT))
+    _check_idle(host)
+    names = {serial: name for name, serial in disks.serials(host).items()}
+    erased = json.loads(host.text(f"{STATE}/{_ERASED}") or "[]")
+    steps = {serial: partial(wipe.check, host, names[serial], []) for serial in erased if serial in names}
+    others = {**dict.fromkeys(names, _NOT_ERASED), **dict.fromkeys(erased, _GONE)}
+    return _evidence("disk", steps, _CHECK_TIMEOUT, others)
 
 
-def _uninstall(host: Host, _config: Config) -> Outcome:
+def _uninstall(host: Host, _config: Config) -> dict[str, Any]:
     install.uninstall(host)
     return outcome(True, "the agent is removed")
 
 
-def _each(calls: Sequence[tuple[str, Callable[[], Any]]], host: Host, longest: float) -> list[dict[str, Any]]:
-    """Return the evidence of each disk; a disk that hangs has failed, and does not delay the others."""
-    jobs = finished([(call, longest) for _, call in calls])
-    return [
-        job.result or wipe.device(disks.serial(host, name), "disk", seconds=longest, message=job.error or "no result")
-        for (name, _), job in zip(calls, jobs)
-    ]
+def _check_idle(host: Host) -> None:
+    busy = gpu.used(host)
+    if busy:
+        raise AgentError(f"GPUs are in use: {', '.join(busy[:5])}")
 
 
-def _judged(host: Host, devices: list[dict[str, Any]]) -> Outcome:
-    """Return the outcome, with what was left: the disks of the system."""
-    wrong = [f"{each['kind']} {each['serial']}: {each['message']}" for each in devices if each["result"] == "failed"]
-    kept = sorted(disks.of_system(host) & set(disks.names(host)))
-    said = f"{len(devices) - len(wrong)} of {len(devices)} devices erased, {len(kept)} left as the system's own"
-    left = [wipe.device(disks.serial(host, name), "disk", **_KEPT) for name in kept]
-    return outcome(not wrong, "; ".join([said, *wrong]), [*devices, *left])
+def _evidence(kind: str, steps: Steps, longest: float, others: Mapping[str, Any]) -> dict[str, Any]:
+    """Clean or read devices side by side, and return the evidence. A device that hangs has failed, and delays no other.
+
+    `steps` are by serial number, and so is what is known of `others`, which have no step.
+    """
+    found = dict(others)
+    for serial, job in zip(steps, finished([(call, longest) for call in steps.values()])):
+        found[serial] = {"seconds": round(job.seconds, 1), **(job.result or {"message": str(job.error)[:500]})}
+    devices = [{"serial": serial, "kind": kind, **_FAILED, **each} for serial, each in found.items()]
+    counts = Counter(each["result"] for each in devices)
+    said = ", ".join(f"{count} {result}" for result, count in sorted(counts.items())) or "none"
+    bad = [each for each in devices if each["result"] in ("failed", "missing")]
+    wrong = [f"{kind} {each['serial']}: {each['message']}" for each in bad]
+    return outcome(not bad, "; ".join([f"{kind}s: {said}", *wrong]), devices)
 
 
-TASKS: Mapping[str, Callable[[Host, Config], Outcome]] = {
+TASKS: Mapping[str, Callable[[Host, Config], dict[str, Any]]] = {
     "node.release_allocations": _release,
     "node.drain": _drain,
     "node.cleanup_storage": _cleanup,

@@ -1,6 +1,7 @@
-"""Erasing disks, with evidence: what was erased is read back, because a disk may report success and erase nothing.
+"""Erasing disks: what was erased is read back, because a disk may report success and erase nothing.
 
-Sources: nvme-format(1), --ses=1 (user data erase); blkdiscard(8) --zeroout; open(2) O_DIRECT and O_EXCL.
+Sources: nvme-format(1), --ses=1 (user data erase); blkdiscard(8) --zeroout, with which the kernel writes zeros to a
+disk that has no command for it; open(2) O_DIRECT and O_EXCL.
 """
 
 from __future__ import annotations
@@ -10,100 +11,71 @@ import mmap
 import os
 import random
 import secrets
-import time
-from collections.abc import Mapping
-from typing import Any, Callable
+from typing import Any
 
 from farrier_agent import disks
 from farrier_agent.host import AgentError, Config, Host, tool
 
 _PIECE = 4096  # bytes of a sample: a multiple of every disk's block
-_STRIDE = 1024 * 1024  # bytes that are read or written at once
-_READ_WHOLE = 256 * 1024 * 1024  # bytes; smaller disks are read as a whole, within a second
-_MARKS = 64  # places at which random data are written before erasing, so that an unchanged disk is noticed
-_SAMPLES = 1024  # further places that are read after it
-
-Device = dict[str, Any]
-
-
-def erase(host: Host, config: Config, name: str) -> Device:
-    """Erase one disk by the first method after which it reads as zero, and return the evidence."""
-    found = device(disks.serial(host, name), "disk")
-    node, size, began_at, said = host.path(f"/dev/{name}"), disks.size(host, name), time.monotonic(), []
-    try:
-        disks.free(host, name)
-        marks = _mark(node, size)
-        for method in config.wipe:
-            found["method"], act = _METHODS[method]
-            try:
-                act(node, size, config.wipe_seconds)
-            except (AgentError, OSError) as error:
-                said.append(f"{found['method']}: {error}")
-                continue
-            found["samples"], found["bad_samples"] = sampled(node, size, marks)
-            if not found["bad_samples"]:
-                found["result"] = "erased"
-                break
-            said.append(f"{found['method']} reported success, but {_counted(found)} are not zero")
-    except (AgentError, OSError) as error:
-        said.append("something uses the disk" if getattr(error, "errno", None) == errno.EBUSY else str(error))
-    return {**found, "seconds": round(time.monotonic() - began_at, 1), "message": "; ".join(said)[:500]}
+_ENDS = 256  # pieces at the beginning, and as many at the end, that are read: partition tables, headers of RAID
+_MARKS = 64  # pieces to which random data are written before erasing, so that an unchanged disk is noticed
+_SAMPLES = 1024  # further pieces that are read after it
+# Names of methods in config.json, and their commands, to which the disk is added. Steps can be interrupted.
+_METHODS = {
+    "format": ("nvme", "format", "--ses=1", "--force"),
+    "zeroout": ("blkdiscard", "--zeroout", "--force", "--step", "1GiB"),
+}
 
 
-def check(host: Host, name: str) -> Device:
-    """Read samples of a disk that was erased, and return the evidence."""
-    began_at, found = time.monotonic(), device(disks.serial(host, name), "disk", method="read")
-    found["samples"], found["bad_samples"] = sampled(host.path(f"/dev/{name}"), disks.size(host, name), [])
-    is_zero = not found["bad_samples"]
-    said = {"result": "erased"} if is_zero else {"message": f"{_counted(found)} are not zero"}
-    return {**found, "seconds": round(time.monotonic() - began_at, 1), **said}
+def erase(host: Host, config: Config, name: str) -> dict[str, Any]:
+    """Erase one disk by the first method after which it reads as zero, and return what was found."""
+    node, found, said = host.path(f"/dev/{name}"), {}, []
+    methods = [_METHODS[each] for each in config.wipe if each in _METHODS]
+    if len(methods) < len(config.wipe):
+        raise AgentError(f"wipe in config.json: expected {' or '.join(_METHODS)}, got {', '.join(config.wipe)}")
+    disks.free(host, name)
+    marks = _mark(node, disks.size(host, name))
+    for command in methods:
+        method = " ".join(command)
+        if command[0] == "nvme" and not name.startswith("nvme"):
+            said.append(f"{method}: it is not an NVMe disk")
+            continue
+        try:
+            tool(*command, node, timeout=config.wipe_seconds)
+        except AgentError as error:
+            said.append(str(error))
+            continue
+        found = {**check(host, name, marks), "method": method}
+        if found["result"] == "erased":
+            break
+        said.append(f"{method} reported success, but {found['message']}")
+    return {**found, "message": "; ".join(said)[:500]}
 
 
-def device(serial: str, kind: str, **known: Any) -> Device:
-    """Return the evidence about one device, which has failed unless `known` says otherwise."""
-    empty = {"method": "", "result": "failed", "samples": 0, "bad_samples": 0, "seconds": 0.0, "message": ""}
-    return {"serial": serial, "kind": kind, **empty, **known}
-
-
-def sampled(node: str, size: int, marks: list[int]) -> tuple[int, int]:
-    """Return how many places of a disk were read, and how many of them are not zero. The page cache is bypassed."""
-    if size <= _READ_WHOLE:
-        places, length = list(range(0, size, _STRIDE)), _STRIDE
-    else:
-        last = size // _PIECE - 1
-        ends = [*range(0, _STRIDE, _PIECE), *(size - _STRIDE + at for at in range(0, _STRIDE, _PIECE))]
-        places, length = [*marks, *ends, *(random.randrange(last) * _PIECE for _ in range(_SAMPLES))], _PIECE
-    zero = bytes(length)
-    descriptor, buffer = _open(node, os.O_RDONLY), mmap.mmap(-1, length)
-    try:
-        bad = 0
-        for place in places:
-            count = os.preadv(descriptor, [memoryview(buffer)[: min(length, size - place)]], place)
-            bad += count <= 0 or buffer[:count] != zero[:count]
-    finally:
-        os.close(descriptor)
-    return len(places), bad
+def check(host: Host, name: str, marks: list[int]) -> dict[str, Any]:
+    """Read samples of a disk that was erased, past the page cache, and return what was found."""
+    last, zero = disks.size(host, name) // _PIECE, bytes(_PIECE)
+    ends = [*range(min(_ENDS, last)), *range(max(last - _ENDS, 0), last)]
+    pieces = sorted({*marks, *ends, *(random.randrange(last) for _ in range(_SAMPLES))})
+    buffer = mmap.mmap(-1, _PIECE)
+    with os.fdopen(_open(host.path(f"/dev/{name}"), os.O_RDONLY), "rb", 0) as disk:
+        bad = sum(os.preadv(disk.fileno(), [buffer], at * _PIECE) != _PIECE or buffer[:] != zero for at in pieces)
+    said = f"{bad} of {len(pieces)} samples are not zero" if bad else ""
+    result = "failed" if bad else "erased"
+    return {"method": "read", "result": result, "samples": len(pieces), "bad_samples": bad, "message": said}
 
 
 def _mark(node: str, size: int) -> list[int]:
-    """Write random data at places all over the disk, and return the places. Fails if the disk is in use."""
+    """Write random data to pieces all over the disk, and return their numbers. Fails if the disk is in use."""
     last = size // _PIECE - 1
-    places = sorted({0, last * _PIECE, *(last * each // _MARKS * _PIECE for each in range(_MARKS))})
-    _write(node, [(place, secrets.token_bytes(_PIECE)) for place in places])
-    return places
-
-
-def _write(node: str, parts: Any) -> None:
-    descriptor, buffer = _open(node, os.O_WRONLY | os.O_EXCL), mmap.mmap(-1, _STRIDE)
-    try:
-        for place, content in parts:
-            buffer[: len(content)] = content
-            view = memoryview(buffer)[: len(content)]
-            while view:
-                view = view[os.pwritev(descriptor, [view], place + len(content) - len(view)) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    pieces = [last * each // (_MARKS - 1) for each in range(_MARKS)]
+    buffer = mmap.mmap(-1, _PIECE)
+    with os.fdopen(_open(node, os.O_WRONLY | os.O_EXCL), "wb", 0) as disk:
+        for piece in pieces:
+            buffer[:] = secrets.token_bytes(_PIECE)
+            os.pwritev(disk.fileno(), [buffer], piece * _PIECE)
+        os.fsync(disk.fileno())
+    return pieces
 
 
 def _open(node: str, flags: int) -> int:
@@ -113,36 +85,3 @@ def _open(node: str, flags: int) -> int:
         if error.errno != errno.EINVAL:  # this file system has no direct access
             raise
         return os.open(node, flags)
-
-
-def _format(node: str, _size: int, limit: float) -> None:
-    if not os.path.basename(node).startswith("nvme"):
-        raise AgentError("it is not an NVMe disk")
-    tool("nvme", "format", node, "--ses=1", "--force", timeout=limit)
-
-
-def _zero_out(node: str, _size: int, limit: float) -> None:
-    tool("blkdiscard", "--zeroout", "--force", node, timeout=limit)
-
-
-def _overwrite(node: str, size: int, limit: float) -> None:
-    ends_at, zero = time.monotonic() + limit, bytes(_STRIDE)
-
-    def parts() -> Any:
-        for place in range(0, size, _STRIDE):
-            if time.monotonic() > ends_at:
-                raise AgentError(f"it did not end within {limit:.0f} s")
-            yield place, zero[: size - place]
-
-    _write(node, parts())
-
-
-_METHODS: Mapping[str, tuple[str, Callable[[str, int, float], None]]] = {
-    "format": ("nvme format --ses=1", _format),
-    "zeroout": ("blkdiscard --zeroout", _zero_out),
-    "write": ("zeros written", _overwrite),
-}
-
-
-def _counted(found: Device) -> str:
-    return f"{found['bad_samples']} of {found['samples']} samples"

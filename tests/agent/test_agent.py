@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 from collections.abc import Callable
 
@@ -143,13 +144,13 @@ def test_a_disk_that_could_not_be_erased_fails_the_validation_too(machine: Machi
 
     finish = door.wait("finish", count=2).body
     assert not finish["succeeded"]
-    assert "disk LIAR: 1 of 1 samples are not zero" in finish["result"]
+    assert re.search(r"disk LIAR: \d+ of \d+ samples are not zero", finish["result"])
 
 
 def test_the_agent_runs_with_each_supported_python(machine: Machine, door: Door, start: Start, python: str) -> None:
     machine.python = python
     machine.disk("vdb", "DISK-1", bytes(1 << 20))
-    machine.configure(door.url, cleaning_by="agent", wipe=["write"])
+    machine.configure(door.url, cleaning_by="agent")
     process = start(machine)
     door.wait("facts")
 

@@ -18,7 +18,7 @@ from farrier import agent
 
 ROOT = Path(__file__).parents[2]
 # Lines of code, in which a reader of the agent has to trust.
-MOST_LINES = 1425
+MOST_LINES = 1200
 
 
 def test_two_builds_are_the_same_whatever_the_time_the_python_and_the_order_of_files(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,8 +17,9 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from farrier.sim.certificates import Authority
 from farrier_agent import disks, links, system
-from farrier_agent.conditions import bounded, condition, dropped
+from farrier_agent.conditions import Condition, bounded, condition, dropped
 from farrier_agent.host import Config, Host
 from tests.support.agent_machine import Machine
 
@@ -85,6 +90,16 @@ def test_a_disk_that_answers_after_a_minute_is_said_and_does_not_hide_the_others
     assert (found["disk/slow"]["target"], found["disk/slow"]["effect"]) == ("SLOW", "quarantine")
     assert "did not end within 1 s" in found["disk/slow"]["message"]
     assert found["disk/failing"]["target"] == "FAILING"
+
+
+def test_the_facts_of_a_scsi_disk_have_the_serial_number_of_its_vital_product_data(machine: Machine) -> None:
+    machine.disk("sda", "", bytes(1 << 20))
+    machine.write("/sys/block/sda/device/vpd_pg80", b"\x00\x80\x00\x14" + b"Z1Z2ABCD".rjust(20))
+    machine.write("/sys/block/sda/device/rev", "N004\n")
+
+    (disk,) = disks.read(host_of(machine), Config())["facts"]["disks"]
+
+    assert disk == {"serial": "Z1Z2ABCD", "model": "stand-in", "size": 1 << 20, "firmware": "N004"}
 
 
 TAKEN_OUT = """
@@ -210,30 +225,83 @@ def test_a_clock_that_is_not_synchronised_is_a_condition(
     assert ("clock/unsynchronised" in machine.conditions()) is is_said
 
 
-def test_a_metadata_service_that_answers_is_noted_whatever_it_answers(machine: Machine) -> None:
+CREDENTIAL = "nGQxZ8Jr"
+# As curtin and cloud-init's package write the file.
+DATASOURCES = (
+    "datasource:\n  MAAS: {{consumer_key: {key}, metadata_url: '{url}', token_key: {key}, token_secret: {key}}}\n",
+    'datasource:\n  MAAS:\n    consumer_key: {key}\n    metadata_url: "{url}"\n    token_key: {key}\n',
+)
+
+
+@contextmanager
+def metadata_service(certificate: tuple[Path, Path] | None = None) -> Iterator[str]:
+    """A metadata service that knows nobody. Yields its host and port."""
+
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_error(404)
+            self.send_error(401)
 
         @override
         def log_message(self, format: str, *args: object) -> None:
             """Write nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
-    place = f"127.0.0.1:{server.server_port}"
-    machine.write(
-        "/etc/cloud/cloud.cfg.d/90_dpkg.cfg", f"datasource:\n  MAAS:\n    metadata_url: http://{place}/MAAS/\n"
-    )
     try:
-        found = system.metadata(host_of(machine), Config(metadata=["http://127.0.0.1:1/"]))["conditions"]
+        yield f"127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
 
-    assert [(each["id"], each["target"], each["effect"]) for each in found] == [("metadata/answers", place, "note")]
+
+def probed(machine: Machine, url: str, written: str = DATASOURCES[0]) -> list[Condition]:
+    """What the agent says about the metadata service that cloud-init uses."""
+    machine.write("/etc/cloud/cloud.cfg.d/90_dpkg_maas.cfg", written.format(url=url, key=CREDENTIAL), 0o600)
+    found: list[Condition] = system.metadata(host_of(machine), Config())["conditions"]
+    return found
+
+
+@pytest.mark.parametrize("written", DATASOURCES)
+def test_a_metadata_service_that_answers_is_noted_with_its_url_whatever_it_answers(
+    machine: Machine, written: str
+) -> None:
+    with metadata_service() as place:
+        found = probed(machine, f"http://{place}/MAAS/metadata/curtin", written)
+
+    said = f"http://{place}/MAAS/metadata/curtin answers from the machine's network"
+    assert found == [{"id": "metadata_reachable", "message": said, "effect": "note"}]
+
+
+def test_the_note_on_the_metadata_service_has_no_credential(machine: Machine) -> None:
+    with metadata_service() as place:
+        (found,) = probed(machine, f"http://maas:{CREDENTIAL}@{place}/MAAS/metadata?token={CREDENTIAL}")
+
+    assert found["message"].startswith(f"http://{place}/MAAS/metadata answers")
+    assert CREDENTIAL not in json.dumps(found)
+
+
+def test_a_metadata_service_with_a_certificate_of_its_own_answers(machine: Machine, tmp_path: Path) -> None:
+    issued = Authority("region", now=datetime.now(UTC)).issue(tmp_path, hosts=("127.0.0.1",))
+
+    with metadata_service((issued.certificate, issued.key)) as place:
+        (found,) = probed(machine, f"https://{place}/MAAS/metadata/")
+
+    assert found["message"].startswith(f"https://{place}/MAAS/metadata/ answers")
+
+
+def test_a_machine_that_reaches_no_metadata_service_has_no_note(machine: Machine) -> None:
+    assert probed(machine, "http://127.0.0.1:1/MAAS/metadata/") == []
+
+
+def test_a_machine_that_no_maas_installed_is_not_probed(machine: Machine) -> None:
+    with metadata_service() as place:
+        assert probed(machine, f"http://{place}/", "datasource_list: [NoCloud, None]\nseedfrom: {url}\n") == []
 
 
 MONITORS = "/run/farrier-agent/conditions.d"
@@ -252,7 +320,8 @@ def test_a_monitor_that_stopped_writing_is_a_condition_and_its_report_no_longer_
 
     (said,) = dropped(host_of(machine))
 
-    assert (said["id"], said["effect"], said["target"]) == ("agent/monitor-silent", "note", "dcgm")
+    assert (said["id"], said["effect"], said["target"]) == ("agent/monitor-file", "note", "dcgm")
+    assert "dcgm has not written it for more than 60 s" in said["message"]
 
 
 @pytest.mark.parametrize(

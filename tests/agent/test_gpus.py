@@ -80,7 +80,8 @@ def test_a_lost_gpu_is_reported_and_the_others_stay_readable(gpus: Machine) -> N
     collected = gpus.collect()
 
     (lost,) = [each for each in collected["conditions"] if each["id"] == "gpu/lost"]
-    assert lost["message"] == "NVML does not reach GPU 5: GPU is lost"
+    assert lost["target"] == "0000:15:00.0"
+    assert lost["message"] == "NVML does not reach 0000:15:00.0: GPU 5: GPU is lost"
     assert len(collected["facts"]["gpus"]) == 7
 
 
@@ -213,5 +214,20 @@ def test_a_flood_of_xids_is_bounded_and_said(machine: Machine) -> None:
     found = xids(machine, "".join(lines))
 
     assert len([each for each in found if each["id"] == "gpu/xid-31"]) == 64
-    assert all("at least 10 times" in each["message"] for each in found if each["id"] == "gpu/xid-31")
-    assert found[-1]["message"] == "the kernel's log grew too fast; a part of it was not read"
+    assert found[-1]["message"] == "a part of the kernel's log was not read; XIDs may be missing"
+
+
+def test_a_log_that_cannot_be_read_is_said(machine: Machine) -> None:
+    machine.path("/dev/kmsg").unlink()
+
+    (said,) = Xids(Host(str(machine.root))).conditions({})
+
+    assert (said["id"], said["effect"]) == ("gpu/xid-unread", "note")
+
+
+def test_a_flood_of_notes_hides_no_xid_that_ends_the_service(machine: Machine) -> None:
+    notes = (f"4,{n},1,-;NVRM: Xid (PCI:0000:{n:02x}:00): 31, pid=1, MMU Fault\n" for n in range(200))
+
+    found = xids(machine, "".join(notes) + "4,1,1,-;NVRM: Xid (PCI:0000:13:00): 79, GPU has fallen off the bus.\n")
+
+    assert ("gpu/xid-79", "quarantine") in {(each["id"], each["effect"]) for each in found}

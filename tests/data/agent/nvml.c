@@ -30,7 +30,10 @@ struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t d, struct pci *to) {
     memset(to, 0, sizeof *to); to->bus = 0x10 + at(d); return 0;
 }
-nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t d, char *to, unsigned size) { snprintf(to, size, "165402300000%d", at(d)); return 0; }
+nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t d, char *to, unsigned size) { 
+    /* GPUs of one board have its serial number. */
+    snprintf(to, size, "165402300000%d", getenv("NVML_BOARD") ? 0 : at(d)); return 0;
+}
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *to, unsigned size) {
     snprintf(to, size, "GPU-00000000-0000-0000-0000-00000000000%d", at(d)); return 0;
 }
