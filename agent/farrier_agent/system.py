@@ -35,7 +35,8 @@ def liveness(host: Host) -> dict[str, Any]:
 def identity(host: Host) -> dict[str, Any]:
     """Return serial number, UUID and permanent MAC addresses. The port of a bond has the address of the bond.
 
-    Source: ABI/testing/sysfs-class-net, sysfs-class-dmi; bonding.rst. farrier knows which values prove nothing.
+    Sources: ABI/testing/sysfs-class-net; drivers/firmware/dmi-id.c; drivers/net/bonding/bond_sysfs_slave.c. farrier
+    knows which values prove nothing.
     """
     cards = [os.path.dirname(device) for device in host.glob("/sys/class/net/*/device")]
     macs = {host.text(f"{card}/bonding_slave/perm_hwaddr") or host.text(f"{card}/address") for card in cards}

@@ -6,6 +6,7 @@ import hashlib
 import re
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.support.agent_machine import BOOT_ID, Machine
 from tests.support.agents_door import Answer, Door
@@ -113,6 +114,42 @@ def test_a_program_that_fails_fails_the_drain_and_names_its_last_line(
     finish = door.wait("finish").body
     assert not finish["succeeded"]
     assert finish["result"] == "evict: exit code 4: pods left: 3"
+
+
+def test_an_installation_starts_the_service_of_the_copied_program(machine: Machine, archive: Path) -> None:
+    machine.write("/etc/systemd/system/farrier-agent-setup.service", "[Service]\n")
+
+    assert machine.run("install").returncode == 0
+
+    unit = machine.path("/etc/systemd/system/farrier-agent.service").read_text()
+    assert "ExecStart=/usr/bin/python3 /opt/farrier-agent/farrier-agent.pyz run\n" in unit
+    assert machine.path("/opt/farrier-agent/farrier-agent.pyz").read_bytes() == archive.read_bytes()
+    assert not machine.path("/etc/systemd/system/farrier-agent-setup.service").exists()
+    assert "restart --no-block farrier-agent.service" in (machine.bin / "systemctl.log").read_text()
+
+
+def test_the_lease_of_a_running_task_is_renewed(machine: Machine, door: Door, start: Start) -> None:
+    machine.write("/etc/farrier-agent/drain.d/waits", "#!/bin/sh\nexec sleep 60\n", 0o755)
+    machine.configure(door.url)
+    door.give("node.drain")
+
+    start(machine)
+
+    renewal = door.wait("renew", count=2)
+    assert renewal.body["lease_token"] == door.token
+    assert not door.named("finish")
+
+
+def test_a_result_that_is_refused_for_good_does_not_keep_the_next_task_waiting(
+    machine: Machine, door: Door, start: Start
+) -> None:
+    machine.configure(door.url)
+    door.refusals["finish"] = [Answer(400, "the evidence is malformed")]
+    door.give("node.drain", "node.release_allocations")
+
+    start(machine)
+
+    assert door.wait("finish", count=2).body["result"] == "0 programs of release.d succeeded"
 
 
 def test_an_uninstallation_leaves_nothing_and_is_reported_with_the_key_in_memory(

@@ -196,11 +196,14 @@ def test_a_card_without_link_is_noted_and_one_that_must_have_a_link_quarantines(
     card(machine, "ens2", carrier="0", flags="0x1002")
     card(machine, "ens3", speed="10000")
 
-    found = links.read(host_of(machine), Config(links={"ens3": 25}))["conditions"]
+    card(machine, "ens4", carrier="0", flags="0x1002")
+
+    found = links.read(host_of(machine), Config(links={"ens[34]": 25}))["conditions"]
 
     assert [(each["id"], each["effect"], each["message"]) for each in found] == [
         ("link/down", "note", "ens1 is without link"),
         ("link/slow", "quarantine", "ens3 runs at 10 Gb/s, expected 25"),
+        ("link/down", "quarantine", "ens4 is switched off"),
     ]
 
 

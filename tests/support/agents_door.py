@@ -37,7 +37,8 @@ class Answer(NamedTuple):
 
 
 class Door:
-    """The door. `refusals` are answers to the next calls of a name, and `queue` has the tasks to hand out."""
+    """The door. `refusals` are answers to the next calls of a name, and `queue` has the tasks to hand out.
+    `token` is that of the newest lease."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -47,6 +48,7 @@ class Door:
         self.refusals: dict[str, list[Answer]] = {}
         self.lost: set[str] = set()
         self.connections = 0
+        self.token = ""
         self._facts: str | None = None
         self._leases: dict[str, dict[str, Any]] = {}
         self._changed = threading.Condition()
@@ -112,12 +114,13 @@ class Door:
             if number is None:
                 return {"task": None}
             type_ = self.queue.pop(number)
+            self.token = str(uuid4())
             leased = {
                 "id": 7,
                 "type": type_,
                 "params": {},
                 "attempt": 1,
-                "lease_token": str(uuid4()),
+                "lease_token": self.token,
                 "lease_until": "",
             }
             self._leases[body["idempotency_key"]] = leased
