@@ -15,7 +15,6 @@ NOTE = "note"
 QUARANTINE = "quarantine"
 MOST = 100  # conditions of one heartbeat; the API accepts no more
 _LARGEST_REPORT = 60_000  # bytes; a heartbeat may have 64 KiB
-_LARGEST_FILE = 64 * 1024  # bytes, as the API accepts in one request
 _USUAL_TTL = 600.0  # seconds after which the report of a monitor that stopped writing no longer counts
 _LONGEST_TTL = 86400.0
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)+")
@@ -48,17 +47,16 @@ def dropped(host: Host) -> list[Condition]:
     for path in host.glob("/run/farrier-agent/conditions.d/*.json"):
         name = os.path.basename(path)[: -len(".json")]
         try:
-            found += _read(host.path(path), name)
+            found += _read(host, path, name)
         except (OSError, ValueError, TypeError, RecursionError) as error:
             found.append(condition("agent/monitor-file", f"{path} cannot be used: {error}", NOTE, name))
     return found
 
 
-def _read(path: str, name: str) -> list[Condition]:
+def _read(host: Host, path: str, name: str) -> list[Condition]:
     """Return the conditions of one file, each with the id FILE/ID. Raises ValueError for a file that is not valid."""
-    with open(path, "rb") as file:
-        age = time.time() - os.fstat(file.fileno()).st_mtime
-        given = json.loads(file.read(_LARGEST_FILE))
+    age = time.time() - os.path.getmtime(host.path(path))
+    given = json.loads(host.content(path))
     if not isinstance(given, dict) or not isinstance(given.get("conditions"), list):
         raise ValueError('expected {"conditions": [...]}')
     ttl = given.get("ttl", _USUAL_TTL)

@@ -54,9 +54,8 @@ def read(host: Host, config: Config) -> dict[str, Any]:
             card = _facts(nvml, handle)
             if any(card["serial"] == each["serial"] for each in cards):  # the GPUs of one board share its number
                 card["serial"] += f"/{card['slot']}"
-            target = card["serial"]
-            links[target] = _links(nvml, handle)
-            found += _judged(nvml, handle, target, liveness(host)["uptime"])
+            links[card["serial"]] = _links(nvml, handle)
+            found += _judged(nvml, handle, card["serial"], liveness(host)["uptime"])
             cards.append(card)
         except nvml.NVMLError as error:
             failed.append(f"GPU {index}: {error}")

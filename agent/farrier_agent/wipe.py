@@ -66,14 +66,18 @@ def check(host: Host, name: str, marks: list[int]) -> dict[str, Any]:
 
 
 def _mark(node: str, size: int) -> list[int]:
-    """Write random data to pieces all over the disk, and return their numbers. Fails if the disk is in use."""
+    """Write random data to pieces all over the disk, and return their numbers. Fails if the disk is in use, or does not
+    keep them: an erasure of such a disk proves nothing."""
     last = size // _PIECE - 1
     pieces = [last * each // (_MARKS - 1) for each in range(_MARKS)]
     buffer = mmap.mmap(-1, _PIECE)
-    with os.fdopen(_open(node, os.O_WRONLY | os.O_EXCL), "wb", 0) as disk:
-        for piece in pieces:
-            buffer[:] = secrets.token_bytes(_PIECE)
-            os.pwritev(disk.fileno(), [buffer], piece * _PIECE)
+    with os.fdopen(_open(node, os.O_RDWR | os.O_EXCL), "r+b", 0) as disk:
+        for at in pieces:
+            written = buffer[:] = secrets.token_bytes(_PIECE)
+            os.pwritev(disk.fileno(), [buffer], at * _PIECE)
+            os.preadv(disk.fileno(), [buffer], at * _PIECE)
+            if buffer[:] != written:
+                raise AgentError("the disk does not keep what is written to it")
         os.fsync(disk.fileno())
     return pieces
 

@@ -99,6 +99,16 @@ def test_a_disk_that_says_success_and_erases_nothing_is_caught(machine: Machine)
     assert disk.read_bytes() != bytes(SIZE)
 
 
+def test_a_disk_that_keeps_nothing_that_is_written_is_not_taken_for_erased(machine: Machine) -> None:
+    machine.disk("sdb", "LIAR", CONTENT).unlink()
+    machine.path("/dev/sdb").symlink_to("/dev/zero")  # acknowledges writes, and reads as zero
+
+    (outcome,) = perform(machine, CLEANUP)
+
+    assert devices(outcome)["LIAR"]["result"] == "failed"
+    assert outcome["result"] == "disks: 1 failed; disk LIAR: the disk does not keep what is written to it"
+
+
 def test_after_a_method_that_erased_nothing_the_next_one_is_tried(machine: Machine) -> None:
     disk = machine.disk("nvme0n1", "LIAR", CONTENT)
     machine.tool("nvme", "exit 0")
