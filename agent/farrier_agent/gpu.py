@@ -11,6 +11,8 @@ import os
 from itertools import takewhile
 from typing import Any, Callable
 
+import pynvml as nvml
+
 from farrier_agent.conditions import NOTE, QUARANTINE, Condition, condition
 from farrier_agent.host import AgentError, Config, Host
 from farrier_agent.system import liveness
@@ -18,9 +20,8 @@ from farrier_agent.system import liveness
 _NVIDIA = 0x10DE  # pci.ids
 _DISPLAY = (0x0300, 0x0302)  # linux/pci_ids.h: VGA and 3D controllers
 _FABRIC_STARTS = 600.0  # seconds after the start of the machine until the fabric has to be ready
-_UNCORRECTED = (1, 0)  # nvml.h: NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC
-# nvml.h: nvmlClocksEventReasonHwThermalSlowdown, nvmlClocksEventReasonHwPowerBrakeSlowdown
-_THERMAL, _POWER = 0x40, 0x80
+_UNCORRECTED = (nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
+_THERMAL, _POWER = nvml.nvmlClocksEventReasonHwThermalSlowdown, nvml.nvmlClocksEventReasonHwPowerBrakeSlowdown
 _FABRIC_STATES = {1: "not started", 2: "in progress"}
 
 
@@ -39,8 +40,6 @@ def read(host: Host, config: Config) -> dict[str, Any]:
         found.append(condition("gpu/count", f"{said}, expected {config.gpus}", QUARANTINE))
     if not on_bus:
         return {"facts": {"gpus": [], "driver": None}, "conditions": found}
-    import pynvml as nvml
-
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -51,11 +50,11 @@ def read(host: Host, config: Config) -> dict[str, Any]:
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            card = _facts(nvml, handle)
+            card = _facts(handle)
             if any(card["serial"] == each["serial"] for each in cards):  # the GPUs of one board share its number
                 card["serial"] += f"/{card['slot']}"
-            links[card["serial"]] = _links(nvml, handle)
-            found += _judged(nvml, handle, card["serial"], liveness(host)["uptime"])
+            links[card["serial"]] = _links(handle)
+            found += _judged(handle, card["serial"], liveness(host)["uptime"])
             cards.append(card)
         except nvml.NVMLError as error:
             failed.append(f"GPU {index}: {error}")
@@ -66,15 +65,13 @@ def read(host: Host, config: Config) -> dict[str, Any]:
     for target, up in links.items():
         if up < most:
             found.append(condition("gpu/nvlink", f"{up} NVLinks are up, {most} on other GPUs", QUARANTINE, target))
-    return {"facts": {"gpus": cards, "driver": _ask(nvml, nvml.nvmlSystemGetDriverVersion)}, "conditions": found}
+    return {"facts": {"gpus": cards, "driver": _ask(nvml.nvmlSystemGetDriverVersion)}, "conditions": found}
 
 
 def used(host: Host) -> list[str]:
     """Return a text for each process that computes on a GPU. A lost GPU, and one without driver, runs no process."""
     if not present(host):
         return []
-    import pynvml as nvml
-
     busy = []
     try:
         nvml.nvmlInit()
@@ -91,23 +88,23 @@ def used(host: Host) -> list[str]:
     return busy
 
 
-def _facts(nvml: Any, handle: Any) -> dict[str, Any]:
+def _facts(handle: Any) -> dict[str, Any]:
     place = nvml.nvmlDeviceGetPciInfo(handle)
     return {
         "slot": f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}.0",  # sysfs writes the domain with four digits
         "uuid": nvml.nvmlDeviceGetUUID(handle),
-        "serial": _ask(nvml, nvml.nvmlDeviceGetSerial, handle) or nvml.nvmlDeviceGetUUID(handle),
-        "model": _ask(nvml, nvml.nvmlDeviceGetName, handle),
-        "firmware": _ask(nvml, nvml.nvmlDeviceGetVbiosVersion, handle),
+        "serial": _ask(nvml.nvmlDeviceGetSerial, handle) or nvml.nvmlDeviceGetUUID(handle),
+        "model": _ask(nvml.nvmlDeviceGetName, handle),
+        "firmware": _ask(nvml.nvmlDeviceGetVbiosVersion, handle),
     }
 
 
-def _judged(nvml: Any, handle: Any, target: str, uptime: float) -> list[Condition]:
-    errors = _ask(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, *_UNCORRECTED) or 0
-    _, _, pending, failed = _ask(nvml, nvml.nvmlDeviceGetRemappedRows, handle) or (0, 0, 0, 0)
-    reasons = _ask(nvml, nvml.nvmlDeviceGetCurrentClocksEventReasons, handle) or 0
+def _judged(handle: Any, target: str, uptime: float) -> list[Condition]:
+    errors = _ask(nvml.nvmlDeviceGetTotalEccErrors, handle, *_UNCORRECTED) or 0
+    _, _, pending, failed = _ask(nvml.nvmlDeviceGetRemappedRows, handle) or (0, 0, 0, 0)
+    reasons = _ask(nvml.nvmlDeviceGetCurrentClocksEventReasons, handle) or 0
     fabric = nvml.c_nvmlGpuFabricInfo_v2_t()
-    _ask(nvml, nvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(fabric))
+    _ask(nvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(fabric))
     state = _FABRIC_STATES.get(fabric.state) or nvml.NVMLError(fabric.status)
     is_alone = fabric.state in _FABRIC_STATES or (fabric.state and fabric.status)
     late = QUARANTINE if uptime > _FABRIC_STARTS else NOTE
@@ -122,13 +119,13 @@ def _judged(nvml: Any, handle: Any, target: str, uptime: float) -> list[Conditio
     return [condition(id_, said, effect, target) for id_, holds, effect, said in rules if holds]
 
 
-def _links(nvml: Any, handle: Any) -> int:
+def _links(handle: Any) -> int:
     """Return how many NVLinks are up. A GPU that has no such link answers NotSupported or InvalidArgument."""
-    states = (_ask(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(nvml.NVML_NVLINK_MAX_LINKS))
+    states = (_ask(nvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(nvml.NVML_NVLINK_MAX_LINKS))
     return sum(takewhile(lambda state: state is not None, states))
 
 
-def _ask(nvml: Any, call: Callable[..., Any], *args: Any) -> Any:
+def _ask(call: Callable[..., Any], *args: Any) -> Any:
     """Return what NVML says; None if this GPU or this driver does not offer the call."""
     try:
         return call(*args)

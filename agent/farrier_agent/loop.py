@@ -90,8 +90,6 @@ class Readings:
         self._host, self._config, self._collectors = host, config, collectors
         self._slots: dict[tuple[str, str], _Slot] = {}
         self._xids = Xids(host)
-        if gpu.present(host):
-            import pynvml  # noqa: F401 - once, and not in each process that reads
         self._began_at = time.monotonic()
 
     @property
