@@ -46,7 +46,7 @@ GIVEN: Mapping[str, str] = {
     "distro_series": "image to install: `deploy.distro_series`",
     "segments": "the node's addresses, by segment, as in `segments['tenant-a'].address`",
     "agents": "the server for agents, with the fields below",
-    "cleaning_by": "who erases the node's data: `cleaning.by`; empty if the site does not say",
+    "cleaning_by": "who erases the node's data in its own system, by `cleaning.by`: agent, worker or empty",
 }
 """The names that every template can use, in addition to the variables of its site."""
 

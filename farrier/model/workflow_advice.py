@@ -21,7 +21,7 @@ from farrier.model.recommended import Advice, Recommended, submit
 from farrier.model.stages import DecommissionStage
 from farrier.model.status import NodeStatus
 from farrier.model.views import MaasView, NodeDetail
-from farrier.model.workflow import FAILED, DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
+from farrier.model.workflow import FAILED, CleaningBy, DecommissionMode, OnboardingMode, WorkflowKind, WorkflowStatus
 
 ONBOARD = (
     Recommended(Action.ONBOARD, {"mode": "adopt"}, when="to keep the system that the machine runs"),
@@ -65,6 +65,16 @@ _LEFT_ON = Advice(
 _LONGEST_OWNER = expected.LONGEST_OWNER
 
 
+_CHECK_FAILED = Advice(
+    "read which disk the check of the released machine names: replace a disk that keeps its data, and commission the "
+    "machine in MAAS if its disks have changed",
+    (
+        Recommended(Action.RETRY_STAGE, when="to check it again; MAAS first erases disks that have data"),
+        Recommended(Action.CANCEL, when="to leave the machine as it is"),
+    ),
+)
+
+
 def of_failure(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[Advice]:
     """Yield advice about a failed workflow."""
     workflow = node.workflow
@@ -80,6 +90,8 @@ def of_failure(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[
         yield from _of_machine(node, now, patience)
     if failure == FailureClass.POWER_FAILED and workflow.stage == DecommissionStage.REMOVE_GPUAAS_NODE_RECORD:
         yield _LEFT_ON
+    if failure == FailureClass.VALIDATION_FAILED and workflow.cleaned_by == CleaningBy.REGION:
+        yield _CHECK_FAILED
     known = failures.FAILURES.get(failure or "")
     if known is not None:  # a newer release may have further classes
         yield _with_the_end(node, known.advice)

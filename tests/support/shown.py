@@ -23,6 +23,7 @@ def workflow_view(job: Workflow) -> WorkflowView:
             "stage": None,
             "created_at": job.stage_entered_at,
             "leave_out": job.options.leave_out,
+            "cleaned_by": job.options.cleaned_by,
             **fields,
             "kind": job.kind,
         }

@@ -17,6 +17,7 @@ from farrier.config import NodeConfig
 from farrier.controller.foresee import foresee
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
+from farrier.handlers.node.moves import with_workflow
 from farrier.model import actions, mapping, recommended
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState
@@ -37,15 +38,15 @@ from farrier.model.foreseen import Verdict
 from farrier.model.limits import Limits
 from farrier.model.maas import StatusNumber as S
 from farrier.model.management import Management as M
-from farrier.model.node import Bmc, Decommission, Node, Onboarding, Quarantine
+from farrier.model.node import Bmc, Decommission, Node, Onboarding, Options, Quarantine
 from farrier.model.outcome import Deleted, DoNothing, EndsBy, Record, Step, describe
 from farrier.model.params import PowerRequest
 from farrier.model.recommended import Recommended
-from farrier.model.stages import PATHS
+from farrier.model.stages import BY_REGION, PATHS
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.status import NodeStatus as N
 from farrier.model.why import Why, candidates, explain
-from farrier.model.workflow import FAILED, DecommissionMode, Mode, OnboardingMode, WorkflowKind
+from farrier.model.workflow import FAILED, CleaningBy, DecommissionMode, Mode, OnboardingMode, WorkflowKind
 from farrier.model.workflow import WorkflowStatus as W
 from tests.support import exploration, shown
 from tests.support.exploration import FRESH_NODES, Place, explore
@@ -218,6 +219,16 @@ def test_the_advice_about_a_machine_that_is_marked_broken_is_to_repair_it() -> N
     said = advised(with_failure(OnboardingMode.DEPLOY, failure, status, N.ENROLLING, "broken", deleting=False))
     assert "marked broken" in said.advice and "commissioning" not in said.advice
     assert said.command == "farrier node retry-stage gpu-1"
+
+
+@pytest.mark.parametrize("mode", BY_REGION)
+def test_after_a_check_by_the_region_failed_the_advice_is_to_mend_the_disk_and_to_check_again(mode: Mode) -> None:
+    failure, status = FailureClass.VALIDATION_FAILED, W.FAILED_MANUAL_INTERVENTION
+    it = with_failure(mode, failure, status, N.RETIRED, "ready", deleting=False)
+    it = with_workflow(it, stage=D.CLEANUP_STORAGE, options=Options(cleaned_by=CleaningBy.REGION))
+    said = advised(it)
+    assert "replace a disk that keeps its data" in said.advice
+    assert {each.action for each in said.recommended} == {Action.RETRY_STAGE, Action.CANCEL} and list(refused(it)) == []
 
 
 def test_the_observed_state_is_recommended_only_with_a_fresh_observation() -> None:
