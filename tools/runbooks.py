@@ -17,7 +17,6 @@ from farrier.model.failures import (
     CONDITION_ADVICE,
     FAILURES,
     MAX_ATTEMPTS,
-    QUARANTINE_ADVICE,
     UNCOUNTED,
     UNSAFE,
     FailureClass,
@@ -32,7 +31,6 @@ def blocks() -> Mapping[str, str]:
         **{f"alert-{name}": _facts(rules) for name, rules in by_name().items()},
         **{f"failure-{failure}": _failure(failure) for failure in FailureClass},
         **{f"condition-{known.title.replace(' ', '-')}": _advice(_of_condition(known)) for known in KNOWN},
-        **{f"quarantine-{cause}": _advice(text(advice)) for cause, advice in QUARANTINE_ADVICE.items()},
         **{f"bmc-{failure}": _advice(text(advice)) for failure, advice in BMC_ADVICE.items()},
     }
 

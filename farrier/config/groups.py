@@ -173,9 +173,9 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             gt=0,
             le=1,
             description="At most this share of a site's nodes in service may leave service within brake_window "
-            "because of silence or drift. If more nodes would leave, farrier holds them in service, because a large"
-            " number of failures at once suggests a fault of the network, the region or the path of heartbeats. "
-            "With 1, there is no brake.",
+            "because of silence, power off or conditions. If more nodes would leave, farrier holds them in service, "
+            "because a large number of failures at once suggests a fault of the network, the region or the path of "
+            "heartbeats. With 1, there is no brake.",
         ),
     ] = 0.1
     brake_at_least: Annotated[

@@ -161,7 +161,7 @@ def _model() -> dict[str, Rows]:
             for value in stop.values
         ],
         "contradictions": [
-            {"state": each.state, "statuses": sorted(each.statuses), "causes": sorted(each.causes)}
+            {"state": each.state, "statuses": sorted(each.statuses), "lasts": each.lasts}
             for each in expected.contradictions()
         ],
         "workflow_modes": [{"mode": mode, "uses_maas": mode not in stages.OUTSIDE_MAAS} for mode in stages.PATHS],

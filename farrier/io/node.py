@@ -43,7 +43,6 @@ _OWNED = [
     "bmc",
     "maas_id",
     "maas_created",
-    "quarantine",
     "paused",
     "ever_onboarded",
     "ever_active",

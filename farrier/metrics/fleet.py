@@ -208,6 +208,7 @@ def _of_counts(census: Census) -> Iterator[GaugeMetricFamily]:
     yield gauges.AGENT_REACHED.family({(): census.agent_reached})
     yield _by_word(gauges.OBSERVATIONS_STALE, Source, census.observations_stale)
     yield _by_word(gauges.NODE_CONDITIONS, NAMES, census.conditions)
+    yield gauges.CONDITION_NOTES_DROPPED.family({(source,): n for source, n in census.condition_drops.items()})
     stated: dict[Labels, float] = {}
     for each in census.monitors:
         stated |= {(each.monitor, "known"): each.known, (each.monitor, "unknown"): each.unknown}

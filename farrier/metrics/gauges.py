@@ -149,6 +149,12 @@ NODE_CONDITIONS = Gauge(
     "such as the alerts of agents and the holds of operators.",
     ("condition",),
 )
+CONDITION_NOTES_DROPPED = Gauge(
+    "farrier_condition_notes_dropped",
+    "Number of notes that ended because their source stated more conditions of one node than it may have, since the "
+    "installation of farrier.",
+    ("source",),
+)
 MONITOR_CONDITIONS = Gauge(
     "farrier_monitor_conditions",
     "Number of conditions that stand, by the monitor that stated them. State unknown: the monitor has not stated the "

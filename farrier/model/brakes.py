@@ -9,7 +9,8 @@ import msgspec
 
 class BrakeView(msgspec.Struct, frozen=True, kw_only=True):
     """The brake of a site for one cause (`source`) that holds nodes, or the brakes of a site, which an operator has
-    lifted together. The site is empty for the nodes without a site. The causes are those of `conditions.Departure`.
+    lifted together. The site is empty for the nodes without a site. A cause is the source of a condition, or
+    `conditions.SILENCE`.
 
     `held` is how many nodes the brake keeps in service, and `nodes` names the first of them. Of `in_service` nodes in
     service, `leaving` left it within the window or are held. The brake has held nodes since `since`. While the brake is

@@ -174,4 +174,5 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     observations_stale: Mapping[str, int]
     maas_status_unknown: int
     conditions: Mapping[str, int]
+    condition_drops: Mapping[str, int]
     monitors: tuple[Monitored, ...]

@@ -36,23 +36,20 @@ class Source(StrEnum):
 MONITOR = "monitor:"
 """The beginning of the source of a monitor; its name follows."""
 
+SILENCE = "silence"
+"""The cause for which the brake of a site counts nodes without heartbeats. Any other cause is the source of a
+condition; `bmc` also counts readings of power off, unless an intent switched the machine off. The brake counts each
+cause on its own, and never counts operators."""
+
+ENDS_WITH_A_WORKFLOW = frozenset({Source.REGION, Source.WORKFLOW})
+"""Sources whose conditions end when the node is retired or when its onboarding is complete."""
+
 
 class Effect(StrEnum):
     """What a condition does."""
 
     NOTE = "note"  # it is shown
     QUARANTINE = "quarantine"  # it keeps the node out of service
-
-
-class Departure(StrEnum):
-    """The causes for which a node leaves service and that the brake of its site counts, each on its own. The brake does
-    not count intents of operators."""
-
-    AGENT = "agent"  # a condition of the agent
-    BMC = "bmc"  # a reading of power off, unless an intent switched the machine off
-    IDENTITY = "identity"  # another machine
-    SILENCE = "silence"  # no heartbeat
-    DRIFT = "drift"  # MAAS contradicts the node
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,15 +113,28 @@ NOT_SCRUBBED = "not_scrubbed"
 """The ID of the condition for a cleaning that was skipped or cancelled."""
 VALIDATION_FAILED = "validation_failed"
 """The ID of the condition for a cleanup whose validation failed or was skipped."""
+DISAGREEMENT = "disagreement"
+"""The ID of the condition for a machine that MAAS reports in another state or with another owner."""
+MACHINE_DELETED = "machine_deleted"
+"""The ID of the condition for a machine that MAAS no longer has."""
+ONBOARDING_FAILED = "onboarding_failed"
+"""The ID of the condition for an onboarding that stopped after an unsafe failure."""
+DRAIN_FAILED = "drain_failed"
+"""The ID of the condition for a decommission whose drain failed for good."""
+DECOMMISSION_FAILED = "decommission_failed"
+"""The ID of the condition for a decommission that failed before its drain was done."""
+FROZEN = "frozen"
+"""The ID of the condition for a decommission that an operator stopped before its drain was done."""
 
 ANY_ID = "*"
 """Stands for the IDs of a source whose IDs farrier does not define."""
 
 
 class Known(msgspec.Struct, frozen=True):
-    """A condition that farrier defines; the ID is `ANY_ID` for a source that may state any ID."""
+    """A condition that farrier defines. The ID is `ANY_ID` for a source that may state any ID. The source `monitor`
+    stands for every monitor."""
 
-    source: Source
+    source: str
     id: str
 
     @property
@@ -146,6 +156,13 @@ KNOWN: tuple[Known, ...] = (
     Known(Source.OPERATOR, ANY_ID),
     Known(Source.CLEANING, NOT_SCRUBBED),
     Known(Source.CLEANING, VALIDATION_FAILED),
+    Known(Source.REGION, DISAGREEMENT),
+    Known(Source.REGION, MACHINE_DELETED),
+    Known(Source.WORKFLOW, ONBOARDING_FAILED),
+    Known(Source.WORKFLOW, DRAIN_FAILED),
+    Known(Source.WORKFLOW, DECOMMISSION_FAILED),
+    Known(Source.WORKFLOW, FROZEN),
+    Known("monitor", ANY_ID),
 )
 """The conditions of this release, in the order of the documentation. `failures.CONDITION_ADVICE` has their advice."""
 
@@ -156,7 +173,7 @@ NAMES = tuple(known.name for known in KNOWN)
 def known_name(source: str, id_: str) -> str:
     """Return the name in `KNOWN` of a condition with this source and ID."""
     name = f"{source}/{id_}"
-    return name if name in NAMES else f"{source}/{ANY_ID}"
+    return name if name in NAMES else f"{source.partition(':')[0]}/{ANY_ID}"
 
 
 class Consequence(msgspec.Struct, frozen=True):
@@ -260,6 +277,17 @@ def without(conditions: tuple[Condition, ...], source: Source, id_: str) -> tupl
     if find(conditions, source, id_) is None:
         return conditions
     return tuple(each for each in conditions if each.source != source or each.id != id_)
+
+
+def has_source(conditions: Iterable[Condition], source: str) -> bool:
+    """Return whether a condition of this source stands."""
+    return any(each.source == source for each in conditions)
+
+
+def without_source(conditions: tuple[Condition, ...], *sources: str) -> tuple[Condition, ...]:
+    """Return the conditions without those of these sources; the same object if there are none."""
+    kept = tuple(each for each in conditions if each.source not in sources)
+    return conditions if len(kept) == len(conditions) else kept
 
 
 def names(conditions: Iterable[Condition]) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from farrier.model import conditions
 from farrier.model.actions import IN_SERVICE, Action
 from farrier.model.bmc import PowerState
-from farrier.model.conditions import Source
+from farrier.model.conditions import Condition, Source
 from farrier.model.expected import EXPECTED, REPORTED, disagreement
 from farrier.model.maas import MaasStatus
 from farrier.model.maas_region import RegionState
@@ -223,14 +223,19 @@ def _may_release(key: str | None, node: NodeDetail, now: datetime, patience: Pat
     standing = conditions.quarantining(node.conditions)
     if key is None:
         holds = sum(each.source == Source.OPERATOR for each in standing)
-        stored = node.stored_cause is not None and node.workflow is None and node.ever_onboarded
-        if holds + stored != 1:
+        if holds != 1:
             return False
-    elif key not in {each.name for each in standing}:
+    elif key not in {each.name for each in standing if _is_lifted(node, each)}:
         return False
-    is_last = len(standing) + (node.stored_cause is not None) == 1
+    is_last = len(standing) == 1
     moves = node.status == NodeStatus.QUARANTINED and node.workflow is None and node.ever_onboarded
     return not (is_last and moves) or _seems_healthy(node, now, patience)
+
+
+def _is_lifted(node: NodeDetail, condition: Condition) -> bool:
+    """Return whether a release may lift the condition, which may end with a workflow instead."""
+    is_settled = node.workflow is None and node.ever_onboarded
+    return condition.source not in conditions.ENDS_WITH_A_WORKFLOW or is_settled
 
 
 def _seems_healthy(node: NodeDetail, now: datetime, patience: Patience) -> bool:

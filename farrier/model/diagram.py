@@ -59,7 +59,6 @@ def markdown() -> str:
         "## Limits of stages\n\n" + _stage_limit_table(),
         "## Intents\n\n" + _action_table(),
         "## Failure classes\n\n" + _failure_table(),
-        "## Quarantine causes\n\n" + table(("cause", "recommended action"), _texts(failures.QUARANTINE_ADVICE)),
         "## Conditions by status\n\n" + _condition_table(),
         "## Conditions\n\n" + table(("condition", "recommended action"), _texts(failures.CONDITION_ADVICE)),
         "## BMC failures\n\n" + table(("class", "recommended action"), _texts(failures.BMC_ADVICE)),

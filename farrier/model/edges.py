@@ -80,8 +80,8 @@ _STATUS = _fan(
         N.QUARANTINED,
         "reconciler or cleanup validation",
         (
-            "a condition with the effect quarantine, such as an agent's alert or an operator's hold; drift; or a "
-            "stopped decommission"
+            "a condition with the effect quarantine: for example an agent's alert, an operator's hold, a contradiction "
+            "in MAAS or a stopped decommission"
         ),
     ),
     (

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from farrier.model.failures import QuarantineCause
 from farrier.model.maas import MaasStatus as S
 from farrier.model.maas import Machine
 from farrier.model.observation import MaasObservation
@@ -41,7 +40,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 IN_SERVICE = frozenset({S.DEPLOYED})
-"""States in MAAS that fit a node in service. A quarantine because of drift ends only in these states."""
+"""States in MAAS that fit a node in service. A condition of source `region` ends only in these states."""
 
 EXPECTED: Mapping[N, Expected] = {
     N.BOOTSTRAP_ISSUED: Expected(states=None, note="farrier requires no state"),
@@ -67,9 +66,6 @@ EXPECTED: Mapping[N, Expected] = {
 DRIFTING = frozenset({N.ACTIVE, N.OFFLINE})
 """Statuses in which a confirmed difference from MAAS is drift, and quarantines the node."""
 
-CAUSES = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_DELETED_UPSTREAM})
-"""Quarantine causes of drift."""
-
 REPORTED = frozenset({N.QUARANTINED, N.DRAINING, N.RETIRED, N.REMOVING})
 """Statuses in which farrier reports a difference from MAAS, but does not move the node."""
 
@@ -78,22 +74,22 @@ LONGEST_NAME = 64
 
 
 class Contradiction(msgspec.Struct, frozen=True):
-    """A state in MAAS that takes nodes with these statuses out of service. A quarantine for one of these causes does
-    not end while the machine is in this state."""
+    """A state in MAAS that takes nodes with these statuses out of service. If `lasts` is set, a condition of source
+    `region` does not end while the machine is in this state."""
 
     state: S
     statuses: frozenset[N]
-    causes: frozenset[QuarantineCause]
+    lasts: bool
 
 
 def contradictions() -> Iterator[Contradiction]:
-    """Yield every state in MAAS that the machine of a node in service must not have, or in which a quarantine because
-    of drift cannot end."""
+    """Yield every state in MAAS that the machine of a node in service must not have, or in which a condition of source
+    `region` cannot end."""
     for state in S:
         statuses = frozenset(status for status in DRIFTING if not EXPECTED[status].fits(state))
-        causes = frozenset() if state in IN_SERVICE else CAUSES
-        if statuses or causes:
-            yield Contradiction(state, statuses, causes)
+        lasts = state not in IN_SERVICE
+        if statuses or lasts:
+            yield Contradiction(state, statuses, lasts)
 
 
 def not_known(seen: Machine | MaasObservation | MaasView) -> str | None:

@@ -1,7 +1,7 @@
 """The failure classes of stages, nodes and BMCs, and the recommended action for each class.
 
 A failed stage has one `FailureClass`; the class decides whether farrier retries by itself. Every failure class,
-quarantine cause and BMC failure has the advice that applies if nothing else is known about the node. Module `advice`
+condition and BMC failure has the advice that applies if nothing else is known about the node. Module `advice`
 chooses the advice about a node. Classes are values of metric labels, so they never change.
 """
 
@@ -90,18 +90,6 @@ BY_THE_REGION = frozenset({FailureClass.TIMEOUT, FailureClass.UPSTREAM_ERROR})
 UNCOUNTED = frozenset({FailureClass.CAPACITY})
 """Failures that end when others free or extend what the stage needs. They spend no attempt: farrier retries without
 end."""
-
-
-class QuarantineCause(StrEnum):
-    """The cause of a quarantine that is not a condition, stored on the node. farrier ends a quarantine by itself only
-    after proof that the cause is gone."""
-
-    STATE_DISAGREEMENT = "state_disagreement"
-    MACHINE_DELETED_UPSTREAM = "machine_deleted_upstream"
-    DRAIN_FAILED = "drain_failed"
-    ONBOARDING_FAILED = "onboarding_failed"
-    FROZEN = "frozen"  # by an operator
-    DECOMMISSION_FAILED = "decommission_failed"
 
 
 class FailureSpec(msgspec.Struct, frozen=True):
@@ -228,30 +216,11 @@ FAILURES: Mapping[str, FailureSpec] = {
 CLEAN_AGAIN = Recommended(Action.DECOMMISSION, {"mode": "soft_reset"}, when="to clean and validate it again")
 DRAIN = Recommended(Action.DRAIN, when="to take the node out of service")
 
-QUARANTINE_ADVICE: Mapping[str, Advice] = {
-    QuarantineCause.STATE_DISAGREEMENT: Advice(
-        "find out who changed the machine in MAAS, and who uses it now; when MAAS reports it as deployed, farrier "
-        "returns the node to service",
-        (DRAIN,),
-    ),
-    QuarantineCause.MACHINE_DELETED_UPSTREAM: Advice(
-        "find out who deleted the machine in MAAS", (Recommended(Action.DRAIN, when="if it stays deleted"),)
-    ),
-    QuarantineCause.DRAIN_FAILED: Advice(
-        "read the drain task's result", submit(Action.RETRY_STAGE, Action.CANCEL, Action.RELEASE)
-    ),
-    QuarantineCause.ONBOARDING_FAILED: Advice(
-        "read the failure class of the onboarding, and fix its cause",
-        (*submit(Action.RETRY_STAGE, Action.RESTART_CLEAN), Recommended(Action.ONBOARD, fill=("mode",))),
-    ),
-    QuarantineCause.FROZEN: Advice(
-        "read why an operator froze the workflow", submit(Action.RESUME, Action.CANCEL, Action.RELEASE)
-    ),
-    QuarantineCause.DECOMMISSION_FAILED: Advice(
-        "read the failure class of the decommission, and fix its cause",
-        submit(Action.RETRY_STAGE, Action.CANCEL, Action.RELEASE),
-    ),
-}
+
+def _release(name: str, when: str = "") -> Recommended:
+    """Return the release of a condition by its name, with a reason."""
+    return Recommended(Action.RELEASE, {"key": name}, ("reason",), when=when)
+
 
 _CLEAN_BY_HAND = "if it is clean"
 
@@ -279,15 +248,42 @@ CONDITION_ADVICE: Mapping[str, Advice] = {
         "read why the cleaning was skipped",
         (
             CLEAN_AGAIN,
-            Recommended(Action.RELEASE, {"key": "cleaning/not_scrubbed"}, ("reason",), when=_CLEAN_BY_HAND),
+            _release("cleaning/not_scrubbed", _CLEAN_BY_HAND),
         ),
     ),
     "cleaning/validation_failed": Advice(
         "read the validation result",
         (
             CLEAN_AGAIN,
-            Recommended(Action.RELEASE, {"key": "cleaning/validation_failed"}, ("reason",), when=_CLEAN_BY_HAND),
+            _release("cleaning/validation_failed", _CLEAN_BY_HAND),
         ),
+    ),
+    "region/disagreement": Advice(
+        "find out who changed the machine in MAAS, and who uses it now; when MAAS reports it as deployed, farrier "
+        "returns the node to service",
+        (DRAIN,),
+    ),
+    "region/machine_deleted": Advice(
+        "find out who deleted the machine in MAAS", (Recommended(Action.DRAIN, when="if it stays deleted"),)
+    ),
+    "workflow/onboarding_failed": Advice(
+        "read the failure class of the onboarding, and fix its cause",
+        (*submit(Action.RETRY_STAGE, Action.RESTART_CLEAN), Recommended(Action.ONBOARD, fill=("mode",))),
+    ),
+    "workflow/drain_failed": Advice(
+        "read the drain task's result", (*submit(Action.RETRY_STAGE, Action.CANCEL), _release("workflow/drain_failed"))
+    ),
+    "workflow/decommission_failed": Advice(
+        "read the failure class of the decommission, and fix its cause",
+        (*submit(Action.RETRY_STAGE, Action.CANCEL), _release("workflow/decommission_failed")),
+    ),
+    "workflow/frozen": Advice(
+        "read why an operator froze the workflow",
+        (*submit(Action.RESUME, Action.CANCEL), _release("workflow/frozen")),
+    ),
+    "monitor/*": Advice(
+        "fix the cause that the monitor names; when the monitor ends the condition, farrier returns the node to "
+        "service by itself"
     ),
 }
 """The advice for each condition of `conditions.KNOWN`, by its name."""

@@ -19,7 +19,7 @@ from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.conditions import Condition, Effect, Source
 from farrier.model.evidence import Evidence
-from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.failures import FailureClass
 from farrier.model.health import Health
 from farrier.model.identity import Identity
 from farrier.model.maas_scripts import TestRun
@@ -131,14 +131,6 @@ class Bmc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     watched_at: datetime | None = None
     watched_version: str | None = None
     switching: Switching | None = None
-
-
-class Quarantine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a node is quarantined, if the cause is not a condition. Without an operator, the quarantine ends only after
-    proof that this cause is gone. The quarantine stays when a node leaves service."""
-
-    cause: QuarantineCause
-    reason: str
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -376,8 +368,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     times in which this region could not be read. `gaps` are the times in which neither farrier nor the agent could act,
     because the database was unavailable or no controller was running. `unreachable` are the times in which no door
     reached agents; it is empty for an agent that uses no doors. `same_machine` names other nodes that recorded
-    the same machine. `braked` names the causes (`conditions.Departure`) for which a brake of the node's site keeps
-    this node in service.
+    the same machine. `braked` names the causes (sources of conditions, or `conditions.SILENCE`) for which a brake of
+    the node's site keeps this node in service.
 
     `labels`, `networks` and `ib_guids` are set only while an onboarding is live. `networks` are the networks that the
     node uses, or None if it uses no networks. `ib_guids` are the GUIDs of the node's InfiniBand ports, or None until
@@ -403,7 +395,6 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     bmc: Bmc = Bmc()
     maas_id: str | None = None
     maas_created: bool = False
-    quarantine: Quarantine | None = None
     conditions: tuple[Condition, ...] = ()
     paused: Pause | None = None
     ever_onboarded: bool = False

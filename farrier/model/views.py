@@ -126,7 +126,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 class NodeView(RowDetails, frozen=True, kw_only=True):
     """One line of the inventory. `workflow` is the live workflow; `last_onboarding` is the status of the newest
     onboarding of an enrolling node. `quarantine_cause` and `quarantine_reason` describe what keeps the node out of
-    service: the stored cause, and the conditions with the effect `quarantine`, by name. `bmc_failure` is why its BMC
+    service: the conditions with the effect `quarantine`, by name. `bmc_failure` is why its BMC
     could not be verified, and `power_failure` is why the power of a manageable node cannot be read. `held` is set while
     a brake of the site keeps the node in service although it has a cause to leave. A held node stays `schedulable`:
     otherwise a fault of the network would empty the site. `restored_at` is set while farrier changes nothing of the
@@ -154,12 +154,6 @@ class NodeView(RowDetails, frozen=True, kw_only=True):
     last_onboarding: str | None
     bmc_failure: str | None = None
     power_failure: str | None = None
-
-    @property
-    def stored_cause(self) -> str | None:
-        """The cause of the quarantine that is not a condition."""
-        first = (self.quarantine_cause or "").partition(", ")[0]
-        return first if first and "/" not in first else None
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from farrier.model import conditions, diagnosis, expected, failures
 from farrier.model.actions import Action
 from farrier.model.conditions import Condition, Source
 from farrier.model.diagnosis import Patience
-from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
 from farrier.model.recommended import Advice, Recommended, submit
 from farrier.model.stages import DecommissionStage
@@ -39,16 +39,6 @@ _BY_THE_MACHINE = frozenset(
         FailureClass.UNDO_FAILED,
         FailureClass.COMMISSIONING_FAILED,
         FailureClass.DEPLOY_FAILED,
-    }
-)
-# A live workflow may end a quarantine with one of these causes. Without a live workflow, an operator must take the node
-# out of service or release it.
-_ENDS_WITH_A_WORKFLOW = frozenset(
-    {
-        QuarantineCause.FROZEN,
-        QuarantineCause.DRAIN_FAILED,
-        QuarantineCause.ONBOARDING_FAILED,
-        QuarantineCause.DECOMMISSION_FAILED,
     }
 )
 _LEFT_ON = Advice(
@@ -167,14 +157,20 @@ def of_quarantine(node: NodeDetail, now: datetime, patience: Patience) -> Iterat
                 f"{_failed_before(node)}fix the cause of the node's quarantine", (*ONBOARD, *submit(Action.DELETE))
             )
             return
-        if node.stored_cause in expected.CAUSES:
-            yield from _of_drift(node, now, patience)
-        if node.stored_cause in _ENDS_WITH_A_WORKFLOW:
-            yield Advice("fix the cause of the node's quarantine", (Recommended(Action.RELEASE), failures.DRAIN))
-    advice = failures.QUARANTINE_ADVICE.get(node.stored_cause or "")
-    if advice is not None:
-        yield advice
+        yield from _without_a_workflow(node, now, patience)
     yield from of_conditions(conditions.quarantining(node.conditions))
+
+
+def _without_a_workflow(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[Advice]:
+    """Yield advice about conditions that a workflow would end. Without a live workflow, an operator must take the node
+    out of service or release it."""
+    standing = conditions.quarantining(node.conditions)
+    if conditions.has_source(standing, Source.REGION):
+        yield from _of_drift(node, now, patience)
+    stopped = next((each for each in standing if each.source == Source.WORKFLOW), None)
+    if stopped is not None:
+        by_name = Recommended(Action.RELEASE, {"key": stopped.name}, ("reason",))
+        yield Advice("fix the cause of the node's quarantine", (by_name, failures.DRAIN))
 
 
 def of_conditions(standing: Iterable[Condition]) -> Iterator[Advice]:
@@ -191,7 +187,8 @@ def of_conditions(standing: Iterable[Condition]) -> Iterator[Advice]:
 
 def _failed_before(node: NodeDetail) -> str:
     last = node.last_workflow
-    if last is None or last.failure_class is None or node.stored_cause != QuarantineCause.ONBOARDING_FAILED:
+    failed = conditions.find(node.conditions, Source.WORKFLOW, conditions.ONBOARDING_FAILED)
+    if last is None or last.failure_class is None or failed is None:
         return ""
     return f"the node's onboarding failed with {last.failure_class}: "
 
@@ -204,9 +201,10 @@ def _of_drift(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[A
     if diagnosis.is_foreign(node, seen):
         yield Advice(_whose(seen), (failures.DRAIN,))
     elif seen.state == MaasStatus.ABSENT:
-        yield failures.QUARANTINE_ADVICE[QuarantineCause.MACHINE_DELETED_UPSTREAM]
+        yield failures.CONDITION_ADVICE["region/machine_deleted"]
     elif seen.state in expected.IN_SERVICE:
-        if conditions.quarantining(node.conditions) or not diagnosis.is_ours(node, seen):
+        standing = conditions.quarantining(node.conditions)
+        if conditions.without_source(standing, Source.REGION) or not diagnosis.is_ours(node, seen):
             return
         yield Advice(
             wait="MAAS reports the machine as deployed again; farrier returns the node to service when a second "

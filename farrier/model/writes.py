@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from farrier.model.conditions import Departure
 from farrier.model.node import TaskStatus, TaskType
 from farrier.model.requests import IntentStatus
 
@@ -68,10 +67,11 @@ class SetDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaveService(msgspec.Struct, frozen=True):
-    """Records that the node leaves service in this commit for this cause. If the site's brake for this cause holds the
+    """Records that the node leaves service in this commit for this cause: the source of a condition, or
+    `conditions.SILENCE`. If the site's brake for this cause holds the
     node, nothing is committed, and the loop runs the node again."""
 
-    source: Departure
+    source: str
 
 
 class UseNetworks(msgspec.Struct, frozen=True, kw_only=True):

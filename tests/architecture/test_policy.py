@@ -59,7 +59,7 @@ SETS: Mapping[str, frozenset[str]] = {
     "workflow.OnboardingMode but OUTSIDE_MAAS": frozenset(workflow.OnboardingMode) - stages.OUTSIDE_MAAS,
     "node.LIVE_TASKS": node.LIVE_TASKS,
     "expected.DRIFTING": expected.DRIFTING,
-    "expected.CAUSES": expected.CAUSES,
+    "conditions.ENDS_WITH_A_WORKFLOW": conditions.ENDS_WITH_A_WORKFLOW,
     **{f"sla.STOPS of {stop.state} by {stop.fact}": frozenset(stop.values) for stop in sla.STOPS},
 }
 # Each value, with the word that marks the files in which the test searches for the value.
@@ -176,7 +176,10 @@ def test_a_duration_is_found_in_every_notation(spelled: str) -> None:
     ("name", "planted"),
     [
         ("expected.IN_SERVICE", "SELECT o.node_id FROM farrier.node_observations o WHERE o.state <> 'deployed'"),
-        ("expected.CAUSES", "n.quarantine ->> 'cause' IN ('state_disagreement', 'machine_deleted_upstream')"),
+        (
+            "conditions.ENDS_WITH_A_WORKFLOW",
+            "FROM farrier.node_conditions WHERE source IN ('region', 'workflow')",
+        ),
         ("node.offline_after", f"a.last_heartbeat_at < now() - {_spelled(NodeConfig().offline_after)}"),
         ("node.brake_window", f"DELETE FROM farrier.departures d WHERE d.at < {_spelled(NodeConfig().brake_window)}"),
         ("node.brake_share", f"SELECT count(*) > {NodeConfig().brake_share} * 7 FROM farrier.departures"),

@@ -346,6 +346,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
         names.DOORS_DEAD: {(lost,) for lost in Lost},
         names.AGENT_REACHED: {()},
         names.OBSERVATIONS_STALE: {(str(word),) for word in Source},
+        names.CONDITION_NOTES_DROPPED: set(),
         names.MONITOR_CONDITIONS: set(),
         names.MONITOR_REFUSED: set(),
         names.MAAS_STATUS_UNKNOWN: {()},

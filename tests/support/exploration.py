@@ -28,7 +28,7 @@ from farrier.handlers.node.onboarding import detour
 from farrier.model import actions, edges
 from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.model.conditions import Source, quarantining
+from farrier.model.conditions import Source, has_source, quarantining
 from farrier.model.edges import Layer
 from farrier.model.failures import FailureClass
 from farrier.model.health import Health, SshSeed
@@ -196,7 +196,7 @@ def holds(before: Node, after: Node) -> None:
         assert isinstance(job, Decommission) and job.status in LIVE, "a live decommission owns this status"
     if after.status is N.ACTIVE:
         assert after.ever_onboarded and after.ever_active
-        assert after.quarantine is None
+        assert not has_source(after.conditions, Source.WORKFLOW)
         entered = before.status is not N.ACTIVE
         assert not entered or not quarantining(after.conditions), "a node does not enter service with such a condition"
     if after.management in (M.VERIFYING, M.ADOPTING):
@@ -332,7 +332,7 @@ def kind_of(place: Place) -> object:
     return (
         (it.status, it.management, it.bmc.failure, place.bmc_answers, it.paused is not None, it.deleting),
         (it.bmc.sync_failure, it.bmc.desired_power, it.bmc.switching is not None, place.power, it.bmc.power),
-        (it.quarantine and it.quarantine.cause, it.ever_onboarded, it.ever_active),
+        (it.ever_onboarded, it.ever_active),
         frozenset((*each.key, each.effect) for each in it.conditions),
         job
         and (job.kind, job.status, job.mode, job.stage, job.options.force, job.options.untouched, job.stop_requested),

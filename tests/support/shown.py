@@ -49,8 +49,8 @@ def detail(it: Node, now: datetime, *, outcome: Record = REST, **fields: Any) ->
         if name in Node.__struct_fields__ and name not in ("workflow", "maas", "paused", "region", "unreachable")
     }
     standing = quarantining(it.conditions)
-    causes = [*([str(it.quarantine.cause)] if it.quarantine else []), *(f"{c.source}/{c.id}" for c in standing)]
-    reasons = [*([it.quarantine.reason] if it.quarantine else []), *(c.message or c.id for c in standing)]
+    causes = [f"{each.source}/{each.id}" for each in standing]
+    reasons = [each.message or each.id for each in standing]
     own |= {
         "created_at": it.status_entered_at,
         "verify_pending_at": it.bmc.asked_at,

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from farrier.handlers.node import onboarding_adopt, unclean
 from farrier.handlers.node.moves import Change, transition, uses_maas, with_fields, with_workflow
 from farrier.handlers.node.tasks import end_live
+from farrier.model import conditions
+from farrier.model.conditions import Source
 from farrier.model.failures import (
     BACKOFF_FIRST,
     BACKOFF_MAX,
@@ -22,19 +24,18 @@ from farrier.model.failures import (
     UNCOUNTED,
     UNSAFE,
     FailureClass,
-    QuarantineCause,
     needs_operator,
     stage_backoff,
 )
 from farrier.model.management import Management
-from farrier.model.node import Decommission, Node, Onboarding, Quarantine, StopRequest, Workflow
+from farrier.model.node import Decommission, Node, Onboarding, StopRequest, Workflow
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import WorkflowStatus as W
 
-_STOP_CAUSE = {
-    StopRequest.DRAIN_FAILED: QuarantineCause.DRAIN_FAILED,
-    StopRequest.FROZEN: QuarantineCause.FROZEN,
-    StopRequest.FAILED: QuarantineCause.DECOMMISSION_FAILED,
+_STATED_BY = {
+    StopRequest.DRAIN_FAILED: conditions.DRAIN_FAILED,
+    StopRequest.FROZEN: conditions.FROZEN,
+    StopRequest.FAILED: conditions.DECOMMISSION_FAILED,
 }
 
 # An onboarding in these statuses stops with its adoption. An onboarding that an operator froze or ended does not
@@ -88,20 +89,18 @@ def _pause(workflow: Workflow, failure: FailureClass, now: datetime) -> timedelt
     return stage_backoff(workflow.attempt)
 
 
-_BY_ONBOARDING = frozenset({QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.ONBOARDING_FAILED})
+def _held(node: Node, id_: str, detail: str) -> Node:
+    """Return the node in `quarantined`, with the condition that this stop of its workflow states."""
+    new = conditions.stated(Source.WORKFLOW, id_, detail)
+    return with_fields(node, status=N.QUARANTINED, conditions=conditions.added(node.conditions, new))
 
 
-def _quarantine_of(node: Node, failure: FailureClass, detail: str) -> Quarantine | None:
-    """Return the quarantine that a failed onboarding causes; None if this failure does not quarantine the node. If an
-    earlier failure already quarantined the node, the returned quarantine has the reason of the newest failure."""
-    before = node.quarantine if node.status is N.QUARANTINED else None
-    if before is None and (node.status is not N.ENROLLING or failure not in UNSAFE):
-        return None
-    if before is not None and before.cause not in _BY_ONBOARDING:
-        return None
-    if failure is FailureClass.STATE_DISAGREEMENT:
-        return Quarantine(QuarantineCause.STATE_DISAGREEMENT, detail)
-    return Quarantine(QuarantineCause.ONBOARDING_FAILED, detail)
+def _quarantines(node: Node, failure: FailureClass) -> bool:
+    """Return whether this failure of an onboarding quarantines the node. If an earlier failure did so, the condition
+    gets the reason of the newest failure."""
+    if node.status is N.QUARANTINED:
+        return conditions.find(node.conditions, Source.WORKFLOW, conditions.ONBOARDING_FAILED) is not None
+    return node.status is N.ENROLLING and failure in UNSAFE
 
 
 def freeze(node: Node, failure: FailureClass, detail: str, *, stop: StopRequest, cause: str) -> Change:
@@ -110,9 +109,8 @@ def freeze(node: Node, failure: FailureClass, detail: str, *, stop: StopRequest,
     match node.workflow:
         case Onboarding():
             to = with_workflow(failed, status=W.FAILED_MANUAL_INTERVENTION)
-            noted_as = _quarantine_of(node, failure, detail)
-            if noted_as is not None:
-                to = with_fields(to, status=N.QUARANTINED, quarantine=noted_as)
+            if _quarantines(node, failure):
+                to = _held(to, conditions.ONBOARDING_FAILED, detail)
         case Decommission():
             to = _stopped(with_workflow(failed, stop_requested=stop), stop)
         case None:
@@ -169,6 +167,5 @@ def _stopped(node: Node, stop: StopRequest) -> Node:
         return with_fields(node, status=N.OFFLINE)
     stopped = with_workflow(node, status=W.FAILED_MANUAL_INTERVENTION, stop_requested=None)
     if node.status in (N.ACTIVE, N.OFFLINE):
-        why = Quarantine(_STOP_CAUSE[stop], node.live.failure_detail or str(stop))
-        return with_fields(stopped, status=N.QUARANTINED, quarantine=why)
+        return _held(stopped, _STATED_BY[stop], node.live.failure_detail or str(stop))
     return with_fields(stopped, status=fallback(node))

@@ -155,12 +155,12 @@ class NodeHandler:
 
     def handle(self, resource: Node, now: datetime) -> Decision:
         """Decide one run. Pure: the same snapshot and time give the same decision."""
-        node = stated.with_conditions(resource)
-        decision = self._decide(node, now)
+        policy = self._policy(resource)
+        node = stated.with_conditions(resource, now, policy)
+        decision = self._decide(node, now, policy)
         return decision if node is resource else stated.recorded(resource, node, decision)
 
-    def _decide(self, resource: Node, now: datetime) -> Decision:
-        policy = self._policy(resource)
+    def _decide(self, resource: Node, now: datetime, policy: Policy) -> Decision:
         answered = intents.answer(resource, now, policy, RESPONSES) if resource.intents else ()
         if not isinstance(answered, tuple):
             return answered

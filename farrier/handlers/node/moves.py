@@ -224,6 +224,11 @@ def is_unread(node: Node) -> bool:
     return any(outage.ended_at is None for outage in outages(node))
 
 
+def ended_with_the_workflow(node: Node) -> Node:
+    """Return the node without the conditions that end when it is retired or when its onboarding is complete."""
+    return with_fields(node, conditions=conditions.without_source(node.conditions, *conditions.ENDS_WITH_A_WORKFLOW))
+
+
 def with_note(node: Node, **fields: Any) -> Node:
     """Return the node with these fields changed in the `memo` of its live workflow."""
     workflow, replace = node.live, msgspec.structs.replace

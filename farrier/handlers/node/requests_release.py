@@ -1,8 +1,7 @@
-"""The response to intent `release`: lifts one cause that keeps a node out of service."""
+"""The response to intent `release`: lifts one condition that keeps a node out of service."""
 
 from __future__ import annotations
 
-import msgspec
 from msgspec.structs import replace
 
 from farrier.handlers.node.moves import unproven_health, with_fields
@@ -10,28 +9,17 @@ from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.model import conditions
 from farrier.model import params as p
 from farrier.model.conditions import Condition, Effect, Source
-from farrier.model.node import Node, Quarantine
+from farrier.model.node import Node
 from farrier.model.status import NodeStatus as N
 
-# Sources whose conditions are facts: farrier would state them again at once. A release lowers them to notes.
-_FACTS = frozenset({Source.AGENT, Source.BMC, Source.IDENTITY})
-
-
-class _Cause(msgspec.Struct, frozen=True):
-    """Something that `release` can lift: a condition, or the stored cause of the quarantine."""
-
-    name: str
-    of: Condition | Quarantine
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether `release` lifts it without its name and a reason."""
-        return isinstance(self.of, Quarantine) or self.of.source == Source.OPERATOR
+# Sources whose conditions farrier or an operator states once. Any other source would state its condition again at
+# once, so a release lowers it to a note.
+_STATED_ONCE = frozenset({Source.OPERATOR, Source.CLEANING, Source.WORKFLOW})
 
 
 def release(request: Request) -> Reply:
-    """Lift one hold. A quarantined node that nothing else keeps out of service returns to service, which requires
-    proven health. In any other state, only the hold ends."""
+    """Lift one condition. A quarantined node that nothing else keeps out of service returns to service, which requires
+    proven health. In any other state, only the condition ends."""
     node, params = request.node, request.params
     assert isinstance(params, p.Release), "the table of actions declares this type"
     found = _chosen(node, params)
@@ -43,9 +31,6 @@ def release(request: Request) -> Reply:
         return Accept(reason=said, to=lifted)
     if held := conditions.in_words(lifted.conditions):
         return Accept(reason=f"{said}; the node stays quarantined: {held}", to=lifted)
-    if lifted.quarantine is not None:
-        stays = f"{lifted.quarantine.cause}: {lifted.quarantine.reason}"
-        return Accept(reason=f"{said}; the node stays quarantined: {stays}", to=lifted)
     if not node.ever_onboarded:
         return Accept(reason=f"{said}; the node stays quarantined until it is onboarded or deleted", to=lifted)
     unproven = unproven_health(lifted, request.now, request.config)
@@ -54,50 +39,45 @@ def release(request: Request) -> Reply:
     return Accept(reason=f"{said}; the node is healthy", to=with_fields(lifted, status=N.ACTIVE, ever_active=True))
 
 
-def _chosen(node: Node, params: p.Release) -> _Cause | Reject:
+def _chosen(node: Node, params: p.Release) -> Condition | Reject:
     """Return what the intent lifts. An intent without a key means the only hold."""
-    causes = _causes(node)
-    names = ", ".join(each.name for each in causes)
+    liftable = tuple(each for each in node.conditions if _is_lifted(node, each))
+    names = conditions.names(liftable)
     if params.key is None:
-        plain = [each for each in causes if each.is_plain]
-        if len(plain) == 1:
-            return plain[0]
-        if plain:
-            several = ", ".join(each.name for each in plain)
+        holds = [each for each in liftable if each.source == Source.OPERATOR]
+        if len(holds) == 1:
+            return holds[0]
+        if holds:
+            several = conditions.names(holds)
             return Reject(
-                reason=f"release: {len(plain)} holds keep the node out of service; give the key of one: {several}"
+                reason=f"release: {len(holds)} holds keep the node out of service; give the key of one: {several}"
             )
-        if causes:
+        if liftable:
             return Reject(
                 reason=f"release: no operator holds the node; to release {names}, give this name as key, and a reason"
             )
         return Reject(reason="release: no hold and no condition keeps the node out of service")
-    found = next((each for each in causes if each.name == params.key), None)
+    found = next((each for each in liftable if each.name == params.key), None)
     if found is None:
         expected = f"expected one of: {names}" if names else "nothing does"
         return Reject(reason=f"release: nothing named {params.key} keeps the node out of service; {expected}")
-    if not found.is_plain and params.reason is None:
+    if found.source != Source.OPERATOR and params.reason is None:
         return Reject(reason=f"release: {found.name} is no operator's hold; give a reason to release it")
     return found
 
 
-def _causes(node: Node) -> tuple[_Cause, ...]:
-    """Return everything that keeps the node out of service and can be lifted, and the notes about refused agents.
-    A stored cause cannot be lifted while a workflow is live, because the workflow ends it."""
-    can_end = node.quarantine is not None and node.workflow is None and node.ever_onboarded
-    stored = (_Cause(str(node.quarantine.cause), node.quarantine),) if can_end and node.quarantine is not None else ()
-    return (*(_Cause(each.name, each) for each in node.conditions if _is_lifted(each)), *stored)
-
-
-def _is_lifted(condition: Condition) -> bool:
+def _is_lifted(node: Node, condition: Condition) -> bool:
+    """Return whether the intent may lift the condition: it keeps the node out of service, or it is a note about a
+    refused agent. A condition that ends with a workflow is not lifted while a workflow is live, or before the first
+    successful onboarding."""
+    if condition.source in conditions.ENDS_WITH_A_WORKFLOW and (node.workflow is not None or not node.ever_onboarded):
+        return False
     return condition.effect is Effect.QUARANTINE or condition.id in (conditions.ENROLMENT, conditions.AGENT_KEY)
 
 
-def _without(node: Node, cause: _Cause) -> Node:
+def _without(node: Node, condition: Condition) -> Node:
     """Return the node after the release. A fact stays as a note until its source ends it."""
-    if isinstance(cause.of, Quarantine):
-        return with_fields(node, quarantine=None)
-    if cause.of.source in _FACTS and cause.of.effect is Effect.QUARANTINE:
-        note = replace(cause.of, effect=Effect.NOTE, released=True)
-        return with_fields(node, conditions=conditions.added(node.conditions, note))
-    return with_fields(node, conditions=tuple(each for each in node.conditions if each.key != cause.of.key))
+    if condition.source in _STATED_ONCE or condition.effect is Effect.NOTE:
+        return with_fields(node, conditions=tuple(each for each in node.conditions if each.key != condition.key))
+    note = replace(condition, effect=Effect.NOTE, released=True)
+    return with_fields(node, conditions=conditions.added(node.conditions, note))

@@ -1,18 +1,20 @@
-"""Turns recorded facts about the machine into conditions: the health that its BMC reports, and its identity.
+"""Turns recorded facts about the machine into conditions: the health that its BMC reports, its identity, and its state
+in MAAS.
 
-The facts stay in `Node.bmc`; a condition only states what they mean for the node. A condition that an operator released
-stays a note as long as the fact lasts. Each run of a node begins with `with_conditions`, so its rules see the effects
-that the policy decides, and the run's commit stores them.
+The facts stay in `Node.bmc` and `Node.maas`; a condition only states what they mean for the node. A condition that an
+operator released stays a note as long as the fact lasts. Each run of a node begins with `with_conditions`, so its rules
+see the effects that the policy decides, and the run's commit stores them.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.moves import Decision
+from farrier.handlers.node import drift
+from farrier.handlers.node.moves import Decision, Policy
 from farrier.model import conditions
 from farrier.model.bmc import BmcFailure
 from farrier.model.conditions import CRITICAL, Condition, Source
@@ -26,15 +28,16 @@ _AT_ONCE = timedelta(0)
 _BMC_IS_CRITICAL = conditions.stated(Source.BMC, conditions.HEALTH, "the BMC reports the health Critical")
 
 
-def with_conditions(node: Node) -> Node:
+def with_conditions(node: Node, now: datetime, config: Policy) -> Node:
     """Return the node with the conditions that the facts show, and with their effects; the same object if nothing
     changes. A deletion ignores conditions."""
     bmc = node.bmc
-    if not node.conditions and bmc.sync_failure is None and bmc.failure is None and bmc.health != CRITICAL:
+    is_well = bmc.sync_failure is None and bmc.failure is None and bmc.health != CRITICAL and drift.fits(node.maas)
+    if is_well and not node.conditions:
         return node  # nearly every run
     if node.deleting or node.status is NodeStatus.DELETED:
         return node
-    seen = conditions.decided(_by_facts(node))
+    seen = conditions.decided(drift.compared(node, _by_bmc(node), now, config))
     return node if seen is node.conditions else replace(node, conditions=seen)
 
 
@@ -54,8 +57,8 @@ def recorded(stored: Node, node: Node, decision: Decision) -> Decision:
     return Update(to=node, reason=f"conditions changed: {changed}", requeue_after=_AT_ONCE, writes=writes)
 
 
-def _by_facts(node: Node) -> tuple[Condition, ...]:
-    """Return the node's conditions after a comparison with the facts; the same object if nothing changes."""
+def _by_bmc(node: Node) -> tuple[Condition, ...]:
+    """Return the node's conditions after a comparison with the facts of its BMC; the same object if nothing changes."""
     bmc, seen = node.bmc, node.conditions
     critical, another = bmc.health == conditions.CRITICAL, _another(bmc)
     known = conditions.find(seen, Source.BMC, conditions.HEALTH)

@@ -1,5 +1,5 @@
-"""The status layer: transitions that belong to no workflow, because of heartbeats, readings, conditions,
-enrolments and drift.
+"""The status layer: transitions that belong to no workflow, because of heartbeats, readings, conditions
+and enrolments.
 
 Stale facts prove nothing and cause no transition. The rules also apply to a paused node, because a pause does not stop
 observation.
@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import drift
 from farrier.handlers.node.moves import Decision, Policy, transition, unproven_health, vitals, with_fields
-from farrier.model import conditions, expected, health
+from farrier.model import conditions, health
 from farrier.model.bmc import PowerState
-from farrier.model.conditions import Departure, Source
-from farrier.model.node import Bmc, Decommission, Node, Onboarding, Quarantine
+from farrier.model.conditions import Condition, Source
+from farrier.model.node import Bmc, Decommission, Node, Onboarding
 from farrier.model.outcome import EndsBy, Transition, Wait
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode
@@ -41,7 +41,7 @@ def after(node: Node, moved: Transition[Node, Write], now: datetime) -> Node | N
         return None
     if not all(isinstance(write, AnswerIntent | LeaveService) for write in moved.writes):
         return None
-    if to != replace(node, status=to.status, quarantine=to.quarantine, ever_active=to.ever_active):
+    if to != replace(node, status=to.status, ever_active=to.ever_active):
         return None
     answered = {write.intent for write in moved.writes if isinstance(write, AnswerIntent)}
     return replace(
@@ -73,23 +73,18 @@ class _Leaving(msgspec.Struct, frozen=True):
     to: N
     reason: str
     cause: str
-    counted: tuple[Departure, ...] = ()
-    quarantine: Quarantine | None = None
+    counted: tuple[str, ...] = ()
 
 
 def active(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Take the node out of service if it is switched off or silent, if a condition requires it, or if MAAS contradicts
-    its status. A brake holds the node only for the causes that this brake counts."""
+    """Take the node out of service if it is switched off or silent, or if a condition requires it. A brake holds the
+    node only for the causes that this brake counts."""
     facts, said = vitals(node, now, config), drift.difference(node, now, config)
     off, silence = health.off(facts), health.silent(facts)
     if off is None and silence is None and said is None and not node.conditions:
         return None  # nearly every run
     first: _Leaving | None = None
-    for leaving in (
-        *_by_absence(node, off, silence),
-        *_by_conditions(node, facts, now),
-        *_by_drift(node, said),
-    ):
+    for leaving in (*_by_absence(node, off, silence), *_by_conditions(node, facts, now, config)):
         if not leaving.counted or not set(node.braked).issuperset(leaving.counted):
             return _left(node, leaving)
         first = first or leaving
@@ -99,21 +94,20 @@ def active(node: Node, now: datetime, config: Policy) -> Decision | None:
             ends_by=EndsBy.PERSON,
             requeue_after=health.BRAKE_RETRY,
         )
-    if said is None:
+    if said is None or conditions.has_source(node.conditions, Source.REGION):
         return None
     return Wait(reason=f"{said}; a second reading has to confirm this", ends_by=EndsBy.CONFIRMATION, rests=True)
 
 
 def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
-    """Quarantine the node if there is a cause for a quarantine; return the node to `active` when it is proven
-    healthy."""
-    still = _still_quarantined(node)
-    if still is not None:
-        return transition(node, with_fields(node, status=N.QUARANTINED), reason=still, cause="rule: quarantine")
+    """Quarantine the node if a condition requires it; return the node to `active` when it is proven healthy."""
+    if node.workflow is None and not node.ever_onboarded:  # after a cancelled drain
+        to = with_fields(node, status=N.QUARANTINED)
+        return transition(node, to, reason=_NEVER_ONBOARDED, cause="rule: quarantine")
     facts = vitals(node, now, config)
-    for leaving in (*_by_conditions(node, facts, now), *_by_drift(node, drift.difference(node, now, config))):
+    for leaving in _by_conditions(node, facts, now, config):
         return _left(node, leaving)
-    unproven = health.unproven(facts)
+    unproven = health.unproven(facts) or _unknown(node)
     if unproven is None:
         if isinstance(node.workflow, Decommission):
             return None  # healthy again, but being decommissioned
@@ -127,27 +121,20 @@ def offline(node: Node, now: datetime, config: Policy) -> Decision | None:
     return Wait(reason=f"offline: {unproven}", ends_by=EndsBy.PERSON, rests=not facts.is_off)
 
 
-def _still_quarantined(node: Node) -> str | None:
-    """Return why an offline node returns to `quarantined`, or None. A cancelled drain leaves it offline."""
-    if node.workflow is not None:
-        return None
-    if node.quarantine is not None:
-        return f"still quarantined ({node.quarantine.cause}): {node.quarantine.reason}"
-    return None if node.ever_onboarded else _NEVER_ONBOARDED
+def _unknown(node: Node) -> str | None:
+    """Return why a node with conditions that are unknown does not return to service, or None."""
+    standing = conditions.in_words(node.conditions) if node.conditions else ""
+    return f"it is unknown whether a condition still stands: {standing}" if standing else None
 
 
 def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
-    """Return the node to `active` when nothing keeps it out of service and its health is proven. The handler calls this
-    rule only without a live workflow and without a deletion."""
-    standing = conditions.in_words(node.conditions) if node.conditions else ""
+    """Return the node to `active` when no condition keeps it out of service and its health is proven. The handler calls
+    this rule only without a live workflow and without a deletion."""
+    standing = conditions.quarantining(node.conditions)
     if standing:
-        return Wait(reason=f"quarantined: {standing}", ends_by=EndsBy.PERSON, rests=True)
-    gone = _what_is_gone(node, now, config)
-    if gone is None:
-        cause = node.quarantine
-        assert cause is not None, "without a cause, nothing keeps the node out of service"
-        ends_by = EndsBy.ITSELF if node.ever_onboarded and _ends_soon(node, cause, now, config) else EndsBy.PERSON
-        return Wait(reason=f"quarantined ({cause.cause}): {cause.reason}", ends_by=ends_by, rests=True)
+        is_ending = node.ever_onboarded and {each.source for each in standing} == {Source.REGION}
+        ends_by = EndsBy.ITSELF if is_ending and drift.is_ending(node, now, config) else EndsBy.PERSON
+        return Wait(reason=f"quarantined: {conditions.in_words(standing)}", ends_by=ends_by, rests=True)
     if not node.ever_onboarded:
         return Wait(reason=f"quarantined: {_NEVER_ONBOARDED}", ends_by=EndsBy.PERSON, rests=True)
     unproven = unproven_health(node, now, config)
@@ -157,68 +144,55 @@ def quarantined(node: Node, now: datetime, config: Policy) -> Decision:
         )
     return transition(
         node,
-        with_fields(node, status=N.ACTIVE, quarantine=None, ever_active=True),
-        reason=gone,
+        with_fields(node, status=N.ACTIVE, ever_active=True),
+        reason="nothing keeps the node out of service any more",
         cause="signal: health",
     )
-
-
-def _what_is_gone(node: Node, now: datetime, config: Policy) -> str | None:
-    """Return the proof that the cause of the quarantine is gone. Return None if the cause may remain, or if only an
-    operator can decide."""
-    cause = node.quarantine
-    if cause is None:
-        return "nothing keeps the node out of service any more"
-    if cause.cause in expected.CAUSES and drift.is_over(node, now, config):
-        return "MAAS reports the machine as deployed again"
-    return None
-
-
-def _ends_soon(node: Node, cause: Quarantine, now: datetime, config: Policy) -> bool:
-    """Return whether the present facts end the quarantine as soon as a later reading confirms them."""
-    return cause.cause in expected.CAUSES and drift.is_ending(node, now, config)
 
 
 def _by_absence(node: Node, off: str | None, silence: str | None) -> Iterator[_Leaving]:
     """Yield the transitions that a machine which is switched off, and an agent that is silent, require."""
     if off is not None:
-        yield _Leaving(N.OFFLINE, off, "signal: power", () if _is_off_by_intent(node.bmc) else (Departure.BMC,))
+        yield _Leaving(N.OFFLINE, off, "signal: power", () if _is_off_by_intent(node.bmc) else (Source.BMC,))
     if silence is not None:
-        yield _Leaving(N.OFFLINE, silence, "timer: heartbeat", (Departure.SILENCE,))
+        yield _Leaving(N.OFFLINE, silence, "timer: heartbeat", (conditions.SILENCE,))
 
 
-def _by_drift(node: Node, said: str | None) -> Iterator[_Leaving]:
-    """Yield the transition that a confirmed difference requires."""
-    why = drift.contradiction(node, said)
-    if why is not None:
-        yield _Leaving(N.QUARANTINED, why.reason, "signal: MAAS", (Departure.DRIFT,), why)
-
-
-def _by_conditions(node: Node, facts: health.Vitals, now: datetime) -> Iterator[_Leaving]:
-    """Yield the transition that the node's conditions require. Conditions of a silent agent and expired conditions are
-    unknown, and require none."""
+def _by_conditions(node: Node, facts: health.Vitals, now: datetime, config: Policy) -> Iterator[_Leaving]:
+    """Yield the transition that the node's conditions require. Conditions that are unknown require none."""
     if not node.conditions:
         return
-    known = tuple(
-        each for each in node.conditions if (each.source != Source.AGENT or facts.heard) and not each.is_expired(now)
+    standing = tuple(
+        each for each in conditions.quarantining(node.conditions) if _is_known(node, each, facts, now, config)
     )
-    to = conditions.edge(known, node.status)
+    to = conditions.edge(standing, node.status)
     if to is None:
         return
-    standing = conditions.quarantining(known)
-    counted = tuple(sorted({Departure(each.source) for each in standing if each.source in tuple(Departure)}))
     # A brake may hold a node only if all its causes are counted; an operator's hold never waits.
-    is_counted = all(each.source in counted for each in standing)
+    held = conditions.has_source(standing, Source.OPERATOR)
+    counted = () if held else tuple(sorted({each.source for each in standing}))
     reason, cause = conditions.in_words(standing), "rule: condition"
-    if all(each.source == Source.AGENT for each in standing):
+    if counted == (Source.AGENT,):
         reason, cause = f"alerts block scheduling: {', '.join(each.id for each in standing)}", "signal: health"
-    yield _Leaving(to, reason, cause, counted if is_counted else ())
+    yield _Leaving(to, reason, cause, counted)
+
+
+def _is_known(node: Node, condition: Condition, facts: health.Vitals, now: datetime, config: Policy) -> bool:
+    """Return whether the source of the condition still states it. If the source is silent, the condition is unknown:
+    its agent reports no longer, its machine in MAAS or its BMC cannot be read, or its monitor did not repeat it."""
+    if condition.source == Source.AGENT:
+        return facts.heard
+    if condition.source == Source.REGION:
+        return node.maas is not None and node.maas.fresh(now, config.observation_ttl)
+    if condition.source == Source.BMC:
+        return node.bmc.sync_failure is None
+    return not condition.is_expired(now)
 
 
 def _left(node: Node, leaving: _Leaving) -> Decision:
     """Take the node out of service. The commit counts all nodes of the site that would leave service for this cause. If
     the commit refuses the run, the next snapshot shows that the brake keeps the node in service."""
-    to = with_fields(node, status=leaving.to, quarantine=leaving.quarantine or node.quarantine)
+    to = with_fields(node, status=leaving.to)
     free = [each for each in leaving.counted if each not in node.braked]
     writes = (LeaveService(free[0]),) if node.status is N.ACTIVE and free else ()
     return transition(node, to, reason=leaving.reason, cause=leaving.cause, writes=writes)

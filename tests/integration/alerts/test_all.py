@@ -19,7 +19,7 @@ from farrier.metrics.families import Definition, Gauge
 from farrier.metrics.runbooks import Runbooks
 from farrier.model import conditions
 from farrier.model.bmc import BmcFailure
-from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.failures import FailureClass
 from farrier.wiring.vocabulary import vocabulary
 from tests.architecture import sources
 from tests.integration.alerts.test_counts import CASES
@@ -241,7 +241,6 @@ def test_the_page_of_failures_has_exactly_one_section_for_each_failure() -> None
     sections = re.findall(r"^### (.+)$", (OPERATING / "failures.md").read_text(), re.MULTILINE)
     assert sections == [
         *(f"failure {failure}" for failure in FailureClass),
-        *(f"quarantine {cause}" for cause in QuarantineCause),
         *(f"condition {known.title}" for known in conditions.KNOWN),
         *(f"bmc {failure}" for failure in BmcFailure),
     ]

@@ -168,7 +168,7 @@ async def test_a_new_machine_with_the_node_s_host_name_is_not_the_deployed_one(s
     site.maas.region.forget(machine)
     await created(Caller(site.maas.region), 7, hostname=node.name, mac_addresses="52:54:00:00:00:01")
     assert await lives(node, 40) == "quarantined"
-    assert await node.quarantine() == "machine_deleted_upstream"
+    assert await node.quarantine() == "region/machine_deleted"
     assert await maas_id(node) == machine.system_id
     assert wire.sent == []
 

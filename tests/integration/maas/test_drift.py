@@ -76,7 +76,7 @@ async def test_a_contradiction_takes_two_readings_a_minute_apart_and_no_request(
     human(site, await record(node))
     assert await lives(node, 50 * SECOND) == "active"
     assert await lives(node, 150 * SECOND) == "quarantined"
-    assert await node.quarantine() == "state_disagreement"
+    assert await node.quarantine() == "region/disagreement"
     assert await seen_for(node) >= MINUTE
     assert wire.sent == []
 
@@ -91,7 +91,7 @@ async def test_a_deleted_machine_has_to_be_missed_twice_before_its_node_leaves_s
         assert (await node.state())[0] == "active"
     assert await lives(node, 50 * SECOND) == "active"
     assert await lives(node, 150 * SECOND) == "quarantined"
-    assert await node.quarantine() == "machine_deleted_upstream"
+    assert await node.quarantine() == "region/machine_deleted"
     assert await seen_for(node) >= MINUTE
 
 

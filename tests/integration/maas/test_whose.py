@@ -68,7 +68,7 @@ async def test_a_node_whose_machine_another_user_installed_is_quarantined_until_
     machine = await record(node)
     installs(site, machine, OPERATOR.username)
     await lives(node, 2 * MINUTE)
-    assert (await node.state())[0] == "quarantined" and await node.quarantine() == "state_disagreement"
+    assert (await node.state())[0] == "quarantined" and await node.quarantine() == "region/disagreement"
     await lives(node, 5 * MINUTE)
     assert (await node.state())[0] == "quarantined", "farrier's user also has to hold the machine"
     installs(site, machine, ADMIN.username)

@@ -13,8 +13,8 @@ from farrier.io import maas_region
 from farrier.io.built_in import REGION_ROWS
 from farrier.io.pool import Pool
 from farrier.io.state import PostgresStateIO
-from farrier.model.expected import CAUSES, Contradiction, contradictions
-from farrier.model.failures import QuarantineCause
+from farrier.model.conditions import DISAGREEMENT, KNOWN, Known, Source
+from farrier.model.expected import Contradiction, contradictions
 from farrier.model.maas_region import MaasRegion, RegionWrite
 from farrier.model.observation import CONFIRMED_AFTER
 from farrier.model.stages import OUTSIDE_MAAS, PATHS
@@ -43,10 +43,11 @@ _WAKES = """
 _BEGIN = "UPDATE farrier.node_onboardings SET status = 'running' WHERE node_id = $1"
 _END = """
     WITH ended AS (UPDATE farrier.node_onboardings SET status = $3 WHERE node_id = $1)
-    UPDATE farrier.nodes
-       SET live_workflow_kind = NULL, live_workflow_id = NULL, status = $2,
-           quarantine = CASE WHEN $4::text IS NOT NULL THEN jsonb_build_object('cause', $4::text, 'reason', '') END
-     WHERE id = $1
+    UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL, status = $2 WHERE id = $1
+"""
+_HOLD = """
+    INSERT INTO farrier.node_conditions (node, source, id, requested, effect)
+    VALUES ($1, $2, $3, 'quarantine', 'quarantine')
 """
 
 _WOKEN = "SELECT count(DISTINCT resource) FROM farrier.wakes WHERE kind = 'maas_region'"
@@ -74,11 +75,13 @@ class Rows:
     async def change(self, statement: str, *arguments: Any) -> None:
         await self.pool.execute(statement, *arguments)
 
-    async def becomes(self, node: int, status: str, cause: str | None = None) -> None:
+    async def becomes(self, node: int, status: str, cause: Known | None = None) -> None:
         """Move the node to a status along the model's edges; its workflow ends as the model requires."""
         await self.pool.execute(_BEGIN, node)
         first, ends = ("quarantined", "cancelled") if status == "quarantined" else ("active", "completed")
-        await self.pool.execute(_END, node, first, ends, cause)
+        await self.pool.execute(_END, node, first, ends)
+        if cause is not None:
+            await self.pool.execute(_HOLD, node, cause.source, cause.id)
         if status == "offline":
             await self.pool.execute("UPDATE farrier.nodes SET status = 'offline' WHERE id = $1", node)
 
@@ -182,11 +185,11 @@ async def test_the_model_defines_which_modes_move_a_machine(rows: Rows, db: pg.D
     [
         ("active", None, True),
         ("offline", None, True),
-        *(("quarantined", cause, cause in CAUSES) for cause in QuarantineCause),
+        *(("quarantined", known, known.source == Source.REGION) for known in KNOWN),
     ],
 )
 async def test_a_contradicting_machine_is_due_when_a_second_reading_can_confirm_it(
-    rows: Rows, db: pg.Database, status: str, cause: str | None, due: bool
+    rows: Rows, db: pg.Database, status: str, cause: Known | None, due: bool
 ) -> None:
     node = await rows.node("odd", read="ready")
     await rows.becomes(node, status, cause)
@@ -197,8 +200,8 @@ async def test_a_contradicting_machine_is_due_when_a_second_reading_can_confirm_
 
 
 async def test_the_model_defines_which_states_contradict_a_node(rows: Rows, db: pg.Database) -> None:
-    table = await rows.pool.fetch("SELECT state, statuses, causes FROM farrier.contradictions")
-    found = {Contradiction(row["state"], frozenset(row["statuses"]), frozenset(row["causes"])) for row in table}
+    table = await rows.pool.fetch("SELECT state, statuses, lasts FROM farrier.contradictions")
+    found = {Contradiction(row["state"], frozenset(row["statuses"]), row["lasts"]) for row in table}
     assert found == set(contradictions())
     await rows.becomes(await rows.node("odd", read="ready"), "active")
     await rows.becomes(await rows.node("fine"), "active")
@@ -210,7 +213,7 @@ async def test_the_model_defines_which_states_contradict_a_node(rows: Rows, db: 
 
 async def test_a_node_runs_when_its_machine_is_confirmed_to_be_deployed_again(rows: Rows, db: pg.Database) -> None:
     node = await rows.node("back")
-    await rows.becomes(node, "quarantined", QuarantineCause.STATE_DISAGREEMENT)
+    await rows.becomes(node, "quarantined", Known(Source.REGION, DISAGREEMENT))
     for passed, confirms in ((CONFIRMED_AFTER - SECOND, False), (2 * SECOND, True)):
         await db.advance(passed)
         assert await rows.pool.fetchval(_WAKES, node) == ([node] if confirms else [])

@@ -261,7 +261,6 @@ async def test_a_verification_that_a_crash_cut_off_is_counted_and_begun_again(db
         "bmc = '[]'",
         "status = 'dancing'",
         "management = 'dancing'",
-        "quarantine = '{\"cause\": 1}'",
     ],
 )
 async def test_an_inconsistent_row_is_an_error_only_of_its_node(db: pg.Database, damage: str) -> None:

@@ -160,4 +160,4 @@ async def test_the_machine_of_a_new_maas_id_is_read_and_compared(observed: Site)
         await observed.wait(10 * SECOND)
         await machine.beat()
     assert (await machine.look())["status"] == "quarantined"
-    assert await machine.quarantine() == "machine_deleted_upstream"
+    assert await machine.quarantine() == "region/machine_deleted"

@@ -164,7 +164,7 @@ async def test_a_drain_that_failed_five_times_has_failed_for_good(site: Site) ->
     row = await machine.look()
     assert (row["status"], row["workflow_status"]) == ("quarantined", "failed_manual_intervention")
     assert row["failure_class"] == "task_failed"
-    assert await machine.quarantine() == "drain_failed"
+    assert await machine.quarantine() == "workflow/drain_failed"
     assert (await machine.path())[-3:] == ["draining", "offline", "quarantined"]
     assert set(await statuses(machine)) == {"failed"}
 
@@ -300,7 +300,7 @@ async def test_mark_manual_intervention_required_is_carried_out_first_and_once(s
     assert [answer.status for answer in answers] == ["accepted", "rejected"]
     assert await machine.path("decommission") == ["pending", "running", "failed_manual_intervention"]
     assert (await machine.state())[0] == "quarantined"
-    assert await machine.quarantine() == "frozen"
+    assert await machine.quarantine() == "workflow/frozen"
 
 
 async def test_a_drain_begun_anew_has_a_new_task(site: Site) -> None:

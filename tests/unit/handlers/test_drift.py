@@ -10,16 +10,26 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.model.conditions import NOT_SCRUBBED, Departure
-from farrier.model.failures import QuarantineCause
+from farrier.model.conditions import (
+    DISAGREEMENT,
+    FROZEN,
+    MACHINE_DELETED,
+    NOT_SCRUBBED,
+    Condition,
+    Effect,
+    Source,
+    quarantining,
+    stated,
+)
 from farrier.model.maas import MaasStatus
-from farrier.model.node import Decommission, Node, Quarantine
+from farrier.model.node import Decommission, Node
 from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
 from farrier.model.outcome import Transition, Wait
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import OnboardingMode as M
 from tests.support.nodes import LONG_AGO, MINUTE, NOW, SECOND, agent, decide, decommission, hold, moved, node, unclean
 
+DRIFTED = replace(stated(Source.REGION, DISAGREEMENT, "MAAS says ready"), since=LONG_AGO)
 TTL = NodeConfig().observation_ttl
 CONTRADICTIONS = [state for state in MaasStatus if state not in (MaasStatus.DEPLOYED, MaasStatus.UNKNOWN)]
 
@@ -46,20 +56,19 @@ def serving(status: N, observation: MaasObservation | None, **fields: Any) -> No
 def test_a_machine_that_is_no_longer_deployed_takes_its_node_out_of_service(status: N, state: MaasStatus) -> None:
     after = moved(decide(serving(status, seen(state))))
     assert after.status is N.QUARANTINED
-    assert after.quarantine is not None
-    absent = state is MaasStatus.ABSENT
-    expected = QuarantineCause.MACHINE_DELETED_UPSTREAM if absent else QuarantineCause.STATE_DISAGREEMENT
-    assert after.quarantine.cause is expected
+    expected = MACHINE_DELETED if state is MaasStatus.ABSENT else DISAGREEMENT
+    assert [each.name for each in quarantining(after.conditions)] == [f"region/{expected}"]
 
 
 def test_the_brake_of_the_site_keeps_a_node_in_service_and_reports_the_contradiction() -> None:
-    decided = decide(serving(N.ACTIVE, seen(MaasStatus.READY), braked=(Departure.DRIFT,)))
+    held = serving(N.ACTIVE, seen(MaasStatus.READY), braked=("region",), conditions=(DRIFTED,))
+    decided = decide(held)
     assert isinstance(decided, Wait)
-    assert decided.reason == "the brake of the site keeps the node in service: MAAS reports machine abc123 as ready"
+    assert decided.reason == "the brake of the site keeps the node in service: region/disagreement: MAAS says ready"
 
 
 def test_an_offline_node_is_quarantined_regardless_of_the_brake_of_its_site() -> None:
-    assert moved(decide(serving(N.OFFLINE, seen(MaasStatus.READY), braked=(Departure.DRIFT,)))).status is N.QUARANTINED
+    assert moved(decide(serving(N.OFFLINE, seen(MaasStatus.READY), braked=("region",)))).status is N.QUARANTINED
 
 
 @pytest.mark.parametrize(
@@ -83,8 +92,8 @@ ANOTHER_USERS: dict[str, Any] = {"owner": "ann", "ours": False}
 def test_a_machine_that_another_user_deployed_since_takes_its_node_out_of_service() -> None:
     observation = seen(MaasStatus.DEPLOYED, since=NOW - SECOND, **ANOTHER_USERS)
     after = moved(decide(serving(N.ACTIVE, observation, onboarded_by=M.DEPLOY)))
-    assert after.status is N.QUARANTINED and after.quarantine is not None
-    assert after.quarantine.cause is QuarantineCause.STATE_DISAGREEMENT and "'ann'" in after.quarantine.reason
+    assert after.status is N.QUARANTINED
+    assert [(each.id, "'ann'" in each.message) for each in after.conditions] == [(DISAGREEMENT, True)]
 
 
 @pytest.mark.parametrize(
@@ -105,22 +114,19 @@ def test_a_node_with_a_decommission_before_its_drain_is_quarantined_too() -> Non
     assert isinstance(after.workflow, Decommission)
 
 
-QUARANTINED = Quarantine(QuarantineCause.STATE_DISAGREEMENT, "MAAS says ready")
-
-
-def back(observation: MaasObservation, cause: Quarantine = QUARANTINED, **fields: Any) -> bool:
+def back(observation: MaasObservation, cause: Condition = DRIFTED, **fields: Any) -> bool:
     """Return whether a node that was quarantined an hour ago returns."""
-    decision = decide(serving(N.QUARANTINED, observation, quarantine=cause, **fields))
+    fields["conditions"] = (cause, *fields.get("conditions", ()))
+    decision = decide(serving(N.QUARANTINED, observation, **fields))
     if not isinstance(decision, Transition):
         return False
-    assert decision.to.status is N.ACTIVE
-    assert decision.to.quarantine is None
+    assert (decision.to.status, decision.to.conditions) == (N.ACTIVE, ())
     return True
 
 
-@pytest.mark.parametrize("cause", [QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_DELETED_UPSTREAM])
-def test_a_quarantined_node_returns_after_its_machine_was_deployed_again_for_a_minute(cause: QuarantineCause) -> None:
-    assert back(seen(MaasStatus.DEPLOYED), Quarantine(cause, "drifted"))
+@pytest.mark.parametrize("cause", [DISAGREEMENT, MACHINE_DELETED])
+def test_a_quarantined_node_returns_after_its_machine_was_deployed_again_for_a_minute(cause: str) -> None:
+    assert back(seen(MaasStatus.DEPLOYED), replace(DRIFTED, id=cause))
 
 
 def test_a_reading_is_confirmed_while_no_event_contradicts_it() -> None:
@@ -150,19 +156,34 @@ def test_a_quarantined_node_stays_until_the_deployment_is_confirmed(
 
 
 def test_a_deployed_machine_does_not_end_a_quarantine_with_another_cause() -> None:
-    assert not back(seen(MaasStatus.DEPLOYED), Quarantine(QuarantineCause.FROZEN, "held for a test"))
+    assert not back(seen(MaasStatus.DEPLOYED), stated(Source.WORKFLOW, FROZEN, "held for a test"))
     assert not back(seen(MaasStatus.DEPLOYED), conditions=(hold(),))
 
 
 def test_a_node_that_is_not_healthy_stays_quarantined_although_its_machine_is_deployed() -> None:
     silent = replace(agent(), last_heartbeat_at=NOW - timedelta(hours=1))
-    quarantined = serving(N.QUARANTINED, seen(MaasStatus.DEPLOYED), quarantine=QUARANTINED)
+    quarantined = serving(N.QUARANTINED, seen(MaasStatus.DEPLOYED), conditions=(DRIFTED,))
     assert not isinstance(decide(replace(quarantined, agent=silent)), Transition)
 
 
 @pytest.mark.parametrize("ours", [False, None], ids=["another user's", "unknown owner"])
-@pytest.mark.parametrize("cause", [QuarantineCause.STATE_DISAGREEMENT, QuarantineCause.MACHINE_DELETED_UPSTREAM])
-def test_a_deployment_by_another_or_unknown_user_does_not_end_the_quarantine(
-    cause: QuarantineCause, ours: bool | None
-) -> None:
-    assert not back(seen(MaasStatus.DEPLOYED, owner="ann", ours=ours), Quarantine(cause, "drifted"))
+@pytest.mark.parametrize("cause", [DISAGREEMENT, MACHINE_DELETED])
+def test_a_deployment_by_another_or_unknown_user_does_not_end_the_quarantine(cause: str, ours: bool | None) -> None:
+    assert not back(seen(MaasStatus.DEPLOYED, owner="ann", ours=ours), replace(DRIFTED, id=cause))
+
+
+def test_a_released_contradiction_stays_a_note_while_it_lasts() -> None:
+    released = replace(DRIFTED, effect=Effect.NOTE, released=True)
+    assert not isinstance(decide(serving(N.ACTIVE, seen(MaasStatus.READY), conditions=(released,))), Transition)
+    deleted = moved(decide(serving(N.ACTIVE, seen(MaasStatus.ABSENT), conditions=(released,))))
+    assert deleted.status is N.QUARANTINED, "another contradiction is not released"
+
+
+def test_a_contradiction_that_can_no_longer_be_read_neither_takes_out_of_service_nor_returns() -> None:
+    stale = seen(MaasStatus.READY, fresh_at=NOW - TTL - SECOND)
+    assert not isinstance(decide(serving(N.ACTIVE, stale, conditions=(DRIFTED,))), Transition)
+    offline = decide(serving(N.OFFLINE, stale, conditions=(DRIFTED,)))
+    assert (
+        isinstance(offline, Wait) and "unknown whether a condition still stands: region/disagreement" in offline.reason
+    )
+    assert isinstance(decide(serving(N.QUARANTINED, stale, conditions=(DRIFTED,))), Wait)

@@ -11,10 +11,11 @@ import pytest
 
 from farrier.config.sites import NetworkSite
 from farrier.handlers.node.moves import with_fields
-from farrier.model.failures import FAILURES, MANUAL, UNSAFE, FailureClass, QuarantineCause
+from farrier.model.conditions import ONBOARDING_FAILED, Source, find, quarantining, stated
+from farrier.model.failures import FAILURES, MANUAL, UNSAFE, FailureClass
 from farrier.model.limits import Limits
 from farrier.model.maas_changes import NewMachine, PowerAccess
-from farrier.model.node import Agent, Memo, Quarantine
+from farrier.model.node import Agent, Memo
 from farrier.model.stages import OnboardingStage as O
 from farrier.model.status import NodeStatus as N
 from farrier.model.why import explain
@@ -129,9 +130,8 @@ def has_a_safe_status(it: Handled, failure: FailureClass) -> None:
     if failure not in UNSAFE:
         assert it.node.status is N.ENROLLING
         return
-    assert it.node.status is N.QUARANTINED and it.node.quarantine is not None
-    kept = {F.STATE_DISAGREEMENT: QuarantineCause.STATE_DISAGREEMENT}
-    assert it.node.quarantine.cause is kept.get(failure, QuarantineCause.ONBOARDING_FAILED)
+    assert it.node.status is N.QUARANTINED
+    assert find(quarantining(it.node.conditions), Source.WORKFLOW, ONBOARDING_FAILED) is not None
 
 
 def is_advised(it: Handled, failure: FailureClass) -> None:
@@ -161,9 +161,8 @@ async def nothing_happens_by_itself(it: Handled) -> None:
 async def test_the_cause_of_a_quarantine_is_the_newest_failure() -> None:
     async with stand() as at:
         it = await there_is_no_boot_disk(at)
-        old = Quarantine(QuarantineCause.STATE_DISAGREEMENT, "what was wrong last week")
-        at.node = with_fields(at.node, status=N.QUARANTINED, quarantine=old)
+        old = stated(Source.WORKFLOW, ONBOARDING_FAILED, "what was wrong last week")
+        at.node = with_fields(at.node, status=N.QUARANTINED, conditions=(old,))
         assert await it.finish(WITHIN) is W.FAILED_MANUAL_INTERVENTION
-        noted = it.node.quarantine
-        assert noted is not None and noted.cause is QuarantineCause.ONBOARDING_FAILED
-        assert "no disk matches" in noted.reason
+        noted = find(it.node.conditions, Source.WORKFLOW, ONBOARDING_FAILED)
+        assert noted is not None and "no disk matches" in noted.message

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.moves import with_fields
 from farrier.model.actions import Action
-from farrier.model.failures import FailureClass, QuarantineCause
-from farrier.model.node import Agent, Memo, Quarantine, TaskStatus, TaskType
+from farrier.model.conditions import DRAIN_FAILED, Source, stated
+from farrier.model.failures import FailureClass
+from farrier.model.node import Agent, Memo, TaskStatus, TaskType
 from farrier.model.outcome import Step, Transition, Update
 from farrier.model.stages import PATHS
 from farrier.model.stages import DecommissionStage as D
@@ -350,7 +351,7 @@ async def test_a_decommission_skips_the_stages_that_maas_shows_as_done_and_compl
 @pytest.mark.parametrize("mode", [DecommissionMode.REIMAGE, DecommissionMode.FULL_DECOMMISSION])
 async def test_an_adoption_during_a_drain_issues_the_drain_task(at: Stand, mode: DecommissionMode) -> None:
     it = await decommissioned(at, S.READY, D.DRAIN_NODE, mode=mode)
-    at.node = with_fields(at.node, status=N.QUARANTINED, quarantine=Quarantine(QuarantineCause.DRAIN_FAILED, "busy"))
+    at.node = with_fields(at.node, status=N.QUARANTINED, conditions=(stated(Source.WORKFLOW, DRAIN_FAILED, "busy"),))
     assert await it.ask(Action.ADOPT_OBSERVED_STATE) == "accepted"
     assert it.node.status is N.DRAINING and [task.type for task in it.node.tasks] == [TaskType.DRAIN]
 

@@ -10,6 +10,7 @@ import pytest
 
 from farrier.model import recommended
 from farrier.model.bmc import BmcFailure
+from farrier.model.conditions import stated
 from farrier.model.diagnosis import Patience
 from farrier.model.failures import BMC_ADVICE, FAILURES, FailureClass
 from farrier.model.limits import Limits
@@ -203,8 +204,9 @@ def test_the_advice_for_a_wait_for_the_bmc_is_about_the_bmc() -> None:
 
 BLOCKED: dict[str, Any] = {
     "status": "quarantined",
-    "quarantine_cause": "onboarding_failed",
+    "quarantine_cause": "workflow/onboarding_failed",
     "quarantine_reason": "serial differs",
+    "conditions": (stated("workflow", "onboarding_failed", "serial differs"),),
 }
 
 
@@ -212,7 +214,7 @@ def test_a_quarantine_needs_no_action_while_its_failed_onboarding_runs_again() -
     again = deployment()
     said = why(**BLOCKED, workflow=again, last_workflow=again, outcome=DEPLOYING)
     assert (said.errors, said.advice) == ((), "no action is needed")
-    assert said.quarantine == "onboarding_failed: serial differs"
+    assert said.quarantine == "workflow/onboarding_failed: serial differs"
 
 
 def test_a_quarantine_for_a_failed_onboarding_names_the_class_of_the_failure() -> None:
@@ -222,7 +224,7 @@ def test_a_quarantine_for_a_failed_onboarding_names_the_class_of_the_failure() -
         "the node's onboarding failed with identity_mismatch: fix the cause of the node's quarantine; then submit "
         "onboard with mode: manual if a person installs the machine"
     )
-    assert said.quarantine is None and "quarantined, onboarding_failed: serial differs" in said.errors
+    assert said.quarantine is None and "quarantined, workflow/onboarding_failed: serial differs" in said.errors
     failed = deployment(status="failed_manual_intervention", failure_class="identity_mismatch")
     assert why(**BLOCKED, workflow=failed, last_workflow=failed).advice == (
         FAILURES[FailureClass.IDENTITY_MISMATCH].action
@@ -233,8 +235,9 @@ def test_a_quarantine_for_a_failed_onboarding_names_the_class_of_the_failure() -
 def test_force_is_advised_for_a_node_without_an_agent(agentless: bool) -> None:
     said = why(
         status="quarantined",
-        quarantine_cause="state_disagreement",
+        quarantine_cause="region/disagreement",
         quarantine_reason="x",
+        conditions=(stated("region", "disagreement", "x"),),
         ever_onboarded=True,
         agentless=agentless,
     )

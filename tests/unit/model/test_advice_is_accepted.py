@@ -24,21 +24,29 @@ from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.conditions import (
     AGENT_KEY,
     ANOTHER_MACHINE,
+    DECOMMISSION_FAILED,
+    DRAIN_FAILED,
+    ENDS_WITH_A_WORKFLOW,
     ENROLMENT,
+    FROZEN,
     HEALTH,
+    KNOWN,
     NOT_SCRUBBED,
+    ONBOARDING_FAILED,
     VALIDATION_FAILED,
     Condition,
     Effect,
+    Known,
     Source,
+    find,
     stated,
 )
-from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.failures import FailureClass
 from farrier.model.foreseen import Verdict
 from farrier.model.limits import Limits
 from farrier.model.maas import StatusNumber as S
 from farrier.model.management import Management as M
-from farrier.model.node import Bmc, Decommission, Node, Onboarding, Options, Quarantine
+from farrier.model.node import Bmc, Decommission, Node, Onboarding, Options
 from farrier.model.outcome import Deleted, DoNothing, EndsBy, Record, Step, describe
 from farrier.model.params import PowerRequest
 from farrier.model.recommended import Recommended
@@ -178,7 +186,7 @@ def with_failure(mode: Mode, failure: FailureClass, status: W, where: N, machine
         bmc_credential="env:BMC",
         bmc=Bmc(serial="SN-1", system_path="/redfish/v1/Systems/1", power=PowerState.ON, power_at=NOW),
         agent=agent(),
-        quarantine=Quarantine(QuarantineCause.ONBOARDING_FAILED, "it") if where is N.QUARANTINED else None,
+        conditions=(stated(Source.WORKFLOW, ONBOARDING_FAILED, "it"),) if where is N.QUARANTINED else (),
         **({"ever_active": False, "ever_onboarded": False} if is_new else {}),
     )
 
@@ -263,18 +271,19 @@ CONDITIONS = (
     stated(Source.IDENTITY, AGENT_KEY, requested=Effect.NOTE),
     stated(Source.BMC, HEALTH, requested=Effect.NOTE),
 )
-OF_SERVICE = {QuarantineCause.DRAIN_FAILED, QuarantineCause.FROZEN, QuarantineCause.DECOMMISSION_FAILED}
+WITH_A_WORKFLOW = [known for known in KNOWN if known.source in ENDS_WITH_A_WORKFLOW]
+OF_SERVICE = {DRAIN_FAILED, FROZEN, DECOMMISSION_FAILED}
 
 
 @pytest.mark.parametrize("condition", CONDITIONS, ids=lambda it: it.name if it else "no condition")
 @pytest.mark.parametrize("agentless", [False, True], ids=["agent", "agentless"])
 @pytest.mark.parametrize("served", [False, True], ids=["never in service", "was in service"])
-@pytest.mark.parametrize("cause", [None, *QuarantineCause])
+@pytest.mark.parametrize("cause", [None, *WITH_A_WORKFLOW], ids=lambda it: it.name if it else "no cause")
 def test_each_intent_recommended_for_a_quarantine_is_accepted(
-    cause: QuarantineCause | None, served: bool, agentless: bool, condition: Condition | None
+    cause: Known | None, served: bool, agentless: bool, condition: Condition | None
 ) -> None:
     cleaned = condition is not None and condition.source == Source.CLEANING
-    if not served and (cleaned or cause in OF_SERVICE):
+    if not served and (cleaned or (cause is not None and cause.id in OF_SERVICE)):
         return  # no node gets there
     faults: list[str] = []
     for machine in (None, *MACHINES):
@@ -284,12 +293,14 @@ def test_each_intent_recommended_for_a_quarantine_is_accepted(
             site=SITE.name if machine else None,
             maas_id=SYSTEM_ID if machine else None,
             maas=seen(MACHINES[machine], NOW, None) if machine else None,
-            quarantine=None if cause is None else Quarantine(cause, "it"),
             ever_onboarded=served,
             ever_active=served,
             agentless=agentless,
             agent=None if agentless else agent(),
-            conditions=() if condition is None else (condition,),
+            conditions=(
+                *(() if cause is None else (stated(cause.source, cause.id, "it"),)),
+                *(() if condition is None else (condition,)),
+            ),
             bmc_address="https://10.0.0.1",
             bmc_credential="env:BMC",
             bmc=Bmc(serial="SN-1", power=PowerState.ON, power_at=NOW),
@@ -342,7 +353,7 @@ def test_used_up_attempts_are_not_reported_as_a_freeze_by_an_operator() -> None:
     job = decommission(D.FORCE_RELEASE_ALLOCATIONS, stop_requested="failed", mode=DecommissionMode.SOFT_RESET)
     decision = HANDLER.handle(node(N.OFFLINE, workflow=job, agent=agent()), NOW)
     to: Node = decision.to  # type: ignore[union-attr]
-    assert to.quarantine is not None and to.quarantine.cause is QuarantineCause.DECOMMISSION_FAILED
+    assert find(to.conditions, Source.WORKFLOW, DECOMMISSION_FAILED) is not None
     said = advised(replace(to, workflow=replace(job, status=W.FAILED_MANUAL_INTERVENTION, failure_class=None)))
     assert "operator froze" not in said.advice
 

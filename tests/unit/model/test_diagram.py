@@ -66,7 +66,6 @@ def test_a_layer_s_table_lists_each_edge_once(section: str, layer: Layer) -> Non
         ("Limits of stages", 29),
         ("Intents", len(actions.Action)),
         ("Failure classes", len(failures.FailureClass)),
-        ("Quarantine causes", len(failures.QuarantineCause)),
         ("Conditions by status", len(edges.STATES[Layer.STATUS])),
         ("Conditions", len(conditions.KNOWN)),
         ("BMC failures", len(BmcFailure)),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from farrier.model import conditions, failures
 from farrier.model.bmc import BmcFailure
-from farrier.model.failures import FailureClass, QuarantineCause
+from farrier.model.failures import FailureClass
 from farrier.model.recommended import text
 
 
@@ -37,14 +37,12 @@ def test_unsafe_classes_are_four_and_never_retried_by_themselves() -> None:
     assert not any(failures.FAILURES[failure].retryable for failure in failures.UNSAFE | failures.MANUAL)
 
 
-def test_every_failure_class_and_quarantine_cause_has_one_line_of_advice() -> None:
+def test_every_failure_class_and_condition_has_one_line_of_advice() -> None:
     assert set(failures.FAILURES) == set(FailureClass)
-    assert set(failures.QUARANTINE_ADVICE) == set(QuarantineCause)
     assert set(failures.BMC_ADVICE) == set(BmcFailure)
     assert list(failures.CONDITION_ADVICE) == [known.name for known in conditions.KNOWN]
     lines = [
         *(advice.action for advice in failures.FAILURES.values()),
-        *map(text, failures.QUARANTINE_ADVICE.values()),
         *map(text, failures.BMC_ADVICE.values()),
         *map(text, failures.CONDITION_ADVICE.values()),
     ]

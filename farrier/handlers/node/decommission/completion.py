@@ -19,7 +19,7 @@ def complete(node: Node) -> Node:
     ending = W.RECONCILED if workflow.memo.adopted else W.COMPLETED
     ended = with_workflow(node, status=ending, next_attempt_at=None)
     if workflow.mode is DecommissionMode.FULL_DECOMMISSION:
-        return with_fields(ended, status=N.DELETED, quarantine=None, conditions=())
+        return with_fields(ended, status=N.DELETED, conditions=())
     if workflow.mode is DecommissionMode.REIMAGE:
         return with_fields(ended, redeploying=not workflow.options.retire)
     fit = node.ever_onboarded and not unclean.is_marked(node) and not node.is_bare

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import tasks
 from farrier.handlers.node.decommission.own import IN_SERVICE
-from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Step, with_fields
+from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Step, ended_with_the_workflow, with_fields
 from farrier.model.node import Node, StopRequest, TaskType
 from farrier.model.status import NodeStatus as N
 
@@ -24,8 +24,8 @@ def drain_node(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Done(reason=f"the node is already {node.status}", skipped=f"the node was already {node.status}")
     result = tasks.work(node, now, policy, TaskType.DRAIN)
     if isinstance(result, Done):
-        emptied = with_fields(result.to or node, status=N.RETIRED, quarantine=None)
-        return replace(result, to=emptied)
+        emptied = with_fields(result.to or node, status=N.RETIRED)
+        return replace(result, to=ended_with_the_workflow(emptied))
     if isinstance(result, Failed):
         return replace(result, stop=StopRequest.DRAIN_FAILED)
     return result

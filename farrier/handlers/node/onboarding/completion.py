@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from farrier.handlers.node import onboarding_adopt, unclean
-from farrier.handlers.node.moves import with_fields, with_workflow
+from farrier.handlers.node.moves import ended_with_the_workflow, with_fields, with_workflow
 from farrier.model.bmc import PowerState
 from farrier.model.node import Bmc, Node
 from farrier.model.status import NodeStatus as N
@@ -19,9 +19,10 @@ def complete(node: Node, *, ending: W | None = None) -> Node:
     reconciled."""
     ending = ending or (W.RECONCILED if onboarding_adopt.adopts(node) else W.COMPLETED)
     done = with_workflow(node, status=ending, failure_class=None, failure_detail=None, next_attempt_at=None)
-    ended = with_fields(done, bmc=_not_kept_off(node), ever_onboarded=True, quarantine=None)
+    ended = with_fields(done, bmc=_not_kept_off(node), ever_onboarded=True)
     if node.live.mode is OnboardingMode.DEPLOY:
         ended = unclean.installed(ended)
+    ended = ended_with_the_workflow(ended)
     if node.status is N.RETIRED:
         return with_fields(ended, status=N.OFFLINE)
     return with_fields(ended, status=N.ACTIVE, ever_active=True)

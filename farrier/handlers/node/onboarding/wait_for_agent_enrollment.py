@@ -20,6 +20,7 @@ from farrier.handlers.node.moves import (
     Settled,
     StageResult,
     Waiting,
+    ended_with_the_workflow,
     is_late,
     unproven_health,
 )
@@ -97,7 +98,7 @@ def held(node: Node) -> str | None:
     `offline`, where its conditions decide."""
     if not node.conditions or node.status is N.RETIRED:
         return None
-    return conditions.in_words(node.conditions) or None
+    return conditions.in_words(ended_with_the_workflow(node).conditions) or None
 
 
 def _was_heard_in_this_attempt(node: Node, agent: Agent) -> bool:

@@ -34,12 +34,11 @@ CREATE TABLE farrier.workflow_modes (
     uses_maas boolean NOT NULL      -- a workflow of this mode sends requests to MAAS
 );
 
--- States of a machine in MAAS that contradict its node. Drift takes such a node out of service. A node that drift quarantined stays
--- quarantined while the state lasts.
+-- States of a machine in MAAS that contradict its node, which then gets a condition of source region.
 CREATE TABLE farrier.contradictions (
     state    text   PRIMARY KEY,  -- as in node_observations
     statuses text[] NOT NULL,     -- statuses of nodes in service that the state contradicts
-    causes   text[] NOT NULL      -- causes of the quarantines that last while the machine is in this state
+    lasts    boolean NOT NULL     -- a condition of source region does not end while the machine is in this state
 );
 
 -- The actions of intents for nodes, in addition to their rows in kind_actions.

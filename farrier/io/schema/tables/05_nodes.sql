@@ -37,8 +37,6 @@ CREATE TABLE farrier.nodes (
     sync_failure          text        GENERATED ALWAYS AS (bmc ->> 'sync_failure') STORED,
                                                                -- failure class of the last regular reading
                                                                -- (farrier.model.bmc.BmcFailure); null: no failure
-    quarantine            jsonb,                               -- {cause, reason}: why the node is quarantined, if no condition is the
-                                                               -- cause (node_conditions). Kept while the node leaves service
     paused                jsonb,                               -- {reason, at}: an operator has paused the node: it is observed and
                                                                -- not changed; null: not paused
     ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended as completed or reconciled

@@ -1,11 +1,11 @@
 -- Brakes: if many nodes of one site would leave service together, the likely cause is the network or the region, not the nodes.
 
--- Nodes that left service for a cause of farrier.model.conditions.Departure within the brake's window, or would have left without the
+-- Nodes that left service for a cause within the brake's window, or would have left without the
 -- brake. Each cause of a site counts on its own. A held node
 -- retries every brake_retry, so its row stays recent while the cause lasts. farrier.departing has the rows that count.
 CREATE TABLE farrier.departures (
     site text        NOT NULL,  -- '' for nodes without a site
-    source text      COLLATE "C" NOT NULL,  -- cause: agent, bmc, identity, silence or drift
+    source text      COLLATE "C" NOT NULL,  -- cause: the source of a condition, or silence
     node bigint      NOT NULL,  -- nodes.id
     at   timestamptz NOT NULL,  -- when the node last left service, or last tried to
     held boolean     NOT NULL,  -- the brake refused the change: the node is still in service

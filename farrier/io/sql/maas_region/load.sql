@@ -86,7 +86,8 @@ SELECT r.id, h.now,
                                SELECT o.node_id, o.system_id, o.read_at, 4, o.read_at + h.confirmed_after
                                  FROM farrier.node_observations o JOIN farrier.nodes n ON n.id = o.node_id
                                 WHERE o.site = r.site AND o.state = c.state AND o.read_at <= h.now - h.confirmed_after
-                                  AND (n.status = ANY (c.statuses) OR n.status = 'quarantined' AND n.quarantine ->> 'cause' = ANY (c.causes))
+                                  AND (n.status = ANY (c.statuses) OR c.lasts AND n.status = 'quarantined' AND EXISTS (
+                                       SELECT FROM farrier.node_conditions d WHERE d.node = n.id AND d.source = 'region'))
                                   AND coalesce((r.unreadable ->> o.system_id)::timestamptz <= h.now, true)
                                 ORDER BY o.read_at LIMIT 150) x
                          ORDER BY x.read_at LIMIT 150)

@@ -32,7 +32,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            n.status, n.status_entered_at, n.management, n.management_entered_at,
            n.bmc_address, n.bmc_credential,
            CASE WHEN l.others IS NULL THEN n.bmc ELSE n.bmc || jsonb_build_object('others', l.others) END AS bmc,
-           n.quarantine, n.paused,
+           n.paused,
            (SELECT coalesce(json_agg(c ORDER BY c.since, c.source, c.id, c.target), '[]') FROM (
                 SELECT c.source, c.id, c.target, c.message, c.requested, c.effect, c.released, c.since, c.seen_at,
                        c.expires_at FROM farrier.node_conditions c WHERE c.node = n.id) c) AS conditions,

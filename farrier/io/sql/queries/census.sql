@@ -196,10 +196,11 @@ SELECT row_to_json(x)::text
            (SELECT count(*) FROM farrier.maas_regions r JOIN farrier.node_observations o ON o.site = r.site AND o.state = 'unknown'
              WHERE r.ended_at IS NULL) AS maas_status_unknown,
            (SELECT coalesce(json_object_agg(c.name, c.n), '{}')
-              FROM (SELECT coalesce(k.name, s.source || '/*') AS name, count(DISTINCT s.node) AS n
+              FROM (SELECT coalesce(k.name, split_part(s.source, ':', 1) || '/*') AS name, count(DISTINCT s.node) AS n
                       FROM farrier.node_conditions s
                       LEFT JOIN unnest($17::text[]) k (name) ON k.name = s.source || '/' || s.id
                      GROUP BY 1) c) AS conditions,
+           (SELECT coalesce(json_object_agg(d.source, d.dropped), '{}') FROM farrier.condition_drops d) AS condition_drops,
            (SELECT coalesce(json_agg(m), '[]')
               FROM (SELECT m.name AS monitor, count(c.node) FILTER (WHERE c.expires_at > farrier.now()) AS known,
                            count(c.node) FILTER (WHERE c.expires_at <= farrier.now()) AS unknown,

@@ -23,13 +23,13 @@ SELECT row_to_json(x)::text
                  WHERE i.node_id = n.id AND i.action = 'pause' AND i.status = 'accepted'
                    AND i.answered_at >= (n.paused ->> 'at')::timestamptz
                  ORDER BY i.id LIMIT 1) END AS paused_by,
-           CASE WHEN n.quarantine ->> 'cause' = 'frozen'
-                  OR EXISTS (SELECT FROM farrier.node_conditions c WHERE c.node = n.id AND c.source = 'operator') THEN (
-                SELECT i.requested_by FROM farrier.intents i
-                 WHERE i.node_id = n.id AND i.status = 'accepted'
-                   AND i.action = CASE n.quarantine ->> 'cause' WHEN 'frozen' THEN 'mark_manual_intervention_required'
-                                                                ELSE 'quarantine' END
-                 ORDER BY i.id DESC LIMIT 1) END AS quarantined_by,
+           (SELECT i.requested_by FROM farrier.intents i
+             WHERE i.node_id = n.id AND i.status = 'accepted'
+               AND i.action = (SELECT CASE c.source WHEN 'operator' THEN 'quarantine' ELSE 'mark_manual_intervention_required' END
+                                 FROM farrier.node_conditions c
+                                WHERE c.node = n.id AND (c.source = 'operator' OR (c.source, c.id) = ('workflow', 'frozen'))
+                                ORDER BY c.source LIMIT 1)
+             ORDER BY i.id DESC LIMIT 1) AS quarantined_by,
            o.outcome, o.at AS outcome_at, so.controller, so.swept_at, e.step, e.begun_at AS step_begun_at,
            (SELECT row_to_json(w) FROM (
                 SELECT x.* FROM farrier.node_workflows x WHERE x.node_id = n.id ORDER BY x.created_at DESC, x.id DESC LIMIT 1) w) AS last_workflow,

@@ -23,7 +23,7 @@ SELECT row_to_json(x)::text
       FROM unnest($1::text[]::bigint[]) WITH ORDINALITY AS asked (id, place)
       JOIN farrier.nodes n ON n.id = asked.id
      CROSS JOIN LATERAL farrier.columns_of(n) details
-      LEFT JOIN farrier.node_quarantines q ON q.node = n.id
+      LEFT JOIN LATERAL (SELECT x.cause, x.reason FROM farrier.node_quarantines x WHERE x.node = n.id) q ON true
       LEFT JOIN farrier.node_inventory v ON v.id = n.id
      ORDER BY asked.place
   ) x

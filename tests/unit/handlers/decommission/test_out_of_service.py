@@ -6,9 +6,9 @@ import pytest
 
 from farrier.config import NodeConfig
 from farrier.handlers.node.moves import Done, Failed, Step, with_fields
+from farrier.model.conditions import DISAGREEMENT, DRAIN_FAILED, Source, stated
 from farrier.model.failures import FailureClass as F
-from farrier.model.failures import QuarantineCause
-from farrier.model.node import Options, Quarantine, StopRequest, TaskStatus, TaskType
+from farrier.model.node import Options, StopRequest, TaskStatus, TaskType
 from farrier.model.stages import DecommissionStage as D
 from farrier.model.status import NodeStatus as N
 from farrier.model.writes import CreateTask
@@ -18,7 +18,8 @@ from tests.support.stages import Stand
 
 T = TaskStatus
 IN_SERVICE = (N.ACTIVE, N.OFFLINE, N.QUARANTINED)
-DRIFTED = Quarantine(QuarantineCause.STATE_DISAGREEMENT, "ready")
+DRIFTED = stated(Source.REGION, DISAGREEMENT, "ready")
+FAILED = stated(Source.WORKFLOW, DRAIN_FAILED)
 HELD = (hold(),)
 
 
@@ -58,9 +59,10 @@ async def test_a_deletion_creates_a_drain_task_that_is_already_cancelled(stand: 
 
 
 async def test_a_node_whose_drain_succeeded_is_retired_and_only_operators_holds_stand(stand: Stand) -> None:
-    at(stand, D.DRAIN_NODE, N.DRAINING, quarantine=DRIFTED, conditions=HELD, tasks=(task(TaskType.DRAIN, T.SUCCEEDED),))
+    standing = (DRIFTED, *HELD, FAILED)
+    at(stand, D.DRAIN_NODE, N.DRAINING, conditions=standing, tasks=(task(TaskType.DRAIN, T.SUCCEEDED),))
     is_through(await stand.settle())
-    assert (stand.node.status, stand.node.quarantine, stand.node.conditions) == (N.RETIRED, None, HELD)
+    assert (stand.node.status, stand.node.conditions) == (N.RETIRED, HELD)
     skips(await stand.settle(), "retired")
 
 

@@ -64,7 +64,6 @@ BEGIN
                           ELSE r.bmc || jsonb_build_object('power_since', farrier.now()) END,
                maas_id = r.maas_id,
                maas_created = r.maas_created,
-               quarantine = r.quarantine,
                paused = r.paused,
                ever_onboarded = r.ever_onboarded,
                ever_active = r.ever_active,
