@@ -3,6 +3,9 @@ Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -32,8 +35,15 @@ def reported(
     output = _read(result.output or b"")
     if isinstance(output, str):
         return output
-    known = {_key(disk): disk for disk in machine.blockdevice_set if disk.type == "physical"}
-    found = [_compared(device, known, erase) for device in output.devices]
+    disks = sorted(
+        (disk for disk in machine.blockdevice_set if disk.type in {None, "physical"}), key=lambda disk: disk.size or 0
+    )
+    known = dict(zip(_numbered(map(_key, disks)), disks, strict=True))
+    seen = sorted(output.devices, key=lambda device: device.size)
+    serials = _numbered(device.serial.strip() for device in seen)
+    found = [
+        _compared(replace(device, serial=serial), known, erase) for serial, device in zip(serials, seen, strict=True)
+    ]
     there = {device.serial for device in found}
     missing = [_missing(serial, disk) for serial, disk in known.items() if serial not in there]
     try:
@@ -70,7 +80,7 @@ def _read(output: bytes) -> _Output | str:
 
 def _compared(device: Device, known: dict[str, BlockDevice], erase: Erase) -> Device:
     """Return the device as farrier judges it. farrier does not trust the script's own word of the result."""
-    device = replace(device, serial=device.serial.strip(), method=f"{_METHOD.get(erase, erase)}; samples read back")
+    device = replace(device, method=f"{_METHOD.get(erase, erase)}; samples read back")
     disk = known.get(device.serial)
     if disk is None:
         return replace(device, result=DeviceResult.UNEXPECTED, message="MAAS does not know this disk")
@@ -91,6 +101,17 @@ def _missing(serial: str, disk: BlockDevice) -> Device:
         size=disk.size or 0,
         message="the check did not find this disk, which MAAS knows",
     )
+
+
+def _numbered(serials: Iterable[str]) -> list[str]:
+    """Number the second and later disks with one serial number. The namespaces of one NVMe disk share a serial number,
+    in MAAS and in the output of the check; their sizes tell which is which."""
+    counted: Counter[str] = Counter()
+    names = []
+    for serial in serials:
+        counted[serial] += 1
+        names.append(serial if counted[serial] == 1 else f"{serial} ({counted[serial]})")
+    return names
 
 
 def _key(disk: BlockDevice) -> str:

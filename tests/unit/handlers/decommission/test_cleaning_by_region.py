@@ -105,7 +105,7 @@ async def test_after_a_check_found_data_a_retry_erases_the_disks_again(stand: St
         (lambda disks: disks[1:], "missing"),
         (lambda disks: (*disks, replace(disks[0], serial="S-NEW")), "unexpected"),
         (lambda disks: (replace(disks[0], size=1), *disks[1:]), "1 bytes"),
-        (lambda disks: (*disks[:-1], replace(disks[-1], serial=disks[0].serial)), "same kind and serial"),
+        (lambda disks: (*disks[:-1], replace(disks[-1], serial=disks[0].serial)), "unexpected"),
     ],
     ids=["missing", "unexpected", "another size", "one serial twice"],
 )
@@ -115,6 +115,19 @@ async def test_disks_other_than_those_that_maas_knows_fail_the_check(stand: Stan
     disks = change(nature.hardware.disks)  # type: ignore[operator]
     stand.region.natures[machine.system_id] = replace(nature, hardware=replace(nature.hardware, disks=disks))
     fails(await checked(stand), F.VALIDATION_FAILED, word)
+
+
+async def test_disks_with_one_serial_number_are_compared_one_by_one(stand: Stand) -> None:
+    machine = await released(stand)
+    nature = stand.region.nature_of(machine)
+    first, *_ = nature.hardware.disks
+    namespaces = (first, replace(first, name=f"{first.name}x", size=first.size // 2))
+    stand.region.natures[machine.system_id] = replace(nature, hardware=replace(nature.hardware, disks=namespaces))
+    fails(await checked(stand), F.VALIDATION_FAILED, f"{first.serial} (2) is")
+    machine.disks[1].serial, machine.disks[1].size = first.serial, first.size // 2
+    del machine.disks[2:]
+    again(stand)
+    is_through(await checked(stand))
 
 
 @pytest.mark.parametrize("printed", [b"", b"no json\n", b'{"format": 2, "devices": []}\n', b'{"format": 1}\n'])
