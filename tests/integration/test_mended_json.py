@@ -33,6 +33,8 @@ COLUMNS = """
 def filled(kind: Any, at: datetime) -> Any:
     """A value of this type in which every time is `at`, also in nested values."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return filled(args[0], at)
     if origin in (typing.Union, types.UnionType):
         # For a union, take the alternative with the most times.
         return max((filled(arg, at) for arg in args), key=lambda made: len(list(times(msgspec.to_builtins(made)))))
