@@ -227,6 +227,39 @@ def test_the_disks_below_a_raid_of_the_system_are_the_systems(machine: Machine) 
     assert disks.of_system(Host(str(machine.root))) == {"sda", "sdb"}
 
 
+@pytest.mark.parametrize("place", ["/boot", "/boot/efi", "/usr", "/var", "/opt", "/etc"])
+def test_a_disk_that_a_diskless_system_needs_is_the_systems(machine: Machine, place: str) -> None:
+    machine.disk("sda", "SYSTEM", CONTENT)
+    machine.disk("sdb", "DATA", CONTENT)
+    machine.write(
+        "/proc/self/mounts", f"overlay / overlay rw 0 0\n/dev/sda {place} ext4 rw 0 0\n/dev/sdb /data xfs rw 0 0\n"
+    )
+
+    assert disks.of_system(Host(str(machine.root))) == {"sda"}
+
+
+def test_a_removable_disk_is_not_erased(machine: Machine) -> None:
+    disk = machine.disk("sdb", "STICK", CONTENT)
+    machine.write("/sys/block/sdb/removable", "1")
+
+    (outcome,) = perform(machine, CLEANUP)
+
+    assert (outcome["result"], disk.read_bytes()) == ("disks: none", CONTENT)
+
+
+def test_what_was_mounted_last_is_unmounted_first(machine: Machine) -> None:
+    machine.disk("sdb", "DATA", CONTENT)
+    mounts = ("overlay / overlay", "/dev/sdb /data ext4", "/dev/sdb /data/below ext4", "tmpfs /tmp tmpfs")
+    machine.write("/proc/self/mounts", "".join(f"{each} rw 0 0\n" for each in mounts))
+    machine.tool("umount", 'echo "$@" >> "$(dirname "$0")/umount.log"')
+
+    (outcome,) = perform(machine, CLEANUP)
+
+    assert outcome["succeeded"], outcome
+    unmounted = (machine.bin / "umount.log").read_text().split()
+    assert unmounted == [str(machine.path("/data/below")), str(machine.path("/data"))]
+
+
 def test_what_is_mounted_on_a_disk_is_unmounted_before_it_is_erased(machine: Machine) -> None:
     machine.disk("sdb", "DATA", CONTENT)
     machine.write("/proc/self/mounts", "overlay / overlay rw 0 0\n/dev/sdb /data ext4 rw 0 0\n")

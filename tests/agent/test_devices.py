@@ -197,8 +197,9 @@ def test_a_card_without_link_is_noted_and_one_that_must_have_a_link_quarantines(
     card(machine, "ens3", speed="10000")
 
     card(machine, "ens4", carrier="0", flags="0x1002")
+    card(machine, "ens40", speed="-1")  # a rate that the driver does not know
 
-    found = links.read(host_of(machine), Config(links={"ens[34]": 25}))["conditions"]
+    found = links.read(host_of(machine), Config(links={"ens[34]*": 25}))["conditions"]
 
     assert [(each["id"], each["effect"], each["message"]) for each in found] == [
         ("link/down", "note", "ens1 is without link"),
@@ -208,11 +209,20 @@ def test_a_card_without_link_is_noted_and_one_that_must_have_a_link_quarantines(
 
 
 def test_a_file_system_that_became_read_only_is_a_condition(machine: Machine) -> None:
-    machine.write("/etc/fstab", "UUID=1 / ext4 defaults 0 1\nUUID=2 /data xfs defaults 0 2\nUUID=3 /iso ext4 ro 0 0\n")
-    machine.write(
-        "/proc/self/mounts",
-        "/dev/sda1 / ext4 ro,relatime 0 0\n/dev/sdb1 /data xfs rw 0 0\n/dev/sdc1 /iso ext4 ro 0 0\n",
+    wanted = (
+        "UUID=1 / ext4 defaults",
+        "UUID=2 /data xfs defaults",
+        "UUID=3 /iso ext4 ro",
+        "/dev/sr0 /cd iso9660 defaults",
     )
+    mounted = (
+        "/dev/sda1 / ext4 ro,relatime",
+        "/dev/sdb1 /data xfs rw",
+        "/dev/sdc1 /iso ext4 ro",
+        "/dev/sr0 /cd iso9660 ro",
+    )
+    machine.write("/etc/fstab", "".join(f"{each} 0 0\n" for each in wanted))
+    machine.write("/proc/self/mounts", "".join(f"{each} 0 0\n" for each in mounted))
 
     found = system.read(host_of(machine), Config())["conditions"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from farrier_agent import gpu
 from farrier_agent.conditions import Condition
 from farrier_agent.host import Host
 from farrier_agent.xid import Xids
@@ -89,6 +90,20 @@ def test_a_gpu_that_is_missing_on_the_bus_is_counted(gpus: Machine) -> None:
     gpus.configure("https://agents.example:9466", gpus=9)
 
     assert gpus.conditions()["gpu/count"]["message"] == "8 GPUs are on the PCI bus, expected 9"
+
+
+def test_only_nvidias_display_controllers_are_gpus(machine: Machine) -> None:
+    for pci, vendor, kind in (
+        ("0000:10:00.0", "0x10de", "0x030200"),  # a GPU without display
+        ("0000:11:00.0", "0x10de", "0x030000"),  # a GPU with display
+        ("0000:11:00.1", "0x10de", "0x040300"),  # its audio function
+        ("0000:12:00.0", "0x10de", "0x068000"),  # an NVSwitch
+        ("0000:13:00.0", "0x1a03", "0x030000"),  # the display of the BMC
+    ):
+        machine.write(f"/sys/bus/pci/devices/{pci}/vendor", vendor)
+        machine.write(f"/sys/bus/pci/devices/{pci}/class", kind)
+
+    assert gpu.present(Host(str(machine.root))) == ["0000:10:00.0", "0000:11:00.0"]
 
 
 def test_a_gpu_that_nvml_does_not_list_is_lost(gpus: Machine) -> None:
