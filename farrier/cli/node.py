@@ -11,6 +11,7 @@ import typer
 
 from farrier.cli import detail_options, group, node_actions, node_set, output
 from farrier.cli.connection import Session, with_database
+from farrier.cli.evidence import evidence
 from farrier.cli.inspection import NodeArgument, show, why
 from farrier.cli.node_list import list_
 from farrier.cli.resource_commands import history, of_kind
@@ -24,6 +25,7 @@ node = group("node")
 node.command("list")(list_)
 node.command("show")(show)
 node.command("why")(why)
+node.command("evidence")(evidence)
 node.command("history")(with_database(of_kind(SPEC.name, history)))
 
 

@@ -29,6 +29,7 @@ from farrier.model.api_answers import (
     Breaches,
     Changes,
     Enqueued,
+    EvidenceList,
     ForeseenAnswers,
     Holds,
     Kinds,
@@ -72,7 +73,7 @@ from farrier.model.resource_views import (
     WantedResources,
 )
 from farrier.model.restores import HoldView, Lift, Lifted
-from farrier.model.views import NodeDetail, NodeView, Page, TaskView, Wanted
+from farrier.model.views import EvidenceView, NodeDetail, NodeView, Page, TaskView, Wanted
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -147,6 +148,11 @@ class Remote:
         query = calls.query_of(_given({"status": tuple(statuses), "node": node, "limit": limit}))
         page = await self._api.call(Call(path="/tasks", type=Tasks, query=query))
         return Page(page.now, page.tasks)
+
+    async def evidence(self, node: str, *, limit: int = 1000) -> Page[EvidenceView]:
+        path = f"/nodes/{calls.quoted(node)}/evidence"
+        found = await self._api.call(Call(path=path, type=EvidenceList, query=calls.query_of({"limit": limit})))
+        return Page(found.now, found.evidence)
 
     async def holds(self, kind: str | None = None, site: str | None = None) -> Page[HoldView]:
         query = calls.query_of(_given({"kind": kind, "site": site}))

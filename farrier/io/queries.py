@@ -43,6 +43,7 @@ from farrier.model.restores import HoldView
 from farrier.model.selection import LabelTest, NameRange
 from farrier.model.views import (
     Counts,
+    EvidenceView,
     Figures,
     Group,
     NodeDetail,
@@ -65,6 +66,7 @@ _NODES = statements.load("queries/nodes")
 _DETAIL = statements.load("queries/detail")
 _HISTORY = statements.load("queries/history")
 _TASKS = statements.load("queries/tasks")
+_EVIDENCE = statements.load("queries/evidence")
 _FIGURES = statements.load("queries/figures")
 _HOLDS = statements.load("queries/holds")
 _CONTROLLERS = statements.load("queries/controllers")
@@ -203,6 +205,11 @@ class PostgresQueries:
         async with refusals.borrowed(self._pool) as conn:
             id_ = None if node is None else await reading.find_resource(conn, NODE, node)
             return await reading.page(conn, TaskView, _TASKS, id_, list(statuses), limit)
+
+    async def evidence(self, node: str, *, limit: int = 1000) -> Page[EvidenceView]:
+        async with refusals.borrowed(self._pool) as conn:
+            id_ = await reading.find_resource(conn, NODE, node)
+            return await reading.page(conn, EvidenceView, _EVIDENCE, id_, limit)
 
     async def holds(self, kind: str | None = None, site: str | None = None) -> Page[HoldView]:
         async with refusals.borrowed(self._pool) as conn:

@@ -15,7 +15,7 @@ from farrier.model.monitors import MonitorView, RefusalView
 from farrier.model.requests import Registered
 from farrier.model.resource_views import AddressView, KindView, LateResource, MemberView, ResourceView
 from farrier.model.restores import HoldView, Lifted
-from farrier.model.views import NodeDetail, NodeView, RequestView, TaskView
+from farrier.model.views import EvidenceView, NodeDetail, NodeView, RequestView, TaskView
 from farrier.model.why import NextAction
 
 MOST_ROWS = 1000
@@ -204,6 +204,13 @@ class Tasks(msgspec.Struct, frozen=True, kw_only=True):
 
     now: datetime
     tasks: tuple[TaskView, ...]
+
+
+class EvidenceList(msgspec.Struct, frozen=True, kw_only=True):
+    """The evidence of the cleanings of a node, the newest first."""
+
+    now: datetime
+    evidence: tuple[EvidenceView, ...]
 
 
 class Holds(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ import msgspec
 from farrier.model.conditions import Condition
 from farrier.model.details import LISTED, RowDetails
 from farrier.model.doors import DeadDoors
+from farrier.model.evidence import Evidence
 from farrier.model.health import Alert
 from farrier.model.maas import HardwareInfo
 from farrier.model.node import Bmc, Skipped
@@ -293,6 +294,19 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     ended_at: datetime | None
     result: Any
+
+
+class EvidenceView(msgspec.Struct, frozen=True, kw_only=True):
+    """The evidence of a cleaning, and the decommission that cleaned. `status` is that of the decommission. If an agent
+    or a worker reported the evidence, `task` and `type` are its task; otherwise the region checked the machine."""
+
+    workflow: int
+    mode: str
+    status: str
+    task: int | None
+    type: str | None
+    reported_at: datetime | None
+    evidence: Evidence
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):

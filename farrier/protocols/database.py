@@ -33,6 +33,7 @@ from farrier.model.resource_views import (
 from farrier.model.restores import HoldView, Lift, Lifted
 from farrier.model.views import (
     Counts,
+    EvidenceView,
     Figures,
     Group,
     NodeDetail,
@@ -148,6 +149,9 @@ class Queries(Protocol):
         """Return changes after the key `after`, of one resource or of all resources, at most `limit` of them. Deleted
         resources are included. The cost of a page depends neither on the length of the history nor on the filter.
         Raises `MalformedRequest` for a kind, layer or state that no resource has or had."""
+
+    async def evidence(self, node: str, *, limit: int = 1000) -> Page[EvidenceView]:
+        """Return the evidence of the cleanings of one node, the newest first."""
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         """Return agent tasks of one node or of all nodes, the newest first."""

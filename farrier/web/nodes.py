@@ -20,7 +20,15 @@ from farrier.model import bootstrap as bootstraps
 from farrier.model import details, params
 from farrier.model import requests as asked
 from farrier.model.actions import API_MIN, Action
-from farrier.model.api_answers import MOST_ROWS, Bootstrap, ClockView, NodeList, RegisteredNodes, ShownNode
+from farrier.model.api_answers import (
+    MOST_ROWS,
+    Bootstrap,
+    ClockView,
+    EvidenceList,
+    NodeList,
+    RegisteredNodes,
+    ShownNode,
+)
 from farrier.model.api_token import Scope
 from farrier.model.edges import NODE
 from farrier.model.requests import IntentStatus
@@ -62,6 +70,10 @@ class Changing(OfNode, frozen=True, kw_only=True):
         Meta(description="ETag of the node. farrier makes the change only if the node still has this version."),
     ] = msgspec.field(default=None, name="If-Match")
     api_version: ApiVersion = msgspec.field(default=API_MIN, name="Farrier-Api-Version")
+
+
+class EvidencePage(OfNode, frozen=True, kw_only=True):
+    limit: Limit = 100
 
 
 class Registering(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +207,13 @@ async def issue_bootstrap(call: Call[OfNode, None]) -> Response:
     return operation.json(Bootstrap(bootstrap_token=token), HTTPStatus.CREATED)
 
 
+async def list_evidence(call: Call[EvidencePage, None]) -> Response:
+    """List the evidence of the cleanings of one node, newest first: for each device, what was done and what was seen
+    afterwards."""
+    page = await call.backend.queries.evidence(call.given.node, limit=call.given.limit)
+    return operation.json(EvidenceList(now=page.now, evidence=page.rows))
+
+
 def etag_of(node: NodeDetail) -> str:
     """Return the version of a node as an entity tag."""
     return f'"{node.version}"'
@@ -277,6 +296,12 @@ OPERATIONS = [
         given=OfNode,
         scope=Scope.REGISTER,
         answers={201: Answer(what="The token.", body=Bootstrap)},
+    ),
+    Operation(
+        path="/nodes/{node}/evidence",
+        respond=list_evidence,
+        given=EvidencePage,
+        answers={200: Answer(what="The evidence.", body=EvidenceList)},
     ),
     # The paths of any kind also work for nodes; these two respond with more data than for other kinds.
     Operation(path=f"/resources/{NODE}", respond=list_, given=narrowed(NodePage), answers=_LIST),

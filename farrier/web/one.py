@@ -29,6 +29,8 @@ _RECENT = 50
 # The number of changes of a workflow that a timeline can show: a hundred attempts.
 _MOST_BARS = 500
 _TASKS = 20
+# Reports of cleanings on a page; the API has all of them.
+_EVIDENCE = 3
 # A workflow ends in the same commit as its last change.
 _JUST_AFTER = timedelta(seconds=1)
 
@@ -42,6 +44,7 @@ async def node(request: Request) -> Response:
     found = await backend.queries.node(request.path_params["node"])
     (shown,) = found.rows
     tasks = await backend.queries.tasks(str(shown.id), limit=_TASKS)
+    evidence = await backend.queries.evidence(str(shown.id), limit=_EVIDENCE)
     explained = await foreseen.explained(backend.requests, found, backend.limits, backend.patience, backend.period)
     recent = await _recent(backend, NODE, shown.id)
     workflow = shown.last_workflow
@@ -59,6 +62,7 @@ async def node(request: Request) -> Response:
         "bmc_url": bmc_url(shown),
         "maas_url": maas_url(shown),
         "tasks": tasks.rows,
+        "evidence": evidence.rows,
         "choices": await acting.of_node(request, shown),
         "why": explained,
         "timeline": course,

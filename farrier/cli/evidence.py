@@ -1,0 +1,55 @@
+"""`farrier node evidence`: shows what was seen of each device when a node's machine was cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from farrier.cli import output
+from farrier.cli.connection import Session, with_database
+from farrier.cli.inspection import NodeArgument
+from farrier.model.evidence import Device
+from farrier.model.views import EvidenceView
+
+
+@with_database
+async def evidence(
+    session: Session,
+    name: NodeArgument,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of reports. The newest reports are first.")] = 10,
+    as_json: output.AsJson = False,
+) -> None:
+    """Show the evidence of the cleanings of a node, the newest first: for each device, what was done and seen."""
+    page = await session.queries.evidence(name, limit=limit)
+    if as_json:
+        output.json(page.rows)
+        return
+    for each in page.rows:
+        typer.echo(f"decommission {each.workflow} ({each.mode}, {each.status}): {'; '.join(_said(each))}")
+        output.table(_COLUMNS, (_row(device) for device in each.evidence.devices))
+    if not page.rows:
+        typer.echo("no cleaning of this node has evidence")
+
+
+_COLUMNS = ("KIND", "SERIAL", "MODEL", "METHOD", "RESULT", "SAMPLES", "BAD", "MESSAGE")
+
+
+def _said(each: EvidenceView) -> Iterable[str]:
+    """Yield who reported, when, and what else was seen of the machine."""
+    at = "" if each.reported_at is None else f" at {output.moment(each.reported_at)}"
+    task = "" if each.task is None else f", task {each.task} ({each.type})"
+    yield f"reported by {each.evidence.by}{at}{task}"
+    script, cycle = each.evidence.script, each.evidence.power_cycle
+    if script is not None:
+        yield f"script {script.name} of revision {script.revision}"
+    if cycle is not None:
+        yield f"the BMC showed the machine off at {output.moment(cycle.off_seen_at)}, and on at " + str(
+            output.moment(cycle.on_seen_at)
+        )
+
+
+def _row(device: Device) -> tuple[str, ...]:
+    samples, bad = (str(device.samples), str(device.bad_samples)) if device.samples else ("", "")
+    return device.kind, device.serial, device.model, device.method, device.result, samples, bad, device.message
