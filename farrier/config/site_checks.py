@@ -18,6 +18,7 @@ from farrier.config.credentials import SCHEMES, is_reference
 from farrier.config.sites import (
     BondSite,
     DeploySite,
+    Erase,
     Layout,
     LinkSite,
     MaasSite,
@@ -28,7 +29,9 @@ from farrier.config.sites import (
 )
 from farrier.config.tables import Fault, place
 from farrier.model import duration
+from farrier.model.evidence import Require
 from farrier.model.maas_changes import LinkMode
+from farrier.model.workflow import CleaningBy
 
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
@@ -64,6 +67,7 @@ def faults(site: Site) -> Iterator[Fault]:
     yield from _storage(site)
     yield from _network(site.network)
     yield from _used(site)
+    yield from _cleaning(site)
     given = site.cloud_init
     wrong = tuple(templates.faults(given.template, given.variables, segments=site.network.segments))
     for text in wrong:
@@ -113,6 +117,28 @@ def _is_plain(url: str) -> bool:
 def _ca_file(table: str, path: str) -> Iterator[Fault]:
     if path and not path.startswith("/"):
         yield Fault(place(table, "ca_file"), f"expected an absolute path, got {path!r}")
+
+
+def _cleaning(site: Site) -> Iterator[Fault]:
+    """Check that somebody can give the evidence that the site requires. The agent can prove the memory of GPUs, but not
+    that the disks of its own system are erased, and it cannot clean a machine that has lost it."""
+    require, at = site.cleaning.require, place("cleaning", "require")
+    by = site.cleaning.by or (CleaningBy.REGION if site.maas is not None else None)
+    if by is CleaningBy.REGION and site.maas is None:
+        yield Fault(place("cleaning", "by"), "region needs the table [maas]")
+    if require is Require.NONE:
+        return
+    if by is CleaningBy.REGION:
+        if site.release.erase in (Erase.NONE, Erase.QUICK):
+            yield Fault(
+                place("release", "erase"),
+                f"{site.release.erase} leaves data on the disks, so no cleaning has the evidence that "
+                f"cleaning.require = {require} asks for; expected secure or full",
+            )
+    elif require is Require.OUTSIDE:
+        yield Fault(at, 'only the region gives evidence from outside; expected [maas] and cleaning.by = "region"')
+    elif by is not CleaningBy.WORKER:
+        yield Fault(at, 'no source of this site can give the evidence; expected cleaning.by = "region" or "worker"')
 
 
 def _durations(site: Site) -> Iterator[Fault]:

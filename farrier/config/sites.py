@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from farrier.config.credentials import CredentialBinding
+from farrier.model.evidence import Require
 from farrier.model.maas_changes import LinkMode
 from farrier.model.workflow import CleaningBy
 
@@ -418,6 +419,15 @@ class CleaningSite(_Table, frozen=True, kw_only=True):
             "MAAS, and the agent fails these tasks."
         ),
     ] = None
+
+    require: Annotated[
+        Require,
+        Meta(
+            description="Which cleaning a node must have before it returns to service after it was retired. With none, "
+            "any; a cleaning without evidence is marked as unproven. With evidence, each cleaning stage without "
+            "complete evidence fails. With outside, only the evidence of the region counts."
+        ),
+    ] = Require.NONE
 
 
 class Erase(StrEnum):

@@ -48,6 +48,7 @@ _OWNED = [
     "ever_active",
     "deleting",
     "redeploying",
+    "cleaned",
 ]
 
 

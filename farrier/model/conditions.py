@@ -28,7 +28,7 @@ class Source(StrEnum):
     BMC = "bmc"  # readings of the node's BMC
     IDENTITY = "identity"  # comparisons of the recorded machine with the machine that responds
     OPERATOR = "operator"  # holds of operators; the ID is the key of the hold
-    CLEANING = "cleaning"  # cleanings that were skipped, or whose validation failed
+    CLEANING = "cleaning"  # cleanings that were skipped, failed, or lack evidence
     REGION = "region"  # the state of the machine in MAAS, if it contradicts the node
     WORKFLOW = "workflow"  # workflows that stopped
 
@@ -111,6 +111,8 @@ AGENT_KEY = "agent"
 """The ID of the note that two machines use the key of the node's agent."""
 NOT_SCRUBBED = "not_scrubbed"
 """The ID of the condition for a cleaning that was skipped or cancelled."""
+UNPROVEN = "unproven"
+"""The ID of the note about a cleaning stage (the target) that ended without evidence, or with incomplete evidence."""
 VALIDATION_FAILED = "validation_failed"
 """The ID of the condition for a cleanup whose validation failed or was skipped."""
 DISAGREEMENT = "disagreement"
@@ -156,6 +158,7 @@ KNOWN: tuple[Known, ...] = (
     Known(Source.OPERATOR, ANY_ID),
     Known(Source.CLEANING, NOT_SCRUBBED),
     Known(Source.CLEANING, VALIDATION_FAILED),
+    Known(Source.CLEANING, UNPROVEN),
     Known(Source.REGION, DISAGREEMENT),
     Known(Source.REGION, MACHINE_DELETED),
     Known(Source.WORKFLOW, ONBOARDING_FAILED),

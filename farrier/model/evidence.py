@@ -8,7 +8,7 @@ the tenant's system. `judge` compares evidence with the devices that the machine
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, TypeAlias, assert_never
@@ -68,9 +68,9 @@ class By(StrEnum):
     REGION = "region"  # farrier's check of the released machine, outside the tenant's system
 
 
-class Device(params.Params, frozen=True, kw_only=True, omit_defaults=True):
-    """One device. `method` is how it was erased or checked. Of `samples` places that were read afterwards,
-    `bad_samples` were not erased. `size` is in bytes; 0 is an unknown size."""
+class Device(params.Params, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=False):
+    """One device of stored evidence. `method` is how it was erased or checked. Of `samples` places that were read
+    afterwards, `bad_samples` were not erased. `size` is in bytes; 0 is an unknown size."""
 
     kind: DeviceKind
     serial: _Serial
@@ -100,11 +100,15 @@ class Device(params.Params, frozen=True, kw_only=True, omit_defaults=True):
 _CONTRADICTING = frozenset({DeviceResult.FAILED, DeviceResult.MISSING, DeviceResult.UNEXPECTED})
 
 
+class ReportedDevice(Device, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One device of reported evidence. A field that farrier does not know may be a typing error."""
+
+
 class Reported(params.Params, frozen=True, kw_only=True, omit_defaults=True):
     """The evidence that an agent or a worker reports about its own task."""
 
     by: By
-    devices: Annotated[tuple[Device, ...], msgspec.Meta(max_length=DEVICES_MAX)]
+    devices: Annotated[tuple[ReportedDevice, ...], msgspec.Meta(max_length=DEVICES_MAX)]
 
     @override
     def __post_init__(self) -> None:
@@ -127,11 +131,17 @@ class PowerCycle(msgspec.Struct, frozen=True, kw_only=True):
     on_seen_at: datetime
 
 
-class Evidence(Reported, frozen=True, kw_only=True, omit_defaults=True):
-    """The evidence of a cleaning. Only the region's evidence has a script and a power cycle."""
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The stored evidence of a cleaning. Only the region's evidence has a script and a power cycle."""
 
+    by: By
+    devices: tuple[Device, ...]
     script: Script | None = None
     power_cycle: PowerCycle | None = None
+
+    def __post_init__(self) -> None:
+        if (twice := repeated(self.devices)) is not None:
+            raise ValueError(twice)
 
 
 SCHEMA = params.describe(Reported)
@@ -150,6 +160,44 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     disks: tuple[Part, ...] | None = None
     gpus: tuple[Part, ...] | None = None
+
+
+class Require(StrEnum):
+    """Which cleaning a node must have before it returns from `retired` to service."""
+
+    NONE = "none"  # any; a cleaning without evidence is marked as unproven
+    EVIDENCE = "evidence"  # a proven one
+    OUTSIDE = "outside"  # one that the region proved, outside the tenant's system
+
+
+def shortfall(require: Require, by: By | None) -> str | None:
+    """Return why a cleaning that `by` proved (None: nobody) is less than required, or None."""
+    match require:
+        case Require.NONE:
+            return None
+        case Require.EVIDENCE:
+            return None if by is not None else "no evidence proves it"
+        case Require.OUTSIDE:
+            if by is By.REGION:
+                return None
+            return "no evidence from outside the machine's system proves it" + (f", only the {by}'s" if by else "")
+        case _ as never:
+            assert_never(never)
+
+
+class Cleaned(msgspec.Struct, frozen=True):
+    """A proven cleaning: by whom, and the ID of the decommission."""
+
+    by: By
+    workflow: int
+
+
+class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the evidence of a cleaning stage proved: by whom, or why it is unproven."""
+
+    stage: str
+    by: By | None = None
+    why: str | None = None
 
 
 class Proven(msgspec.Struct, frozen=True):
@@ -245,12 +293,3 @@ def _shown(device: Device) -> str:
 def _listed(texts: list[str]) -> str:
     more = f"; and {len(texts) - _MOST_NAMES} more" if len(texts) > _MOST_NAMES else ""
     return "; ".join(texts[:_MOST_NAMES]) + more
-
-
-def parts_of(listed: Iterable[Mapping[str, object]]) -> tuple[Part, ...]:
-    """Return the parts in the facts of an agent; entries without a serial number are left out."""
-    return tuple(
-        Part(serial=serial, size=size if isinstance(size := each.get("size"), int) else 0)
-        for each in listed
-        if isinstance(serial := each.get("serial"), str) and serial
-    )

@@ -258,6 +258,9 @@ CONDITION_ADVICE: Mapping[str, Advice] = {
             _release("cleaning/validation_failed", _CLEAN_BY_HAND),
         ),
     ),
+    "cleaning/unproven": Advice(
+        "find out in the history of the node what evidence is missing; the note ends with a proven cleaning"
+    ),
     "region/disagreement": Advice(
         "find out who changed the machine in MAAS, and who uses it now; when MAAS reports it as deployed, farrier "
         "returns the node to service",

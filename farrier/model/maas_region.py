@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from farrier.model.evidence import Part
 from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
 from farrier.model.maas import MaasFailure, MaasStatus, Recorded
 from farrier.model.resource import Answer, Resource
@@ -150,7 +151,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """A reading of a node's machine. `read_at` is a time just before farrier read the machine. If the node has another
     machine at the commit, the reading is ignored. If the node's handler may need the change, the node is enqueued.
     `in_rescue` is set if rescue mode gave the machine to its owner; the database keeps this mark until the owner
-    changes."""
+    changes. `disks` are the disks that MAAS knows, or None if it reports none."""
 
     node: int
     system_id: str
@@ -158,6 +159,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     read_at: datetime
     detail: Recorded = Recorded()
     in_rescue: bool = False
+    disks: tuple[Part, ...] | None = None
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from farrier.model import conditions
 from farrier.model.actions import Action
 from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.conditions import Condition, Effect, Source
-from farrier.model.evidence import Evidence
+from farrier.model.evidence import Cleaned, Evidence, Expected, Judged
 from farrier.model.failures import FailureClass
 from farrier.model.health import Health
 from farrier.model.identity import Identity
@@ -194,6 +194,8 @@ class Memo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `resumed` is set if `resume` was requested during a pause; it takes effect when the pause ends. `took_at` is when
     the workflow last requested the node's network segments and IB partitions (`UseNetworks`).
 
+    `judged` has the verdict about each finished cleaning stage.
+
     `restarted_at` is when a decommission last restarted, and `unpaused_at` is when the last pause of the node ended. If
     `adopted` is set, the stages of a decommission accept the state in MAAS as their result, because an operator
     requested this. `interruptions` counts the steps of the stage that were interrupted. `touched` is set if the
@@ -232,6 +234,7 @@ class Memo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: Evidence | None = None
     checked_at: datetime | None = None
     erases_again: bool = False
+    judged: tuple[Judged, ...] = ()
 
     @property
     def has_deployed(self) -> bool:
@@ -320,6 +323,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     lease_until: datetime | None = None
     created_at: datetime = NO_TIME
     result: Any = None
+    evidence: Evidence | None = None
     claimed_by: str | None = None
     """`agent of NODE` or `worker LOGIN`, as soon as the task is claimed."""
 
@@ -362,14 +366,15 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node over all layers.
 
     `maas_created` is set if farrier created the node's machine in MAAS. `redeploying` is set between the end of a
-    reimage and the beginning of the onboarding after it. `candidate_of` names another node that already has the machine
-    `memo.candidate`. `onboarded_by` is the mode of the last successful onboarding, if the node has a machine in
-    MAAS. `region` is the state of the region of the node's site while a workflow is live. `outages` are the recent
-    times in which this region could not be read. `gaps` are the times in which neither farrier nor the agent could act,
-    because the database was unavailable or no controller was running. `unreachable` are the times in which no door
-    reached agents; it is empty for an agent that uses no doors. `same_machine` names other nodes that recorded
-    the same machine. `braked` names the causes (sources of conditions, or `conditions.SILENCE`) for which a brake of
-    the node's site keeps this node in service.
+    reimage and the beginning of the onboarding after it. `cleaned` is the last proven cleaning since the node was in
+    service. `expected` are the devices that the machine should have, while a decommission is live. `candidate_of`
+    names another node that already has the machine `memo.candidate`. `onboarded_by` is the mode of the last successful
+    onboarding, if the node has a machine in MAAS. `region` is the state of the region of the node's site while a
+    workflow is live. `outages` are the recent times in which this region could not be read. `gaps` are the times in
+    which neither farrier nor the agent could act, because the database was unavailable or no controller was running.
+    `unreachable` are the times in which no door reached agents; it is empty for an agent that uses no doors.
+    `same_machine` names other nodes that recorded the same machine. `braked` names the causes (sources of conditions,
+    or `conditions.SILENCE`) for which a brake of the node's site keeps this node in service.
 
     `labels`, `networks` and `ib_guids` are set only while an onboarding is live. `networks` are the networks that the
     node uses, or None if it uses no networks. `ib_guids` are the GUIDs of the node's InfiniBand ports, or None until
@@ -401,6 +406,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     ever_active: bool = False
     deleting: bool = False
     redeploying: bool = False
+    cleaned: Cleaned | None = None
     workflow: Workflow | None = None
 
     agent: Agent | None = None
@@ -419,6 +425,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """What the stage `cleanup_secrets` still has to remove. None in any other stage, because only this stage reads
     it."""
     tasks: tuple[Task, ...] = ()
+    expected: Expected = Expected()
     intents: tuple[Intent, ...] = ()
     stored_power_at: datetime | None = None
     """The value of `bmc.power_at` in the database, if later reads have confirmed the power. This field exists only in

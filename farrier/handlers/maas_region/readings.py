@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from farrier.model.evidence import Part
 from farrier.model.maas import RESCUE, HardwareInfo, MaasStatus, Machine, Recorded
 from farrier.model.maas_region import DueMachine, Reading
 
@@ -24,8 +25,21 @@ def seen(due: DueMachine, machine: Machine, now: datetime) -> Reading:
         state=machine.state,
         read_at=now,
         in_rescue=machine.status in RESCUE,
+        disks=disks_of(machine),
         detail=Recorded(**{name: _storable(getattr(machine, name)) for name in Recorded.__struct_fields__}),
     )
+
+
+def disks_of(machine: Machine) -> tuple[Part, ...] | None:
+    """Return the physical disks that the commissioning found; None if MAAS lists none, which also holds for a machine
+    that was never commissioned. A disk without a serial number has its path instead, as in the check of a released
+    machine."""
+    found = [disk for disk in machine.blockdevice_set if disk.type == "physical"]
+    parts = tuple(
+        Part(serial=plain((disk.serial or "").strip() or disk.id_path or str(disk.id)), size=disk.size or 0)
+        for disk in found
+    )
+    return parts or None
 
 
 def absent(due: DueMachine, now: datetime) -> Reading:

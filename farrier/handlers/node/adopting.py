@@ -97,12 +97,12 @@ def _goes_on(node: Node, now: datetime, config: Policy) -> Node:
     waits = node.workflow is not None and node.workflow.status is W.RUNNING
     if not waits or not onboarding_adopt.is_at_the_gate(node):
         return node
-    passed = further = advanced(node, Done(reason="the recorded machine responds"))
+    passed = further = advanced(node, Done(reason="the recorded machine responds"), config)
     while further.workflow is not None and further.workflow.status is W.RUNNING:
         result = run_stage(further, now, config)
         if not isinstance(result, Done) or result.writes:
             return passed
-        further = advanced(further, result)
+        further = advanced(further, result, config)
     return further
 
 

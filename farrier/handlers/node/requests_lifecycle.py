@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node import compensating, region, unclean
+from farrier.handlers.node import compensating, proof, region, unclean
 from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.handlers.node.reply import Accept, Reject, Reply, Request
 from farrier.model import conditions, expected
@@ -64,7 +64,7 @@ def reactivate(request: Request) -> Reply:
         return Reject(reason="reactivate: the agent of this node was removed; onboard the node again, or remove it")
     if held := conditions.quarantining(node.conditions):
         return Reject(reason=f"reactivate: {conditions.in_words(held)}; release {conditions.names(held)} first")
-    if (why := _not_to_reactivate(request)) is not None:
+    if (why := _not_to_reactivate(request) or proof.not_to_return(node, request.config)) is not None:
         return Reject(reason=f"reactivate: {why}")
     return Accept(reason="reactivated", to=with_fields(node, status=N.OFFLINE, redeploying=False))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node import onboarding_adopt, unclean
+from farrier.handlers.node import onboarding_adopt, proof, unclean
 from farrier.handlers.node.logins import missing_detail
 from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.handlers.node.probing import recorded
@@ -42,6 +42,8 @@ def onboard(request: Request) -> Reply:
             reason=f"onboard: machine {node.maas_id} is still deployed in MAAS; reactivate the node, or decommission "
             "it with mode reimage first"
         )
+    if node.status is N.RETIRED and (unclean_yet := proof.not_to_return(node, request.config)) is not None:
+        return Reject(reason=f"onboard: {unclean_yet}")
     if params.mode is OnboardingMode.ADOPT:
         return _onboard_found(request)
     begins = "begins" if isinstance(node.workflow, Onboarding) else "accepted"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import compensating, probing, tasks, unclean
+from farrier.handlers.node import compensating, probing, proof, tasks, unclean
 from farrier.handlers.node.decommission import by_bmc
 from farrier.handlers.node.failing import fallback, freeze
 from farrier.handlers.node.moves import with_fields, with_note, with_workflow
@@ -61,6 +61,8 @@ def decommission(request: Request) -> Reply:
     if params.mode is DecommissionMode.REIMAGE and request.config.maas_of(request.node) is None:
         site = request.node.site or "(none)"
         return Reject(reason=f"decommission: mode reimage needs MAAS, but site {site} has no MAAS configured")
+    if (why := proof.why_not_in_mode(request.node, request.config, params.mode)) is not None:
+        return Reject(reason=f"decommission: {why}")
     if params.leave_on and params.mode is not DecommissionMode.FULL_DECOMMISSION:
         return Reject(
             reason=f"decommission: leave_on needs mode full_decommission; mode {params.mode} leaves the power"

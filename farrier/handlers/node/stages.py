@@ -158,15 +158,15 @@ def left_out(workflow: Workflow) -> frozenset[StageName]:
     return frozenset(workflow.options.leave_out)
 
 
-def advanced(node: Node, done: Done) -> Node:
+def advanced(node: Node, done: Done, policy: Policy) -> Node:
     """Return the node after its stage is done: at the next stage, or with its workflow ended."""
     base = node if done.to is None else done.to
     workflow = base.workflow
     assert workflow is not None and workflow.mode is not None, "a running workflow has a mode"
     stage = workflow.stage
-    skipped = workflow.skipped
+    skipped = tuple(each for each in workflow.skipped if each.stage != stage)
     if done.skipped is not None and stage is not None:
-        skipped = (*(s for s in skipped if s.stage != stage), Skipped(stage, done.skipped))
+        skipped = (*skipped, Skipped(stage, done.skipped))
     options = workflow.options
     following = (
         next_stage(workflow.mode, stage, skip=left_out(workflow), cleaned_by=options.cleaned_by)
@@ -182,5 +182,5 @@ def advanced(node: Node, done: Done) -> Node:
         memo=replace(workflow.memo, interruptions=0),
     )
     if following is None:
-        return onboarded(base) if isinstance(workflow, Onboarding) else decommissioned(base)
+        return onboarded(base) if isinstance(workflow, Onboarding) else decommissioned(base, policy)
     return with_workflow(base, stage=following)

@@ -11,19 +11,20 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from farrier.handlers.node import unclean
+from farrier.handlers.node import proof, unclean
+from farrier.handlers.node.decommission.pointless import pointless
 from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, attended, reachable
 from farrier.model.counted import counted
+from farrier.model.evidence import Require
 from farrier.model.failures import FailureClass
 from farrier.model.node import NO_TIME, Node, Task, TaskType
 from farrier.model.node import TaskStatus as T
 from farrier.model.status import NodeStatus
+from farrier.model.workflow import CleaningBy
 from farrier.model.writes import CreateTask, EndTask, Write
 
 _AT_ONCE = timedelta(0)
 _DETAIL_MAX = 300
-# The result of a task whose agent is gone.
-MACHINE_RELEASED = "machine_released"
 # The result of a task that `force` cancelled.
 _FORCED = "forced"
 
@@ -33,8 +34,8 @@ OWNING: Mapping[NodeStatus, TaskType] = {NodeStatus.DRAINING: TaskType.DRAIN, No
 
 def work(node: Node, now: datetime, config: Policy, type_: TaskType) -> StageResult:
     """Return the result of a stage that consists of one agent task. The task is issued until it succeeds."""
-    task = _current(node, type_)
-    why = pointless(node)
+    task = _current(node, type_, config)
+    why = None if _is_of_worker(node, type_, config) else pointless(node)
     if why is not None and (task is None or task.status is not T.SUCCEEDED):
         return Done(reason=f"{type_}: {why}", skipped=why)
     if task is None:
@@ -49,7 +50,9 @@ def work(node: Node, now: datetime, config: Policy, type_: TaskType) -> StageRes
         case T.DISPATCHED:
             return _dispatched(node, task, now)
         case T.SUCCEEDED:
-            return Done(reason=f"task {task.id} ({type_}) succeeded{_by(task)}")
+            done = Done(reason=f"task {task.id} ({type_}) succeeded{_by(task)}")
+            judged = proof.settled(node, config, done, proof.of_task(node, task))
+            return judged if isinstance(judged, Done) else _again_or(judged, task, config)
         case T.FAILED:
             return _failed(task, config)
         case T.EXPIRED | T.CANCELLED:
@@ -64,12 +67,13 @@ def first(node: Node, type_: TaskType) -> CreateTask:
     return CreateTask(type=type_) if why is None else CreateTask(type=type_, ended=T.CANCELLED, result=why)
 
 
-def pointless(node: Node) -> str | None:
-    """Return why no task is issued: the workflow needs no task, or the machine was released together with its agent."""
-    workflow = node.live
-    if workflow.options.untouched is not None:
-        return workflow.options.untouched
-    return MACHINE_RELEASED if workflow.memo.released or node.is_bare else None
+def _is_of_worker(node: Node, type_: TaskType, config: Policy) -> bool:
+    """Return whether a worker has to clean the machine also without its agent: the site requires evidence, and its
+    workers give it."""
+    site = config.site_of(node)
+    if site is None or type_ not in proof.STAGE_OF or node.live.options.untouched is not None:
+        return False
+    return site.cleaning.require is not Require.NONE and site.cleaning.by is CleaningBy.WORKER
 
 
 def reissue(node: Node, type_: TaskType, now: datetime) -> tuple[Write, ...]:
@@ -113,9 +117,16 @@ def _dispatched(node: Node, task: Task, now: datetime) -> StageResult:
 def _failed(task: Task, config: Policy) -> StageResult:
     failures, result = task.failures + 1, str(task.result)[:_DETAIL_MAX]
     detail = f"task {task.id} ({task.type}) failed {counted(failures, 'time')}{_by(task)}: {result}"
+    validates = task.type is TaskType.VALIDATE_CLEAN
+    failure = FailureClass.VALIDATION_FAILED if validates else FailureClass.TASK_FAILED
+    return _again_or(Failed(failure=failure, detail=detail), task, config)
+
+
+def _again_or(failed: Failed, task: Task, config: Policy) -> StageResult:
+    """Issue a failed task again; after the last attempt, the stage has failed."""
+    failures = task.failures + 1
     if failures >= config.max_task_attempts:
-        validates = task.type is TaskType.VALIDATE_CLEAN
-        return Failed(failure=FailureClass.VALIDATION_FAILED if validates else FailureClass.TASK_FAILED, detail=detail)
+        return failed
     return _issue(task.type, CreateTask(type=task.type, attempt=task.attempt + 1, failures=failures))
 
 
@@ -155,17 +166,20 @@ def _lease_left(node: Node, task: Task, now: datetime) -> timedelta:
     return task.lease_until - task.created_at - could_renew(node, task.created_at, now)
 
 
-def _current(node: Node, type_: TaskType) -> Task | None:
-    """Return the newest task of a type; None if the stage must issue the first task. A task that ended without success
-    counts only in the attempt that issued it; each new attempt of the stage counts failures from 0. After
-    `restart_clean`, tasks that had succeeded run again."""
+def _current(node: Node, type_: TaskType, config: Policy | None = None) -> Task | None:
+    """Return the newest task of a type; None if the stage must issue the first task. A task that ended without success,
+    or without the evidence that the site requires, counts only in the attempt that issued it; each new attempt of the
+    stage counts failures from 0. After `restart_clean`, tasks that had succeeded run again."""
     task, workflow = node.task(type_), node.live
     if task is None or task.is_live:
         return task
     restarted_at = workflow.memo.restarted_at
     if restarted_at is not None and task.created_at <= restarted_at:
         return None
-    return task if task.status is T.SUCCEEDED or task.created_at >= workflow.status_entered_at else None
+    counts = task.status is T.SUCCEEDED and (
+        config is None or proof.why_refused(node, config, proof.of_task(node, task)) is None
+    )
+    return task if counts or task.created_at >= workflow.status_entered_at else None
 
 
 def _force_is_due(node: Node, now: datetime, config: Policy) -> bool:

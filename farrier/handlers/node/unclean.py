@@ -1,8 +1,9 @@
-"""The conditions of a node whose cleaning is incomplete: `cleaning/not_scrubbed` and `cleaning/validation_failed`.
+"""The conditions about the cleaning of a node: `not_scrubbed`, `validation_failed` and `unproven`.
 
-Both keep the node out of service. `not_scrubbed` stands until a scrub is finished, and `validation_failed` until a
-validation succeeds; an operator can release both by their names, with a reason. The conditions are set and ended only
-by stages, `failing` and responses, and only through this module.
+The first two keep the node out of service: `not_scrubbed` stands until a scrub is finished, and `validation_failed`
+until a validation succeeds; an operator can release both by their names, with a reason. `unproven` is a note about a
+stage without evidence, until this stage is proven. The conditions are set and ended only by stages, `failing` and
+responses, and only through this module.
 """
 
 from __future__ import annotations
@@ -47,6 +48,18 @@ def installed(node: Node) -> Node:
     message = "the machine was installed again without a scrub"
     note = conditions.stated(Source.CLEANING, conditions.NOT_SCRUBBED, message, Effect.NOTE)
     return replace(node, conditions=conditions.added(node.conditions, note))
+
+
+def unproven(node: Node, stage: str, why: str) -> Node:
+    """Return the node after a cleaning stage ended without a proof."""
+    note = replace(conditions.stated(Source.CLEANING, conditions.UNPROVEN, why, Effect.NOTE), target=stage)
+    return replace(node, conditions=conditions.added(node.conditions, note))
+
+
+def proven(node: Node, stage: str) -> Node:
+    """Return the node after a cleaning stage was proven."""
+    key = (Source.CLEANING, conditions.UNPROVEN, stage)
+    return replace(node, conditions=tuple(each for each in node.conditions if each.key != key))
 
 
 def failed(node: Node, failure: FailureClass, detail: str) -> Node:

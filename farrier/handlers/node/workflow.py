@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from farrier.handlers.node import proof
 from farrier.handlers.node.compensating import compensate
 from farrier.handlers.node.failing import fail, freeze, settle_stop
 from farrier.handlers.node.moves import (
@@ -32,8 +33,9 @@ from farrier.handlers.node.moves import (
 )
 from farrier.handlers.node.stages import advanced, run_stage, started
 from farrier.model.failures import BY_THE_REGION, UNCOUNTED, FailureClass, needs_operator
-from farrier.model.node import AfterUndo, Node, Onboarding, StopRequest, Workflow
+from farrier.model.node import AfterUndo, Decommission, Node, Onboarding, StopRequest, Workflow
 from farrier.model.outcome import EndsBy, Wait
+from farrier.model.status import NodeStatus
 from farrier.model.workflow import LIVE, OnboardingMode
 from farrier.model.workflow import WorkflowStatus as W
 
@@ -98,6 +100,8 @@ def redeploy(node: Node, now: datetime, config: Policy) -> Decision | None:
         return None
     if node.paused is not None:
         return Wait(reason=f"paused: {node.paused.reason}", ends_by=EndsBy.PERSON, rests=True)
+    if (why := proof.not_to_return(node, config)) is not None:
+        return Wait(reason=f"farrier does not install the node: {why}", ends_by=EndsBy.PERSON, rests=True)
     return transition(
         node,
         with_fields(
@@ -172,7 +176,7 @@ def was_by_an_outage(node: Node) -> bool:
 def _running(node: Node, now: datetime, config: Policy) -> Decision:
     workflow = node.live
     if workflow.stage is None:
-        return _through(node, Done(reason="every stage was skipped"))
+        return _through(node, Done(reason="every stage was skipped"), config)
     if workflow.memo.interruptions >= MOST_INTERRUPTIONS:
         if is_unread(node):
             node = with_note(node, interruptions=0)
@@ -195,7 +199,7 @@ def _settled(node: Node, result: Settled, now: datetime, config: Policy) -> Outc
     stage = node.live.stage
     match result:
         case Done():
-            return _through(node, result)
+            return _through(node, result, config)
         case Waiting():
             if result.timed and is_late(node, now, config):
                 return fail(node, now, FailureClass.TIMEOUT, f"stage {stage}: {result.reason}")
@@ -223,13 +227,21 @@ def _settled(node: Node, result: Settled, now: datetime, config: Policy) -> Outc
             assert_never(never)
 
 
-def _through(node: Node, done: Done) -> Outcome:
+def _through(node: Node, done: Done, config: Policy) -> Outcome:
     """Return the transition after a finished stage: to the next stage, or to the end of the workflow."""
     workflow = node.live
-    to = advanced(node, done)
+    to = advanced(node, done, config)
     is_live = to.workflow is not None and to.workflow.status in LIVE
-    reason = done.reason if is_live else f"{workflow.kind} completed: {done.reason}"
+    reason = done.reason if is_live else f"{workflow.kind} completed: {done.reason}{_stays(to, config)}"
     return transition(node, to, reason=reason, cause=f"stage: {workflow.stage}", writes=done.writes, source=done.source)
+
+
+def _stays(node: Node, config: Policy) -> str:
+    """Say that a node which should return to service stays retired, because its cleaning is not proven."""
+    workflow = node.live
+    is_meant = isinstance(workflow, Decommission) and not workflow.options.retire
+    why = proof.not_to_return(node, config) if is_meant and node.status is NodeStatus.RETIRED else None
+    return "" if why is None else f"; the node stays retired: {why}"
 
 
 def _failure(node: Node) -> str:

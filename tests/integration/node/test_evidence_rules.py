@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from farrier.model.evidence import DEVICES_MAX, Reported
+from farrier.model.evidence import DEVICES_MAX, Evidence, Reported
 from tests.integration.node.test_beats import CLAIM, FINISH, digest_of
 from tests.support.site import Site
 
@@ -75,3 +75,8 @@ async def test_malformed_evidence_changes_nothing_and_the_task_can_still_be_fini
         assert getattr(refused.value, "sqlstate", None) == "FR400"
     assert await site.conn.fetchval("SELECT status FROM farrier.node_tasks WHERE id = $1", task["task"]) == "dispatched"
     await site.conn.execute(FINISH, *arguments, json.dumps(told(DISK)))
+
+
+def test_stored_evidence_of_a_newer_release_is_read() -> None:
+    newer = told({**DISK, "sold": True}, made_by="a newer release")
+    assert [device.serial for device in msgspec.json.decode(json.dumps(newer), type=Evidence).devices] == ["S1"]

@@ -259,7 +259,7 @@ async def test_an_unscrubbed_node_stays_out_of_service_until_a_scrub_is_finished
     for type_ in (TaskType.RELEASE_ALLOCATIONS, TaskType.SCRUB_GPU, TaskType.VALIDATE_CLEAN):
         await machine.finish(type_)
     row = await machine.look()
-    assert (row["status"], await machine.conditions()) == ("active", {})
+    assert (row["status"], await machine.conditions()) == ("active", {"cleaning/unproven": "note"})
 
 
 async def test_without_force_nothing_is_given_up(site: Site) -> None:

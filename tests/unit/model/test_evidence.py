@@ -22,7 +22,6 @@ from farrier.model.evidence import (
     Script,
     Unproven,
     judge,
-    parts_of,
 )
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -99,11 +98,6 @@ def test_gpus_that_the_agent_overwrote_are_compared_with_its_facts() -> None:
     expected = Expected(gpus=(Part(serial="G1"), Part(serial="G2")))
     assert judge(told(gpu("G1"), gpu("G2")), expected, [DeviceKind.GPU]) == Proven(By.AGENT)
     assert judge(told(gpu("G1")), expected, [DeviceKind.GPU]) == Unproven("gpu G2 is not in the evidence")
-
-
-def test_facts_of_an_agent_that_name_no_serial_number_name_no_part() -> None:
-    facts: list[dict[str, object]] = [{"serial": "S1", "size": 5}, {"serial": None}, {"size": 7}, {"serial": "S2"}]
-    assert parts_of(facts) == (Part(serial="S1", size=5), Part(serial="S2"))
 
 
 def test_evidence_keeps_the_revision_of_the_script_and_the_times_of_the_cold_start() -> None:

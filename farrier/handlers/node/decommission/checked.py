@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node import tasks
 from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.decommission.pointless import pointless
 from farrier.handlers.node.moves import Done, Failed, Step, at_stage
 from farrier.model.failures import FailureClass
 from farrier.model.node import Node, StopRequest
@@ -13,7 +13,7 @@ from farrier.model.workflow import CleaningBy
 
 def by_region(node: Node) -> bool:
     """Return whether the region cleans this machine. A machine that still runs its agent was not released."""
-    return own(node).options.cleaned_by is CleaningBy.REGION and tasks.pointless(node) is not None
+    return own(node).options.cleaned_by is CleaningBy.REGION and pointless(node) is not None
 
 
 def unchecked(node: Node) -> Done:

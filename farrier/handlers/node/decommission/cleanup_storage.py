@@ -12,7 +12,7 @@ from functools import partial
 
 from farrier import agent
 from farrier.config.sites import Erase
-from farrier.handlers.node import ready_test, tasks, unclean
+from farrier.handlers.node import proof, ready_test, tasks, unclean
 from farrier.handlers.node.decommission import by_bmc, checked, machine, power_cycle
 from farrier.handlers.node.decommission.clean_check import expected_of, reported
 from farrier.handlers.node.decommission.own import own
@@ -43,7 +43,7 @@ def cleanup_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
     return (
         machine.left_alone(node)
         or _not_erased(node, policy)
-        or _judged(node)
+        or _judged(node, policy)
         or _erased_again(node)
         or _cold(node, now)
         or _test(node, now, policy)
@@ -58,7 +58,7 @@ def _not_erased(node: Node, policy: Policy) -> Done | None:
     return Done(reason=why, skipped=why, to=unclean.skipped(node, TaskType.CLEANUP_STORAGE, why))
 
 
-def _judged(node: Node) -> Done | Failed | None:
+def _judged(node: Node, policy: Policy) -> Done | Failed | None:
     """Judge the disks by the evidence of this attempt; None if there is none yet."""
     evidence = _evidence(node, of_attempt=True)
     if evidence is None:
@@ -66,7 +66,8 @@ def _judged(node: Node) -> Done | Failed | None:
     verdict = judge(evidence, expected_of(evidence), (DeviceKind.DISK,))
     if isinstance(verdict, Contradicted):
         return checked.unclean(verdict.why)
-    return Done(reason=f"the check read samples of {len(evidence.devices)} disks")
+    done = Done(reason=f"the check read samples of {len(evidence.devices)} disks")
+    return proof.settled(node, policy, done, verdict)
 
 
 def _erased_again(node: Node) -> Step | None:

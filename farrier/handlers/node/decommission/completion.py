@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node import unclean
+from farrier.handlers.node import proof, unclean
 from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.moves import with_fields, with_workflow
+from farrier.handlers.node.moves import Policy, with_fields, with_workflow
 from farrier.model.node import Node
 from farrier.model.status import NodeStatus as N
 from farrier.model.workflow import DecommissionMode
 from farrier.model.workflow import WorkflowStatus as W
 
 
-def complete(node: Node) -> Node:
+def complete(node: Node, policy: Policy) -> Node:
     """Return the node after its decommission. A full decommission ends in `deleted`. A reimage leaves the node retired
     until a new installation begins, or permanently with option `retire`. After any other mode, the node is offline if
     it may return to service; otherwise, it stays retired."""
@@ -22,6 +22,7 @@ def complete(node: Node) -> Node:
         return with_fields(ended, status=N.DELETED, conditions=())
     if workflow.mode is DecommissionMode.REIMAGE:
         return with_fields(ended, redeploying=not workflow.options.retire)
-    fit = node.ever_onboarded and not unclean.is_marked(node) and not node.is_bare
+    is_clean = not unclean.is_marked(node) and proof.not_to_return(node, policy) is None
+    fit = node.ever_onboarded and is_clean and not node.is_bare
     returns = fit and not workflow.options.retire
     return with_fields(ended, status=N.OFFLINE) if returns else ended

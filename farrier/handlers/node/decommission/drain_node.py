@@ -24,7 +24,7 @@ def drain_node(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Done(reason=f"the node is already {node.status}", skipped=f"the node was already {node.status}")
     result = tasks.work(node, now, policy, TaskType.DRAIN)
     if isinstance(result, Done):
-        emptied = with_fields(result.to or node, status=N.RETIRED)
+        emptied = with_fields(result.to or node, status=N.RETIRED, cleaned=None)
         return replace(result, to=ended_with_the_workflow(emptied))
     if isinstance(result, Failed):
         return replace(result, stop=StopRequest.DRAIN_FAILED)

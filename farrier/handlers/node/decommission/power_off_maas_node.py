@@ -8,10 +8,11 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from farrier.handlers.node import region, tasks
+from farrier.handlers.node import region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import in_use, left_alone, unlock
+from farrier.handlers.node.decommission.pointless import pointless
 from farrier.handlers.node.moves import Done, Policy, Settled, StageResult, Waiting
 from farrier.handlers.node.region import Send
 from farrier.model.maas import BEING_RELEASED, Machine
@@ -27,7 +28,7 @@ _NOT_SWITCHED = (None, "", "manual")
 
 
 def power_off_maas_node(node: Node, now: datetime, policy: Policy) -> StageResult:
-    if left_alone(node) is None and tasks.pointless(node) is None:
+    if left_alone(node) is None and pointless(node) is None:
         why = "MAAS did not install the machine, and the node's agent still has to uninstall itself"
         return Done(reason=f"the machine stays on: {why}", skipped=why)
     gone = Done(reason=f"machine {node.maas_id} no longer exists in MAAS", skipped="no longer in MAAS")

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node import tasks
 from farrier.handlers.node.decommission import by_bmc
+from farrier.handlers.node.decommission.pointless import pointless
 from farrier.handlers.node.moves import Done, Policy, StageResult, Step, with_fields
 from farrier.model.node import Node, TaskType
 from farrier.model.status import NodeStatus as N
@@ -30,6 +31,6 @@ def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> Stag
 
 
 def _uninstall(node: Node, now: datetime) -> tuple[Write, ...]:
-    if tasks.pointless(node) is not None:
+    if pointless(node) is not None:
         return (tasks.first(node, TaskType.UNINSTALL),)
     return tasks.reissue(node, TaskType.UNINSTALL, now)

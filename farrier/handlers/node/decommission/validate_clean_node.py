@@ -6,12 +6,12 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import tasks, unclean
+from farrier.handlers.node import proof, tasks, unclean
 from farrier.handlers.node.decommission import checked
 from farrier.handlers.node.decommission.clean_check import expected_of
 from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Done, Failed, Policy, StageResult
-from farrier.model.evidence import Contradicted, DeviceKind, Unproven, judge
+from farrier.model.evidence import Contradicted, DeviceKind, judge
 from farrier.model.node import Node, TaskType
 
 
@@ -19,19 +19,20 @@ def validate_clean_node(node: Node, now: datetime, policy: Policy) -> StageResul
     """Run the task, or judge all of the evidence. A finished validation ends the condition of an earlier validation
     that failed."""
     if checked.by_region(node):
-        return checked.again(node) or _judged(node)
+        return checked.again(node) or _judged(node, policy)
     result = tasks.work(node, now, policy, TaskType.VALIDATE_CLEAN)
     if isinstance(result, Done) and result.skipped is None:
-        return replace(result, to=unclean.validated(node))
+        return replace(result, to=proof.with_proof(unclean.validated(result.to or node)))
     return result
 
 
-def _judged(node: Node) -> Done | Failed:
+def _judged(node: Node, policy: Policy) -> Done | Failed:
     evidence = own(node).memo.evidence
     if evidence is None:
         return checked.unchecked(node)
     verdict = judge(evidence, expected_of(evidence), tuple(DeviceKind))
     if isinstance(verdict, Contradicted):
         return checked.unclean(verdict.why)
-    shown = f"; unproven: {verdict.why}" if isinstance(verdict, Unproven) else ""
-    return Done(reason=f"the check of the released machine found its disks erased{shown}", to=unclean.validated(node))
+    done = Done(reason="the check of the released machine found its disks erased", to=unclean.validated(node))
+    result = proof.settled(node, policy, done, verdict)
+    return replace(result, to=proof.with_proof(result.to or node)) if isinstance(result, Done) else result

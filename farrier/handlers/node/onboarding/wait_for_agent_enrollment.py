@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.config.sites import Site
-from farrier.handlers.node import region
+from farrier.handlers.node import proof, region
 from farrier.handlers.node.moves import (
     Call,
     Done,
@@ -85,7 +85,10 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> Done | Failed | Wait
 
 def unready(node: Node, now: datetime, config: Policy) -> str | None:
     """Return why an onboarding may not end yet, or None. The node must be healthy, and its SSH seed must not have
-    failed: operators could not log in to the node."""
+    failed: operators could not log in to the node. A node that returns from `retired` needs the cleaning that its site
+    requires."""
+    if node.status is N.RETIRED and (why := proof.not_to_return(node, config)) is not None:
+        return why
     unproven = unproven_health(node, now, config)
     if unproven is not None:
         return unproven

@@ -44,6 +44,8 @@ CREATE TABLE farrier.nodes (
                                                                -- `decommission` or `remove` ends the node
     deleting              boolean     NOT NULL DEFAULT false,  -- an intent `delete` was accepted, and the node is not deleted yet
     redeploying           boolean     NOT NULL DEFAULT false,  -- a reimage has ended, and the onboarding after it has not begun
+    cleaned               jsonb,                               -- the last proven cleaning since the node was in service
+                                                               -- (farrier.model.evidence.Cleaned); null: none
     live_workflow_kind    text CHECK (live_workflow_kind IN ('onboarding', 'decommission')),
                                                                -- the table of its live workflow; null: no workflow is live
     live_workflow_id      bigint,                              -- the live workflow; checked at COMMIT (check_pair)

@@ -53,3 +53,11 @@ CREATE INDEX node_observations_machine ON farrier.node_observations (site, syste
 CREATE INDEX node_observations_turn ON farrier.node_observations (site, read_at);
 CREATE INDEX node_observations_stale ON farrier.node_observations (site, stale_since) WHERE stale_since IS NOT NULL;
 CREATE INDEX node_observations_state ON farrier.node_observations (site, state, read_at);
+
+-- The disks of each node's machine that MAAS knows. A row is written only when the disks change, so the regular
+-- readings of a fleet do not write it.
+CREATE TABLE farrier.machine_disks (
+    node_id   bigint PRIMARY KEY REFERENCES farrier.node_observations ON DELETE CASCADE,
+    system_id text   NOT NULL,  -- the machine that has these disks
+    disks     jsonb  NOT NULL   -- [{serial, size}] (farrier.model.evidence.Part)
+);

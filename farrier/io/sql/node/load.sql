@@ -3,7 +3,7 @@
 SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
   FROM (
     SELECT n.id, n.name, n.version, n.site, n.model, n.agentless, n.auto_manage,
-           n.maas_id, n.maas_created, n.redeploying,
+           n.maas_id, n.maas_created, n.redeploying, n.cleaned,
            CASE WHEN n.maas_id IS NOT NULL THEN farrier.maas_observation(n.id, n.maas_id, n.site) END AS maas,
            CASE WHEN live.id IS NOT NULL THEN (SELECT row_to_json(r) FROM (
                 SELECT r.failure, r.username, r.last_error FROM farrier.maas_regions r WHERE r.name = n.site AND r.ended_at IS NULL) r) END AS region,
@@ -49,6 +49,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
              SELECT json_agg(o) FROM farrier.outages o WHERE o.pulse <> 'controllers' AND o.ended_at > waits.since)
            ELSE '[]' END AS unreachable,
            CASE WHEN live.kind = 'decommission' THEN farrier.secrets_left(n.id, live.id) END AS secrets_left,
+           CASE WHEN live.kind = 'decommission' THEN farrier.expected_devices(n.id, n.maas_id) ELSE '{}' END AS expected,
            CASE live.kind
              WHEN 'onboarding' THEN (SELECT row_to_json(w) FROM (
                 SELECT 'onboarding' AS kind, o.* FROM farrier.node_onboardings o WHERE o.id = live.id) w)
@@ -56,7 +57,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
                 SELECT 'decommission' AS kind, d.* FROM farrier.node_decommissions d WHERE d.id = live.id) w)
            END AS workflow,
            CASE WHEN live.kind = 'decommission' THEN (SELECT coalesce(json_agg(t), '[]') FROM (
-                SELECT DISTINCT ON (t.type) t.id, t.type, t.status, t.attempt, t.failures, t.lease_until, t.created_at, t.result, t.claimed_by
+                SELECT DISTINCT ON (t.type) t.id, t.type, t.status, t.attempt, t.failures, t.lease_until, t.created_at, t.result, t.evidence, t.claimed_by
                   FROM farrier.node_tasks t WHERE t.workflow_id = live.id
                  ORDER BY t.type, t.id DESC) t)
            ELSE '[]' END AS tasks,

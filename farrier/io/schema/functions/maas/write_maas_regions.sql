@@ -40,5 +40,12 @@ BEGIN
           FROM jsonb_to_recordset(changes -> 'readings') c (node bigint, system_id text, state text, read_at timestamptz, detail jsonb, in_rescue boolean)
          WHERE o.node_id = c.node AND o.system_id = c.system_id
            AND (o.read_at IS NULL OR o.read_at <= c.read_at);
+        INSERT INTO farrier.machine_disks AS d (node_id, system_id, disks)
+        SELECT c.node, c.system_id, c.disks
+          FROM jsonb_to_recordset(changes -> 'readings') c (node bigint, system_id text, disks jsonb)
+          JOIN farrier.node_observations o ON (o.node_id, o.system_id) = (c.node, c.system_id)
+          LEFT JOIN farrier.machine_disks known ON known.node_id = c.node
+         WHERE jsonb_typeof(c.disks) = 'array' AND (known.system_id, known.disks) IS DISTINCT FROM (c.system_id, c.disks)
+            ON CONFLICT (node_id) DO UPDATE SET system_id = excluded.system_id, disks = excluded.disks;
     END IF;
 END $$;

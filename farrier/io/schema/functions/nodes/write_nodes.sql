@@ -69,6 +69,7 @@ BEGIN
                ever_active = r.ever_active,
                deleting = r.deleting,
                redeploying = r.redeploying,
+               cleaned = r.cleaned,
                live_workflow_kind = r.live_workflow_kind,
                -- The id is looked up and not taken from the run: a row that write_workflows inserted has its id only
                -- now.
