@@ -30,7 +30,7 @@ from bench.ground import Ground
 from farrier.model import bootstrap
 from farrier.sim.certificates import Authority
 
-_CONNECTIONS = 100
+_CONNECTIONS = 200
 # Each agent has sent a heartbeat before, so that most heartbeats report nothing new, as in production.
 _SECONDS = 6.0
 _PACED_SECONDS = 15.0

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
 
-# More connections would not be faster: the server sends heartbeats of 50 ms to the database together.
+# More connections would not be faster: the server sends heartbeats of 100 ms to the database together.
 _CONNECTIONS = 32
 _SECONDS = 30.0
 # The server cannot answer now, or has too many requests.

@@ -18,8 +18,8 @@ from farrier.protocols import AgentCalls
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# An agent does not notice this delay, and ten agents are enough for several heartbeats in it.
-COLLECT_SECONDS = 0.05
+# An agent does not notice this delay, and a statement costs as much as ten more heartbeats in it.
+COLLECT_SECONDS = 0.1
 # A statement with more heartbeats would hold the rows of agents for longer than a commit waits for a lock.
 MOST_IN_A_BATCH = 250
 # Heartbeats of two seconds of a fleet of 100,000 nodes. Further ones are refused, and their agents try again.
