@@ -28,6 +28,7 @@ from bench.rest import MILLION, REST, REST_BMC
 from bench.start import START
 from bench.sweep import SWEEP
 from bench.wakes import WAKES
+from bench.whole import WHOLE
 from farrier import log
 from farrier.errors import ExitCode, FarrierError
 
@@ -54,6 +55,7 @@ BENCHMARKS = (
     PAGE,
     FLOOD,
     AGENTS,
+    WHOLE,
 )
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -45,7 +45,7 @@ _NAMES = "SELECT name FROM farrier.nodes WHERE status = 'active' ORDER BY id LIM
 _ARRIVED = "SELECT count(*) FROM farrier.nodes WHERE name LIKE 'late-%' AND status = 'active'"
 
 
-class _Serving(msgspec.Struct, frozen=True):
+class Serving(msgspec.Struct, frozen=True):
     """A running server, its address, and the file of the CA that its clients trust."""
 
     process: daemon.Running
@@ -54,7 +54,7 @@ class _Serving(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def _serving(ground: Ground, program: Sequence[str] = ("farrier",)) -> AsyncIterator[_Serving]:
+async def serving(ground: Ground, program: Sequence[str] = ("farrier",)) -> AsyncIterator[Serving]:
     with tempfile.TemporaryDirectory(prefix="farrier-agents-") as directory:
         authority = Authority("bench", now=datetime.now(UTC))
         files = authority.issue(Path(directory), hosts=("localhost", "127.0.0.1"))
@@ -67,16 +67,16 @@ async def _serving(ground: Ground, program: Sequence[str] = ("farrier",)) -> Asy
             at = urlsplit(process.url)
             assert at.hostname is not None and at.port is not None, "the URL has an address"
             server = Server(at.hostname, at.port, ssl.create_default_context(cafile=ca))
-            yield _Serving(process, server, ca)
+            yield Serving(process, server, ca)
 
 
-async def _busy(ground: Ground, server: _Serving) -> Callable[[], float]:
+async def _busy(ground: Ground, server: Serving) -> Callable[[], float]:
     """Return a function that returns the CPU time of the server and of PostgreSQL."""
     postmaster = await postgres.postmaster(ground)
     return lambda: server.process.cpu_seconds() + postgres.seconds(postmaster)
 
 
-async def _saturated(server: _Serving, beats: Iterator[bytes], *, until: Callable[[], bool]) -> int:
+async def _saturated(server: Serving, beats: Iterator[bytes], *, until: Callable[[], bool]) -> int:
     """Send heartbeats as fast as the server answers, and return how many were answered."""
     answered = count()
 
@@ -91,13 +91,13 @@ async def _saturated(server: _Serving, beats: Iterator[bytes], *, until: Callabl
     return next(answered)
 
 
-async def _all_once(server: _Serving, beats: Sequence[bytes]) -> None:
+async def _all_once(server: Serving, beats: Sequence[bytes]) -> None:
     """Send a heartbeat of each agent."""
     left = count(1)
     await _saturated(server, iter(beats), until=lambda: next(left) > len(beats))
 
 
-async def _with_connection(server: _Serving, work: Callable[[Connection], object]) -> None:
+async def _with_connection(server: Serving, work: Callable[[Connection], object]) -> None:
     async with connected(server.at) as connection:
         await work(connection)  # type: ignore[misc]
 
@@ -105,7 +105,7 @@ async def _with_connection(server: _Serving, work: Callable[[Connection], object
 async def _per_core(ground: Ground, names: Sequence[str], program: Sequence[str]) -> float:
     """Return the heartbeats per second of CPU time."""
     beats = [beat(name) for name in names]
-    async with _serving(ground, program) as server:
+    async with serving(ground, program) as server:
         await _all_once(server, beats)
         busy = await _busy(ground, server)
         random.shuffle(beats)
@@ -119,7 +119,7 @@ async def _cores(ground: Ground, names: Sequence[str]) -> float:
     every = [beat(name) for name in names]
     beats = cycle(every)
     pause = _INTERVAL / len(names) * _CONNECTIONS
-    async with _serving(ground) as server:
+    async with serving(ground) as server:
         await _all_once(server, every)
         busy = await _busy(ground, server)
         ends = time.perf_counter() + _PACED_SECONDS
@@ -147,7 +147,7 @@ async def _power_cut(ground: Ground, nodes: int) -> Mapping[str, Reading]:
     await ground.pool.execute(_REGISTER, tokens, timeout=600)
     before_it = await ground.pool.fetchval(_ARRIVED)
     untouched = iter(await fleet.ids(ground))
-    async with daemon.running(ground.dsn) as loop, _serving(ground) as server, reaction.client(ground.dsn) as client:
+    async with daemon.running(ground.dsn) as loop, serving(ground) as server, reaction.client(ground.dsn) as client:
         await loop.until_runs(await ground.pool.fetchval("SELECT count(*) FROM farrier.nodes"))
         idle = [await _asked(client, next(untouched)) for _ in range(_IDLE_INTENTS)]
         meanwhile: list[float] = []
@@ -175,7 +175,7 @@ async def _power_cut(ground: Ground, nodes: int) -> Mapping[str, Reading]:
     }
 
 
-async def _enrolled(server: _Serving, tokens: Sequence[str]) -> float:
+async def _enrolled(server: Serving, tokens: Sequence[str]) -> float:
     """Let a machine enrol with each token. Returns the seconds until the last one has."""
     command = [sys.executable, "-m", "bench.machines", server.at.host, str(server.at.port), str(server.ca)]
     done = await anyio.run_process([*command, str(_BOOTS_OVER)], input="\n".join(tokens).encode(), stderr=None)

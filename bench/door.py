@@ -24,6 +24,13 @@ async def serving(
 
 
 @asynccontextmanager
+async def pages(ground: Ground) -> AsyncIterator[daemon.Running]:
+    """Run a server for the pages and the API."""
+    async with daemon.process(("farrier", "serve"), ground.dsn, {"FARRIER_HTTP_PORT": "0"}) as running:
+        yield running
+
+
+@asynccontextmanager
 async def client(ground: Ground) -> AsyncIterator[AgentsClient]:
     """Run a server for agents, and open connections to it."""
     async with serving(ground) as running, agents_client(running.url) as opened:
