@@ -16,6 +16,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from farrier.config.burn_in import ValidationSite
 from farrier.config.credentials import CredentialBinding
 from farrier.model.evidence import Require
 from farrier.model.maas_changes import LinkMode
@@ -412,11 +413,10 @@ class CleaningSite(_Table, frozen=True, kw_only=True):
         CleaningBy | None,
         Meta(
             description="Who cleans a machine. With region, in the modes reimage and full_decommission, MAAS erases "
-            "the disks at the release, and farrier checks them outside the machine's system; the agent does all other "
-            "cleaning. With agent, farrier's agent performs the tasks node.cleanup_storage, node.scrub_gpu and "
-            "node.validate_clean: it erases every disk but the system's, and the memory of the GPUs. With worker, the "
+            "the disks, and farrier checks them outside the machine's system; in other modes, the agent cleans. With "
+            "agent, farrier's agent erases every disk but the system's, and the memory of the GPUs. With worker, the "
             "agent leaves these tasks to a worker. If omitted, the region cleans in those two modes if the site has "
-            "MAAS, and the agent fails these tasks."
+            "MAAS, and the agent fails its tasks."
         ),
     ] = None
 
@@ -478,6 +478,7 @@ class Site(_Table, frozen=True, kw_only=True):
     cloud_init: CloudInitSite = CloudInitSite()
     cleaning: CleaningSite = CleaningSite()
     release: ReleaseSite = ReleaseSite()
+    validation: ValidationSite = ValidationSite()
     agents: AgentsSite = AgentsSite()
     credentials: CredentialsSite = CredentialsSite()
 

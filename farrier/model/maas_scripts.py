@@ -110,7 +110,7 @@ def fault(name: str, text: str | None, scripts: tuple[Script, ...]) -> str | Non
         return f"MAAS would also run {', '.join(others)[:200]}, which has the tag {name}; remove this tag"
     if script.revision is None or script.text is None:
         return f"MAAS does not show the text of script {name}"
-    if not script.is_plain:
+    if text is not None and not script.is_plain:
         return f"script {name} in MAAS needs packages, parameters or certain hardware, or is not a testing script"
     if text is not None and not script.has(text):
         return f"script {name} in MAAS (revision {script.revision}) is not farrier's"

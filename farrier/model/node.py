@@ -202,7 +202,8 @@ class Memo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     workflow may have changed something in MAAS before its last rerun. `released` is set if a decommission released the
     machine, so no agent of the node runs there.
 
-    `test` is the newest test of the machine that a stage prepared. `off_seen_at` and `on_seen_at` are when the BMC
+    `test` is the newest test of the machine that a stage prepared. `burn_in` are the tests of the
+    site that the machine passed before its first deployment. `off_seen_at` and `on_seen_at` are when the BMC
     showed the released machine off before the test, and on during it. `evidence` is the result of the region's check,
     which farrier read at `checked_at`. `erases_again` is set if this check found data, until MAAS has erased the disks
     again.
@@ -229,6 +230,7 @@ class Memo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     adopted: bool = False
     interruptions: int = 0
     test: TestRun | None = None
+    burn_in: tuple[TestRun, ...] = ()
     off_seen_at: datetime | None = None
     on_seen_at: datetime | None = None
     evidence: Evidence | None = None

@@ -3,7 +3,7 @@
 A stage that needs a test calls `tested` in each run. MAAS boots the machine into its ephemeral system, runs the script,
 and switches the machine off. Before the request, the workflow records the revision of the script and the newest round
 of scripts of the machine (`TestRun`). So the stage recognises its own round after a lost response or a crash. Exactly
-one later round may exist, and it must have one result, of this script and this revision. Otherwise, another user of
+one later round may exist, and it must have results of this script and this revision only. Otherwise, another user of
 MAAS may have changed the machine or the script after the check.
 """
 
@@ -42,7 +42,6 @@ from farrier.protocols import MaasClient
 _TESTABLE = frozenset({S.READY, S.NEW, S.FAILED_TESTING})
 # The names of MAAS for results of scripts that ran to their end (metadataserver/enum.py:88).
 _PASSED, _FAILED = "Passed", "Failed"
-_TEST = "test"
 _ABORT = "abort test"
 
 
@@ -51,11 +50,12 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
     machine: Machine
     run: TestRun
-    result: ScriptResult
+    results: tuple[ScriptResult, ...]
+    """One result; a script with a parameter, such as a disk, has one for each value."""
 
     @property
     def passed(self) -> bool:
-        return self.result.status_name == _PASSED
+        return all(each.status_name == _PASSED for each in self.results)
 
 
 Judge: TypeAlias = Callable[[Ran], Settled]
@@ -63,18 +63,19 @@ Judge: TypeAlias = Callable[[Ran], Settled]
 
 class Test(msgspec.Struct, frozen=True, kw_only=True):
     """A testing script of the region. With `text`, the region's script must have this text. `prepare` tells how an
-    operator makes the script right."""
+    operator makes the script right. Without `timed`, only MAAS limits the time of the test."""
 
     script: str
     judge: Judge
     text: str | None = None
     prepare: str = "correct it in MAAS"
+    timed: bool = True
 
 
 def tested(node: Node, now: datetime, policy: Policy, test: Test) -> StageResult:
     """Return the result of `test.judge` for the test that this attempt of the stage ran, or what comes before it."""
     decide = partial(_decide, node, now, test)
-    return _under_way(node, test) or region.with_machine(node, policy, decide, name=_TEST)
+    return _under_way(node, test) or region.with_machine(node, policy, decide, name="test")
 
 
 def ordered(node: Node, script: str) -> TestRun | None:
@@ -92,15 +93,19 @@ def is_running(node: Node) -> bool:
 
 def _under_way(node: Node, test: Test) -> Waiting | None:
     """Wait while the observations show that the requested test, or its abort, is not over."""
-    asked_at, seen = node.live.memo.asked_at, region.latest(node)
-    was_asked = region.was_asked(node, _TEST) or region.was_asked(node, _ABORT)
+    asked_at, seen, run = node.live.memo.asked_at, region.latest(node), ordered(node, test.script)
+    was_asked = (run is not None and region.was_asked(node, _record(run))) or region.was_asked(node, _ABORT)
     if was_asked and asked_at is not None and (seen is None or not seen.tells_of(asked_at)):
         return Waiting(reason="waits until farrier has read the machine in MAAS")
     return _running(test) if was_asked and is_running(node) else None
 
 
 def _running(test: Test) -> Waiting:
-    return Waiting(reason=f"MAAS runs test {test.script} on the machine")
+    return Waiting(reason=f"MAAS runs test {test.script} on the machine", timed=test.timed)
+
+
+def _record(run: TestRun) -> str:
+    return f"test {run.script} after round {run.after}"
 
 
 async def _decide(node: Node, now: datetime, test: Test, machine: Machine, client: MaasClient) -> Settled | Send:
@@ -119,7 +124,7 @@ async def _decide(node: Node, now: datetime, test: Test, machine: Machine, clien
         return _prepared(node, now, test, rounds, await client.scripts(test.script))
     later = [each for each in rounds if each.id > run.after]
     if not later:
-        return region.asking(node, now, Ask(script=test.script), f"test {test.script}", record=_TEST)
+        return region.asking(node, now, Ask(script=test.script), f"test {test.script}", record=_record(run))
     if len(later) > 1:
         detail = f"{len(later)} rounds of tests ran on the machine; expected only farrier's"
         return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=f"{detail}; farrier tests it again")
@@ -143,17 +148,17 @@ def _prepared(
 def judged(test: Test, run: TestRun, machine: Machine, round_: ScriptSet) -> Settled:
     """Return the verdict about a round of scripts that is over."""
     names = [each.name for each in round_.results]
-    if names != [run.script]:
+    if set(names) != {run.script} or (test.text is not None and len(names) > 1):
         detail = f"MAAS ran {listed(names)} instead of only {run.script}; {test.prepare}"
         return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
-    (result,) = round_.results
-    if result.status_name not in (_PASSED, _FAILED):
-        detail = f"test {run.script} did not run to its end: {result.status_name}"
-        return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
-    if result.script_revision_id != run.revision:
-        detail = (
-            f"MAAS has a result of revision {result.script_revision_id} of script {run.script}; farrier requested "
-            f"revision {run.revision}, so the script was edited meanwhile; {test.prepare}"
-        )
-        return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
-    return test.judge(Ran(machine=machine, run=run, result=result))
+    for result in round_.results:
+        if result.status_name not in (_PASSED, _FAILED):
+            detail = f"test {run.script} did not run to its end: {result.status_name}"
+            return Failed(failure=FailureClass.UPSTREAM_ERROR, detail=detail)
+        if result.script_revision_id != run.revision:
+            detail = (
+                f"MAAS has a result of revision {result.script_revision_id} of script {run.script}; farrier requested "
+                f"revision {run.revision}, so the script was edited meanwhile; {test.prepare}"
+            )
+            return Failed(failure=FailureClass.INVALID_CONFIG, detail=detail)
+    return test.judge(Ran(machine=machine, run=run, results=round_.results))

@@ -106,7 +106,7 @@ def _test(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 
 def _recorded(node: Node, now: datetime, erase: Erase, ran: Ran) -> Settled:
-    evidence = reported(ran.run, ran.result, ran.machine, erase=erase, power_cycle=power_cycle.seen(node))
+    evidence = reported(ran.run, ran.results[0], ran.machine, erase=erase, power_cycle=power_cycle.seen(node))
     if isinstance(evidence, str):
         return checked.unclean(f"test {ran.run.script}: {evidence}")
     return Step(to=with_note(node, evidence=evidence, checked_at=now), reason="farrier has the result of the check")

@@ -1,7 +1,8 @@
-"""Stage `wait_for_ready`: waits until the commissioning has passed.
+"""Stage `wait_for_ready`: waits until the commissioning has passed, and then runs the site's burn-in.
 
-The stage uses only observations. It sends a request only to abort a commissioning for which MAAS never switched the
-machine on. If the commissioning fails, the attempt fails, and the next
+The stage waits by observations. It sends requests only to abort a commissioning for which MAAS never switched the
+machine on, and to run the tests of `validation.scripts`, one after the other, before the node's first deployment. If
+the commissioning fails, the attempt fails, and the next
 attempt goes back to `commission_node`. Going back resets the stage's count of attempts, so the number of the
 commissioning is the number of the attempt, for the back-off and for the limit of attempts.
 """
@@ -9,15 +10,17 @@ commissioning is the number of the attempt, for the back-off and for the limit o
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
-from farrier.handlers.node import lost_power, region
-from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Step, Waiting, at_stage
+from farrier.handlers.node import lost_power, ready_test, region
+from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Step, Waiting, at_stage, with_note
 from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, quoted
+from farrier.handlers.node.ready_test import Ran, Test
 from farrier.handlers.node.region import Send
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus, Machine, StatusNumber
 from farrier.model.maas_changes import Abort
-from farrier.model.node import Node, Workflow
+from farrier.model.node import Node, StopRequest, Workflow
 from farrier.model.observation import MaasObservation
 from farrier.model.stages import OnboardingStage
 from farrier.protocols import MaasClient
@@ -32,6 +35,9 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
     seen = region.observed(node)
     if not isinstance(seen, MaasObservation):
         return seen
+    if (script := _untested(node, policy, seen)) is not None:
+        test = Test(script=script, judge=partial(_burnt_in, node), timed=False)
+        return ready_test.tested(node, now, policy, test)
     stands = (seen.status_name or str(seen.state))[:64]
     if seen.state in {MaasStatus.DEPLOYING, MaasStatus.DEPLOYED} and workflow.memo.has_deployed and seen.owner:
         return Done(reason=f"this onboarding already deploys the machine: {stands}")
@@ -51,6 +57,28 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
         detail = f"machine {seen.system_id} is {stands} in MAAS, which this onboarding did not request"
         return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
     return _again(node, workflow, why)
+
+
+def _untested(node: Node, policy: Policy, seen: MaasObservation) -> str | None:
+    """Return the next script of the burn-in; None if the machine has passed all, or is not yet commissioned. A test
+    that has begun continues, and after a failed test an operator's retry repeats it."""
+    memo = node.live.memo
+    passed = {run.script for run in memo.burn_in}
+    left = [script for script in region.site_of(node, policy).validation.scripts if script not in passed]
+    if not left or node.ever_active or memo.has_deployed:
+        return None
+    is_ready = seen.state is MaasStatus.READY and seen.commissioning_status_name == PASSED
+    is_begun = memo.test is not None and seen.status in (StatusNumber.TESTING, StatusNumber.FAILED_TESTING)
+    return left[0] if is_ready or is_begun else None
+
+
+def _burnt_in(node: Node, ran: Ran) -> Settled:
+    run = ran.run
+    shown = f"test {run.script} (revision {run.revision})"
+    if not ran.passed:
+        detail = f"machine {ran.machine.system_id} failed {shown} of its burn-in; read its output in MAAS"
+        return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
+    return Step(to=with_note(node, burn_in=(*node.live.memo.burn_in, run)), reason=f"the machine passed {shown}")
 
 
 def _failure(seen: MaasObservation) -> str | None:
