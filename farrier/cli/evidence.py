@@ -28,7 +28,8 @@ async def evidence(
         return
     for each in page.rows:
         typer.echo(f"decommission {each.workflow} ({each.mode}, {each.status}): {'; '.join(_said(each))}")
-        output.table(_COLUMNS, (_row(device) for device in each.evidence.devices))
+        if each.evidence is not None:
+            output.table(_COLUMNS, (_row(device) for device in each.evidence.devices))
     if not page.rows:
         typer.echo("no cleaning of this node has evidence")
 
@@ -38,6 +39,10 @@ _COLUMNS = ("KIND", "SERIAL", "MODEL", "METHOD", "RESULT", "SAMPLES", "BAD", "ME
 
 def _said(each: EvidenceView) -> Iterable[str]:
     """Yield who reported, when, and what else was seen of the machine."""
+    if each.evidence is None:
+        yield "no evidence"
+        yield from (judged.text for judged in each.judged)
+        return
     at = "" if each.reported_at is None else f" at {output.moment(each.reported_at)}"
     task = "" if each.task is None else f", task {each.task} ({each.type})"
     yield f"reported by {each.evidence.by}{at}{task}"
@@ -48,6 +53,7 @@ def _said(each: EvidenceView) -> Iterable[str]:
         yield f"the BMC showed the machine off at {output.moment(cycle.off_seen_at)}, and on at " + str(
             output.moment(cycle.on_seen_at)
         )
+    yield from (judged.text for judged in each.judged)
 
 
 def _row(device: Device) -> tuple[str, ...]:

@@ -199,6 +199,10 @@ class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
     by: By | None = None
     why: str | None = None
 
+    @property
+    def text(self) -> str:
+        return f"{self.stage}: " + (f"proven by the {self.by}" if self.by is not None else f"unproven: {self.why}")
+
 
 class Proven(msgspec.Struct, frozen=True):
     """Every expected device was erased."""

@@ -15,7 +15,7 @@ import msgspec
 from farrier.model.conditions import Condition
 from farrier.model.details import LISTED, RowDetails
 from farrier.model.doors import DeadDoors
-from farrier.model.evidence import Evidence
+from farrier.model.evidence import Evidence, Judged
 from farrier.model.health import Alert
 from farrier.model.maas import HardwareInfo
 from farrier.model.node import Bmc, Skipped
@@ -298,7 +298,9 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
 
 class EvidenceView(msgspec.Struct, frozen=True, kw_only=True):
     """The evidence of a cleaning, and the decommission that cleaned. `status` is that of the decommission. If an agent
-    or a worker reported the evidence, `task` and `type` are its task; otherwise the region checked the machine."""
+    or a worker reported the evidence, `task` and `type` are its task; otherwise the region checked the machine.
+    `evidence` is None if the decommission has none. `judged` has the verdict about each finished cleaning stage of the
+    decommission."""
 
     workflow: int
     mode: str
@@ -306,7 +308,8 @@ class EvidenceView(msgspec.Struct, frozen=True, kw_only=True):
     task: int | None
     type: str | None
     reported_at: datetime | None
-    evidence: Evidence
+    evidence: Evidence | None
+    judged: tuple[Judged, ...] = ()
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,25 @@ async def test_the_command_line_says_who_reported_and_what_was_seen_of_each_devi
     assert [each["workflow"] for each in (await farrier("node", "evidence", "gpu-1", "--json")).json] == [2, 1]
 
 
+async def test_a_cleaning_without_evidence_is_shown_as_unproven(
+    web: httpx.AsyncClient, farrier: Prompt, conn: Connection
+) -> None:
+    judged = '[{"stage": "scrub_gpu", "why": "the result has no evidence"}]'
+    async with conn.transaction():
+        await conn.execute("SET LOCAL session_replication_role = replica")
+        await conn.execute(
+            "INSERT INTO farrier.node_decommissions (node_id, mode, status, ended_at, memo) SELECT n.id, 'soft_reset', "
+            "'completed', farrier.now(), jsonb_build_object('judged', $1::jsonb) FROM farrier.nodes n",
+            judged,
+        )
+    newest = (await web.get("/api/v1/nodes/gpu-1/evidence")).json()["evidence"][0]
+    assert newest["evidence"] is None
+    assert newest["judged"] == [{"stage": "scrub_gpu", "why": "the result has no evidence"}]
+    said = "no evidence; scrub_gpu: unproven: the result has no evidence"
+    assert said in (await farrier("node", "evidence", "gpu-1")).out
+    assert said in (await web.get("/nodes/gpu-1")).text
+
+
 async def test_a_node_without_evidence_says_so(farrier: Prompt) -> None:
     await farrier("node", "add", "gpu-2")
     assert "no cleaning of this node has evidence" in (await farrier("node", "evidence", "gpu-2")).out
