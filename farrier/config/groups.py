@@ -24,6 +24,7 @@ from farrier.config.database import DatabaseConfig
 from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig, TracesConfig
 from farrier.config.segments import SegmentsConfig
 from farrier.model.bmc import BmcAuth
+from farrier.model.condition_effects import ConditionRule
 from farrier.model.credential import is_plain_path
 from farrier.model.diagnosis import Patience
 from farrier.model.limits import Limits
@@ -186,6 +187,16 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             "small site a single node can exceed brake_share.",
         ),
     ] = 5
+    conditions: Annotated[
+        tuple[ConditionRule, ...],
+        Meta(
+            description="The highest effects of conditions. Each table [[node.conditions]] has source, id, site and "
+            "model, which are patterns in which * matches any characters, and effect (note or quarantine). The first "
+            "table that matches a condition applies; a condition without one has its default effect. No table raises "
+            "an effect above what the source requests. Conditions of the sources operator and workflow cannot be "
+            "lowered. The next run of a node applies a change. The environment variable contains a JSON array."
+        ),
+    ] = ()
     brake_window: Annotated[
         timedelta,
         Meta(

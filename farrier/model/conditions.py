@@ -13,10 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from fnmatch import fnmatchcase
 
 import msgspec
-from msgspec.structs import replace
 
 from farrier.model.status import NodeStatus as N
 
@@ -95,11 +93,13 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 MOST_OF_SOURCE = 200
 """How many conditions one source may state of one node: a machine with 8 GPUs and 30 disks has about 100 parts. For
 more, the oldest notes of the source end; a condition that requests quarantine never does."""
+MOST_HOLDS = 100
+"""How many holds a node may have. Each has a key that a person or a program chose."""
 DEFAULT_KEY = "default"
 """The key of an operator's hold if the intent names none."""
 NOT_OK = "not_ok"
 """The ID of the agent's condition for `ok: false` without an alert that blocks scheduling."""
-HEALTH = "health"
+BMC_HEALTH = "health"
 """The ID of the BMC's condition for the health Critical."""
 CRITICAL = "Critical"
 """The worst health that Redfish defines."""
@@ -151,7 +151,7 @@ class Known(msgspec.Struct, frozen=True):
 
 KNOWN: tuple[Known, ...] = (
     Known(Source.AGENT, ANY_ID),
-    Known(Source.BMC, HEALTH),
+    Known(Source.BMC, BMC_HEALTH),
     Known(Source.IDENTITY, ANOTHER_MACHINE),
     Known(Source.IDENTITY, ENROLMENT),
     Known(Source.IDENTITY, AGENT_KEY),
@@ -208,51 +208,14 @@ def stated(source: str, id_: str, message: str = "", requested: Effect = Effect.
     return Condition(source=source, id=id_, message=message, requested=requested, effect=requested)
 
 
-class Ruling(msgspec.Struct, frozen=True):
-    """The effect of conditions, by the patterns of their source and their ID (`*` for any text)."""
-
-    source: str
-    id: str
-    effect: Effect
-    why: str
-
-    def fits(self, condition: Condition) -> bool:
-        """Return whether the ruling applies to the condition."""
-        return fnmatchcase(condition.source, self.source) and fnmatchcase(condition.id, self.id)
-
-
-DEFAULTS: tuple[Ruling, ...] = (
-    Ruling(
-        Source.BMC,
-        "health",
-        Effect.NOTE,
-        "vendors report Critical for parts, such as a fan of a redundant pair, that do not disturb the work",
-    ),
-)
-"""The effects that are lower than the requested effects. Any other condition has the requested effect."""
-
-
-def effect_of(condition: Condition) -> Effect:
-    """Return the effect of the condition: the requested effect, unless it was released or a ruling lowers it."""
-    if condition.released or condition.requested is Effect.NOTE:
-        return Effect.NOTE
-    return next((each.effect for each in DEFAULTS if each.fits(condition)), condition.requested)
-
-
-def decided(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """Return the conditions with their effects; the same object if nothing changes."""
-    effects = tuple(effect_of(each) for each in conditions)
-    if all(each.effect is effect for each, effect in zip(conditions, effects, strict=True)):
-        return conditions
-    return tuple(
-        each if each.effect is effect else replace(each, effect=effect)
-        for each, effect in zip(conditions, effects, strict=True)
-    )
-
-
 def quarantining(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     """Return the conditions that keep the node out of service."""
     return tuple(each for each in conditions if each.effect is Effect.QUARANTINE)
+
+
+def expired(conditions: Iterable[Condition], now: datetime) -> tuple[Condition, ...]:
+    """Return the conditions that are unknown, because their source has not stated them again in time."""
+    return tuple(each for each in conditions if each.is_expired(now))
 
 
 def shown_notes(conditions: Iterable[Condition]) -> tuple[Condition, ...]:

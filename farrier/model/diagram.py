@@ -15,6 +15,7 @@ import msgspec
 
 from farrier.model import (
     actions,
+    condition_effects,
     conditions,
     edges,
     expected,
@@ -60,6 +61,7 @@ def markdown() -> str:
         "## Intents\n\n" + _action_table(),
         "## Failure classes\n\n" + _failure_table(),
         "## Conditions by status\n\n" + _condition_table(),
+        "## Default effects\n\n" + _default_effects(),
         "## Conditions\n\n" + table(("condition", "recommended action"), _texts(failures.CONDITION_ADVICE)),
         "## BMC failures\n\n" + table(("class", "recommended action"), _texts(failures.BMC_ADVICE)),
     ]
@@ -184,6 +186,11 @@ def _regardless(spec: actions.ActionSpec) -> str:
     states = (*edges.STATES[Layer.STATUS], *edges.STATES[Layer.MANAGEMENT])
     names = " or ".join(state for state in states if state in spec.regardless_in | spec.stops)
     return f", and always in {names}" if names else ""
+
+
+def _default_effects() -> str:
+    rows = [(f"{each.rule.source}/{each.rule.id}", each.rule.effect, each.why) for each in condition_effects.DEFAULTS]
+    return table(("condition", "default effect", "reason"), rows)
 
 
 def _condition_table() -> str:

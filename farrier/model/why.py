@@ -188,16 +188,18 @@ def _errors(node: NodeDetail, now: datetime, patience: Patience) -> Iterator[str
     if diagnosis.is_unread(node):
         yield f"power, as of {_last_read(node)}: {node.bmc.sync_failure}: {node.bmc.sync_error}"
     yield from _not_kept(node)
-    yield from _conditions(node)
+    yield from _conditions(node, now)
 
 
-def _conditions(node: NodeDetail) -> Iterator[str]:
-    """Yield what keeps the node out of service, and its notes."""
+def _conditions(node: NodeDetail, now: datetime) -> Iterator[str]:
+    """Yield what keeps the node out of service, which conditions are unknown, and its notes."""
     if diagnosis.is_unvalidated(node):
         yield f"cleanup not validated: {node.quarantine_reason}"
     elif node.quarantine_cause is not None and not diagnosis.goes_on(node):
         is_quarantined = node.status == NodeStatus.QUARANTINED
         yield f"{'quarantined' if is_quarantined else 'not fit for service'}, {_quarantine(node)}"
+    for each in conditions.expired(node.conditions, now):
+        yield f"{each.name} is unknown since {each.expires_at:%Y-%m-%d %H:%M:%S} UTC: its monitor did not repeat it"
     yield from (f"note, {note.text}" for note in conditions.shown_notes(node.conditions))
 
 

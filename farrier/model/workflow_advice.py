@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from farrier.model import conditions, diagnosis, expected, failures
 from farrier.model.actions import Action
-from farrier.model.conditions import Condition, Source
+from farrier.model.conditions import Condition, Effect, Source
 from farrier.model.diagnosis import Patience
 from farrier.model.failures import FailureClass
 from farrier.model.maas import MaasStatus
@@ -182,6 +182,9 @@ def of_conditions(standing: Iterable[Condition]) -> Iterator[Advice]:
         if each.source == Source.OPERATOR:
             by_key = (Recommended(Action.RELEASE, {"key": each.id}), failures.DRAIN)
             advice = Advice(advice.todo, by_key)
+        elif each.source.startswith(conditions.MONITOR) and each.effect is Effect.QUARANTINE:
+            gone = Recommended(Action.RELEASE, {"key": each.name}, ("reason",), when="if it no longer watches the node")
+            advice = Advice(advice.todo, (gone,))
         yield advice
 
 

@@ -278,6 +278,25 @@ async def test_a_gap_between_pulses_is_an_outage(db: pg.Database, gap: timedelta
         assert await outages(conn) == ([(timedelta(seconds=2), gap)] if is_outage else [])
 
 
+async def test_the_time_of_an_outage_does_not_count_towards_the_expiry_of_a_condition(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        await db.freeze()
+        await conn.execute("SELECT farrier.register_node('gpu-1'); SELECT farrier.beat()")
+        await conn.execute(
+            """
+            INSERT INTO farrier.node_conditions (node, source, id, requested, expires_at)
+            SELECT 1, 'monitor:dcgm', x.id, 'note', farrier.now() + x.later
+              FROM (VALUES ('open', interval '5 minutes'), ('over', interval '-1 minute')) x (id, later)
+            """
+        )
+        await db.advance(timedelta(hours=1), pulses=False)
+        await conn.execute("SELECT farrier.beat()")
+        left = await conn.fetch(
+            "SELECT id, expires_at - farrier.now() AS after FROM farrier.node_conditions ORDER BY id"
+        )
+        assert [tuple(row) for row in left] == [("open", timedelta(minutes=5)), ("over", timedelta(minutes=-61))]
+
+
 async def test_no_outage_ends_in_the_future_after_the_clock_is_set_back(db: pg.Database) -> None:
     async with db.connect() as conn:
         await db.freeze()

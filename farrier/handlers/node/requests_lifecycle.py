@@ -26,6 +26,9 @@ def quarantine(request: Request) -> Reply:
     goes_on = isinstance(node.workflow, Onboarding) and not _stands(node.workflow)
     if node.status is N.QUARANTINED and not goes_on and known is not None and known.message == params.reason:
         return Accept(reason=f"already held as {params.key} for this reason")
+    holds = sum(each.source == Source.OPERATOR for each in node.conditions)
+    if known is None and holds >= conditions.MOST_HOLDS:
+        return Reject(reason=f"quarantine: the node has {holds} holds already, which is the limit; release one first")
     to = with_fields(node, status=N.QUARANTINED, conditions=conditions.added(node.conditions, hold))
     if isinstance(node.workflow, Onboarding):
         to = _held(to, params.reason)

@@ -17,6 +17,7 @@ from farrier.handlers.node import drift
 from farrier.handlers.node.moves import Decision, Policy
 from farrier.model import conditions
 from farrier.model.bmc import BmcFailure
+from farrier.model.condition_effects import decided
 from farrier.model.conditions import CRITICAL, Condition, Source
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
@@ -25,7 +26,7 @@ from farrier.model.status import NodeStatus
 from farrier.model.writes import Write
 
 _AT_ONCE = timedelta(0)
-_BMC_IS_CRITICAL = conditions.stated(Source.BMC, conditions.HEALTH, "the BMC reports the health Critical")
+_BMC_IS_CRITICAL = conditions.stated(Source.BMC, conditions.BMC_HEALTH, "the BMC reports the health Critical")
 
 
 def with_conditions(node: Node, now: datetime, config: Policy) -> Node:
@@ -37,7 +38,8 @@ def with_conditions(node: Node, now: datetime, config: Policy) -> Node:
         return node  # nearly every run
     if node.deleting or node.status is NodeStatus.DELETED:
         return node
-    seen = conditions.decided(drift.compared(node, _by_bmc(node), now, config))
+    standing = drift.compared(node, _by_bmc(node), now, config)
+    seen = decided(standing, config.conditions, node.site, node.model or bmc.product)
     return node if seen is node.conditions else replace(node, conditions=seen)
 
 
@@ -61,11 +63,11 @@ def _by_bmc(node: Node) -> tuple[Condition, ...]:
     """Return the node's conditions after a comparison with the facts of its BMC; the same object if nothing changes."""
     bmc, seen = node.bmc, node.conditions
     critical, another = bmc.health == conditions.CRITICAL, _another(bmc)
-    known = conditions.find(seen, Source.BMC, conditions.HEALTH)
+    known = conditions.find(seen, Source.BMC, conditions.BMC_HEALTH)
     if critical and known is None:
         seen = conditions.added(seen, _BMC_IS_CRITICAL)
     elif known is not None and not critical:
-        seen = conditions.without(seen, Source.BMC, conditions.HEALTH)
+        seen = conditions.without(seen, Source.BMC, conditions.BMC_HEALTH)
     known = conditions.find(seen, Source.IDENTITY, conditions.ANOTHER_MACHINE)
     if another is not None and (known is None or known.message != another):
         new = conditions.stated(Source.IDENTITY, conditions.ANOTHER_MACHINE, another)

@@ -27,7 +27,7 @@ from farrier.model import duration, maas_region
 from farrier.model.bmc import BmcFailure
 from farrier.model.built_in import BUILT_IN
 from farrier.model.census import Source
-from farrier.model.conditions import HEALTH
+from farrier.model.conditions import BMC_HEALTH
 from farrier.model.conditions import Source as ConditionSource
 from farrier.model.edges import LAYER_KIND, NODE
 from farrier.model.failures import BMC_ADVICE, FAILURES, UNSAFE, FailureClass
@@ -272,7 +272,7 @@ def _maas_status_unknown() -> Alert:
 
 
 def _hardware_critical() -> Alert:
-    critical = equals("condition", f"{ConditionSource.BMC}/{HEALTH}")
+    critical = equals("condition", f"{ConditionSource.BMC}/{BMC_HEALTH}")
     return Alert(
         name="FarrierHardwareCritical",
         severity=Severity.TICKET,

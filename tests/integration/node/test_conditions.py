@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -91,3 +92,54 @@ async def test_an_alert_that_an_operator_released_stays_a_note_until_it_ends(sit
     assert ((await machine.state())[0], await machine.conditions()) == ("active", {"agent/xid-79": "note"})
     await machine.beat()
     assert await machine.conditions() == {}
+
+
+async def test_a_release_of_one_of_several_causes_leaves_the_others_and_a_wrong_key_changes_nothing(site: Site) -> None:
+    machine = await (await site.active()).beat("xid-79")
+    for key in ("fans", "move"):
+        await machine.asked("quarantine", reason="it", key=key)
+    held = {"agent/xid-79": "quarantine", "operator/fans": "quarantine", "operator/move": "quarantine"}
+    assert await machine.conditions() == held, "no cause replaces another"
+    refused = await machine.ask("release", key="fan")
+    assert (refused.status, await machine.conditions()) == ("rejected", held)
+    assert "nothing named fan keeps the node out of service; expected one of: agent/xid-79, fans, move" in str(
+        refused.reason
+    )
+    await machine.asked("release", key="move")
+    assert await machine.conditions() == {name: effect for name, effect in held.items() if name != "operator/move"}
+    assert (await machine.state())[0] == "quarantined"
+
+
+async def test_another_message_of_an_alert_does_not_wake_the_node(site: Site) -> None:
+    def warm(degrees: int, *, blocks: bool = False) -> dict[str, Any]:
+        return {"alerts": [{"id": "hot", "message": f"{degrees} °C", "blocks_scheduling": blocks}]}
+
+    machine = await site.active()
+    await machine.report(warm(80))
+    for report, wakes in ((warm(81), 0), (warm(82, blocks=True), 1)):
+        async with site.conn.transaction():
+            await machine.send_health(report)
+            assert await site.conn.fetchval("SELECT count(*) FROM farrier.wakes") == wakes
+    message = await site.conn.fetchval("SELECT message FROM farrier.node_conditions WHERE id = 'hot'")
+    assert message == "82 °C"
+
+
+async def test_control_characters_of_an_alert_become_spaces(site: Site) -> None:
+    machine = await site.active()
+    await machine.report({"alerts": [{"id": "disk\nfull", "message": "\x1b[2Jat\t95 %"}]})
+    row = await site.conn.fetchrow("SELECT id, message FROM farrier.node_conditions WHERE source = 'agent'")
+    assert row is not None and tuple(row) == ("disk full", " [2Jat 95 %")
+
+
+async def test_a_node_has_at_most_a_hundred_holds(site: Site) -> None:
+    machine = await (await site.active()).asked("quarantine", reason="it", key="k0")
+    await site.conn.execute(
+        """
+        INSERT INTO farrier.node_conditions (node, source, id, requested, effect)
+        SELECT $1, 'operator', 'k' || nr, 'quarantine', 'quarantine' FROM generate_series(1, 99) nr
+        """,
+        machine.id,
+    )
+    refused = await machine.ask("quarantine", reason="it", key="one-more")
+    assert refused.status == "rejected" and "has 100 holds already" in str(refused.reason)
+    assert (await machine.ask("quarantine", reason="another", key="k7")).status == "accepted"

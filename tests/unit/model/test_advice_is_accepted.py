@@ -24,12 +24,12 @@ from farrier.model.bmc import BmcFailure, PowerState
 from farrier.model.conditions import (
     AGENT_KEY,
     ANOTHER_MACHINE,
+    BMC_HEALTH,
     DECOMMISSION_FAILED,
     DRAIN_FAILED,
     ENDS_WITH_A_WORKFLOW,
     ENROLMENT,
     FROZEN,
-    HEALTH,
     KNOWN,
     NOT_SCRUBBED,
     ONBOARDING_FAILED,
@@ -269,7 +269,8 @@ CONDITIONS = (
     stated(Source.IDENTITY, ANOTHER_MACHINE),
     stated(Source.IDENTITY, ENROLMENT, requested=Effect.NOTE),
     stated(Source.IDENTITY, AGENT_KEY, requested=Effect.NOTE),
-    stated(Source.BMC, HEALTH, requested=Effect.NOTE),
+    stated("monitor:dcgm", "hot"),
+    stated(Source.BMC, BMC_HEALTH, requested=Effect.NOTE),
 )
 WITH_A_WORKFLOW = [known for known in KNOWN if known.source in ENDS_WITH_A_WORKFLOW]
 OF_SERVICE = {DRAIN_FAILED, FROZEN, DECOMMISSION_FAILED}

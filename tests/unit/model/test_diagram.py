@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from farrier.model import actions, conditions, diagram, edges, failures, sla
+from farrier.model import actions, condition_effects, conditions, diagram, edges, failures, sla
 from farrier.model.bmc import BmcFailure
 from farrier.model.edges import Layer
 from farrier.model.limits import KEYS
@@ -67,6 +67,7 @@ def test_a_layer_s_table_lists_each_edge_once(section: str, layer: Layer) -> Non
         ("Intents", len(actions.Action)),
         ("Failure classes", len(failures.FailureClass)),
         ("Conditions by status", len(edges.STATES[Layer.STATUS])),
+        ("Default effects", len(condition_effects.DEFAULTS)),
         ("Conditions", len(conditions.KNOWN)),
         ("BMC failures", len(BmcFailure)),
     ],
