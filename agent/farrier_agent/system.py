@@ -48,7 +48,15 @@ def identity(host: Host) -> dict[str, Any]:
 def read(host: Host, _config: Config) -> dict[str, Any]:
     """Return facts and conditions of the operating system."""
     facts = {**identity(host), "kernel": host.text("/proc/sys/kernel/osrelease"), "agent": VERSION}
+    facts |= {"board_serial": host.text("/sys/class/dmi/id/board_serial") or None, "cpus": _cpus(host)}
     return {"facts": facts, "conditions": [*_read_only(host), *_clock()]}
+
+
+def _cpus(host: Host) -> list[dict[str, Any]]:
+    """Return the inventory number (PPIN) of each CPU, if its firmware shows one. Source: sysfs-devices-system-cpu."""
+    places = host.glob("/sys/devices/system/cpu/cpu*/topology")
+    found = {host.text(f"{place}/physical_package_id"): host.text(f"{place}/ppin") for place in places}
+    return [{"slot": slot, "serial": None if ppin in ("", "0x0") else ppin} for slot, ppin in sorted(found.items())]
 
 
 def metadata(host: Host, _config: Config) -> dict[str, Any]:

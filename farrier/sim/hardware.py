@@ -12,6 +12,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from farrier.model.node import TaskType
 
+_CPUS = 2
 _GPUS = 8
 _DISKS = 2
 _DISK_BYTES = 1_920_383_410_176  # a usual size of an NVMe disk for a server
@@ -29,6 +30,9 @@ def facts_of(machine: str) -> dict[str, Any]:
     return {
         "os": "simulated",
         "agent": "simulated",
+        "serial": f"SIM-{machine}",
+        "board_serial": f"SIM-{machine}-board",
+        "cpus": [{"slot": str(slot), "serial": f"0x{_digits(f'{machine}-cpu{slot}')}"} for slot in range(_CPUS)],
         "driver": "580.95.05",
         "gpus": [_gpu(machine, index) for index in range(_GPUS)],
         "disks": [
@@ -46,6 +50,11 @@ def evidence_of(facts: Mapping[str, Any], task: str) -> dict[str, Any] | None:
         return None
     devices = [_erased(kind, each["serial"], how) for kind, how in kinds.items() for each in facts.get(f"{kind}s", ())]
     return {"by": "agent", "devices": devices}
+
+
+def _digits(name: str) -> str:
+    """Return digits that follow from a name, as many as the inventory number of a CPU has."""
+    return uuid5(NAMESPACE_DNS, f"{name}.sim.farrier.invalid").hex[:16]
 
 
 def _gpu(machine: str, index: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tests.acceptance.api import Object
 
 Demand: TypeAlias = Callable[[Object], Iterator[str]]
 
+_RETURNED = "in_use released sanitizing in_use"
 _NOTHING = frozenset({"", "unknown", "none", "n/a"})
 
 
@@ -223,6 +224,26 @@ def replaced(answer: Object) -> Iterator[str]:
     yield from unless("the node is in the pool", done.get("node_removed_from_pool"))
 
 
+def erased(answer: Object) -> Iterator[str]:
+    """Beyond the suite, which asks only for the course: a machine returned to service, and each disk has a result."""
+    yield from _between_tenancies(answer, lambda evidence: _of_disks(evidence.get("devices") or []))
+
+
+def cold(answer: Object) -> Iterator[str]:
+    """As `erased`, for memory: the machine was seen without power."""
+
+    def of(evidence: Object) -> Iterator[str]:
+        yield from moments(evidence.get("power_cycle") or {}, "off_seen_at", "on_seen_at")
+
+    yield from _between_tenancies(answer, of)
+
+
+def cold_with_gpus(answer: Object) -> Iterator[str]:
+    """As `cold`, for the machines with GPUs."""
+    with_gpus = [record for record in answer.get("machines") or [] if record.get("has_gpu")]
+    yield from cold({"machines": with_gpus})
+
+
 def maintained(answer: Object) -> Iterator[str]:
     yield from unless("events cannot be queried", answer.get("events_queryable"))
     yield from each(answer, "events", lambda record: texts(record, "machine_id", "status", "message", "since"))
@@ -250,6 +271,30 @@ def notified(answer: Object) -> Iterator[str]:
     yield from each(
         answer, "notifications", lambda record: texts(record, "machine_id", "type", "message", "notified_at")
     )
+
+
+def _between_tenancies(answer: Object, of_evidence: Demand) -> Iterator[str]:
+    """Every machine was cleaned between its times in service, and at least one has shown it."""
+
+    def of_one(record: Object) -> Iterator[str]:
+        yield from texts(record, "machine_id")
+        yield from unless("it returned to service without cleaning", record.get("sanitized"))
+        yield from unless("another tenant still has it", record.get("stale_tenant_binding") is False)
+
+    yield from each(answer, "machines", of_one)
+    shown = [
+        record for record in answer.get("machines") or [] if _RETURNED in " ".join(record.get("transitions") or [])
+    ]
+    yield from each({"machines": shown}, "machines", lambda record: of_evidence(record.get("evidence") or {}))
+
+
+def _of_disks(devices: list[Object]) -> Iterator[str]:
+    def of_one(device: Object) -> Iterator[str]:
+        yield from texts(device, "serial", "method")
+        yield from unless("it was not erased", device.get("result") == "erased")
+        yield from unless("no sample was read", (device.get("samples") or 0) > 0 and not device.get("bad_samples"))
+
+    yield from each({"disks": [device for device in devices if device.get("kind") == "disk"]}, "disks", of_one)
 
 
 def moments(record: Object, *names: str) -> Iterator[str]:

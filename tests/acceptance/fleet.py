@@ -147,7 +147,7 @@ def out_of_band(api: Api) -> Object:
 
 
 def serials(api: Api) -> Object:
-    """Report the serial numbers that BMC, MAAS and agent read. Nothing reads an identifier of a CPU."""
+    """Report the serial numbers that BMC, MAAS and agent read."""
     return {"machines": [_components(node) for node in api.details()]}
 
 
@@ -250,8 +250,8 @@ def _components(node: Object) -> Object:
     known = node["agent_facts"] or {}
     found: dict[str, Iterable[Any]] = {
         "chassis": [_chassis(node)],
-        "baseboard": [maas.get("mainboard_serial")],
-        "cpu": [],
+        "baseboard": [maas.get("mainboard_serial"), known.get("board_serial")],
+        "cpu": [each.get("serial") for each in facts(node, "cpus")],
         "gpu": [each.get("serial") or each.get("uuid") for each in facts(node, "gpus")],
         "nic": [*node["bmc"].get("macs", ()), *known.get("macs", ()), *node["macs"]],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tests.acceptance import breakfix, fleet, machine
+from tests.acceptance import breakfix, cleaning, fleet, machine
 from tests.acceptance.api import Object
 
 STEPS: Mapping[str, Callable[..., Object]] = {
@@ -28,6 +28,7 @@ STEPS: Mapping[str, Callable[..., Object]] = {
     "reboot_instance": machine.reboot,
     "power_cycle_instance": machine.power_cycle,
     "reinstall_instance": machine.reinstall,
+    "query_sanitization": cleaning.sanitization,
     "return_node_maintenance": breakfix.return_node,
     "return_rack_maintenance": breakfix.return_rack,
     "request_host_replacement": breakfix.replace_host,

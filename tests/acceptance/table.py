@@ -77,7 +77,8 @@ CHECKS = (
     ),
     Check(
         "BFX03-01", "BmHardwareSerialCheck", "query serial numbers of chassis, board, network cards, CPUs, GPUs",
-        _H, "BMC, MAAS and agent report all of them but CPUs", "query_serial_numbers", demands.numbered,
+        _P, "What BMC, MAAS and agent read. A CPU has a number if its firmware shows the inventory number (PPIN)",
+        "query_serial_numbers", demands.numbered,
     ),
     Check("BFX03-02", "NvSwitchFirmwareCheck", "query the firmware of NVLink switches", _O, "Switches are no nodes"),
     Check("BFX03-03", "BmcKernelLogCheck", "read the log of a BMC", _M, "The logs of a BMC are not read"),
@@ -174,9 +175,20 @@ CHECKS = (
         "query_ib_tenant_isolation", demands.isolated,
     ),
     Check("SDN04-05", "IbKeysConfiguredCheck", "the keys of the InfiniBand fabric", _O, "UFM keeps them"),
-    Check("SEC21-02", "BmDiskSanitizationCheck", "erase disks between tenants", _M, "…"),
-    Check("SEC21-04", "BmMemorySanitizationCheck", "clear the memory of the host between tenants", _M, "…"),
-    Check("SEC21-05", "BmGpuMemorySanitizationCheck", "clear the memory of GPUs between tenants", _M, "…"),
+    Check(
+        "SEC21-02", "BmDiskSanitizationCheck", "erase disks between tenants",
+        _P, "With `cleaning.by = \"region\"`: the region erases, and a check outside the tenant's system reads "
+        "samples of each disk", "query_sanitization", demands.erased,
+    ),
+    Check(
+        "SEC21-04", "BmMemorySanitizationCheck", "clear the memory of the host between tenants",
+        _P, "As SEC21-02: the BMC showed the machine without power for at least ten seconds",
+        "query_sanitization", demands.cold,
+    ),
+    Check(
+        "SEC21-05", "BmGpuMemorySanitizationCheck", "clear the memory of GPUs between tenants",
+        _P, "As SEC21-04, for machines with GPUs", "query_sanitization", demands.cold_with_gpus,
+    ),
     Check(
         "SEC21-06", "BmFirmwareResetCheck", "reset TPM and BIOS between tenants",
         _M, "farrier changes neither TPM nor BIOS",

@@ -32,6 +32,26 @@ def test_the_agent_enrols_with_the_digest_of_its_own_key_and_sends_identity_and_
     assert door.wait("heartbeat", lambda call: call.body["facts_digest"] == facts["digest"])
 
 
+def test_the_facts_have_the_numbers_of_board_and_cpus_as_far_as_firmware_shows_them(
+    machine: Machine, door: Door, start: Start
+) -> None:
+    machine.write("/sys/class/dmi/id/board_serial", "BOARD-1")
+    for cpu, socket, ppin in (
+        ("cpu0", "0", "0x2ebf3fb5a2c9d5f1"),
+        ("cpu1", "0", "0x2ebf3fb5a2c9d5f1"),
+        ("cpu2", "1", "0x0"),
+    ):
+        machine.write(f"/sys/devices/system/cpu/{cpu}/topology/physical_package_id", socket)
+        machine.write(f"/sys/devices/system/cpu/{cpu}/topology/ppin", ppin)
+    machine.configure(door.url)
+
+    start(machine)
+
+    facts = door.wait("facts").body["facts"]
+    assert facts["board_serial"] == "BOARD-1"
+    assert facts["cpus"] == [{"slot": "0", "serial": "0x2ebf3fb5a2c9d5f1"}, {"slot": "1", "serial": None}]
+
+
 def test_a_restarted_agent_keeps_its_key_and_spends_no_token(machine: Machine, door: Door, start: Start) -> None:
     machine.configure(door.url)
     first = start(machine)
