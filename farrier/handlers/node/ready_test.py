@@ -85,6 +85,15 @@ def ordered(node: Node, script: str) -> TestRun | None:
     return run if is_of_attempt and run is not None and run.script == script else None
 
 
+def untestable(machine: Machine) -> Failed | None:
+    """Return why the machine cannot be tested in its status in MAAS; None if it can."""
+    if machine.status in _TESTABLE:
+        return None
+    shown = machine.status_name or str(machine.status)
+    detail = f"machine {machine.system_id} is {shown!r} in MAAS; farrier tests only a released machine"
+    return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
+
+
 def is_running(node: Node) -> bool:
     """Return whether the last reading of the machine shows that a test runs."""
     seen = region.latest(node)
@@ -115,10 +124,8 @@ async def _decide(node: Node, now: datetime, test: Test, machine: Machine, clien
             return _running(test)
         abort = Abort(comment=region.comment(node, _ABORT))
         return region.asking(node, now, abort, "abort the test of an earlier attempt", record=_ABORT)
-    if machine.status not in _TESTABLE:
-        shown = machine.status_name or str(machine.status)
-        detail = f"machine {machine.system_id} is {shown!r} in MAAS; farrier tests only a released machine"
-        return Failed(failure=FailureClass.STATE_DISAGREEMENT, detail=detail)
+    if (wrong := untestable(machine)) is not None:
+        return wrong
     rounds = await client.results(machine.system_id, "testing")
     if run is None:
         return _prepared(node, now, test, rounds, await client.scripts(test.script))

@@ -12,7 +12,7 @@ from functools import partial
 
 from farrier import agent
 from farrier.config.sites import Erase
-from farrier.handlers.node import proof, ready_test, tasks, unclean
+from farrier.handlers.node import proof, ready_test, region, tasks, unclean
 from farrier.handlers.node.decommission import by_bmc, checked, machine, power_cycle
 from farrier.handlers.node.decommission.clean_check import expected_of, reported
 from farrier.handlers.node.decommission.own import own
@@ -29,10 +29,15 @@ from farrier.handlers.node.moves import (
     with_note,
 )
 from farrier.handlers.node.ready_test import Ran, Test
+from farrier.handlers.node.region import Send
 from farrier.model.evidence import Contradicted, DeviceKind, Evidence, judge
+from farrier.model.maas import Machine
+from farrier.model.maas_changes import PowerOff
 from farrier.model.node import Node, TaskType
 from farrier.model.stages import DecommissionStage
+from farrier.protocols import MaasClient
 
+_OFF = "switch the machine off before its test"
 _LEAVE_DATA = (Erase.NONE, Erase.QUICK)
 
 
@@ -45,6 +50,7 @@ def cleanup_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
         or _not_erased(node, policy)
         or _judged(node, policy)
         or _erased_again(node)
+        or _switched_off(node, now, policy)
         or _cold(node, now)
         or _test(node, now, policy)
     )
@@ -83,6 +89,19 @@ def _evidence(node: Node, *, of_attempt: bool) -> Evidence | None:
     memo = own(node).memo
     is_new = memo.checked_at is not None and memo.checked_at >= attempt_began_at(node.live)
     return memo.evidence if is_new is of_attempt else None
+
+
+def _switched_off(node: Node, now: datetime, policy: Policy) -> StageResult | None:
+    """Let MAAS switch off a machine that is on before its test, because nothing else would."""
+    is_under_way = ready_test.ordered(node, agent.CLEAN_CHECK) is not None or ready_test.is_running(node)
+    if is_under_way or region.was_asked(node, _OFF) or not power_cycle.is_left_on(node):
+        return None
+
+    async def decide(found: Machine, _: MaasClient) -> Settled | Send:
+        off = PowerOff(comment=region.comment(node, _OFF))
+        return ready_test.untestable(found) or region.asking(node, now, off, _OFF, record=_OFF)
+
+    return region.with_machine(node, policy, decide, name="power_off")
 
 
 def _cold(node: Node, now: datetime) -> Waiting | Step | None:

@@ -35,6 +35,12 @@ def before(node: Node, now: datetime) -> Waiting | Step | None:
     return _read_at(node, now, due, f"waits until the BMC has shown the machine off for {OFF_FOR.seconds} s")
 
 
+def is_left_on(node: Node) -> bool:
+    """Return whether the BMC has shown the machine on since the attempt began. The release and each test end with the
+    machine off; but a test that hung, or that somebody ended by a forged signal, leaves it on."""
+    return _is_read(node, attempt_began_at(node.live), PowerState.ON)
+
+
 def after(node: Node, now: datetime, run: TestRun) -> Waiting | Step | None:
     """While the test runs, wait until the BMC has shown the machine on; None if it has."""
     memo = node.live.memo

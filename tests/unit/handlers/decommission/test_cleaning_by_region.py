@@ -253,7 +253,7 @@ async def test_a_forged_end_of_the_test_does_not_count(stand: Stand) -> None:
 async def test_the_test_begins_after_the_bmc_has_shown_the_machine_off_for_a_while(stand: Stand) -> None:
     await released(stand)
     path = "/redfish/v1/Systems/1"
-    stand.node = with_fields(stand.node, bmc=Bmc(system_path=path, power=PowerState.ON, power_at=stand.now))
+    stand.node = with_fields(stand.node, bmc=Bmc(system_path=path, power=PowerState.UNKNOWN, power_at=stand.now))
     waits(await stand.settle(), "off for 10")
     stand.pass_time(timedelta(seconds=11))
     assert isinstance(await stand.once(), Step) and stand.node.bmc.next_sync_at == stand.now, "the read is due now"
@@ -276,6 +276,22 @@ async def test_the_test_begins_after_the_bmc_has_shown_the_machine_off_for_a_whi
     evidence = stand.node.live.memo.evidence
     assert evidence is not None and evidence.power_cycle is not None
     assert evidence.power_cycle.off_seen_at < evidence.power_cycle.on_seen_at
+
+
+async def test_a_machine_that_a_forged_end_left_on_is_switched_off_before_the_next_test(stand: Stand) -> None:
+    machine = await released(stand)
+    await stand.settle()
+    testing.signal(stand.region, machine, passed=True)
+    stand.observe()
+    fails(await stand.settle(), F.UPSTREAM_ERROR, "did not run to its end")
+    again(stand)
+    on = Bmc(system_path="/redfish/v1/Systems/1", power=PowerState.ON, power_at=stand.now, power_since=stand.now)
+    stand.node = with_fields(stand.node, bmc=on)
+    waits(await stand.settle(), "off for 10")
+    assert (sent(stand), machine.power_state, requested(stand)) == (["power_off"], "off", 1)
+    stand.observe()
+    waits(await stand.settle(), "off for 10")
+    assert sent(stand) == ["power_off"], "once in each attempt"
 
 
 async def test_without_a_bmc_the_power_cycle_is_unproven(stand: Stand) -> None:
