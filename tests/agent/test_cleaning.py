@@ -375,6 +375,23 @@ def test_a_drain_ends_when_its_time_is_over_and_names_the_processes(gpus: Machin
     assert outcome["result"] == "GPUs are still in use after 1 s: process 4242 on GPU 0"
 
 
+@pytest.mark.parametrize("environment", [{"NVML_INIT": "9"}, {"LD_LIBRARY_PATH": ""}], ids=["driver", "library"])
+def test_a_drain_does_not_wait_for_gpus_without_a_driver(gpus: Machine, environment: dict[str, str]) -> None:
+    gpus.environment |= environment
+
+    (outcome,) = perform(gpus, DRAIN)
+
+    assert outcome["succeeded"], outcome
+
+
+def test_a_drain_fails_if_nvml_does_not_tell_which_processes_use_the_gpus(gpus: Machine) -> None:
+    gpus.environment["NVML_INIT"] = "999"
+
+    (outcome,) = perform(gpus, DRAIN)
+
+    assert outcome["result"] == "NVML does not tell which processes use the GPUs: Unknown Error"
+
+
 def test_a_drain_does_not_wait_for_a_gpu_that_is_lost(gpus: Machine) -> None:
     gpus.environment["NVML_LOST"] = "0"
 
