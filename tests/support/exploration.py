@@ -23,9 +23,9 @@ from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import FarrierError
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.handlers.node.moves import NodeServices, Outcome, attempt_began_at
+from farrier.handlers.node.moves import NodeServices, Outcome, Policy, attempt_began_at, unproven_health, vitals
 from farrier.handlers.node.onboarding import detour
-from farrier.model import actions, edges
+from farrier.model import actions, edges, health
 from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
 from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
 from farrier.model.conditions import Source, has_source, quarantining
@@ -63,6 +63,7 @@ from tests.support.stored import OPEN, stored
 
 HOUR = timedelta(hours=1)
 WALKED = replace(SITE, release=ReleaseSite(remove_record=True), deploy=DeploySite(hardware_sync=False))
+POLICY = Policy(sites={SITE.name: WALKED})
 HANDLER = NodeHandler(NodeConfig(), sites={SITE.name: WALKED})
 # The time that a step takes, so that later readings are newer than its requests.
 MOMENT = timedelta(milliseconds=1)
@@ -158,6 +159,9 @@ def run(place: Place) -> tuple[Place, bool]:
     again = changed or getattr(decision, "requeue_after", None) == timedelta(0)
     if isinstance(decision, Deleted):
         assert before.status is N.DELETED
+    if after.status is N.ACTIVE and before.status is not N.ACTIVE:
+        unproven = unproven_health(after, now, POLICY)
+        assert unproven is None, f"a node enters service only if it is proven healthy: {unproven}"
     power = switched(bmc.power, place.machine, region.machine)
     after = stored(before, after, writes(decision), now)
     return replace(place, node=after, now=now, power=power, machine=region.machine), again
@@ -207,6 +211,12 @@ def holds_at_rest(place: Place) -> None:
     """Assert what must hold of a node at rest."""
     it = place.node
     assert it.bmc.switching is None or it.deleting or it.paused is not None, "a change of power has to end"
+    if it.status is N.ACTIVE and it.paused is None:
+        assert not quarantining(it.conditions), "an active node has no condition that takes it out of service"
+        facts = vitals(it, place.now, POLICY)
+        assert health.silent(facts) is None and health.off(facts) is None, (
+            "an active node is heard, and its power is on"
+        )
     held = [i.action for i in it.intents]
     assert not held or (it.paused is not None and not ANSWERED_WHILE_PAUSED.intersection(held)), held
     open_tasks = {task.type for task in it.tasks if task.status in OPEN}
