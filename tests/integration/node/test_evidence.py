@@ -128,13 +128,27 @@ async def test_a_node_that_was_only_drained_does_not_return_where_evidence_is_re
     assert answer.status == "rejected" and "cleaning.require of site north is evidence" in (answer.reason or "")
 
 
+async def deleted(machine: Machine) -> None:
+    await machine.asked("remove")
+    await machine.finish(TaskType.UNINSTALL)
+    assert (await machine.state())[0] == "deleted"
+
+
 async def test_a_deleted_node_has_no_evidence_and_no_known_disks(strict: Site) -> None:
     machine = await in_service(strict, maas_id="abc123")
     await reset(machine, GPU)
     await machine.asked("cancel")
-    await machine.asked("remove")
-    await machine.finish(TaskType.UNINSTALL)
-    await machine.site.settled()
-    assert (await machine.state())[0] == "deleted"
+    await deleted(machine)
     assert not await strict.conn.fetchval("SELECT count(evidence) FROM farrier.node_tasks")
     assert not await strict.conn.fetchval("SELECT count(*) FROM farrier.machine_disks")
+
+
+async def test_a_deleted_node_has_no_verdicts_because_they_quote_serial_numbers(site: Site) -> None:
+    machine = await in_service(site)
+    await reset(machine, GPU)
+    await machine.finish(TaskType.VALIDATE_CLEAN)
+    memos = "SELECT string_agg(memo::text, '') FROM farrier.node_decommissions"
+    assert "gpu GPU-2 is not in the evidence" in await site.conn.fetchval(memos)
+    await (await machine.asked("drain")).finish(TaskType.DRAIN)
+    await deleted(machine)
+    assert "GPU-2" not in await site.conn.fetchval(memos)

@@ -12,8 +12,7 @@ BEGIN
     UPDATE node_onboardings o SET failure_detail = NULL WHERE o.node_id = NEW.id AND o.failure_detail IS NOT NULL;
     UPDATE node_decommissions d SET failure_detail = NULL WHERE d.node_id = NEW.id AND d.failure_detail IS NOT NULL;
     DELETE FROM machine_disks d WHERE d.node_id = NEW.id;
-    UPDATE node_onboardings o SET memo = o.memo - 'evidence' WHERE o.node_id = NEW.id AND o.memo ? 'evidence';
-    UPDATE node_decommissions d SET memo = d.memo - 'evidence' WHERE d.node_id = NEW.id AND d.memo ? 'evidence';
+    UPDATE node_decommissions d SET memo = d.memo - '{evidence,judged}'::text[] WHERE d.node_id = NEW.id AND d.memo ?| '{evidence,judged}';
     -- Removes the results and the evidence that agents and workers reported. A task that an agent is just finishing has no visible
     -- result, and this trigger does not wait for it.
     UPDATE node_tasks t SET result = NULL, evidence = NULL
