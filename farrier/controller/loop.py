@@ -48,7 +48,7 @@ _log = structlog.stdlib.get_logger(__name__)
 # How many handlers one slice calls before other tasks run: about half a millisecond of work.
 _SLICE = 64
 _MANY = 1_000  # how many wakes are recorded before other tasks run: a millisecond of work
-_MASS = 128  # how many resources for which nobody waits are loaded together
+_MASS = 64  # how many resources for which nobody waits are loaded together: some 20 ms of work for the database
 # How often the sweep takes due entries, in seconds.
 _TICK = 0.05
 _QUERY_SECONDS = 10.0

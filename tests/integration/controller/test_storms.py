@@ -95,4 +95,4 @@ async def test_a_request_is_answered_while_many_resources_for_which_nobody_waits
         await shop.until_answered(1)
         io.gate.set()
         await shop.until_answered(600)
-    assert (io.at_once, max(io.sizes)) == (1, 128)
+    assert (io.at_once, max(io.sizes)) == (1, 64)
