@@ -24,7 +24,6 @@ import msgspec
 from anyio.streams.text import TextReceiveStream
 
 from bench import bmc_polls, daemon, door, fleet, postgres, reaction, upstream
-from bench.agents import Serving, serving
 from bench.bmc_fleet import BmcFleet, bmc_fleet
 from bench.figures import Benchmark, Goal, Measure, Reading, Readings
 from bench.ground import Ground
@@ -85,7 +84,7 @@ class _Site(msgspec.Struct, frozen=True):
     bmcs: BmcFleet
     region_url: str
     processes: Mapping[str, daemon.Running]
-    agents: Serving
+    agents: door.OverTls
     postmaster: int
 
     async def look(self) -> _Seen:
@@ -193,7 +192,7 @@ async def _site(ground: Ground, bmcs: BmcFleet, region_url: str) -> AsyncIterato
     settings = {**bmcs.environment, "FARRIER_SITES_DIRECTORY": str(sites)}
     async with (
         daemon.running(ground.dsn, settings) as controller,
-        serving(ground) as agents,
+        door.over_tls(ground) as agents,
         door.pages(ground) as pages,
     ):
         await controller.until_runs(len(bmcs.addresses))

@@ -1,0 +1,111 @@
+"""Lets the machines of a fleet enrol after a power cut, while a client measures the reaction of the loop.
+
+Afterwards, a process occupies as much of the processors as farrier and PostgreSQL took for the enrolments, and commits
+as often (`busy`). The reaction meanwhile is the floor: it is what this work costs on this machine in any program.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from secrets import token_hex
+
+import anyio
+
+from bench import daemon, postgres, reaction
+from bench.door import OverTls, over_tls
+from bench.figures import Reading
+from bench.ground import Ground
+from farrier.model import bootstrap
+
+# The machines of a site need this time to boot, each a little longer or shorter.
+_BOOTS_OVER = 50.0
+_INTENTS = 400
+_PAUSE = 0.05
+_PATIENCE = 300.0
+_REGISTER = "SELECT farrier.register_node('late-' || substr(t, 5, 16), bootstrap_token => t) FROM unnest($1::text[]) t"
+_ARRIVED = "SELECT count(*) FROM farrier.nodes WHERE name LIKE 'late-%' AND status = 'active'"
+_UNTOUCHED = "SELECT id FROM farrier.nodes WHERE name NOT LIKE 'late-%' AND status = 'active' ORDER BY id"
+_COUNT = "SELECT count(*) FROM farrier.nodes"
+
+
+async def power_cut(ground: Ground, nodes: int) -> Mapping[str, Reading]:
+    """Return the seconds until all machines have enrolled and until their nodes are in service, and the p99 of the
+    reaction before, meanwhile, and beside the busy process."""
+    async with daemon.running(ground.dsn) as loop, over_tls(ground) as server:
+        return await _power_cut(ground, loop, server, nodes)
+
+
+async def _power_cut(ground: Ground, loop: daemon.Running, server: OverTls, nodes: int) -> Mapping[str, Reading]:
+    tokens = [bootstrap.token(token_hex(32)) for _ in range(nodes)]
+    await ground.pool.execute(_REGISTER, tokens, timeout=600)
+    arrived = await ground.pool.fetchval(_ARRIVED)
+    await loop.until_runs(await ground.pool.fetchval(_COUNT))
+    untouched = iter([record[0] for record in await ground.pool.fetch(_UNTOUCHED)])
+    postmaster = await postgres.postmaster(ground)
+
+    def busy() -> float:
+        return loop.cpu_seconds() + server.process.cpu_seconds() + postgres.seconds(postmaster)
+
+    began, worked = time.perf_counter(), busy()
+    idle = await _asked(ground, untouched, until=_enough)
+    at_rest = (busy() - worked) / (time.perf_counter() - began)
+    began, worked = time.perf_counter(), busy()
+    enrolled: list[float] = []
+
+    async def enroll() -> None:
+        enrolled.append(await _enrolled(server, tokens))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(enroll)
+        meanwhile = await _asked(ground, untouched, until=lambda _: bool(enrolled))
+    while (count := await ground.pool.fetchval(_ARRIVED) - arrived) < nodes:
+        assert time.perf_counter() - began < _PATIENCE, f"{count} of {nodes} nodes are in service"
+        await anyio.sleep(_PAUSE)
+    active = time.perf_counter() - began
+    storm = (busy() - worked) / active - at_rest
+    command = [sys.executable, "-m", "bench.busy", str(storm), str(nodes / active), ground.dsn]
+    async with await anyio.open_process(command, stdin=None, stdout=None, stderr=None) as process:
+        floor = await _asked(ground, untouched, until=_enough)
+        process.terminate()
+    p99 = {name: reaction.percentiles(each)["p99"] for name, each in (("idle", idle), ("floor", floor))}
+    during = reaction.percentiles(meanwhile)["p99"]
+    return {
+        "enroll": Reading(enrolled[0]),
+        "active": Reading(active),
+        "reaction": Reading(during / p99["idle"]),
+        "reaction_floor": Reading(p99["floor"] / p99["idle"]),
+        "reaction_idle": Reading(p99["idle"]),
+        "reaction_during": Reading(during),
+        "enroll_cores": Reading(storm),
+    }
+
+
+def _enough(intents: int) -> bool:
+    return intents >= _INTENTS
+
+
+async def _asked(ground: Ground, untouched: Iterator[int], *, until: Callable[[int], bool]) -> list[float]:
+    """Return the milliseconds of reactions, with a pause before each, until `until` is true for their number."""
+    took: list[float] = []
+    async with reaction.client(ground.dsn) as client:
+        while not until(len(took)):
+            await anyio.sleep(_PAUSE)
+            took.append(await client.ask(next(untouched)))
+    return took
+
+
+async def _enrolled(server: OverTls, tokens: Sequence[str]) -> float:
+    """Let a machine enrol with each token. Returns the seconds until the last one has."""
+    command = [
+        sys.executable,
+        "-m",
+        "bench.machines",
+        server.at.host,
+        str(server.at.port),
+        str(server.ca),
+        str(_BOOTS_OVER),
+    ]
+    done = await anyio.run_process(command, input="\n".join(tokens).encode(), stderr=None)
+    return float(done.stdout)
