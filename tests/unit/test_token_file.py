@@ -51,8 +51,14 @@ def test_a_written_entry_is_read_unchanged(tmp_path: Path) -> None:
         (GOOD.replace('"ci"', '"anonymous"'), "name: 'anonymous' is reserved"),
         (GOOD.replace(DIGEST, TOKEN), "[tokens 1]: sha256: expected the 64 hexadecimal digits"),
         (GOOD.replace(f'"{DIGEST}"', f'["{TOKEN}"]'), "[tokens 1] sha256: Expected `str`, got `array`"),
-        (GOOD.replace('"intent"', '"intents"'), "scopes: expected one or more of read, intent, register, admin; got"),
-        (GOOD.replace('["read", "intent"]', "[]"), "scopes: expected one or more of read, intent, register, admin"),
+        (
+            GOOD.replace('"intent"', '"intents"'),
+            "scopes: expected one or more of read, intent, register, conditions, admin; got",
+        ),
+        (
+            GOOD.replace('["read", "intent"]', "[]"),
+            "scopes: expected one or more of read, intent, register, conditions, admin",
+        ),
         (f"{GOOD}expires = 2027-01-01T00:00:00\n", "expires: expected a time with its offset, such as 2027-01-01T00"),
         (f"{GOOD}expires = 'soon'\n", "[tokens 1] expires: Invalid RFC3339 encoded datetime; got 'soon'"),
         (GOOD * 2, "[tokens] name: tables 1, 2 have the same value"),

@@ -124,19 +124,22 @@ async def test_a_request_is_let_through_with_its_scope_or_admin_and_no_other(
 # A dry run changes nothing.
 DRY_RUN = "/foreseen"
 REGISTERING = {("POST", "/nodes"), ("POST", "/nodes/{node}/bootstrap")}
+STATING = {*((method, "/nodes/{node}/conditions") for method in ("PUT", "DELETE")), ("POST", "/alertmanager")}
 
 
 async def test_every_change_needs_its_scope_or_admin_and_no_other_is_enough() -> None:
     server = Server(loopback=True)
     changes = [(each.method, each.path) for each in api.OPERATIONS if each.method != "GET" and each.path != DRY_RUN]
-    assert set(changes) > REGISTERING
+    assert set(changes) > REGISTERING | STATING
+    scopes = dict.fromkeys(changes, "intent") | dict.fromkeys(REGISTERING, "register")
+    scopes |= dict.fromkeys(STATING, "conditions")
     for method, path in changes:
         url = "/api/v1" + path.replace("{", "").replace("}", "")
         assert (await server.request(method, url)).status_code == 401, path
-        needed = "register" if (method, path) in REGISTERING else "intent"
         for held in Scope:
             status = (await server.request(method, url, token=SECRETS[held])).status_code
-            assert status == (LET_THROUGH if held in (needed, "admin") else 403), (method, path, held)
+            expected = LET_THROUGH if held in (scopes[method, path], "admin") else 403
+            assert status == expected, (method, path, held)
 
 
 async def test_a_token_is_refused_from_the_moment_at_which_it_expires() -> None:
