@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from msgspec.structs import replace
 
 from farrier.handlers.node.moves import unproven_health, with_fields
@@ -22,10 +24,10 @@ def release(request: Request) -> Reply:
     proven health. In any other state, only the condition ends."""
     node, params = request.node, request.params
     assert isinstance(params, p.Release), "the table of actions declares this type"
-    found = _chosen(node, params)
+    found = _chosen(node, params, request.now)
     if isinstance(found, Reject):
         return found
-    lifted = _without(node, found)
+    lifted = _without(node, found, request.now)
     said = f"{found.name} is released" + (f": {params.reason}" if params.reason else "")
     if node.status is not N.QUARANTINED or node.workflow is not None or node.deleting:
         return Accept(reason=said, to=lifted)
@@ -39,9 +41,9 @@ def release(request: Request) -> Reply:
     return Accept(reason=f"{said}; the node is healthy", to=with_fields(lifted, status=N.ACTIVE, ever_active=True))
 
 
-def _chosen(node: Node, params: p.Release) -> Condition | Reject:
+def _chosen(node: Node, params: p.Release, now: datetime) -> Condition | Reject:
     """Return what the intent lifts. An intent without a key means the only hold."""
-    liftable = tuple(each for each in node.conditions if _is_lifted(node, each))
+    liftable = tuple(each for each in node.conditions if _is_lifted(node, each, now))
     names = conditions.names(liftable)
     if params.key is None:
         holds = [each for each in liftable if each.source == Source.OPERATOR]
@@ -66,18 +68,19 @@ def _chosen(node: Node, params: p.Release) -> Condition | Reject:
     return found
 
 
-def _is_lifted(node: Node, condition: Condition) -> bool:
-    """Return whether the intent may lift the condition: it keeps the node out of service, or it is a note about a
-    refused agent. A condition that ends with a workflow is not lifted while a workflow is live, or before the first
-    successful onboarding."""
+def _is_lifted(node: Node, condition: Condition, now: datetime) -> bool:
+    """Return whether the intent may lift the condition: it keeps the node out of service, it is a note about a refused
+    agent, or its monitor has not stated it again in time. A condition that ends with a workflow is not lifted while a
+    workflow is live, or before the first successful onboarding."""
     if condition.source in conditions.ENDS_WITH_A_WORKFLOW and (node.workflow is not None or not node.ever_onboarded):
         return False
-    return condition.effect is Effect.QUARANTINE or condition.id in (conditions.ENROLMENT, conditions.AGENT_KEY)
+    about_an_agent = condition.id in (conditions.ENROLMENT, conditions.AGENT_KEY)
+    return condition.effect is Effect.QUARANTINE or about_an_agent or condition.is_expired(now)
 
 
-def _without(node: Node, condition: Condition) -> Node:
-    """Return the node after the release. A fact stays as a note until its source ends it."""
-    if condition.source in _STATED_ONCE or condition.effect is Effect.NOTE:
+def _without(node: Node, condition: Condition, now: datetime) -> Node:
+    """Return the node after the release. A fact stays as a note until its source ends it, unless its source is lost."""
+    if condition.source in _STATED_ONCE or condition.effect is Effect.NOTE or condition.is_expired(now):
         return with_fields(node, conditions=tuple(each for each in node.conditions if each.key != condition.key))
     note = replace(condition, effect=Effect.NOTE, released=True)
     return with_fields(node, conditions=conditions.added(node.conditions, note))
