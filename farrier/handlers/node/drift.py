@@ -18,16 +18,13 @@ from farrier.model.node import Node
 from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
 
 
-def fits(seen: MaasObservation | None) -> bool:
-    """Return whether nothing in the reading contradicts a node in service."""
-    return seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False)
-
-
 def difference(node: Node, now: datetime, config: Policy) -> str | None:
     """Return how the last reading of MAAS differs from the status of the node; None if there is no difference, or no
     fresh reading."""
     seen = node.maas
-    if seen is None or fits(seen) or not seen.fresh(now, config.observation_ttl):
+    if seen is None or (seen.state in expected.IN_SERVICE and seen.ours is not False):
+        return None  # the state matches
+    if not seen.fresh(now, config.observation_ttl):
         return None
     return expected.disagreement(node.status, seen, foreign=_is_foreign(node, seen))
 

@@ -157,10 +157,8 @@ class NodeHandler:
         """Decide one run. Pure: the same snapshot and time give the same decision."""
         policy = self._policy(resource)
         node = stated.with_conditions(resource, now, policy)
-        decision = self._decide(node, now, policy)
-        return decision if node is resource else stated.recorded(resource, node, decision)
-
-    def _decide(self, resource: Node, now: datetime, policy: Policy) -> Decision:
+        if node is not resource:  # decide as if these conditions were stored already
+            return stated.recorded(resource, node, self.handle(node, now))
         answered = intents.answer(resource, now, policy, RESPONSES) if resource.intents else ()
         if not isinstance(answered, tuple):
             return answered

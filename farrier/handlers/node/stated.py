@@ -19,6 +19,7 @@ from farrier.model import conditions
 from farrier.model.bmc import BmcFailure
 from farrier.model.condition_effects import decided
 from farrier.model.conditions import CRITICAL, Condition, Source
+from farrier.model.expected import IN_SERVICE
 from farrier.model.management import Management
 from farrier.model.node import Bmc, Node
 from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
@@ -32,15 +33,20 @@ _BMC_IS_CRITICAL = conditions.stated(Source.BMC, conditions.BMC_HEALTH, "the BMC
 def with_conditions(node: Node, now: datetime, config: Policy) -> Node:
     """Return the node with the conditions that the facts show, and with their effects; the same object if nothing
     changes. A deletion ignores conditions."""
-    bmc = node.bmc
-    is_well = bmc.sync_failure is None and bmc.failure is None and bmc.health != CRITICAL and drift.fits(node.maas)
-    if is_well and not node.conditions:
+    bmc, seen = node.bmc, node.maas
+    if (
+        not node.conditions
+        and (seen is None or (seen.ours and seen.state in IN_SERVICE))
+        and bmc.sync_failure is None
+        and bmc.failure is None
+        and bmc.health != CRITICAL
+    ):
         return node  # nearly every run
     if node.deleting or node.status is NodeStatus.DELETED:
         return node
     standing = drift.compared(node, _by_bmc(node), now, config)
-    seen = decided(standing, config.conditions, node.site, node.model or bmc.product)
-    return node if seen is node.conditions else replace(node, conditions=seen)
+    new = decided(standing, config.conditions, node.site, node.model or bmc.product)
+    return node if new is node.conditions else replace(node, conditions=new)
 
 
 def recorded(stored: Node, node: Node, decision: Decision) -> Decision:
