@@ -20,8 +20,8 @@ import httpx
 import msgspec
 
 from bench.calls import Made, Told, needed
-from farrier.services.maas_service import CONCURRENCY
-from farrier.services.maas_signing import parsed
+from farrier.services.maas.service import CONCURRENCY
+from farrier.services.maas.signing import parsed
 from farrier.sim.maas import ADMIN
 
 _KEY = parsed(ADMIN.key)

@@ -25,12 +25,12 @@ from bench.bmc_fleet import BmcFleet, bmc_fleet
 from bench.bmc_server import HEALTH, PASSWORD, SYSTEM, USERNAME, Counts, serial, uuid
 from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
-from farrier.model.bmc import BmcTarget
+from farrier.model.machine.bmc import BmcTarget
 from farrier.protocols import ServiceObserver
-from farrier.services.bindings import Bindings
-from farrier.services.bmc import RedfishBmc, open_bmc
-from farrier.services.bmc_times import BmcTimes
-from farrier.services.credentials import Credentials
+from farrier.services.bmc.client import RedfishBmc, open_bmc
+from farrier.services.bmc.times import BmcTimes
+from farrier.services.credentials.bindings import Bindings
+from farrier.services.credentials.resolver import Credentials
 
 # This many concurrent polls occupy the event loop completely. With more, each poll would only become slower.
 _AT_A_TIME = 50

@@ -13,7 +13,7 @@ from datetime import timedelta
 import anyio
 import uvloop
 
-from farrier.io import pool
+from farrier.io.connections import pool
 
 _PIECES = 100
 _CREATE = "CREATE TABLE IF NOT EXISTS farrier.bench_busy (at timestamptz)"

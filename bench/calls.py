@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from farrier.sim.maas import Region
-from farrier.sim.maas.call import Exchange
+from farrier.sim.maas.http.call import Exchange
 from farrier.sim.maas.records import Machine
 
 _NAMED = re.compile(r"<([^<>]+)>")

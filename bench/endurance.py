@@ -15,7 +15,7 @@ from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from bench.loop import PATIENCE, Work, running
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.io.controllers import PostgresControllers
+from farrier.io.calls.controllers import PostgresControllers
 
 _WAKES = 200_000
 _AT_ONCE = 1_000

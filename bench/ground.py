@@ -16,8 +16,9 @@ from pathlib import Path
 import msgspec
 
 from farrier.errors import ConfigError
-from farrier.io import catalog, migrate, pool
-from farrier.io.embedded import EmbeddedServer
+from farrier.io.connections import pool
+from farrier.io.connections.embedded import EmbeddedServer
+from farrier.io.schema import catalog, migrate
 
 PATIENCE = timedelta(seconds=20)
 # The daemon's default number of connections.

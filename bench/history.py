@@ -20,9 +20,9 @@ import msgspec
 from bench import fleet
 from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
-from farrier.io.queries import PostgresQueries
-from farrier.io.retention import PostgresRetention
-from farrier.model.history import HistoryFilter, HistoryKey, Order
+from farrier.io.calls.retention import PostgresRetention
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.views.history import HistoryFilter, HistoryKey, Order
 
 _DAYS = 100
 # The number of changes of the node that changes most often.
@@ -53,7 +53,7 @@ _RESTLESS_NODE = """
                                  source, controller, epoch)
     SELECT 'node', n.id, 1000 + v, 'management', 'verifying', 'enroll',
            $1::timestamptz + v * interval '100 days' / $2::integer, 60, 'step: verify',
-           'the BMC does not answer: no connection in time', 'handlers/node/management.py:173',
+           'the BMC does not answer: no connection in time', 'handlers/node/rules/management.py:173',
            gen_random_uuid(), v
       FROM (SELECT max(id) AS id FROM farrier.nodes) n, generate_series(1, $2) v
 """

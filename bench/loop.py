@@ -22,28 +22,28 @@ from farrier.clock import MonotonicClock
 from farrier.config import ControllerConfig, CredentialsConfig, NodeConfig
 from farrier.controller.agenda import Phase
 from farrier.controller.controller import Controller
-from farrier.controller.host import Host
+from farrier.controller.host import LoopContext
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
 from farrier.enqueuer.listener import Listener
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import NodeServices
-from farrier.io import catalog
-from farrier.io.controllers import PostgresControllers
-from farrier.io.identities import PostgresIdentities
-from farrier.io.node import NodeRows
-from farrier.io.state import PostgresStateIO
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.calls.identities import PostgresIdentities
+from farrier.io.kinds.node import NodeRows
+from farrier.io.kinds.state import PostgresStateIO
+from farrier.io.schema import catalog
 from farrier.metrics.sink import PrometheusSink
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
-from farrier.model.maas import MaasError, MaasFailure
-from farrier.model.node import Node
-from farrier.model.params import PowerRequest
-from farrier.model.writes import Write
+from farrier.model.intents.params import PowerRequest
+from farrier.model.maas.reading import MaasError, MaasFailure
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
+from farrier.model.node.snapshot import Node
+from farrier.model.node.writes import Write
 from farrier.protocols import BmcClient, MaasClient, Regions
-from farrier.services.bindings import Bindings
-from farrier.services.credentials import Credentials
-from farrier.services.ways import BoundCredentials, Ways
+from farrier.services.credentials.bindings import Bindings
+from farrier.services.credentials.resolver import Credentials
+from farrier.services.credentials.routes import BoundCredentials, Ways
 from farrier.wiring import vocabulary
 
 NodeIO: TypeAlias = PostgresStateIO[Node, Node, Write]
@@ -148,7 +148,7 @@ async def running(
     async with ground.pool.acquire() as conn:
         await catalog.set_settings(conn, _NODES)
     tally, handler, stop = Tally(), NodeHandler(_NODES), anyio.Event()
-    host = Host(config=config, sink=tally, clock=MonotonicClock(), ownership=Ownership())
+    host = LoopContext(config=config, sink=tally, clock=MonotonicClock(), ownership=Ownership())
     services = NodeServices(Unplugged(), _no_credentials(), Unconnected(), PostgresIdentities(ground.pool))
     storage = io or PostgresStateIO(ground.pool, NodeRows())
     loop: NodeLoop = Loop(NODE_KIND, handler, storage, services=services, host=host)

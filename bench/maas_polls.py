@@ -25,21 +25,21 @@ from farrier.config import ControllerConfig
 from farrier.config.sites import MaasSite, ObserveSite, Site
 from farrier.controller.agenda import Phase
 from farrier.controller.controller import Controller
-from farrier.controller.host import Host
+from farrier.controller.host import LoopContext
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
 from farrier.handlers.maas_region import REGION_KIND, RegionHandler
-from farrier.io import maas_region as regions_of
-from farrier.io.built_in import REGION_ROWS
-from farrier.io.controllers import PostgresControllers
-from farrier.io.state import PostgresStateIO
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.kinds import maas_region as regions_of
+from farrier.io.kinds.built_in import REGION_ROWS
+from farrier.io.kinds.state import PostgresStateIO
 from farrier.metrics.sink import PrometheusSink
 from farrier.model.credential import Credential
-from farrier.model.maas_changes import Commission, Deploy, NewMachine, PowerAccess
+from farrier.model.maas.changes import Commission, Deploy, NewMachine, PowerAccess
 from farrier.protocols import CredentialStore, MaasClient, ServiceObserver
-from farrier.services.maas_service import MaasSettings
-from farrier.services.regions import Regions
-from farrier.services.times import Times
+from farrier.services.http.times import Times
+from farrier.services.maas.regions import Regions
+from farrier.services.maas.service import MaasSettings
 from farrier.sim.maas import ADMIN, Region, RegionTransport, Status
 from farrier.sim.maas.records import Machine
 from farrier.wiring import vocabulary
@@ -199,7 +199,9 @@ async def _watched(ground: Ground, nodes: int) -> AsyncIterator[_Watch]:
         region.keep(Machine(system_id=name, hostname=name, status=Status.DEPLOYED, owner=ADMIN.username))
     config = ControllerConfig(poll_interval=timedelta(milliseconds=2))
     async with _client(region, observed) as regions:
-        host = Host(config=config, sink=PrometheusSink(vocabulary()), clock=MonotonicClock(), ownership=Ownership())
+        host = LoopContext(
+            config=config, sink=PrometheusSink(vocabulary()), clock=MonotonicClock(), ownership=Ownership()
+        )
         loop: Loop[Any, Any, Any, Any] = Loop(
             REGION_KIND,
             REGION_KIND.guarded(RegionHandler({_SITE.name: _SITE})),

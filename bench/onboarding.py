@@ -24,9 +24,9 @@ from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from bench.upstream import Pace, Upstream, onboard, register, upstream
 from farrier.errors import FarrierError
-from farrier.model.stages import OnboardingStage
+from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Durations, Region, Status
-from farrier.sim.maas.call import Exchange
+from farrier.sim.maas.http.call import Exchange
 
 # Eight minutes of commissioning, twelve minutes of deploying and fifteen minutes until the second sync become three and
 # a half minutes.

@@ -18,12 +18,12 @@ from prometheus_client import CollectorRegistry
 from bench import fleet
 from bench.figures import Benchmark, Goal, Measure, Reading, Readings
 from bench.ground import Ground
-from farrier.io.api import PostgresRequests
-from farrier.io.monitors import PostgresMonitorCalls
-from farrier.io.queries import PostgresQueries
-from farrier.model.limits import Limits
-from farrier.web.backend import Backend
-from farrier.web.site import Site
+from farrier.io.calls.monitors import PostgresMonitorCalls
+from farrier.io.calls.requests import PostgresRequests
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.node.limits import Limits
+from farrier.web.server.backend import Backend
+from farrier.web.server.site import WebApplication
 
 _SAMPLES = 30
 # This is enough time to update all nodes.
@@ -64,7 +64,7 @@ async def _pages(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
         await conn.execute(_LATE, timeout=_SECONDS)
         await conn.execute(fleet.WITH_GUARDS)
     await fleet.settle(ground)
-    site = Site(CollectorRegistry(), unready_because=lambda: None)
+    site = WebApplication(CollectorRegistry(), unready_because=lambda: None)
     requests = PostgresRequests(ground.pool, ground.dsn)
     site.open(Backend(PostgresQueries(ground.pool), requests, Limits(), None, PostgresMonitorCalls(ground.pool)))
     transport = httpx.ASGITransport(app=site.app)

@@ -17,7 +17,7 @@ from bench import daemon, postgres, reaction
 from bench.door import OverTls, over_tls
 from bench.figures import Reading
 from bench.ground import Ground
-from farrier.model import bootstrap
+from farrier.model.machine import bootstrap
 
 # The machines of a site need this time to boot, each a little longer or shorter.
 _BOOTS_OVER = 50.0

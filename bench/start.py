@@ -14,13 +14,13 @@ from bench import fleet
 from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from bench.loop import running
-from farrier.io.controllers import PostgresControllers
-from farrier.io.node import NodeRows
-from farrier.io.state import PostgresStateIO
-from farrier.model.controllers import SHARDS
-from farrier.model.node import Node
-from farrier.model.runs import Loaded
-from farrier.model.writes import Write
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.kinds.node import NodeRows
+from farrier.io.kinds.state import PostgresStateIO
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.loop.runs import Loaded
+from farrier.model.node.snapshot import Node
+from farrier.model.node.writes import Write
 
 # This is enough for several nodes in each shard.
 _WOKEN = 1_000

@@ -18,7 +18,7 @@ from bench.figures import Benchmark, Bound, Goal, Measure, Reading, Readings
 from bench.ground import Ground
 from bench.loop import CONTROLLER, Work, running
 from farrier.handlers.node.handler import NodeHandler
-from farrier.model.node import Node
+from farrier.model.node.snapshot import Node
 
 # This is more than any process can run, so that some node is always due.
 _RUNS_WANTED = 1_000_000

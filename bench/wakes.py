@@ -21,8 +21,8 @@ import anyio
 from bench import fleet
 from bench.figures import Benchmark, Goal, Measure, Reading, Readings
 from bench.ground import PATIENCE, Ground, ground
-from farrier.io import account, pool
-from farrier.io.embedded import SUPERUSER, EmbeddedServer, wheel_binaries
+from farrier.io.connections import pool, system_account
+from farrier.io.connections.embedded import SUPERUSER, EmbeddedServer, wheel_binaries
 
 # More clients than can commit at the same time. With fewer clients, the benchmark would measure their round trips.
 _CLIENTS = 16
@@ -39,7 +39,7 @@ def standby_of(
 ) -> Iterator[EmbeddedServer]:
     """Create and run a streaming copy of the primary in this new directory. The copy is stopped after the block, and
     the directory stays."""
-    owner = account.for_server(primary.directory / "data")
+    owner = system_account.for_server(primary.directory / "data")
     directory.mkdir(mode=0o700)
     owner.take(directory)
     login = ("--host", str(primary.directory), "--username", SUPERUSER)

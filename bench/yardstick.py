@@ -21,7 +21,7 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from bench.ground import PATIENCE, refuse_if_there
-from farrier.io import pool
+from farrier.io.connections import pool
 
 _THINGS = 20_000
 _BATCH = 500

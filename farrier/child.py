@@ -20,7 +20,7 @@ import msgspec
 from farrier import log, server
 from farrier.config import Config
 from farrier.errors import ExitCode
-from farrier.model.doors import DoorKind
+from farrier.model.loop.doors import DoorKind
 
 # How long the server may take to end after the controller, in seconds: longer than the time that its requests get. It
 # must not serve without a controller because its event loop hangs.

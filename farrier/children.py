@@ -22,8 +22,8 @@ import msgspec
 import structlog
 
 from farrier.config import Config
-from farrier.model.doors import DoorKind
-from farrier.web.server import bind, url_of
+from farrier.model.loop.doors import DoorKind
+from farrier.web.server.serving import bind, url_of
 
 _log = structlog.stdlib.get_logger(__name__)
 

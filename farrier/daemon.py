@@ -29,12 +29,12 @@ from farrier.config.sites import Sites
 from farrier.controller.controller import Controller
 from farrier.errors import ConfigError, DatabaseUnreachable, ExitCode
 from farrier.metrics.sink import PrometheusSink
-from farrier.model.counted import counted
-from farrier.model.doors import DoorKind
+from farrier.model.loop.doors import DoorKind
+from farrier.model.plural import counted
 from farrier.process import until_stopped
 from farrier.systemd import Notifier
-from farrier.web.probes import Probes
-from farrier.web.server import serving
+from farrier.web.server.probes import Probes
+from farrier.web.server.serving import serving
 
 _log = structlog.stdlib.get_logger(__name__)
 

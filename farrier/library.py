@@ -21,14 +21,14 @@ from farrier.errors import (
     ServiceError,
 )
 from farrier.handlers.resource import Decided, Extension, Handler, ServiceContext, accept, params_of, reject
-from farrier.io.pool import open_pool
+from farrier.io.connections.pool import open_pool
 from farrier.model.credential import Credential
-from farrier.model.kinds import KindAction, KindEdge, KindLayer, KindSpec, KindState
-from farrier.model.measures import KindMetric, Sample
-from farrier.model.outcome import Decision, Deleted, DoNothing, EndsBy, Outcome, Step, Transition, Update, Wait
-from farrier.model.params import NoParams, Params
-from farrier.model.resource import Answer, Pending, Resource
-from farrier.model.restores import Hold
+from farrier.model.intents.params import NoParams, Params
+from farrier.model.kinds.measures import KindMetric, Sample
+from farrier.model.kinds.resource import Answer, Pending, Resource
+from farrier.model.kinds.spec import KindAction, KindEdge, KindLayer, KindSpec, KindState
+from farrier.model.loop.outcome import Decision, Deleted, DoNothing, EndsBy, Outcome, Step, Transition, Update, Wait
+from farrier.model.loop.restores import Hold
 from farrier.protocols import CredentialStore, StateHandler
 from farrier.protocols.acting import require_lease
 

@@ -27,7 +27,7 @@ _log = structlog.stdlib.get_logger(__name__)
 _ENDS_WITHIN = 20.0
 
 
-class Part(Protocol):
+class ProcessPart(Protocol):
     """The work of a process. It ends in order once its event `stop` is set."""
 
     is_ready: bool
@@ -45,7 +45,7 @@ def run(main: Callable[[], Awaitable[ExitCode]]) -> ExitCode:
         return _explained(failure)
 
 
-async def work(part: Part, stop: anyio.Event, reload: Callable[[], Awaitable[None]]) -> ExitCode:
+async def work(part: ProcessPart, stop: anyio.Event, reload: Callable[[], Awaitable[None]]) -> ExitCode:
     """Do the work of the part until a signal ends it. On SIGHUP, call `reload`."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
         async with anyio.create_task_group() as beside:
@@ -71,7 +71,7 @@ async def until_stopped(name: str, task: Callable[[], Awaitable[None]], stop: an
 
 async def obey(
     received: AsyncIterable[signal.Signals],
-    part: Part,
+    part: ProcessPart,
     stop: anyio.Event,
     end_now: Callable[[], None],
     reload: Callable[[], Awaitable[None]],

@@ -21,12 +21,12 @@ from farrier import log, memory, process, wiring
 from farrier.clock import MonotonicClock
 from farrier.config import Config
 from farrier.errors import ConfigError, DatabaseUnreachable, ExitCode
-from farrier.io.doors import PostgresDoor
-from farrier.model.doors import DoorKind
+from farrier.io.calls.doors import PostgresDoor
+from farrier.model.loop.doors import DoorKind
 from farrier.process import until_stopped
 from farrier.protocols import Door
 from farrier.systemd import Notifier
-from farrier.web.server import bind, serving_on
+from farrier.web.server.serving import bind, serving_on
 
 _log = structlog.stdlib.get_logger(__name__)
 

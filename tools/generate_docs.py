@@ -25,11 +25,13 @@ from farrier import config, errors
 from farrier.config import templates
 from farrier.metrics import definitions, gauges
 from farrier.metrics.families import Definition, Gauge
-from farrier.model import details, diagram, kind_diagram
-from farrier.model.built_in import BUILT_IN
-from farrier.model.edges import Layer
-from farrier.web import api
+from farrier.model.kinds import diagram as kind_diagram
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.node import details
+from farrier.model.node.edges import Layer
+from farrier.model.views import diagram
 from farrier.web.agents import operations
+from farrier.web.api import table as api
 from tests.acceptance.table import CHECKS, REVISION, Verdict
 from tools import command_line, command_reference, log_events, man_pages, runbooks, trace_walk
 

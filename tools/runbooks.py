@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 from farrier.config import Config
 from farrier.metrics import alerts
-from farrier.metrics.alerts import Alert
+from farrier.metrics.alerts import AlertRule
 from farrier.model import duration
-from farrier.model.conditions import KNOWN, Known
-from farrier.model.failures import (
+from farrier.model.advice.recommended import text
+from farrier.model.node.conditions import KNOWN, Known
+from farrier.model.node.failures import (
     BMC_ADVICE,
     CONDITION_ADVICE,
     FAILURES,
@@ -21,7 +22,6 @@ from farrier.model.failures import (
     UNSAFE,
     FailureClass,
 )
-from farrier.model.recommended import text
 
 
 def blocks() -> Mapping[str, str]:
@@ -39,9 +39,9 @@ def _of_condition(known: Known) -> str:
     return text(CONDITION_ADVICE[known.name])
 
 
-def by_name() -> Mapping[str, list[Alert]]:
+def by_name() -> Mapping[str, list[AlertRule]]:
     """Return the rules of the default settings, by the name of their alert."""
-    found: dict[str, list[Alert]] = {}
+    found: dict[str, list[AlertRule]] = {}
     for group in alerts.groups(Config()):
         for alert in group.alerts:
             found.setdefault(alert.name, []).append(alert)
@@ -56,15 +56,15 @@ def _index() -> str:
     return "| alert | severity | fires | reason for the delay |\n| --- | --- | --- | --- |\n" + "".join(rows)
 
 
-def _facts(rules: list[Alert]) -> str:
+def _facts(rules: list[AlertRule]) -> str:
     return f"Severity: {_severities(rules)}. Fires {_held(rules[0])}, because {rules[0].because}.\n"
 
 
-def _severities(rules: list[Alert]) -> str:
+def _severities(rules: list[AlertRule]) -> str:
     return " or ".join(dict.fromkeys(rule.severity.value for rule in rules))
 
 
-def _held(alert: Alert) -> str:
+def _held(alert: AlertRule) -> str:
     return f"after {duration.human(alert.hold)}" if alert.hold else "at once"
 
 

@@ -31,9 +31,9 @@ import asyncpg
 import msgspec
 
 from farrier import log
-from farrier.cli.simulation import Options, Scene, running
+from farrier.cli.service.simulation import DemoOptions, Scene, running
 from farrier.controller.agenda import Phase
-from farrier.model.status import NodeStatus
+from farrier.model.node.status import NodeStatus
 
 FARRIER = Path(__file__).parents[1] / "farrier"
 WALKS = Path(__file__).parent / "walks.json"
@@ -63,7 +63,7 @@ _ANSWERED = "SELECT status <> 'pending' FROM farrier.intents WHERE id = $1"
 _CALLED = "SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname = 'farrier'"
 
 # The files whose docstrings describe the methods of several classes.
-_PROTOCOLS = frozenset({"protocols/database.py", "protocols/loop.py", "protocols/outward.py", "io/state.py"})
+_PROTOCOLS = frozenset({"protocols/database.py", "protocols/loop.py", "protocols/outward.py", "io/kinds/state.py"})
 # The beginning of a docstring, up to the first full stop, colon or semicolon after its fourth word.
 _CLAUSE = re.compile(r"(?:\S+ ){4}.*?(?:[.:;](?= |$)|$)|.*")
 
@@ -220,7 +220,7 @@ async def traced(*, with_sql: bool = False) -> dict[str, Walk]:
 
 @asynccontextmanager
 async def _one_node(directory: Path) -> AsyncIterator[Scene]:
-    options = Options(
+    options = DemoOptions(
         directory=directory,
         nodes=1,
         until_active=True,

@@ -15,16 +15,16 @@ from farrier.bulk import trials
 from farrier.bulk.run import Operations, Target
 from farrier.bulk.trials import Trial
 from farrier.errors import RefusedByModel
-from farrier.model import why
-from farrier.model.diagnosis import Patience
-from farrier.model.edges import NODE
-from farrier.model.foreseen import Foreseen, Verdict
-from farrier.model.limits import Limits
-from farrier.model.params import Schema
-from farrier.model.recommended import Recommended
-from farrier.model.requests import Request
-from farrier.model.views import NodeDetail, Page
-from farrier.model.why import Why
+from farrier.model.advice import why_node
+from farrier.model.advice.diagnosis import Patience
+from farrier.model.advice.recommended import Recommended
+from farrier.model.advice.why_node import Why
+from farrier.model.intents.params import ParamsRules
+from farrier.model.intents.preview import Foreseen, PreviewVerdict
+from farrier.model.intents.requests import IntentRequest
+from farrier.model.node.edges import NODE
+from farrier.model.node.limits import Limits
+from farrier.model.views.nodes import NodeDetail, Page
 
 # A controller answers within milliseconds, or after its next poll if notifications do not arrive. A page and `node why`
 # wait shortly, because the table of actions has an answer, too. A person who has to confirm waits longer, and a dry run
@@ -36,7 +36,7 @@ DRY_RUN = timedelta(seconds=10)
 # 300 questions a second.
 MOST_PREVIEWED = 200
 
-_RANKS = {Verdict.ACCEPTED: 0, Verdict.DEPENDS: 1, Verdict.REJECTED: 2}
+_RANKS = {PreviewVerdict.ACCEPTED: 0, PreviewVerdict.DEPENDS: 1, PreviewVerdict.REJECTED: 2}
 
 UNTOLD = "no controller answered; this is the answer of the table of actions"
 
@@ -44,12 +44,14 @@ UNTOLD = "no controller answered; this is the answer of the table of actions"
 class Foresees(Protocol):
     """Asks how handlers would answer intents, as `protocols.Requests` does."""
 
-    async def foresee(self, kind: str, asked: Sequence[Request], patience: timedelta) -> tuple[Foreseen | None, ...]:
+    async def foresee(
+        self, kind: str, asked: Sequence[IntentRequest], patience: timedelta
+    ) -> tuple[Foreseen | None, ...]:
         """Return the answer to each intent, or None if no controller answered."""
 
 
 async def told(
-    requests: Foresees, asked: Sequence[Request], patience: timedelta = SHORTLY
+    requests: Foresees, asked: Sequence[IntentRequest], patience: timedelta = SHORTLY
 ) -> Sequence[Foreseen | None]:
     """Return how a controller would answer each of these intents of one kind, or None if none answered."""
     if not asked:
@@ -66,11 +68,13 @@ async def explained(
     """Explain the node of a page. The advice only has intents that a controller would accept, if a controller
     answers."""
     (node,) = page.rows
-    wanted = [each for each in why.candidates(node, page.now, limits, patience, period=period) if _is_known(each)]
+    wanted = [each for each in why_node.candidates(node, page.now, limits, patience, period=period) if _is_known(each)]
     asked = [_request(NODE, node.id, each.action, {**each.params, **_values(each.fill)}) for each in wanted]
     answers = await told(requests, asked)
     rejected = [each for each, answer in zip(wanted, answers, strict=True) if _is_rejected(answer)]
-    return why.explain(node, page.now, limits, patience, period=period, accepts=lambda intent: intent not in rejected)
+    return why_node.explain(
+        node, page.now, limits, patience, period=period, accepts=lambda intent: intent not in rejected
+    )
 
 
 class Possibility(msgspec.Struct, frozen=True):
@@ -79,7 +83,7 @@ class Possibility(msgspec.Struct, frozen=True):
 
     id: int
     action: str
-    schema: Schema
+    schema: ParamsRules
     is_refused: bool = False
 
     @property
@@ -100,8 +104,10 @@ async def possible(
     for number, answer in zip(refused, await _best(requests, kind, again, patience), strict=True):
         each, refusal = wanted[number], first[number]
         may_differ = not each.is_refused and trials.is_free(each.schema)
-        if refusal is not None and (may_differ or (answer is not None and answer.verdict is not Verdict.REJECTED)):
-            found[number] = Foreseen(Verdict.DEPENDS, f"depends on the parameters: {refusal.reason}")
+        if refusal is not None and (
+            may_differ or (answer is not None and answer.verdict is not PreviewVerdict.REJECTED)
+        ):
+            found[number] = Foreseen(PreviewVerdict.DEPENDS, f"depends on the parameters: {refusal.reason}")
     return found
 
 
@@ -142,7 +148,7 @@ async def confirmed(
 
 
 async def previewed(
-    requests: Foresees, kind: str, action: str, schema: Schema, targets: Sequence[Target]
+    requests: Foresees, kind: str, action: str, schema: ParamsRules, targets: Sequence[Target]
 ) -> list[Target]:
     """Return the targets with the answers of the controllers, before an operator has chosen the parameters. If there
     are many targets, the controllers are not asked."""
@@ -158,8 +164,8 @@ def _with(targets: Sequence[Target], answers: Sequence[Foreseen | None]) -> list
         if answer is None
         else msgspec.structs.replace(
             target,
-            refusal=answer.reason if answer.verdict is Verdict.REJECTED else "",
-            delay=answer.reason if answer.verdict is Verdict.DEPENDS else "",
+            refusal=answer.reason if answer.verdict is PreviewVerdict.REJECTED else "",
+            delay=answer.reason if answer.verdict is PreviewVerdict.DEPENDS else "",
             is_told=True,
         )
         for target, answer in zip(targets, answers, strict=True)
@@ -174,7 +180,7 @@ def who(targets: Sequence[Target]) -> str:
     )
 
 
-def note(targets: Sequence[Target], schema: Schema, *, is_dry_run: bool) -> str:
+def note(targets: Sequence[Target], schema: ParamsRules, *, is_dry_run: bool) -> str:
     """Return why the answers of a preview are not those of controllers. Empty if they are."""
     untold = sum(not target.is_told for target in targets)
     if not untold:
@@ -186,12 +192,12 @@ def note(targets: Sequence[Target], schema: Schema, *, is_dry_run: bool) -> str:
     return f"no controller answered{whom}; the preview has the answers of the table of actions instead"
 
 
-def _request(kind: str, id_: int, action: str, params: Mapping[str, object]) -> Request:
-    return Request(kind=kind, resource=str(id_), action=action, params=params)
+def _request(kind: str, id_: int, action: str, params: Mapping[str, object]) -> IntentRequest:
+    return IntentRequest(kind=kind, resource=str(id_), action=action, params=params)
 
 
 def _is_rejected(answer: Foreseen | None) -> bool:
-    return answer is not None and answer.verdict is Verdict.REJECTED
+    return answer is not None and answer.verdict is PreviewVerdict.REJECTED
 
 
 def _is_known(intent: Recommended) -> bool:

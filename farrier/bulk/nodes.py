@@ -7,18 +7,22 @@ from functools import partial
 from typing import Any
 
 from farrier.bulk.run import Asks, Operations, Reached, Target
-from farrier.model import foreseen
-from farrier.model.acceptance import Later, Refused
-from farrier.model.actions import Action
-from farrier.model.requests import Request
-from farrier.model.status import NodeStatus
-from farrier.model.views import NodeView, Wanted
-from farrier.model.workflow import WorkflowStatus
+from farrier.model.intents import preview
+from farrier.model.intents.acceptance import Later, Refused
+from farrier.model.intents.actions import Action
+from farrier.model.intents.requests import IntentRequest
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import WorkflowStatus
+from farrier.model.views.nodes import NodeFilter, NodeView
 from farrier.protocols import Queries
 
 
 def operations(
-    requests: Asks, queries: Queries, request: Request, params: Callable[[int], Mapping[str, Any]], until: str | None
+    requests: Asks,
+    queries: Queries,
+    request: IntentRequest,
+    params: Callable[[int], Mapping[str, Any]],
+    until: str | None,
 ) -> Operations:
     """Return the operations that submit the request for nodes. With `until`, nodes are followed to this status."""
     reached = partial(_reached, queries, until)
@@ -27,7 +31,7 @@ def operations(
 
 def target(action: Action, node: NodeView) -> Target:
     """Return the node as a target, with the answer of the table of actions."""
-    answer = foreseen.of_node(action, node)
+    answer = preview.of_node(action, node)
     return Target(
         id=node.id,
         name=node.name,
@@ -39,7 +43,7 @@ def target(action: Action, node: NodeView) -> Target:
 
 async def _reached(queries: Queries, until: str | None, ids: Sequence[int]) -> Mapping[int, Reached]:
     """Return the progress of these nodes. A node that is no longer listed counts as deleted."""
-    page = await queries.inventory(Wanted(names=tuple(map(str, ids))), limit=len(ids))
+    page = await queries.inventory(NodeFilter(names=tuple(map(str, ids))), limit=len(ids))
     there = until == NodeStatus.DELETED
     deleted = Reached(NodeStatus.DELETED, there, "" if there else f"is deleted, so it cannot become {until}")
     return dict.fromkeys(ids, deleted) | {node.id: _progress(node, until) for node in page.rows}

@@ -12,8 +12,8 @@ import anyio
 import msgspec
 
 from farrier.errors import RefusedByModel
-from farrier.model.intent_views import IntentView
-from farrier.model.requests import IntentStatus, Request
+from farrier.model.intents.requests import IntentRequest, IntentStatus
+from farrier.model.views.intents import IntentView
 from farrier.protocols import Queries
 
 LOOK_EVERY_SECONDS = 0.2
@@ -43,7 +43,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.refusal) and self.state == until
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the action for one resource. `status` is the status of the intent, or one of these: `refused` (the
     intent was not stored), `late` (the answer or the awaited state did not come in time), `failed` (the resource can no
     longer reach the awaited state), `not begun`, or `ALREADY`."""
@@ -73,7 +73,7 @@ class Reached(msgspec.Struct, frozen=True):
 class Asks(Protocol):
     """Submits intents, as `protocols.Requests` does."""
 
-    async def ask(self, request: Request) -> int:
+    async def ask(self, request: IntentRequest) -> int:
         """Insert an intent and return its ID. Raises RefusedByModel."""
 
 
@@ -84,7 +84,7 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
 
     requests: Asks
     queries: Queries
-    request: Request
+    request: IntentRequest
     params: Callable[[int], Mapping[str, Any]]
     reached: Callable[[Sequence[int]], Awaitable[Mapping[int, Reached]]]
 
@@ -137,7 +137,7 @@ class Bulk:
         self._finished = finished
         self._flights: dict[int, Flight] = {}
         self._stopped = ""  # why no more intents are submitted
-        self.results: list[Result] = []
+        self.results: list[BulkResult] = []
 
     @property
     def waiting(self) -> int:
@@ -245,6 +245,6 @@ class Bulk:
         self, target: Target, status: str, reason: str | None, *, intent: int | None = None, state: str | None = None
     ) -> None:
         self.results.append(
-            Result(id=target.id, name=target.name, intent=intent, status=status, reason=reason, state=state)
+            BulkResult(id=target.id, name=target.name, intent=intent, status=status, reason=reason, state=state)
         )
         self._finished()

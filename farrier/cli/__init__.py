@@ -1,8 +1,8 @@
 """The command `farrier`, with its subcommands and the exit codes of the process.
 
-Each command has a module of the same name, except `import`, whose module is `importing`. A module is loaded when its
-command is called, so that `farrier --help` is fast. Each expected error is reported in one line on standard error, and
-the process exits with a code of `farrier.errors.ExitCode`. Only the requested data is printed to standard output.
+Each command has a module, which `_MODULES` names. A module is loaded when its command is called, so that `farrier
+--help` is fast. Each expected error is reported in one line on standard error, and the process exits with a code of
+`farrier.errors.ExitCode`. Only the requested data is printed to standard output.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 import farrier
-from farrier.cli import standard
-from farrier.cli.suggestions import Suggesting
+from farrier.cli.options.suggestions import Suggesting
+from farrier.cli.output import standard
 from farrier.errors import ExitCode, FarrierError, RefusedByModel
 
 if TYPE_CHECKING:
@@ -54,7 +54,36 @@ COMMANDS = {
     "config": "Print every setting with its default and description.",
 }
 """Every command, with the first line of its help."""
-_MODULES = {"import": "importing"}  # a module cannot have the name of a keyword
+_MODULES = {
+    "run": "service.run",
+    "serve": "service.serve",
+    "health": "service.health",
+    "demo": "service.demo",
+    "systemd": "service.systemd",
+    "controllers": "service.controllers",
+    "db": "database.commands",
+    "node": "node.commands",
+    "intent": "intent.commands",
+    "import": "imports.commands",
+    "kind": "resource.kind",
+    "segment": "resource.segment",
+    "partition": "resource.partition",
+    "resource": "resource.commands",
+    "task": "fleet.task",
+    "enqueue": "fleet.enqueue",
+    "history": "history.commands",
+    "site": "site.commands",
+    "sla": "fleet.sla",
+    "alerts": "fleet.alerts",
+    "monitor": "fleet.monitor",
+    "dashboard": "fleet.dashboard",
+    "model": "fleet.model",
+    "token": "settings.token",
+    "context": "settings.context",
+    "config": "settings.config",
+}
+"""The module of each command, below this package."""
+_FUNCTIONS = {"import": "importing"}  # a function cannot have the name of a keyword
 
 
 def group(name: str, *, cls: type[TyperGroup] | None = None) -> typer.Typer:
@@ -136,8 +165,7 @@ def _built(name: str, called: str = "") -> _click.Command:
 
 def load(name: str) -> typer.Typer:
     """Load a command from its module. The module defines either a group of commands or one function."""
-    module = _MODULES.get(name, name)
-    command = getattr(import_module(f"farrier.cli.{module}"), module)
+    command = getattr(import_module(f"farrier.cli.{_MODULES[name]}"), _FUNCTIONS.get(name, name))
     if isinstance(command, typer.Typer):
         return command
     alone = typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)

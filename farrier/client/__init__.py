@@ -10,9 +10,9 @@ from farrier.client.asynchronous import AsyncFarrier
 from farrier.client.calls import NewNode
 from farrier.client.errors import AccessDenied, ApiError, ApiUnreachable, NotAccepted, ServerFault
 from farrier.client.synchronous import Farrier
-from farrier.model.api_answers import Change
-from farrier.model.intent_views import IntentView
-from farrier.model.views import NodeDetail, NodeView
+from farrier.model.views.intents import IntentView
+from farrier.model.views.nodes import NodeDetail, NodeView
+from farrier.model.views.responses import Change
 
 __all__ = [
     "AccessDenied",

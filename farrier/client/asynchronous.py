@@ -10,17 +10,17 @@ import anyio
 import httpx
 
 from farrier.client import calls, errors, feed, wire
-from farrier.client.calls import Call, Filter, NewNode
+from farrier.client.calls import ApiCall, Filter, NewNode
 from farrier.client.errors import ApiUnreachable
 from farrier.client.feed import Feed
-from farrier.model.actions import Action
-from farrier.model.api_answers import Change
-from farrier.model.controller_views import Ownership
-from farrier.model.edges import NODE
-from farrier.model.intent_views import IntentView
-from farrier.model.requests import IntentStatus, Registered, Request
-from farrier.model.resource_views import KindView, ResourceView
-from farrier.model.views import NodeDetail, NodeView
+from farrier.model.intents.actions import Action
+from farrier.model.intents.requests import IntentRequest, IntentStatus, Registered
+from farrier.model.node.edges import NODE
+from farrier.model.views.controllers import ShardOwnership
+from farrier.model.views.intents import IntentView
+from farrier.model.views.nodes import NodeDetail, NodeView
+from farrier.model.views.resources import KindView, ResourceView
+from farrier.model.views.responses import Change
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class AsyncFarrier:
     ) -> IntentView:
         """Submit an intent, and wait up to `wait` seconds for its answer. `more` may contain `kind`, `key` and
         `requested_by`. Raises NotAccepted if the intent is rejected or superseded."""
-        given = Request(resource=resource, action=action, params=params or {}, **more)
+        given = IntentRequest(resource=resource, action=action, params=params or {}, **more)
         deadline = anyio.current_time() + wait
         intent = await self.call(calls.submit(given, wait))
         if intent.status == IntentStatus.PENDING and (left := deadline - anyio.current_time()) > 0:
@@ -122,7 +122,7 @@ class AsyncFarrier:
         """Return one resource with all its data. The resource may have ended."""
         return (await self.call(calls.resource(kind, name))).resource
 
-    async def controllers(self) -> Ownership:
+    async def controllers(self) -> ShardOwnership:
         """Return the controllers, and the shards without a controller."""
         return await self.call(calls.controllers())
 
@@ -177,7 +177,7 @@ class AsyncFarrier:
 
     # --- any request
 
-    async def call(self, call: Call[T]) -> T:
+    async def call(self, call: ApiCall[T]) -> T:
         """Send one request. Raises ApiError, or ApiUnreachable if no response arrives."""
         attempt = 0
         while True:

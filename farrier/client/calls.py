@@ -12,8 +12,13 @@ from uuid import uuid4
 import msgspec
 
 from farrier.errors import MalformedRequest
-from farrier.model.actions import API_MAX
-from farrier.model.api_answers import (
+from farrier.model.intents.actions import API_MAX
+from farrier.model.intents.requests import IntentRequest
+from farrier.model.node.details import Details
+from farrier.model.node.edges import NODE
+from farrier.model.views.controllers import ShardOwnership
+from farrier.model.views.intents import IntentView
+from farrier.model.views.responses import (
     LONGEST_WAIT_SECONDS,
     MOST_ROWS,
     Intents,
@@ -24,11 +29,6 @@ from farrier.model.api_answers import (
     ShownNode,
     ShownResource,
 )
-from farrier.model.controller_views import Ownership
-from farrier.model.details import Details
-from farrier.model.edges import NODE
-from farrier.model.intent_views import IntentView
-from farrier.model.requests import Request
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ Filter: TypeAlias = Value | Collection[Value]
 timedelta is an age or duration. The request of each page sends the values again, so an iterator is not accepted."""
 
 
-class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class ApiCall(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One request. `again` is set if repeating the request has no further effect. `waits` is how many seconds the
     server may take to respond, in addition to the usual time."""
 
@@ -78,20 +78,20 @@ def quoted(name: str) -> str:
     return quote(name, safe="")
 
 
-def nodes(filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> Call[NodeList]:
+def nodes(filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> ApiCall[NodeList]:
     """Return the request that reads a page of nodes. `filters` are parameters of the API: status, management, site,
     model, …"""
-    return Call(path="/nodes", type=NodeList, query=_page(filters, after, limit))
+    return ApiCall(path="/nodes", type=NodeList, query=_page(filters, after, limit))
 
 
-def node(name: str) -> Call[ShownNode]:
+def node(name: str) -> ApiCall[ShownNode]:
     """Return the request that reads one node."""
-    return Call(path=f"/nodes/{quoted(name)}", type=ShownNode)
+    return ApiCall(path=f"/nodes/{quoted(name)}", type=ShownNode)
 
 
-def register(new: Sequence[NewNode]) -> Call[RegisteredNodes]:
+def register(new: Sequence[NewNode]) -> ApiCall[RegisteredNodes]:
     """Return the request that registers either all of these nodes or none of them."""
-    return Call(
+    return ApiCall(
         method="POST",
         path="/nodes",
         type=RegisteredNodes,
@@ -118,7 +118,7 @@ def _version(declared: int) -> Mapping[str, str]:
     return {"Farrier-Api-Version": str(declared)}
 
 
-def submit(given: Request, wait: float) -> Call[IntentView]:
+def submit(given: IntentRequest, wait: float) -> ApiCall[IntentView]:
     """Return the request that submits an intent. Without `key`, this function makes a key, so that repeating the
     request submits no second intent."""
     named = {"node": given.resource} if given.kind == NODE else {"kind": given.kind, "resource": given.resource}
@@ -129,7 +129,7 @@ def submit(given: Request, wait: float) -> Call[IntentView]:
         "requested_by": given.requested_by,
     }
     seconds = min(wait, LONGEST_WAIT_SECONDS)
-    return Call(
+    return ApiCall(
         method="POST",
         path=_intents(given.kind),
         type=IntentView,
@@ -140,37 +140,39 @@ def submit(given: Request, wait: float) -> Call[IntentView]:
     )
 
 
-def intent(kind: str, id_: int, wait: float) -> Call[IntentView]:
+def intent(kind: str, id_: int, wait: float) -> ApiCall[IntentView]:
     """Return the request that reads an intent. If the answer arrives within `wait` seconds, the response includes the
     answer."""
     seconds = min(wait, LONGEST_WAIT_SECONDS)
-    return Call(path=f"{_intents(kind)}/{id_}", type=IntentView, query=_wait(seconds), waits=seconds)
+    return ApiCall(path=f"{_intents(kind)}/{id_}", type=IntentView, query=_wait(seconds), waits=seconds)
 
 
-def intents(kind: str, filters: Mapping[str, Filter], before: int | None, limit: int = MOST_ROWS) -> Call[Intents]:
+def intents(kind: str, filters: Mapping[str, Filter], before: int | None, limit: int = MOST_ROWS) -> ApiCall[Intents]:
     """Return the request that reads a page of intents, either of nodes or of another kind. An empty kind stands for all
     kinds except nodes."""
     of_kind = {} if kind in (NODE, "") else {"kind": kind}
     query = query_of({**filters, **of_kind, "limit": limit})
-    return Call(path=_intents(kind), type=Intents, query=query if before is None else (*query, ("before", str(before))))
+    return ApiCall(
+        path=_intents(kind), type=Intents, query=query if before is None else (*query, ("before", str(before)))
+    )
 
 
-def kinds() -> Call[Kinds]:
+def kinds() -> ApiCall[Kinds]:
     """Return the request that lists all kinds."""
-    return Call(path="/resources", type=Kinds)
+    return ApiCall(path="/resources", type=Kinds)
 
 
-def resources(kind: str, filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> Call[ResourceList]:
+def resources(kind: str, filters: Mapping[str, Filter], after: str, limit: int = MOST_ROWS) -> ApiCall[ResourceList]:
     """Return the request that reads a page of resources of a kind other than node. `filters` are parameters of the API:
     state, site, ended."""
     _refuse_nodes(kind)
-    return Call(path=f"/resources/{quoted(kind)}", type=ResourceList, query=_page(filters, after, limit))
+    return ApiCall(path=f"/resources/{quoted(kind)}", type=ResourceList, query=_page(filters, after, limit))
 
 
-def resource(kind: str, name: str) -> Call[ShownResource]:
+def resource(kind: str, name: str) -> ApiCall[ShownResource]:
     """Return the request that reads one resource of a kind other than node. The resource may have ended."""
     _refuse_nodes(kind)
-    return Call(path=resource_path(kind, name), type=ShownResource)
+    return ApiCall(path=resource_path(kind, name), type=ShownResource)
 
 
 def resource_path(kind: str, name: str) -> str:
@@ -183,9 +185,9 @@ def _refuse_nodes(kind: str) -> None:
         raise MalformedRequest("nodes have more data than resources of other kinds; read them with nodes() and node()")
 
 
-def controllers() -> Call[Ownership]:
+def controllers() -> ApiCall[ShardOwnership]:
     """Return the request that lists the controllers and their shards."""
-    return Call(path="/controllers", type=Ownership)
+    return ApiCall(path="/controllers", type=ShardOwnership)
 
 
 def _intents(kind: str) -> str:

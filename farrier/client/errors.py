@@ -9,7 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.errors import ExitCode, FarrierError, MalformedRequest, RefusedByModel
-from farrier.model.intent_views import IntentView
+from farrier.model.views.intents import IntentView
 
 _MEDIA = "application/problem+json"
 UNAVAILABLE = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)

@@ -8,7 +8,7 @@ import msgspec
 
 from farrier.client import calls
 from farrier.client.calls import Filter
-from farrier.model.api_answers import Change
+from farrier.model.views.responses import Change
 
 PATH = "/history/stream"
 # The server sends an event or a mark at least every 15 s. A longer silence means that the connection is lost.

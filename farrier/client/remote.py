@@ -18,11 +18,45 @@ import structlog
 
 from farrier.client import calls
 from farrier.client.asynchronous import AsyncFarrier
-from farrier.client.calls import Call, Filter, Nothing
+from farrier.client.calls import ApiCall, Filter, Nothing
 from farrier.client.errors import NotAccepted
 from farrier.config import ClientConfig
 from farrier.errors import ConfigError
-from farrier.model.api_answers import (
+from farrier.model.intents.preview import Foreseen
+from farrier.model.intents.requests import (
+    IntentAnswer,
+    IntentRequest,
+    IntentStatus,
+    Registered,
+    Registration,
+)
+from farrier.model.loop.restores import HoldView, Lift, Lifted
+from farrier.model.monitors.monitor import MonitorView, RefusalView
+from farrier.model.node.clocks import Overdue, OverduePage
+from farrier.model.node.details import DETAILS
+from farrier.model.node.edges import NODE
+from farrier.model.node.limits import Limits
+from farrier.model.views.brakes import BrakeView
+from farrier.model.views.controllers import ShardOwnership
+from farrier.model.views.history import (
+    HistoryFilter,
+    HistoryKey,
+    HistoryPage,
+    Order,
+    parse_key,
+)
+from farrier.model.views.intents import IntentPage, IntentView, WantedIntents
+from farrier.model.views.nodes import EvidenceView, NodeDetail, NodeFilter, NodeView, Page, TaskView
+from farrier.model.views.resources import (
+    AddressView,
+    KindView,
+    LateResource,
+    MemberView,
+    ResourceDetail,
+    ResourceView,
+    WantedResources,
+)
+from farrier.model.views.responses import (
     Addresses,
     Bootstrap,
     Brakes,
@@ -40,40 +74,6 @@ from farrier.model.api_answers import (
     ShownResource,
     Tasks,
 )
-from farrier.model.brakes import BrakeView
-from farrier.model.clocks import Overdue, OverduePage
-from farrier.model.controller_views import Ownership
-from farrier.model.details import DETAILS
-from farrier.model.edges import NODE
-from farrier.model.foreseen import Foreseen
-from farrier.model.history import (
-    HistoryFilter,
-    HistoryKey,
-    HistoryPage,
-    Order,
-    parse_key,
-)
-from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
-from farrier.model.limits import Limits
-from farrier.model.monitors import MonitorView, RefusalView
-from farrier.model.requests import (
-    Answer,
-    IntentStatus,
-    Registered,
-    Registration,
-    Request,
-)
-from farrier.model.resource_views import (
-    AddressView,
-    KindView,
-    LateResource,
-    MemberView,
-    ResourceDetail,
-    ResourceView,
-    WantedResources,
-)
-from farrier.model.restores import HoldView, Lift, Lifted
-from farrier.model.views import EvidenceView, NodeDetail, NodeView, Page, TaskView, Wanted
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -118,12 +118,12 @@ class Remote:
 
     # --- Queries
 
-    async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
+    async def inventory(self, wanted: NodeFilter, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         page = await self._api.call(calls.nodes(_of_nodes(wanted), after, limit))
         return Page(page.now, page.nodes)
 
-    async def overdue(self, wanted: Wanted, _limits: Limits, *, limit: int | None = None) -> OverduePage:
-        late = await self._api.call(Call(path="/breaches", type=Breaches, query=calls.query_of(_of_nodes(wanted))))
+    async def overdue(self, wanted: NodeFilter, _limits: Limits, *, limit: int | None = None) -> OverduePage:
+        late = await self._api.call(ApiCall(path="/breaches", type=Breaches, query=calls.query_of(_of_nodes(wanted))))
         rows = tuple(Overdue(each.node, tuple(clock.clock() for clock in each.clocks)) for each in late.nodes)
         return OverduePage(late.now, rows[:limit], more=late.more_nodes + len(rows[limit:] if limit else ()))
 
@@ -141,43 +141,43 @@ class Remote:
     ) -> HistoryPage:
         key = None if after is None else after.text
         query = calls.query_of(_of_history(wanted) | _given({"order": order.value, "limit": limit, "after": key}))
-        page = await self._api.call(Call(path="/history", type=Changes, query=query))
+        page = await self._api.call(ApiCall(path="/history", type=Changes, query=query))
         return HistoryPage(page.changes, None if page.next is None else parse_key(page.next))
 
     async def tasks(self, node: str | None, statuses: Sequence[str] = (), *, limit: int = 1000) -> Page[TaskView]:
         query = calls.query_of(_given({"status": tuple(statuses), "node": node, "limit": limit}))
-        page = await self._api.call(Call(path="/tasks", type=Tasks, query=query))
+        page = await self._api.call(ApiCall(path="/tasks", type=Tasks, query=query))
         return Page(page.now, page.tasks)
 
     async def evidence(self, node: str, *, limit: int = 1000) -> Page[EvidenceView]:
         path = f"/nodes/{calls.quoted(node)}/evidence"
-        found = await self._api.call(Call(path=path, type=EvidenceList, query=calls.query_of({"limit": limit})))
+        found = await self._api.call(ApiCall(path=path, type=EvidenceList, query=calls.query_of({"limit": limit})))
         return Page(found.now, found.evidence)
 
     async def holds(self, kind: str | None = None, site: str | None = None) -> Page[HoldView]:
         query = calls.query_of(_given({"kind": kind, "site": site}))
-        page = await self._api.call(Call(path="/restore-holds", type=Holds, query=query))
+        page = await self._api.call(ApiCall(path="/restore-holds", type=Holds, query=query))
         return Page(page.now, page.holds)
 
-    async def controllers(self) -> Ownership:
+    async def controllers(self) -> ShardOwnership:
         return await self._api.controllers()
 
     async def brakes(self) -> Page[BrakeView]:
-        found = await self._api.call(Call(path="/brakes", type=Brakes))
+        found = await self._api.call(ApiCall(path="/brakes", type=Brakes))
         return Page(found.now, found.brakes)
 
     async def monitors(self, name: str | None = None) -> Page[MonitorView]:
-        found = await self._api.call(Call(path="/monitors", type=Monitors))
+        found = await self._api.call(ApiCall(path="/monitors", type=Monitors))
         return Page(found.now, tuple(each for each in found.monitors if name in (None, each.name)))
 
     async def refusals(self, monitor: str | None = None, *, limit: int = 1000) -> Page[RefusalView]:
         query = calls.query_of(_given({"monitor": monitor, "limit": limit}))
-        found = await self._api.call(Call(path="/monitors/refusals", type=Refusals, query=query))
+        found = await self._api.call(ApiCall(path="/monitors/refusals", type=Refusals, query=query))
         return Page(found.now, found.refusals)
 
     async def kinds(self, kind: str | None = None, *, counted: bool = True) -> tuple[KindView, ...]:
         # Reads all kinds, because the API refuses an unknown kind.
-        call = Call(path="/resources", type=Kinds, query=calls.query_of(_given({"counted": counted})))
+        call = ApiCall(path="/resources", type=Kinds, query=calls.query_of(_given({"counted": counted})))
         return tuple(each for each in (await self._api.call(call)).kinds if kind in (None, each.kind))
 
     async def resources(
@@ -192,7 +192,7 @@ class Remote:
 
     async def resource(self, kind: str, given: str) -> Page[ResourceDetail]:
         path = calls.resource_path(kind, given)
-        shown = await self._api.call(Call(path=path, type=ShownResource))
+        shown = await self._api.call(ApiCall(path=path, type=ShownResource))
         return Page(shown.now, (ResourceDetail(resource=shown.resource, requests=shown.requests),))
 
     async def intent(self, kind: str | None, intent: int) -> Page[IntentView]:
@@ -216,39 +216,41 @@ class Remote:
         return IntentPage(page.now, page.intents, page.next)
 
     async def late(self, _limits: Limits, *, limit: int = 1000) -> Page[LateResource]:
-        late = await self._api.call(Call(path="/breaches", type=Breaches))
+        late = await self._api.call(ApiCall(path="/breaches", type=Breaches))
         return Page(late.now, late.resources[:limit])
 
     async def addresses(self, segment: str) -> Page[AddressView]:
         path = f"{calls.resource_path('network_segment', segment)}/addresses"
-        page = await self._api.call(Call(path=path, type=Addresses))
+        page = await self._api.call(ApiCall(path=path, type=Addresses))
         return Page(page.now, page.addresses)
 
     async def members(self, partition: str) -> Page[MemberView]:
         path = f"{calls.resource_path('ib_partition', partition)}/members"
-        page = await self._api.call(Call(path=path, type=Members))
+        page = await self._api.call(ApiCall(path=path, type=Members))
         return Page(page.now, page.members)
 
     # --- Requests
 
-    async def ask(self, request: Request) -> int:
+    async def ask(self, request: IntentRequest) -> int:
         """Submit the intent. The response may already contain the intent's answer, which `answer` then returns."""
         try:
             return (await self._api.call(calls.submit(request, 0))).id
         except NotAccepted as answered:
             return answered.intent.id
 
-    async def foresee(self, kind: str, asked: Sequence[Request], patience: timedelta) -> tuple[Foreseen | None, ...]:
+    async def foresee(
+        self, kind: str, asked: Sequence[IntentRequest], patience: timedelta
+    ) -> tuple[Foreseen | None, ...]:
         questions = [{"resource": each.resource, "action": each.action, "params": each.params} for each in asked]
         body = {"kind": kind, "intents": questions, "seconds": patience.total_seconds()}
-        call = Call(method="POST", path="/foreseen", type=ForeseenAnswers, body=body)
+        call = ApiCall(method="POST", path="/foreseen", type=ForeseenAnswers, body=body)
         return (await self._api.call(call)).answers
 
-    async def answer(self, kind: str, intent: int, patience: timedelta) -> Answer | None:
+    async def answer(self, kind: str, intent: int, patience: timedelta) -> IntentAnswer | None:
         found = await self._api.intent(intent, kind=kind, wait=patience.total_seconds())
         if found.status == IntentStatus.PENDING:
             return None
-        return Answer(
+        return IntentAnswer(
             intent=found.id,
             kind=found.kind,
             resource=found.resource,
@@ -263,20 +265,20 @@ class Remote:
 
     async def issue_bootstrap(self, node: str, _ttl: timedelta) -> str:
         path = f"{calls.node(node).path}/bootstrap"
-        return (await self._api.call(Call(method="POST", path=path, type=Bootstrap, again=False))).bootstrap_token
+        return (await self._api.call(ApiCall(method="POST", path=path, type=Bootstrap, again=False))).bootstrap_token
 
     async def lift_brake(self, site: str, *, reason: str, lasts: timedelta, requested_by: str | None = None) -> None:
         body = {"reason": reason, "seconds": lasts.total_seconds(), "requested_by": requested_by}
         path = f"/sites/{calls.quoted(site)}/brake-lift"
-        await self._api.call(Call(method="POST", path=path, type=Nothing, body=body))
+        await self._api.call(ApiCall(method="POST", path=path, type=Nothing, body=body))
 
     async def lift_holds(self, lift: Lift) -> tuple[Lifted, ...]:
-        call = Call(method="POST", path="/restore-holds/lift", type=LiftedHolds, body=msgspec.to_builtins(lift))
+        call = ApiCall(method="POST", path="/restore-holds/lift", type=LiftedHolds, body=msgspec.to_builtins(lift))
         return (await self._api.call(call)).resources
 
     async def enqueue(self, kind: str, resource: str) -> int:
         path = f"{calls.resource_path(kind, resource)}/enqueue"
-        return (await self._api.call(Call(method="POST", path=path, type=Enqueued))).id
+        return (await self._api.call(ApiCall(method="POST", path=path, type=Enqueued))).id
 
 
 def _new_node(given: Registration) -> calls.NewNode:
@@ -295,7 +297,7 @@ def _given(filters: Mapping[str, Filter | None]) -> dict[str, Filter]:
     return {name: value for name, value in filters.items() if value not in (None, ())}
 
 
-def _of_nodes(wanted: Wanted) -> dict[str, Filter]:
+def _of_nodes(wanted: NodeFilter) -> dict[str, Filter]:
     return _given(
         {
             "name": wanted.names,

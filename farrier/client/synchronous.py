@@ -10,17 +10,17 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from farrier.client import calls, errors, feed, wire
-from farrier.client.calls import Call, Filter, NewNode
+from farrier.client.calls import ApiCall, Filter, NewNode
 from farrier.client.errors import ApiUnreachable
 from farrier.client.feed import Feed
-from farrier.model.actions import Action
-from farrier.model.api_answers import Change
-from farrier.model.controller_views import Ownership
-from farrier.model.edges import NODE
-from farrier.model.intent_views import IntentView
-from farrier.model.requests import IntentStatus, Registered, Request
-from farrier.model.resource_views import KindView, ResourceView
-from farrier.model.views import NodeDetail, NodeView
+from farrier.model.intents.actions import Action
+from farrier.model.intents.requests import IntentRequest, IntentStatus, Registered
+from farrier.model.node.edges import NODE
+from farrier.model.views.controllers import ShardOwnership
+from farrier.model.views.intents import IntentView
+from farrier.model.views.nodes import NodeDetail, NodeView
+from farrier.model.views.resources import KindView, ResourceView
+from farrier.model.views.responses import Change
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class Farrier:
     ) -> IntentView:
         """Submit an intent, and wait up to `wait` seconds for its answer. `more` may contain `kind`, `key` and
         `requested_by`. Raises NotAccepted if the intent is rejected or superseded."""
-        given = Request(resource=resource, action=action, params=params or {}, **more)
+        given = IntentRequest(resource=resource, action=action, params=params or {}, **more)
         deadline = time.monotonic() + wait
         intent = self.call(calls.submit(given, wait))
         if intent.status == IntentStatus.PENDING and (left := deadline - time.monotonic()) > 0:
@@ -119,7 +119,7 @@ class Farrier:
         """Return one resource with all its data. The resource may have ended."""
         return self.call(calls.resource(kind, name)).resource
 
-    def controllers(self) -> Ownership:
+    def controllers(self) -> ShardOwnership:
         """Return the controllers, and the shards without a controller."""
         return self.call(calls.controllers())
 
@@ -172,7 +172,7 @@ class Farrier:
 
     # --- any request
 
-    def call(self, call: Call[T]) -> T:
+    def call(self, call: ApiCall[T]) -> T:
         """Send one request. Raises ApiError, or ApiUnreachable if no response arrives."""
         attempt = 0
         while True:

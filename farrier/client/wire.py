@@ -9,7 +9,7 @@ import httpx
 import msgspec
 
 from farrier.client import errors
-from farrier.client.calls import Call
+from farrier.client.calls import ApiCall
 from farrier.client.errors import ApiUnreachable
 from farrier.errors import ConfigError, FarrierError
 
@@ -54,7 +54,7 @@ def _authorization(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def arguments(call: Call[Any]) -> dict[str, Any]:
+def arguments(call: ApiCall[Any]) -> dict[str, Any]:
     """Return the arguments of `httpx.Client.request`."""
     given: dict[str, Any] = {
         "method": call.method,
@@ -69,13 +69,13 @@ def arguments(call: Call[Any]) -> dict[str, Any]:
     return given
 
 
-def is_worth_another(call: Call[Any], attempt: int, response: httpx.Response | None) -> bool:
+def is_worth_another(call: ApiCall[Any], attempt: int, response: httpx.Response | None) -> bool:
     """Return whether to send the request again, because the server did not respond, is starting, or is overloaded."""
     failed = response is None or response.status_code in errors.UNAVAILABLE
     return failed and call.again and attempt < ATTEMPTS
 
 
-def read(call: Call[T], response: httpx.Response) -> T:
+def read(call: ApiCall[T], response: httpx.Response) -> T:
     """Decode a response. Raises ApiError if the server refused the request, and ApiUnreachable if it is
     unavailable."""
     if not response.is_success:

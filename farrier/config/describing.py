@@ -18,7 +18,7 @@ from farrier.config import tables
 from farrier.config.groups import Config
 from farrier.config.sites import DERIVED, Site
 from farrier.model import duration
-from farrier.model.limits import Limits
+from farrier.model.node.limits import Limits
 
 _WIDTH = 100
 _NO_TABLE = "{}"

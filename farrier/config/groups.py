@@ -23,11 +23,11 @@ from farrier.config.credentials import CredentialsConfig, check_networks
 from farrier.config.database import DatabaseConfig
 from farrier.config.observability import HttpConfig, LogConfig, MetricsConfig, TracesConfig
 from farrier.config.segments import SegmentsConfig
-from farrier.model.bmc import BmcAuth
-from farrier.model.condition_effects import ConditionRule
+from farrier.model.advice.diagnosis import Patience
 from farrier.model.credential import is_plain_path
-from farrier.model.diagnosis import Patience
-from farrier.model.limits import Limits
+from farrier.model.machine.bmc import BmcAuth
+from farrier.model.node.condition_effects import ConditionRule
+from farrier.model.node.limits import Limits
 
 
 def _seconds(value: float) -> timedelta:

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable, Iterator
 
 from farrier.errors import ConfigError
-from farrier.model.kinds import KindSpec
+from farrier.model.kinds.spec import KindSpec
 
 _WANTED = "expected the name of a kind as package.module:NAME"
 

@@ -25,10 +25,11 @@ from farrier import errors
 from farrier.config import kinds
 from farrier.config.credentials import CredentialsConfig
 from farrier.config.groups import Config
-from farrier.model import duration, limits
-from farrier.model.built_in import BUILT_IN
-from farrier.model.kinds import KindSpec
-from farrier.model.limits import Limits
+from farrier.model import duration
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.kinds.spec import KindSpec
+from farrier.model.node import limits
+from farrier.model.node.limits import Limits
 
 ENV_PREFIX = "FARRIER_"
 

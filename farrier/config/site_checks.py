@@ -29,9 +29,9 @@ from farrier.config.sites import (
 )
 from farrier.config.tables import Fault, place
 from farrier.model import duration
-from farrier.model.evidence import Require
-from farrier.model.maas_changes import LinkMode
-from farrier.model.workflow import CleaningBy
+from farrier.model.maas.changes import LinkMode
+from farrier.model.node.evidence import Require
+from farrier.model.node.workflow import CleaningBy
 
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)

@@ -22,7 +22,7 @@ from farrier.config.reading import toml
 from farrier.config.sites import DERIVED, AgentsSite, Site, Sites
 from farrier.config.tables import Fault, Reader, place
 from farrier.errors import ConfigError
-from farrier.model.counted import counted
+from farrier.model.plural import counted
 
 # The file of a site with a thousand static addresses has 100 kB, so a larger file is not a site's file.
 _LARGEST_SITE = 1024 * 1024

@@ -61,7 +61,7 @@ class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("expires: expected a time with its offset, such as 2027-01-01T00:00:00Z")
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True):
+class _TokenFile(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Annotated[tuple[ApiToken, ...], Meta(description="[[tokens]] with name, sha256 and scopes")]
 
 
@@ -102,7 +102,7 @@ def _parsed(path: str, text: str) -> tuple[ApiToken, ...]:
     except ValueError as failure:
         raise _refusal(path, f"is not valid TOML: {failure}") from failure
     reader = Reader()
-    file = reader.struct(_File, content)
+    file = reader.struct(_TokenFile, content)
     faults = reader.faults or (list(_repeated(file.tokens)) if file is not None else [])
     if file is None or faults:
         raise _refusal(path, "; ".join(map(str, faults)))

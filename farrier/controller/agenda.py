@@ -23,8 +23,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from farrier.controller.wheel import NOWHERE, Wheel
-from farrier.model.controllers import SHARDS
-from farrier.model.restores import Hold
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.loop.restores import Hold
 
 R = TypeVar("R")
 
@@ -58,7 +58,7 @@ class Phase(enum.IntEnum):
     GONE = 7  # this controller lost the shard, or the resource ended
 
 
-class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
+class AgendaEntry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     """One resource. `again` is set if a wake arrived after the load of the resource was sent. `step` is the name of a
     step that began and whose end is not recorded; the next run recovers from that step. Module `steps` resets it."""
 
@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, Generic[R], gc=False, weakref=False):
 
 class _Waiting(Generic[R]):
     def __init__(self) -> None:
-        self.entries: deque[Entry[R]] = deque()
+        self.entries: deque[AgendaEntry[R]] = deque()
         self.ahead = 0  # how many of the entries that waited at `_marked_at` still wait
         self._marked_at = math.inf
 
@@ -100,18 +100,18 @@ class Agenda(Generic[R]):
     def __init__(self, *, reload_every: float, shards: int = SHARDS) -> None:
         self._reload_every = reload_every
         self._modulus = shards
-        self._shards: dict[int, dict[int, Entry[R]]] = {}
+        self._shards: dict[int, dict[int, AgendaEntry[R]]] = {}
         self._queues = {queue: _Waiting[R]() for queue in Queue}
         self.load_at = math.inf  # when `load` is due; `load_mass` is due as long as it finds something
-        self.under_way: dict[int, Entry[R]] = {}  # ACTING or COMMITTING
+        self.under_way: dict[int, AgendaEntry[R]] = {}  # ACTING or COMMITTING
         # Resting entries by due time. The loop takes due entries out and runs them over their snapshots. Then it puts
         # them back, enqueues entries that no longer rest, and reloads entries whose snapshots are old.
-        self.wheel: Wheel[Entry[R]] = Wheel()
+        self.wheel: Wheel[AgendaEntry[R]] = Wheel()
 
     def __len__(self) -> int:
         return sum(map(len, self._shards.values()))
 
-    def entry(self, id_: int) -> Entry[R] | None:
+    def entry(self, id_: int) -> AgendaEntry[R] | None:
         """Return the entry of a resource if this controller owns its shard and has listed it; otherwise None."""
         shard = self._shards.get(id_ % self._modulus)
         return None if shard is None else shard.get(id_)
@@ -202,7 +202,7 @@ class Agenda(Generic[R]):
                 elif entry.phase is not Phase.QUEUED and not entry.again:
                     entry.again, entry.queue = True, Queue.ROUTINE
 
-    def load(self, limit: int) -> list[Entry[R]]:
+    def load(self, limit: int) -> list[AgendaEntry[R]]:
         """Take up to `limit` entries that have a wake of their own or are due; the caller loads them in one statement
         now. A quarter of `limit` is reserved for resources that are due without a wake."""
         routine = min(limit // 4, len(self._queues[Queue.ROUTINE].entries))
@@ -212,15 +212,15 @@ class Agenda(Generic[R]):
             self.load_at = math.inf
         return chosen
 
-    def load_mass(self, limit: int) -> list[Entry[R]]:
+    def load_mass(self, limit: int) -> list[AgendaEntry[R]]:
         """Take up to `limit` entries that were woken with very many others, or that nobody waits for; the caller loads
         them in one statement now, and only when it has committed those that it took before. So however many there are,
         another resource waits for none of them."""
         return self._take(Queue.MASS, limit)
 
-    def _take(self, queue: Queue, limit: int) -> list[Entry[R]]:
+    def _take(self, queue: Queue, limit: int) -> list[AgendaEntry[R]]:
         waiting = self._queues[queue]
-        chosen: list[Entry[R]] = []
+        chosen: list[AgendaEntry[R]] = []
         before = len(waiting.entries)
         while waiting.entries and len(chosen) < limit:
             entry = waiting.entries.popleft()
@@ -234,13 +234,13 @@ class Agenda(Generic[R]):
         """Return whether a load has something to take."""
         return self.load_at <= now or bool(self._queues[Queue.MASS].entries)
 
-    def partly_loaded(self, entries: Iterable[Entry[R]]) -> None:
+    def partly_loaded(self, entries: Iterable[AgendaEntry[R]]) -> None:
         """Load these entries again after their runs, because their load left out wakes."""
         for entry in entries:
             if entry.phase is Phase.LOADING and not entry.again:
                 entry.again, entry.queue = True, Queue.MASS
 
-    def loaded(self, entry: Entry[R], snapshot: R | None, wakes: tuple[Any, ...], *, now: float) -> bool:
+    def loaded(self, entry: AgendaEntry[R], snapshot: R | None, wakes: tuple[Any, ...], *, now: float) -> bool:
         """Record the snapshot and the wakes that a load returned; the snapshot is None if it cannot be read. Returns
         whether to run the resource on this snapshot; the caller then reports the run with one of the methods below."""
         if entry.phase is not Phase.LOADING:
@@ -252,7 +252,7 @@ class Agenda(Generic[R]):
         entry.phase = Phase.RUNNING
         return True
 
-    def not_loaded(self, entries: Iterable[Entry[R]]) -> None:
+    def not_loaded(self, entries: Iterable[AgendaEntry[R]]) -> None:
         """Enqueue these entries again, because their load failed or the reply to this load was lost."""
         for entry in entries:
             if entry.phase is Phase.LOADING:
@@ -260,13 +260,13 @@ class Agenda(Generic[R]):
 
     # --- runs
 
-    def reload(self, entry: Entry[R], now: float) -> None:
+    def reload(self, entry: AgendaEntry[R], now: float) -> None:
         """Enqueue a due entry that has no snapshot, or whose snapshot is too old for a run. Entries with old snapshots
         are loaded together."""
         together = entry.snapshot is not None and len(self._queues[Queue.ROUTINE].entries) < _TOGETHER
         self._enqueue(entry, Queue.ROUTINE, load_at=now + _TOGETHER_AFTER if together else 0.0)
 
-    def rests(self, entry: Entry[R], due_at: float, *, outcome: Any = None) -> tuple[Any, ...]:
+    def rests(self, entry: AgendaEntry[R], due_at: float, *, outcome: Any = None) -> tuple[Any, ...]:
         """Record that a fresh run had nothing to do, and that the next run is due at `due_at`. Returns the wakes to
         delete: the wakes that the load read. `outcome` is the decision of the run; later runs on this snapshot compare
         their decisions with it. Without an `outcome`, the snapshot is dropped, so the next run loads the resource
@@ -281,34 +281,34 @@ class Agenda(Generic[R]):
         self._settle(entry, due_at)
         return wakes
 
-    def confirms(self, entry: Entry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
+    def confirms(self, entry: AgendaEntry[R], snapshot: Any, due_at: float) -> tuple[Any, ...]:
         """Record a run whose only change is that a fact was confirmed again. This method does the same as `rests`,
         except that the confirmation stays in memory and the stored outcome does not change. `snapshot` is the state
         that the run returned. If runs of a kind confirm facts, this state has the type `R`."""
         entry.snapshot = entry.confirmed = snapshot
         return self.rests(entry, due_at, outcome=entry.outcome)
 
-    def requeue(self, entry: Entry[R]) -> None:
+    def requeue(self, entry: AgendaEntry[R]) -> None:
         """Load the resource now. The loop calls this method if a run on the snapshot in memory decided to act, if a run
         did not end, or if a commit did not happen. It also calls this method when `StateIO.settle` has made sure that a
         commit either happened or will never happen."""
         if entry.phase not in (Phase.QUEUED, Phase.GONE):
             self._enqueue(entry)
 
-    def defer(self, entry: Entry[R], due_at: float) -> None:
+    def defer(self, entry: AgendaEntry[R], due_at: float) -> None:
         """Load the resource again at `due_at`, because its step cannot begin now, or because its commit did not happen.
         Its wakes stay in the database."""
         if entry.phase in (Phase.RUNNING, Phase.COMMITTING):
             entry.snapshot = None
             self._settle(entry, due_at)
 
-    def acts(self, entry: Entry[R], step: str) -> None:
+    def acts(self, entry: AgendaEntry[R], step: str) -> None:
         """Record that a step is about to begin."""
         assert entry.phase is Phase.RUNNING, "only a run on a fresh snapshot begins a step"
         entry.phase, entry.step = Phase.ACTING, step
         self.under_way[entry.id] = entry
 
-    def commits(self, entry: Entry[R]) -> bool:
+    def commits(self, entry: AgendaEntry[R]) -> bool:
         """Record that the commit of a run or step is about to be sent. Returns False if the shard was lost; the commit
         must then not be sent."""
         if entry.phase is Phase.GONE:
@@ -321,7 +321,7 @@ class Agenda(Generic[R]):
 
     # --- results of commits
 
-    def committed(self, entry: Entry[R], due_at: float | None, rests_on: tuple[R, Any] | None = None) -> None:
+    def committed(self, entry: AgendaEntry[R], due_at: float | None, rests_on: tuple[R, Any] | None = None) -> None:
         """Record that the commit succeeded. If `due_at` is None, the resource runs again at once. `rests_on` is the
         snapshot after the commit, together with the next decision, which the handler made from that snapshot; None if
         they are not known. The snapshot before the commit is dropped."""
@@ -336,7 +336,7 @@ class Agenda(Generic[R]):
             entry.reruns = 0
             self._settle(entry, due_at)
 
-    def ended(self, entry: Entry[R]) -> None:
+    def ended(self, entry: AgendaEntry[R]) -> None:
         """Remove the entry, because the load found no resource, or because the commit ended the resource. If a wake
         arrived meanwhile, the resource is loaded one more time instead."""
         if entry.phase not in (Phase.LOADING, Phase.COMMITTING):
@@ -348,7 +348,7 @@ class Agenda(Generic[R]):
         self.under_way.pop(entry.id, None)
         entry.phase, entry.slot = Phase.GONE, NOWHERE
 
-    def unknown(self, entry: Entry[R]) -> None:
+    def unknown(self, entry: AgendaEntry[R]) -> None:
         """Close the entry until `requeue` is called, because the reply to its commit was lost."""
         if entry.phase is Phase.COMMITTING:
             self.under_way.pop(entry.id, None)
@@ -364,11 +364,11 @@ class Agenda(Generic[R]):
 
     def _add(self, id_: int, queue: Queue, *, step: str | None = None) -> None:
         shard = id_ % self._modulus
-        entry = self._shards[shard][id_] = Entry(id=id_, shard=shard, step=step)
+        entry = self._shards[shard][id_] = AgendaEntry(id=id_, shard=shard, step=step)
         self._enqueue(entry, queue)
 
     def _enqueue(
-        self, entry: Entry[R], queue: Queue = Queue.URGENT, *, load_at: float = 0.0, once_more: bool = False
+        self, entry: AgendaEntry[R], queue: Queue = Queue.URGENT, *, load_at: float = 0.0, once_more: bool = False
     ) -> None:
         """Queue the entry for a load, and end its current work."""
         self.under_way.pop(entry.id, None)
@@ -382,7 +382,7 @@ class Agenda(Generic[R]):
         if queue is not Queue.MASS:
             self.load_at = min(self.load_at, load_at)
 
-    def _settle(self, entry: Entry[R], due_at: float) -> None:
+    def _settle(self, entry: AgendaEntry[R], due_at: float) -> None:
         """Let the entry rest until `due_at`, or enqueue it if a wake has arrived."""
         if entry.again:
             self._enqueue(entry, entry.queue)

@@ -18,12 +18,12 @@ from uuid import UUID, uuid4
 import anyio
 import structlog
 
-from farrier.controller.host import Host, asked
+from farrier.controller.host import LoopContext, asked
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import RENEW_EVERY, SETTLED_AFTER
 from farrier.controller.signal import Wakeup
 from farrier.errors import DatabaseUnreachable
-from farrier.model.controllers import SHARDS, Seen, Shard
+from farrier.model.loop.controllers import SHARDS, Renewal, Shard
 from farrier.protocols import Controllers
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -49,7 +49,7 @@ class Controller:
     """The controller of this process. `ready` is set after the first complete round, with or without shards."""
 
     def __init__(
-        self, controllers: Controllers, loops: Sequence[AnyLoop], host: Host, *, name: str | None = None
+        self, controllers: Controllers, loops: Sequence[AnyLoop], host: LoopContext, *, name: str | None = None
     ) -> None:
         self.ready = anyio.Event()
         self._controllers = controllers
@@ -180,7 +180,7 @@ class Controller:
         _log.info("controller.joined", controller=str(id_), kinds=sorted(self._own.kinds))
         return True
 
-    def _is_same_server(self, seen: Seen) -> bool:
+    def _is_same_server(self, seen: Renewal) -> bool:
         """Compare the server with the server of the last round. If the server was restarted, everything in memory is
         loaded again. If a standby was promoted, this process gives up its shards. It joins again only when every owner
         that is still connected to the former primary may no longer act."""
@@ -262,7 +262,7 @@ class Controller:
         """Return, for each kind, how many shards should have been listed between time 0 of the clock and now."""
         return int(self._clock.monotonic() / self._host.config.resync.total_seconds() * SHARDS)
 
-    async def _tidy_up(self, seen: Seen) -> None:
+    async def _tidy_up(self, seen: Renewal) -> None:
         """Remove the rows of dead controllers, and the surplus wakes of kinds that no controller runs."""
         now = self._clock.monotonic()
         if seen.expired:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeVar, assert_never
 
-from farrier.model.foreseen import Foreseen, Verdict
-from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
-from farrier.model.requests import IntentStatus
+from farrier.model.intents.preview import Foreseen, PreviewVerdict
+from farrier.model.intents.requests import IntentStatus
+from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
 from farrier.protocols import Kind, Snapshot, StateHandler
 
 R = TypeVar("R", bound=Snapshot)
@@ -23,13 +23,13 @@ def foresee(kind: Kind[R, S], handler: StateHandler[R, S, W, V], asked: R, inten
     decision = handler.handle(alone, now)
     match decision:
         case Step():
-            return Foreseen(Verdict.DEPENDS, f"depends on a reading: {decision.name.replace('_', ' ')}")
+            return Foreseen(PreviewVerdict.DEPENDS, f"depends on a reading: {decision.name.replace('_', ' ')}")
         case Transition() | Update() | Wait() | DoNothing() | Deleted():
             for answer in kind.answers(alone, decision.writes):
                 if answer.request == intent:
                     is_accepted = answer.verdict == IntentStatus.ACCEPTED
-                    return Foreseen(Verdict.ACCEPTED if is_accepted else Verdict.REJECTED, answer.reason)
+                    return Foreseen(PreviewVerdict.ACCEPTED if is_accepted else PreviewVerdict.REJECTED, answer.reason)
         case _ as never:
             assert_never(never)
     reason = "" if isinstance(decision, DoNothing | Deleted) else decision.reason
-    return Foreseen(Verdict.DEPENDS, f"depends on a reading, or on the end of a wait: {reason}")
+    return Foreseen(PreviewVerdict.DEPENDS, f"depends on a reading, or on the end of a wait: {reason}")

@@ -9,11 +9,11 @@ import anyio
 import structlog
 
 from farrier.controller.foresee import foresee
-from farrier.controller.host import Host, asked
+from farrier.controller.host import LoopContext, asked
 from farrier.controller.signal import Wakeup
 from farrier.errors import DatabaseUnreachable, FarrierError
-from farrier.model import restores
-from farrier.model.foreseen import Foreseen, Question, Verdict
+from farrier.model.intents.preview import Foreseen, PreviewVerdict, Question
+from farrier.model.loop import restores
 from farrier.protocols import Kind, Questions, StateHandler
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -29,7 +29,10 @@ class Foreseer:
     """Answers questions of clients. `kinds` are the kinds that this process runs, with their handlers."""
 
     def __init__(
-        self, questions: Questions, kinds: Sequence[tuple[Kind[Any, Any], StateHandler[Any, Any, Any, Any]]], host: Host
+        self,
+        questions: Questions,
+        kinds: Sequence[tuple[Kind[Any, Any], StateHandler[Any, Any, Any, Any]]],
+        host: LoopContext,
     ) -> None:
         self._questions = questions
         self._kinds = kinds
@@ -66,9 +69,9 @@ class Foreseer:
         try:
             posed = await self._questions.load(kind.name, question)
             if posed.held_since is not None:  # a held resource answers no intent
-                return Foreseen(Verdict.DEPENDS, restores.until_lifted(posed.held_since))
+                return Foreseen(PreviewVerdict.DEPENDS, restores.until_lifted(posed.held_since))
             return foresee(kind, handler, posed.resource, posed.intent, posed.now)
         except DatabaseUnreachable:
             raise
         except FarrierError as error:  # the database refuses the intent, or the snapshot cannot be read
-            return Foreseen(Verdict.REJECTED, str(error))
+            return Foreseen(PreviewVerdict.REJECTED, str(error))

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import TypeVar
 
 from farrier.errors import HandlerGarbage
-from farrier.model.outcome import Decision, Step
-from farrier.model.restores import Hold
+from farrier.model.loop.outcome import Decision, Step
+from farrier.model.loop.restores import Hold
 from farrier.protocols import Snapshot, StateHandler
 
 R = TypeVar("R", bound=Snapshot)

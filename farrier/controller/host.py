@@ -14,7 +14,7 @@ from farrier.errors import DatabaseUnreachable
 from farrier.protocols import Clock, MetricsSink
 
 
-class Host(msgspec.Struct, frozen=True, kw_only=True):
+class LoopContext(msgspec.Struct, frozen=True, kw_only=True):
     """The data that the loops of one process share. `wiring` creates it, and `Controller` keeps `ownership` up to
     date."""
 

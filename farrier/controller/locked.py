@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from farrier.controller.agenda import Entry
+from farrier.controller.agenda import AgendaEntry
 from farrier.controller.runner import Run
 from farrier.controller.signal import Bell
-from farrier.model.runs import Finished, Result, Verdict
+from farrier.model.loop.runs import CommitResult, CommitVerdict, Finished
 
 R = TypeVar("R")
 
 # A run that ended, with its entry.
-Ended: TypeAlias = tuple[Entry[R], Run[Any, Any, Any]]
+Ended: TypeAlias = tuple[AgendaEntry[R], Run[Any, Any, Any]]
 
 # How long the commit of one run is repeated, in seconds. Most transactions of clients are shorter.
 PATIENCE = 1.0
@@ -43,14 +43,14 @@ class Locked(Generic[R]):
         return True
 
     def sort(
-        self, batch: Sequence[Ended[R]], results: Mapping[int, Result], now: float
+        self, batch: Sequence[Ended[R]], results: Mapping[int, CommitResult], now: float
     ) -> tuple[set[int], list[Finished[Any, Any]]]:
         """Record the results of a commit. Returns the resources of locked runs whose commits are repeated, and the
         locked runs with which the patience is over."""
         repeated: set[int] = set()
         tired: list[Finished[Any, Any]] = []
         for entry, run in batch:
-            if results[entry.id].verdict is not Verdict.LOCKED:
+            if results[entry.id].verdict is not CommitVerdict.LOCKED:
                 self._since.pop(entry.id, None)
             elif now - self._since.setdefault(entry.id, now) < PATIENCE:
                 self._add((entry, run))

@@ -20,8 +20,8 @@ from uuid import UUID
 import anyio
 import structlog
 
-from farrier.controller.agenda import Agenda, Entry, Phase
-from farrier.controller.host import Host, asked
+from farrier.controller.agenda import Agenda, AgendaEntry, Phase
+from farrier.controller.host import LoopContext, asked
 from farrier.controller.locked import AGAIN_AFTER, Locked
 from farrier.controller.publish import Publisher
 from farrier.controller.runner import Acting, Run, Runner
@@ -30,9 +30,9 @@ from farrier.controller.signal import Bell
 from farrier.controller.stalls import BLOCKED
 from farrier.controller.steps import Steps
 from farrier.controller.unsettled import Unsettled
-from farrier.model.controllers import Listed
-from farrier.model.outcome import Wait
-from farrier.model.runs import Due, Loaded, Result, Turn, Verdict
+from farrier.model.loop.controllers import ListedResources
+from farrier.model.loop.outcome import Wait
+from farrier.model.loop.runs import CommitResult, CommitVerdict, Due, Loaded, Turn
 from farrier.protocols import Kind, Snapshot, StateHandler, StateIO
 
 R = TypeVar("R", bound=Snapshot)
@@ -41,7 +41,7 @@ W = TypeVar("W")
 V = TypeVar("V")
 
 # Runs that ended, with their entries.
-Batch: TypeAlias = Sequence[tuple[Entry[Any], Run[Any, Any, Any]]]
+Batch: TypeAlias = Sequence[tuple[AgendaEntry[Any], Run[Any, Any, Any]]]
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -72,7 +72,7 @@ class Loop(Generic[R, S, W, V]):
         io: StateIO[R, S, W],
         *,
         services: V,
-        host: Host,
+        host: LoopContext,
     ) -> None:
         config = host.config
         self.kind = kind.name
@@ -89,7 +89,7 @@ class Loop(Generic[R, S, W, V]):
         )
         self._unsettled: Unsettled[R, S, W, V] = Unsettled(io, self.agenda, self._publisher, self.steps, kind=kind.name)
         self._to_load, self._to_commit = Bell(), Bell()
-        self._finished: list[tuple[Entry[R], Run[R, S, W]]] = []
+        self._finished: list[tuple[AgendaEntry[R], Run[R, S, W]]] = []
         self._locked: Locked[R] = Locked()
         self._seen = SeenWakes()
         self._time: tuple[float, datetime] | None = None  # one moment, by this process' clock and the database's clock
@@ -97,7 +97,7 @@ class Loop(Generic[R, S, W, V]):
 
     # --- called by the controller
 
-    def took(self, shards: Collection[int], listed: Listed) -> None:
+    def took(self, shards: Collection[int], listed: ListedResources) -> None:
         """Add shards that this process took. `listed` has the resources and the marked steps of these shards; a later
         statement read them."""
         for shard in shards:
@@ -114,7 +114,7 @@ class Loop(Generic[R, S, W, V]):
         """Return whether no work of the shard is running, so that the shard may be given back."""
         return self.agenda.is_quiet(shard) and self.steps.is_quiet(shard)
 
-    def listed(self, shards: Collection[int], listed: Listed) -> None:
+    def listed(self, shards: Collection[int], listed: ListedResources) -> None:
         """Compare the listed resources of these shards with their entries."""
         self.agenda.listed(shards, listed.ids)
         self._to_load.ring()
@@ -196,7 +196,7 @@ class Loop(Generic[R, S, W, V]):
         """Run the handler for one slice of the due resources, on their snapshots in memory. Any decision except to do
         nothing is dropped, and the resource is loaded. Returns whether more resources may be due."""
         agenda, now = self.agenda, self._clock.monotonic()
-        due: Sequence[Entry[R]] = ()
+        due: Sequence[AgendaEntry[R]] = ()
         if self._time is not None and not self._stopping and self._host.may_act():
             due = agenda.wheel.take(now, _SLICE)
             read_at, read = self._time
@@ -250,14 +250,16 @@ class Loop(Generic[R, S, W, V]):
             may = self._host.may_act() and not self._seen.are_many
             entries = self.agenda.load_mass(_MASS) if may else ()
             if entries:
-                finished: list[tuple[Entry[R], Run[R, S, W]]] = []
+                finished: list[tuple[AgendaEntry[R], Run[R, S, W]]] = []
                 await self._run_batch(entries, finished)
                 self._to_commit.ring()  # for the wakes of runs that had nothing to write
                 await self._commit_together(finished)
             else:
                 await self._to_load.wait()
 
-    async def _run_batch(self, entries: Sequence[Entry[R]], finished: list[tuple[Entry[R], Run[R, S, W]]]) -> None:
+    async def _run_batch(
+        self, entries: Sequence[AgendaEntry[R]], finished: list[tuple[AgendaEntry[R], Run[R, S, W]]]
+    ) -> None:
         """Run each resource one time over a fresh snapshot. Runs that have something to write are added to
         `finished`."""
         loaded = None
@@ -288,7 +290,7 @@ class Loop(Generic[R, S, W, V]):
         if planned or self.steps.slots.waiting:
             self.steps.begin(entries, planned)
 
-    def _take_in(self, entry: Entry[R], loaded: Loaded[R], now: float) -> bool:
+    def _take_in(self, entry: AgendaEntry[R], loaded: Loaded[R], now: float) -> bool:
         """Record the result of the load for one resource. Returns whether to run the resource."""
         wakes = loaded.wakes.get(entry.id, ())
         snapshot = loaded.resources.get(entry.id)
@@ -304,7 +306,7 @@ class Loop(Generic[R, S, W, V]):
         return False
 
     def _run_fresh(
-        self, entry: Entry[R], loaded: Loaded[R], loaded_at: float, planned: list[Acting[R, S, W, V]]
+        self, entry: AgendaEntry[R], loaded: Loaded[R], loaded_at: float, planned: list[Acting[R, S, W, V]]
     ) -> Run[R, S, W] | None:
         """Decide over a fresh snapshot. Returns the finished run, or plans the step."""
         if not self._host.may_act() or self._clock.monotonic() - loaded_at > _FRESH_SECONDS:
@@ -334,20 +336,20 @@ class Loop(Generic[R, S, W, V]):
             planned.append(Acting(entry, turn, decision, self._host.may_act))
         return None
 
-    def _blocked(self, entry: Entry[R], seconds: float) -> None:
+    def _blocked(self, entry: AgendaEntry[R], seconds: float) -> None:
         """Log a decision that blocked everything else in this process, even the renewal of its row."""
         name = None if entry.snapshot is None else entry.snapshot.name
         _log.warning("handler.blocked", kind=self.kind, id=entry.id, name=name, seconds=round(seconds, 1))
 
     # --- results of runs
 
-    def _step_ended(self, entry: Entry[R], run: Run[R, S, W]) -> None:
+    def _step_ended(self, entry: AgendaEntry[R], run: Run[R, S, W]) -> None:
         """Hand the outcome of a step over to the commit, in the same way as the outcome of a run."""
         self._hand_over(entry, run, self._finished)
         self._to_commit.ring()
 
     def _hand_over(
-        self, entry: Entry[R], run: Run[R, S, W], finished_runs: list[tuple[Entry[R], Run[R, S, W]]]
+        self, entry: AgendaEntry[R], run: Run[R, S, W], finished_runs: list[tuple[AgendaEntry[R], Run[R, S, W]]]
     ) -> None:
         """Hand a finished run over to the commit of these, if the run has anything to write now."""
         finished = run.finished
@@ -399,8 +401,8 @@ class Loop(Generic[R, S, W, V]):
             return
         runs = [run.finished for _, run in batch]
         id_ = self._host.ownership.id
-        verdict = Verdict.LOST if id_ is None else Verdict.UNKNOWN
-        results: Mapping[int, Result] = {run.id: Result(verdict) for run in runs}
+        verdict = CommitVerdict.LOST if id_ is None else CommitVerdict.UNKNOWN
+        results: Mapping[int, CommitResult] = {run.id: CommitResult(verdict) for run in runs}
         if id_ is not None:
             with asked(
                 _QUERY_SECONDS,
@@ -416,7 +418,9 @@ class Loop(Generic[R, S, W, V]):
         if self.agenda.is_due(self._clock.monotonic()):
             self._to_load.ring()
 
-    async def _report_locks(self, batch: Batch, results: Mapping[int, Result], id_: UUID) -> Mapping[int, Result]:
+    async def _report_locks(
+        self, batch: Batch, results: Mapping[int, CommitResult], id_: UUID
+    ) -> Mapping[int, CommitResult]:
         """Return the results without those of runs whose commits are repeated because their rows are locked. If a run
         has waited long enough, its lock is stored as the outcome of the resource."""
         repeated, tired = self._locked.sort(batch, results, self._clock.monotonic())
@@ -429,26 +433,26 @@ class Loop(Generic[R, S, W, V]):
                 results = {**results, **await self.io.report_locked(tired, results, id_)}
         return {run: result for run, result in results.items() if run not in repeated}
 
-    def _settle_entry(self, entry: Entry[R], run: Run[R, S, W], result: Result) -> None:
+    def _settle_entry(self, entry: AgendaEntry[R], run: Run[R, S, W], result: CommitResult) -> None:
         finished, now = run.finished, self._clock.monotonic()
-        if result.verdict in (Verdict.COMMITTED, Verdict.REFUSED):
+        if result.verdict in (CommitVerdict.COMMITTED, CommitVerdict.REFUSED):
             self.steps.ended(entry, run.recovers)
         match result.verdict:
-            case Verdict.COMMITTED if finished.due is Due.NEVER:
+            case CommitVerdict.COMMITTED if finished.due is Due.NEVER:
                 self.agenda.ended(entry)
-            case Verdict.COMMITTED if finished.due is Due.RERUN:
+            case CommitVerdict.COMMITTED if finished.due is Due.RERUN:
                 self.agenda.committed(entry, None)
-            case Verdict.COMMITTED:
+            case CommitVerdict.COMMITTED:
                 self.agenda.committed(entry, run.due_at, run.rests_on)
-            case Verdict.REFUSED:
+            case CommitVerdict.REFUSED:
                 self.agenda.committed(entry, now + self._period)
-            case Verdict.DEFERRED:
+            case CommitVerdict.DEFERRED:
                 self.agenda.defer(entry, now + result.due_in.total_seconds())
-            case Verdict.CONFLICT:
+            case CommitVerdict.CONFLICT:
                 self.agenda.requeue(entry)
-            case Verdict.LOST | Verdict.LOCKED:
+            case CommitVerdict.LOST | CommitVerdict.LOCKED:
                 self.agenda.defer(entry, now + 2 * _PAUSE)
-            case Verdict.UNKNOWN:
+            case CommitVerdict.UNKNOWN:
                 self._unsettled.add(entry, run)
             case _ as never:
                 assert_never(never)
@@ -481,4 +485,4 @@ class Loop(Generic[R, S, W, V]):
         return now + timedelta(0, self._clock.monotonic() - at)
 
 
-_RESTED = Result(Verdict.COMMITTED)
+_RESTED = CommitResult(CommitVerdict.COMMITTED)

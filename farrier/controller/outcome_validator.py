@@ -15,9 +15,9 @@ from typing import Generic, TypeVar
 
 from farrier.config import ControllerConfig
 from farrier.errors import FarrierError, HandlerGarbage, IllegalEdge, InternalError
-from farrier.model.measures import Sample
-from farrier.model.outcome import Deleted, DoNothing, Record, Resting, Transition, Update, Wait, describe
-from farrier.model.runs import Due, Finished, Move, Turn
+from farrier.model.kinds.measures import Sample
+from farrier.model.loop.outcome import Deleted, DoNothing, Record, Resting, Transition, Update, Wait, describe
+from farrier.model.loop.runs import Due, Finished, Move, Turn
 from farrier.protocols import Kind, Snapshot
 
 R = TypeVar("R", bound=Snapshot)

@@ -21,7 +21,7 @@ from uuid import UUID
 
 import msgspec
 
-from farrier.model.controllers import ACT_FOR, Controller, Seen, Shard, ShardRow
+from farrier.model.loop.controllers import ACT_FOR, ControllerRow, Renewal, Shard, ShardRow
 
 RENEW_EVERY = 2.0
 EXPIRED_AFTER = 10.0
@@ -32,11 +32,11 @@ SETTLED_AFTER = ACT_FOR + 1
 GIVE_UP_AFTER = 30.0
 
 
-class Plan(msgspec.Struct, frozen=True):
+class OwnershipPlan(msgspec.Struct, frozen=True):
     """The controllers to declare dead, each with the values that this process read, and the shards to take. To declare
     a controller dead is a compare-and-swap: it fails if the controller has renewed its row since it was read."""
 
-    expired: tuple[Controller, ...] = ()
+    expired: tuple[ControllerRow, ...] = ()
     take: tuple[Shard, ...] = ()
 
 
@@ -44,7 +44,7 @@ class _ControllerRead(msgspec.Struct):
     """The last read of a controller's row. `unchanged` is the number of seconds since the counter of renewals last
     changed, as far as this observer has seen."""
 
-    controller: Controller
+    controller: ControllerRow
     unchanged: float
     read_at: float
 
@@ -91,7 +91,7 @@ class Ownership:
         """Return whether the last successful renewal is so long ago that this process must give its shards back."""
         return self.id is not None and now - self.acts_until > GIVE_UP_AFTER - ACT_FOR
 
-    def renewed(self, seen: Seen, sent_at: float) -> tuple[Shard, ...]:
+    def renewed(self, seen: Renewal, sent_at: float) -> tuple[Shard, ...]:
         """Record the reply to a renewal that was sent at `sent_at`. Returns the shards that were lost. If an observer
         declared this process dead, all shards are lost.
 
@@ -123,11 +123,11 @@ class Ownership:
         self.id, self.acts_until = None, -math.inf
         return lost
 
-    def plan(self, now: float) -> Plan:
+    def plan(self, now: float) -> OwnershipPlan:
         """Return the next changes, computed from the last renewal. Shards above this process' share begin to close. If
         a closing shard is within the share again, it stops closing."""
         if self.id is None:
-            return Plan()
+            return OwnershipPlan()
         expired = tuple(
             observed.controller
             for id_, observed in self._observed.items()
@@ -156,7 +156,7 @@ class Ownership:
             for shard in closing[:missing]:
                 del self.closing[shard]
             take += own + (free[begin:] + free[:begin])[: max(0, missing - len(closing) - len(own))]
-        return Plan(expired, tuple(take))
+        return OwnershipPlan(expired, tuple(take))
 
     def took(self, shards: Mapping[Shard, int]) -> None:
         """Record the shards that were taken, with their epochs. A later `plan` takes shards that were locked."""
@@ -170,7 +170,7 @@ class Ownership:
             self._rows[shard] = ShardRow(shard, None, self.held[shard])
             self._drop(shard)
 
-    def _is_of_the_past(self, controller: Controller, now: float) -> bool:
+    def _is_of_the_past(self, controller: ControllerRow, now: float) -> bool:
         """Return whether the controller has renewed only on an earlier timeline, and can no longer act."""
         return controller.timeline != self._timeline and self.is_settled(now)
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from farrier.controller.runner import Run
-from farrier.model.runs import Failure, Move, Result, Verdict
+from farrier.model.loop.runs import CommitResult, CommitVerdict, Failure, Move
 from farrier.protocols import Kind, MetricsSink, Snapshot
 
 R = TypeVar("R", bound=Snapshot)
@@ -32,24 +32,24 @@ class Publisher(Generic[R, S]):
         self._kind = kind
         self._sink = sink
 
-    def publish(self, runs: Sequence[Run[R, S, Any]], results: Mapping[int, Result]) -> None:
+    def publish(self, runs: Sequence[Run[R, S, Any]], results: Mapping[int, CommitResult]) -> None:
         """Publish runs and the results of their commits."""
         seconds: dict[str, list[float]] = defaultdict(list)
         log = _log.bind()  # called only one time, because each use of the lazy logger assembles it again
         for run in runs:
             result = results[run.finished.id]
-            if result.verdict is Verdict.COMMITTED:
+            if result.verdict is CommitVerdict.COMMITTED:
                 seconds[run.finished.outcome].append(run.seconds)
                 if _has_effects(run):
                     self._publish_one(run, result, log)
-            elif result.verdict is Verdict.DEFERRED:
+            elif result.verdict is CommitVerdict.DEFERRED:
                 self._sink.deferred(self._kind.name)
             else:
                 self._publish_loss(run, result)
         if seconds:
             self._sink.ran(self._kind.name, seconds)
 
-    def _publish_one(self, run: Run[R, S, Any], result: Result, log: structlog.stdlib.BoundLogger) -> None:
+    def _publish_one(self, run: Run[R, S, Any], result: CommitResult, log: structlog.stdlib.BoundLogger) -> None:
         finished, kind, name = run.finished, self._kind.name, run.name
         if run.error is not None:
             failure = self._failure(run, run.error.error)
@@ -98,17 +98,17 @@ class Publisher(Generic[R, S]):
         if finished.limited:
             self._sink.rerun_limited(kind)
 
-    def _publish_loss(self, run: Run[R, S, Any], result: Result) -> None:
+    def _publish_loss(self, run: Run[R, S, Any], result: CommitResult) -> None:
         kind, id_, name, verdict = self._kind.name, run.finished.id, run.name, result.verdict.value
         self._sink.conflicted(kind, verdict)
-        if result.verdict is Verdict.CONFLICT:  # another transaction was faster; the resource runs again
+        if result.verdict is CommitVerdict.CONFLICT:  # another transaction was faster; the resource runs again
             _log.info("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict)
         elif result.error is None:
             _log.warning("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict)
         else:
-            level = _log.error if result.verdict is Verdict.REFUSED else _log.warning
+            level = _log.error if result.verdict is CommitVerdict.REFUSED else _log.warning
             level("commit.not_won", kind=kind, id=id_, name=name, verdict=verdict, error=str(result.error))
-        if result.verdict is Verdict.REFUSED and run.resource is not None and result.error is not None:
+        if result.verdict is CommitVerdict.REFUSED and run.resource is not None and result.error is not None:
             self._sink.failed(kind, self._failure(run, result.error.label))
 
     def _failure(self, run: Run[R, S, Any], error: str) -> Failure:
@@ -117,7 +117,7 @@ class Publisher(Generic[R, S]):
         return Failure(error, run.name, *self._kind.label(run.resource))
 
 
-def _seconds_in_source(move: Move, result: Result) -> float | None:
+def _seconds_in_source(move: Move, result: CommitResult) -> float | None:
     """Return how long the resource was in the source state, from commit to commit, by the database's clock. The time is
     never negative, even if the clock was set back."""
     if move.since is None or result.at is None:

@@ -21,13 +21,13 @@ import structlog
 
 from farrier.config import ControllerConfig
 from farrier.controller import held
-from farrier.controller.agenda import Entry
+from farrier.controller.agenda import AgendaEntry
 from farrier.controller.outcome_validator import OutcomeValidator, recorded
 from farrier.controller.stalls import watched
 from farrier.errors import FarrierError, HandlerTimeout, HeldAfterRestore, InternalError, LeaseLost
-from farrier.model.outcome import Record, Resting, Step, Transition, Wait, rests
-from farrier.model.restores import Hold
-from farrier.model.runs import Finished, Turn
+from farrier.model.loop.outcome import Record, Resting, Step, Transition, Wait, rests
+from farrier.model.loop.restores import Hold
+from farrier.model.loop.runs import Finished, Turn
 from farrier.protocols import Kind, Snapshot, StateHandler
 from farrier.protocols.acting import acting_while
 
@@ -70,7 +70,7 @@ class Run(msgspec.Struct, Generic[R, S, W]):
 class Acting(Generic[R, S, W, V]):
     """A step that a run on `entry.snapshot` decided on. Other tasks end the step by `cancel` and `interrupt`."""
 
-    def __init__(self, entry: Entry[R], turn: Turn, step: Step[S, W, V], may_act: Callable[[], bool]) -> None:
+    def __init__(self, entry: AgendaEntry[R], turn: Turn, step: Step[S, W, V], may_act: Callable[[], bool]) -> None:
         self.entry = entry
         self.turn = turn
         self.step = step

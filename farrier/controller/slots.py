@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
-from farrier.controller.agenda import Entry
+from farrier.controller.agenda import AgendaEntry
 
 R = TypeVar("R")
 
@@ -21,15 +21,17 @@ class Slots(Generic[R]):
 
     def __init__(self) -> None:
         # In the order of the queue. The slots are promised to the first resources.
-        self.waiting: dict[int, Entry[R]] = {}
+        self.waiting: dict[int, AgendaEntry[R]] = {}
         self._promised: set[int] = set()
 
-    def take(self, ran: Sequence[Entry[R]], wanting: Collection[Entry[R]], *, free: int) -> list[Entry[R]]:
+    def take(
+        self, ran: Sequence[AgendaEntry[R]], wanting: Collection[AgendaEntry[R]], *, free: int
+    ) -> list[AgendaEntry[R]]:
         """Record which resources have run (`ran`), and which resources need a slot (`wanting`). `free` is the number of
         slots without a step. Returns the resources that have a slot now; the others wait."""
         wanted = {entry.id for entry in wanting}
         self._leave(entry.id for entry in ran if entry.id not in wanted)
-        taking: list[Entry[R]] = []
+        taking: list[AgendaEntry[R]] = []
         for entry in sorted(wanting, key=lambda each: each.id not in self._promised):
             is_first = len(self.waiting) == len(self._promised) < free - len(taking)
             if entry.id in self._promised or is_first:
@@ -39,7 +41,7 @@ class Slots(Generic[R]):
                 self.waiting[entry.id] = entry
         return taking
 
-    def promise(self, free: int) -> list[Entry[R]]:
+    def promise(self, free: int) -> list[AgendaEntry[R]]:
         """Promise the free slots to the resources that have waited longest. Returns these resources; the caller loads
         and runs them."""
         first = list(islice(self.waiting.values(), len(self._promised), free))

@@ -17,14 +17,14 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from farrier.controller.agenda import Agenda, Entry, Phase
-from farrier.controller.host import Host, asked
+from farrier.controller.agenda import Agenda, AgendaEntry, Phase
+from farrier.controller.host import LoopContext, asked
 from farrier.controller.runner import Acting, Run, Runner
 from farrier.controller.signal import Wakeup
 from farrier.controller.slots import Slots
 from farrier.errors import LeaseLost
-from farrier.model.controllers import SHARDS
-from farrier.model.runs import Marking
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.loop.runs import Marking
 from farrier.protocols import Snapshot, StateIO
 
 R = TypeVar("R", bound=Snapshot)
@@ -54,10 +54,10 @@ class Steps(Generic[R, S, W, V]):
         io: StateIO[R, S, W],
         agenda: Agenda[R],
         runner: Runner[R, S, W, V],
-        host: Host,
+        host: LoopContext,
         *,
         kind: str,
-        commit: Callable[[Entry[R], Run[R, S, W]], None],
+        commit: Callable[[AgendaEntry[R], Run[R, S, W]], None],
     ) -> None:
         self._kind = kind
         self._io = io
@@ -79,7 +79,7 @@ class Steps(Generic[R, S, W, V]):
     def __len__(self) -> int:
         return len(self._acting)
 
-    def begin(self, ran: Sequence[Entry[R]], planned: Sequence[Acting[R, S, W, V]]) -> None:
+    def begin(self, ran: Sequence[AgendaEntry[R]], planned: Sequence[Acting[R, S, W, V]]) -> None:
         """Begin the steps that the runs of a batch decided on, as soon as the marks of these steps are on disk. Steps
         without a free slot wait in the queue."""
         now = self._host.clock.monotonic()
@@ -154,7 +154,7 @@ class Steps(Generic[R, S, W, V]):
         """Remove the marks of all ended steps before the process stops."""
         await self._mark({})
 
-    def ended(self, entry: Entry[R], recovers: str | None = None) -> None:
+    def ended(self, entry: AgendaEntry[R], recovers: str | None = None) -> None:
         """Remove the mark of the entry's step, because the end of the step is recorded. If the run has not recovered
         from an earlier step, `recovers` names that step; the mark stays, and the next run recovers from that step."""
         if entry.step is not None and recovers is None and entry.phase is not Phase.GONE:
@@ -177,7 +177,7 @@ class Steps(Generic[R, S, W, V]):
         self._over(plan.entry)
         self._nothing_done(plan)
 
-    def _over(self, entry: Entry[R]) -> None:
+    def _over(self, entry: AgendaEntry[R]) -> None:
         """Free the slot of a step that has ended."""
         del self._acting[entry.id]
         if self.slots.waiting:

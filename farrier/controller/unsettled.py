@@ -6,12 +6,12 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from farrier.controller.agenda import Agenda, Entry, Phase
+from farrier.controller.agenda import Agenda, AgendaEntry, Phase
 from farrier.controller.host import asked
 from farrier.controller.publish import Publisher
 from farrier.controller.runner import Run
 from farrier.controller.steps import Steps
-from farrier.model.runs import Result, Verdict
+from farrier.model.loop.runs import CommitResult, CommitVerdict
 from farrier.protocols import Snapshot, StateIO
 
 R = TypeVar("R", bound=Snapshot)
@@ -41,9 +41,9 @@ class Unsettled(Generic[R, S, W, V]):
         self._publisher = publisher
         self._steps = steps
         self._kind = kind
-        self._runs: list[tuple[Entry[R], Run[R, S, W]]] = []
+        self._runs: list[tuple[AgendaEntry[R], Run[R, S, W]]] = []
 
-    def add(self, entry: Entry[R], run: Run[R, S, W]) -> None:
+    def add(self, entry: AgendaEntry[R], run: Run[R, S, W]) -> None:
         """Close the entry until its commit is settled."""
         self._agenda.unknown(entry)
         self._runs.append((entry, run))
@@ -67,7 +67,9 @@ class Unsettled(Generic[R, S, W, V]):
                     self._agenda.requeue(entry)
                 elif entry.id in settled:
                     if settled[entry.id].happened:
-                        self._publisher.publish([run], {entry.id: Result(Verdict.COMMITTED, at=settled[entry.id].at)})
+                        self._publisher.publish(
+                            [run], {entry.id: CommitResult(CommitVerdict.COMMITTED, at=settled[entry.id].at)}
+                        )
                         self._steps.ended(entry, run.recovers)
                     self._agenda.requeue(entry)
         # Forget settled runs now. Otherwise, if the reply to the resource's next commit is lost as well, the entry is

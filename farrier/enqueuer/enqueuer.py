@@ -9,8 +9,9 @@ from __future__ import annotations
 from itertools import islice
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
-from farrier.io import session, statements
-from farrier.io.pool import Pool
+from farrier.io import statements
+from farrier.io.connections import session
+from farrier.io.connections.pool import Pool
 
 _ENQUEUE = statements.load("wakes/enqueue")
 # Number of resources in one statement and its notification. Both are short, so that commits of other processes do not

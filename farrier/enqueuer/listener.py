@@ -22,8 +22,9 @@ import anyio
 import structlog
 
 from farrier.errors import DatabaseUnreachable
-from farrier.io import pool, statements
-from farrier.model.selection import LARGEST_ID
+from farrier.io import statements
+from farrier.io.connections import pool
+from farrier.model.intents.selection import LARGEST_ID
 
 _log = structlog.stdlib.get_logger(__name__)
 

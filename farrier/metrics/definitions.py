@@ -12,7 +12,7 @@ from datetime import timedelta
 import msgspec
 
 from farrier.metrics.families import Definition, Labels
-from farrier.model.kinds import KindSpec
+from farrier.model.kinds.spec import KindSpec
 
 # From an idle decision, some ten microseconds, to the longest step that is allowed.
 _RUN_SECONDS = (0.00005, 0.0002, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 30.0, 60.0, 180.0)

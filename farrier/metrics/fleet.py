@@ -22,15 +22,15 @@ from typing_extensions import override
 from farrier.errors import FarrierError
 from farrier.metrics import gauges
 from farrier.metrics.families import Gauge, Labels
-from farrier.model.bmc import BmcFailure, PowerState
-from farrier.model.census import Census, Condition, Rules, Source
-from farrier.model.conditions import NAMES
-from farrier.model.doors import DoorKind, DoorState, Lost
-from farrier.model.edges import NODE
-from farrier.model.failures import FailureClass
-from farrier.model.kinds import label
-from farrier.model.limits import PLACES, STATES, Limits, Place, kind_rules, rules
-from farrier.model.outcome import EndsBy
+from farrier.model.kinds.spec import label
+from farrier.model.loop.doors import DoorKind, DoorState, LostPulse
+from farrier.model.loop.outcome import EndsBy
+from farrier.model.machine.bmc import BmcFailure, PowerState
+from farrier.model.node.conditions import NAMES
+from farrier.model.node.edges import NODE
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.limits import PLACES, STATES, ClockedState, Limits, kind_rules, rules
+from farrier.model.views.census import AgentHealth, Census, ObservationSource, Rules
 from farrier.protocols import Clock, ServerQueries
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -192,7 +192,7 @@ def _of_counts(census: Census) -> Iterator[GaugeMetricFamily]:
     yield gauges.INTENTS_PENDING.family({(): census.intents_pending})
     yield gauges.INTENTS_OLDEST_PENDING.family({(): census.oldest_intent})
     yield _by_word(gauges.MANUAL_INTERVENTION, FailureClass, census.manual)
-    yield _by_word(gauges.NODES_BY_HEALTH, Condition, census.health)
+    yield _by_word(gauges.NODES_BY_HEALTH, AgentHealth, census.health)
     yield gauges.NODES_BY_ALERT.family({(alert,): count for alert, count in census.alerts.items()})
     yield _by_word(gauges.NODES_BY_POWER, PowerState, census.power)
     yield gauges.NODES_SAME_MACHINE.family({(): census.same_machine})
@@ -203,10 +203,10 @@ def _of_counts(census: Census) -> Iterator[GaugeMetricFamily]:
     doors: dict[Labels, float] = {(kind, state): 0 for kind in DoorKind for state in DoorState}
     doors |= {(d.kind, DoorState.ALIVE if d.alive else DoorState.SILENT): d.count for d in census.doors}
     yield gauges.DOORS.family(doors)
-    dead: dict[Labels, float] = {(pulse,): 0 for pulse in Lost}
+    dead: dict[Labels, float] = {(pulse,): 0 for pulse in LostPulse}
     yield gauges.DOORS_DEAD.family(dead | {(pulse,): seconds for pulse, seconds in census.doors_dead.items()})
     yield gauges.AGENT_REACHED.family({(): census.agent_reached})
-    yield _by_word(gauges.OBSERVATIONS_STALE, Source, census.observations_stale)
+    yield _by_word(gauges.OBSERVATIONS_STALE, ObservationSource, census.observations_stale)
     yield _by_word(gauges.NODE_CONDITIONS, NAMES, census.conditions)
     yield gauges.CONDITION_NOTES_DROPPED.family({(source,): n for source, n in census.condition_drops.items()})
     stated: dict[Labels, float] = {}
@@ -224,5 +224,5 @@ def _by_word(gauge: Gauge, known: Iterable[str], found: Mapping[str, int]) -> Ga
     return gauge.family({(word,): found.get(word, 0) for word in dict.fromkeys((*known, *found))})
 
 
-def _labels(place: Place) -> Labels:
+def _labels(place: ClockedState) -> Labels:
     return place.kind, place.state, place.substate

@@ -22,9 +22,9 @@ from farrier import protocols
 from farrier.metrics import definitions, gauges
 from farrier.metrics.definitions import OwnMetric, Vocabulary
 from farrier.metrics.families import Counter, Definition, Gauge, Histogram
-from farrier.model.kinds import KindSpec
-from farrier.model.measures import Sample
-from farrier.model.runs import Failure, Move, Verdict, is_requested
+from farrier.model.kinds.measures import Sample
+from farrier.model.kinds.spec import KindSpec
+from farrier.model.loop.runs import CommitVerdict, Failure, Move, is_requested
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -178,7 +178,11 @@ class PrometheusSink(RequestSink, protocols.MetricsSink):
         self._short_stays.exist((spec.name, str(spec.steady)) for spec in specs if spec.steady)
         self._runs.exist((kind, outcome) for kind in kinds for outcome in OUTCOMES)
         self._errors.exist((kind, error) for kind, words in self._words.kinds.items() for error in words.errors)
-        lost = [verdict.value for verdict in Verdict if verdict not in {Verdict.COMMITTED, Verdict.DEFERRED}]
+        lost = [
+            verdict.value
+            for verdict in CommitVerdict
+            if verdict not in {CommitVerdict.COMMITTED, CommitVerdict.DEFERRED}
+        ]
         self._conflicts.exist((kind, verdict) for kind in kinds for verdict in lost)
         for per_kind in (self._duration, self._wake_wait, self._deferred, self._steps_cancelled, self._rerun_limited):
             per_kind.exist((kind,) for kind in kinds)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from enum import StrEnum
 
-from farrier.model import bootstrap
+from farrier.model.machine import bootstrap
 
 PREFIX = "fat_"
 

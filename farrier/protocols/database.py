@@ -7,21 +7,35 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol
 from uuid import UUID
 
-from farrier.model.agent import Beat, BeatAnswer, Enrolling, Enrolment, LeasedTask, TaskEnd
-from farrier.model.alertmanager import Labels
-from farrier.model.brakes import BrakeView
-from farrier.model.census import Census, Rules
-from farrier.model.clocks import OverduePage
-from farrier.model.controller_views import Ownership
-from farrier.model.fleet import NodeGlance
-from farrier.model.foreseen import Foreseen
-from farrier.model.history import HistoryFilter, HistoryKey, HistoryPage, Order
-from farrier.model.identity import Holder, Identity
-from farrier.model.intent_views import IntentPage, IntentView, WantedIntents
-from farrier.model.limits import Limits
-from farrier.model.monitors import MonitorView, RefusalView, Report, ReportAnswer
-from farrier.model.requests import Answer, Registered, Registration, Request
-from farrier.model.resource_views import (
+from farrier.model.intents.preview import Foreseen
+from farrier.model.intents.requests import IntentAnswer, IntentRequest, Registered, Registration
+from farrier.model.loop.restores import HoldView, Lift, Lifted
+from farrier.model.machine.agent import Beat, BeatAnswer, Enrolling, Enrolment, LeasedTask, TaskEnd
+from farrier.model.machine.identity import Holder, Identity
+from farrier.model.monitors.alertmanager import Labels
+from farrier.model.monitors.monitor import MonitorView, RefusalView, Report, ReportAnswer
+from farrier.model.node.clocks import OverduePage
+from farrier.model.node.limits import Limits
+from farrier.model.views.brakes import BrakeView
+from farrier.model.views.census import Census, Rules
+from farrier.model.views.controllers import ShardOwnership
+from farrier.model.views.fleet import NodeGlance
+from farrier.model.views.history import HistoryFilter, HistoryKey, HistoryPage, Order
+from farrier.model.views.intents import IntentPage, IntentView, WantedIntents
+from farrier.model.views.nodes import (
+    Counts,
+    EvidenceView,
+    Figures,
+    Group,
+    NodeDetail,
+    NodeFilter,
+    NodeView,
+    OrderedPage,
+    Page,
+    SortKey,
+    TaskView,
+)
+from farrier.model.views.resources import (
     AddressView,
     KindView,
     LateResource,
@@ -29,20 +43,6 @@ from farrier.model.resource_views import (
     ResourceDetail,
     ResourceView,
     WantedResources,
-)
-from farrier.model.restores import HoldView, Lift, Lifted
-from farrier.model.views import (
-    Counts,
-    EvidenceView,
-    Figures,
-    Group,
-    NodeDetail,
-    NodeView,
-    OrderedPage,
-    Page,
-    SortKey,
-    TaskView,
-    Wanted,
 )
 
 
@@ -127,11 +127,11 @@ class Queries(Protocol):
     raise `DatabaseUnreachable`. They raise `RefusedByModel` for a kind that is not registered, for a resource that
     never existed, and for data that the connection's role may not read."""
 
-    async def inventory(self, wanted: Wanted, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
+    async def inventory(self, wanted: NodeFilter, *, after: str = "", limit: int = 1000) -> Page[NodeView]:
         """Return nodes by name, from the first name after `after`. A page with fewer than `limit` rows is the last
         page."""
 
-    async def overdue(self, wanted: Wanted, limits: Limits, *, limit: int | None = None) -> OverduePage:
+    async def overdue(self, wanted: NodeFilter, limits: Limits, *, limit: int | None = None) -> OverduePage:
         """Return nodes with a clock above its limit, the worst first, and the number of further such nodes. At most
         `limit` nodes are returned. `limits` contains the limits that differ from the default."""
 
@@ -160,7 +160,7 @@ class Queries(Protocol):
         """Return the resources of one kind or of all kinds, at one site or at all sites, that are held after a
         restore."""
 
-    async def controllers(self) -> Ownership:
+    async def controllers(self) -> ShardOwnership:
         """Return all controllers, including expired controllers, and their numbers of shards by kind."""
 
     async def brakes(self) -> Page[BrakeView]:
@@ -213,14 +213,14 @@ class Queries(Protocol):
 class ServerQueries(Queries, Protocol):
     """The queries that only a server makes, for pages, streams and metrics."""
 
-    async def ordered(self, wanted: Wanted, order: str, *, after: SortKey | None = None, limit: int) -> OrderedPage:
+    async def ordered(self, wanted: NodeFilter, order: str, *, after: SortKey | None = None, limit: int) -> OrderedPage:
         """Return nodes after the key `after`, in one of the orders `views.ORDERS`. Each call reads all selected
         nodes."""
 
-    async def counts(self, wanted: Wanted) -> Counts:
+    async def counts(self, wanted: NodeFilter) -> Counts:
         """Return how many nodes a filter selects, and how many it would select with other values. Reads all nodes."""
 
-    async def groups(self, wanted: Wanted, by: str, *, limit: int) -> tuple[Group, ...]:
+    async def groups(self, wanted: NodeFilter, by: str, *, limit: int) -> tuple[Group, ...]:
         """Return the selected nodes grouped by one of the fields `views.GROUPS`, by site and value. Reads all nodes."""
 
     async def settled(self) -> datetime:
@@ -239,15 +239,17 @@ class Requests(Protocol):
     `DatabaseUnreachable`, and `RefusedByModel` with the `sqlstate` and `hint` of the database. They raise
     `MalformedRequest` if the request is invalid in every state."""
 
-    async def ask(self, request: Request) -> int:
+    async def ask(self, request: IntentRequest) -> int:
         """Insert an intent and return its ID. If an intent with the same idempotency key and content exists, return the
         ID of that intent. Action `create` is already answered when this method returns."""
 
-    async def foresee(self, kind: str, asked: Sequence[Request], patience: timedelta) -> tuple[Foreseen | None, ...]:
+    async def foresee(
+        self, kind: str, asked: Sequence[IntentRequest], patience: timedelta
+    ) -> tuple[Foreseen | None, ...]:
         """Return, for each intent, how the handler of its resource would answer it now. Nothing is submitted. The
         answer is None if no controller answered within `patience`."""
 
-    async def answer(self, kind: str, intent: int, patience: timedelta) -> Answer | None:
+    async def answer(self, kind: str, intent: int, patience: timedelta) -> IntentAnswer | None:
         """Wait for the answer to an intent of the kind. Returns None if the intent is still pending after
         `patience`."""
 

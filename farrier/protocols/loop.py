@@ -7,12 +7,22 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from farrier.model.controllers import Listed, Seen, Woken
-from farrier.model.foreseen import Foreseen, Posed, Question
-from farrier.model.measures import Sample
-from farrier.model.outcome import Decision, Transition, Wait
-from farrier.model.restores import Hold, held
-from farrier.model.runs import Answered, Failure, Finished, Loaded, Marking, Move, Place, Result, Settled
+from farrier.model.intents.preview import Foreseen, Posed, Question
+from farrier.model.kinds.measures import Sample
+from farrier.model.loop.controllers import ListedResources, Renewal, Woken
+from farrier.model.loop.outcome import Decision, Transition, Wait
+from farrier.model.loop.restores import Hold, held
+from farrier.model.loop.runs import (
+    AnsweredIntent,
+    CommitResult,
+    Failure,
+    Finished,
+    LayerState,
+    Loaded,
+    Marking,
+    Move,
+    Settled,
+)
 
 R = TypeVar("R", bound="Snapshot")
 R_contra = TypeVar("R_contra", bound="Snapshot", contravariant=True)
@@ -52,7 +62,7 @@ class Kind(Protocol[R_contra, S_contra]):
     def edges(self) -> Mapping[str, frozenset[tuple[str, str]]]:
         """The allowed pairs (from, to) of each layer. The first value of a layer needs no edge."""
 
-    def current_layers(self, resource: R_contra) -> Mapping[str, Place]:
+    def current_layers(self, resource: R_contra) -> Mapping[str, LayerState]:
         """Return the state of the snapshot in each of its layers."""
 
     def target_layers(self, to: S_contra, /) -> Mapping[str, str]:
@@ -71,7 +81,7 @@ class Kind(Protocol[R_contra, S_contra]):
     def asked_alone(self, resource: R_contra, intent: int, /) -> Any:
         """Return the snapshot as if the intent with this ID was the only pending intent."""
 
-    def answers(self, resource: R_contra, writes: Sequence[object], /) -> Sequence[Answered]:
+    def answers(self, resource: R_contra, writes: Sequence[object], /) -> Sequence[AnsweredIntent]:
         """Return, for the log, the answers to intents that are among the `writes` of a run on this snapshot."""
 
     def samples(self, resource: R_contra, to: S_contra, /) -> Sequence[Sample]:
@@ -119,21 +129,21 @@ class StateIO(Protocol[R, S, W]):
         """Return None if this process can read the resources of this kind. Otherwise return the reason: a right or a
         table is missing."""
 
-    async def listing(self, shards: Sequence[int]) -> Listed:
+    async def listing(self, shards: Sequence[int]) -> ListedResources:
         """Return the resources and marks of these shards. The resources are read after the statement that took the
         shards, so they include everything that a former owner committed."""
 
     async def load(self, ids: Sequence[int]) -> Loaded[R]:
         """Load snapshots of all layers, and the wakes that are visible with them, in one statement."""
 
-    async def commit(self, runs: Sequence[Finished[S, W]], controller: UUID) -> Mapping[int, Result]:
+    async def commit(self, runs: Sequence[Finished[S, W]], controller: UUID) -> Mapping[int, CommitResult]:
         """Commit finished runs together; each run is committed completely or not at all. Returns a result for every
         run, and never raises because of a single run. If another transaction has locked rows of a run, the result of
         the run is `locked`, and nothing of it is written."""
 
     async def report_locked(
-        self, runs: Sequence[Finished[S, W]], results: Mapping[int, Result], controller: UUID
-    ) -> Mapping[int, Result]:
+        self, runs: Sequence[Finished[S, W]], results: Mapping[int, CommitResult], controller: UUID
+    ) -> Mapping[int, CommitResult]:
         """Store as the outcome of each run that another transaction has locked its rows, with the session of this
         transaction. Without this outcome, nothing would show why the resource makes no progress. `results` are the
         results of the commit. Returns the results with the error that is stored."""
@@ -160,7 +170,7 @@ class Controllers(Protocol):
     async def join(self, controller: UUID, name: str, kinds: Sequence[str]) -> None:
         """Insert the row of this process."""
 
-    async def renew(self, controller: UUID, lags: Mapping[str, float], *, leaving: bool = False) -> Seen:
+    async def renew(self, controller: UUID, lags: Mapping[str, float], *, leaving: bool = False) -> Renewal:
         """Renew the row of this process. The row contains the kinds of the process, for each kind the delay of its runs
         in seconds (`lags`), and whether the process is `leaving`. Returns the rows of all controllers, and of all
         shards of these kinds."""

@@ -6,20 +6,20 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from farrier.model.bmc import BmcReading, BmcTarget
 from farrier.model.credential import Credential
-from farrier.model.maas import (
+from farrier.model.intents.params import PowerRequest
+from farrier.model.maas.changes import Change, LookUp, NewMachine
+from farrier.model.maas.reading import (
     Event,
-    Identity,
+    MaasUser,
     Machine,
     PowerAddress,
     Subnet,
     Vlan,
 )
-from farrier.model.maas_changes import Change, LookUp, NewMachine
-from farrier.model.maas_scripts import Script, ScriptSet, Text
-from farrier.model.params import PowerRequest
-from farrier.model.ufm import PartitionChange, Pkey
+from farrier.model.maas.scripts import Script, ScriptSet, Text
+from farrier.model.machine.bmc import BmcReading, BmcTarget
+from farrier.model.partition.ufm import PartitionChange, Pkey
 
 
 class BmcClient(Protocol):
@@ -103,7 +103,7 @@ class MaasClient(Protocol):
     async def version(self) -> str:
         """Return the version of the region. Success does not prove that the key is valid."""
 
-    async def whoami(self) -> Identity:
+    async def whoami(self) -> MaasUser:
         """Return the user to whom the API key belongs. Callers use it to check the key."""
 
     async def machines(self, by: LookUp, values: Sequence[str]) -> tuple[Machine, ...]:

@@ -18,7 +18,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
-from farrier.model.node import TaskType
+from farrier.model.node.snapshot import TaskType
 from farrier.sim.door import Agent, AgentsClient, Next, Task, UnknownKey
 from farrier.sim.hardware import evidence_of, facts_of
 

@@ -15,15 +15,15 @@ import anyio
 import structlog
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
-from farrier.model import bootstrap
-from farrier.model.actions import Action
-from farrier.model.edges import NODE
-from farrier.model.fleet import NodeGlance
-from farrier.model.history import HistoryEntry, HistoryFilter
-from farrier.model.management import Management
-from farrier.model.requests import Registration, Request
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import OnboardingMode, WorkflowStatus
+from farrier.model.intents.actions import Action
+from farrier.model.intents.requests import IntentRequest, Registration
+from farrier.model.machine import bootstrap
+from farrier.model.node.edges import NODE
+from farrier.model.node.management import Management
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import OnboardingMode, WorkflowStatus
+from farrier.model.views.fleet import NodeGlance
+from farrier.model.views.history import HistoryEntry, HistoryFilter
 from farrier.protocols import FleetApi, Queries, Requests
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.bmc import SimulatedBmc, SimulatedSystem
@@ -148,7 +148,7 @@ class SimulatedFleet:
         database was unreachable.
         """
         try:
-            await self._requests.ask(Request(resource=node.name, action=action, params=params))
+            await self._requests.ask(IntentRequest(resource=node.name, action=action, params=params))
         except DatabaseUnreachable as away:
             _log.warning("fleet.not_asked", node=node.name, action=action, error=str(away))
             return False

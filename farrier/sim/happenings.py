@@ -18,11 +18,11 @@ import anyio
 import structlog
 
 from farrier.errors import DatabaseUnreachable
-from farrier.model.actions import Action
-from farrier.model.fleet import NodeGlance
-from farrier.model.management import Management
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import DecommissionMode
+from farrier.model.intents.actions import Action
+from farrier.model.node.management import Management
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import DecommissionMode
+from farrier.model.views.fleet import NodeGlance
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.fleet import SimulatedFleet
 
@@ -41,7 +41,7 @@ _REMOVED_EVERY = 10
 _SILENCE_EVERY = timedelta(minutes=15)
 
 
-class Event(StrEnum):
+class FleetEvent(StrEnum):
     """An event of a node."""
 
     QUARANTINE = "quarantine"
@@ -51,10 +51,10 @@ class Event(StrEnum):
     REMOVAL = "removal"
 
 
-_IN_MAAS = (Event.REIMAGE, Event.REMOVAL)
+_IN_MAAS = (FleetEvent.REIMAGE, FleetEvent.REMOVAL)
 
 
-def candidates(event: Event, nodes: Sequence[NodeGlance], away: Collection[int]) -> list[NodeGlance]:
+def candidates(event: FleetEvent, nodes: Sequence[NodeGlance], away: Collection[int]) -> list[NodeGlance]:
     """Return the nodes to which the event may happen now. `away` are the IDs of nodes that are out of service because
     of an event."""
     if len(away) >= ceil(len(nodes) / _AWAY_EVERY):
@@ -73,11 +73,11 @@ def removals(nodes: int) -> int:
     return min(ceil(nodes / _REMOVED_EVERY), nodes - 1)
 
 
-def turns(now: Callable[[], float]) -> Iterator[Event]:
+def turns(now: Callable[[], float]) -> Iterator[FleetEvent]:
     """Yield the kinds of events in a cycle, without end. `now` is in seconds. Silent agents are rare."""
     silent_at = float("-inf")
-    for event in cycle(Event):
-        if event is Event.SILENCE:
+    for event in cycle(FleetEvent):
+        if event is FleetEvent.SILENCE:
             if now() - silent_at < _SILENCE_EVERY.total_seconds():
                 continue
             silent_at = now()
@@ -98,7 +98,7 @@ class Happenings:
         async with anyio.create_task_group() as tasks:
             for event in turns(anyio.current_time):
                 await anyio.sleep(_EVENT_EVERY.total_seconds())
-                if event is Event.REMOVAL:
+                if event is FleetEvent.REMOVAL:
                     if self._removed == removals(len(self._fleet)):
                         continue
                     self._removed += 1
@@ -106,25 +106,25 @@ class Happenings:
                 self._away.add(node.id)
                 tasks.start_soon(self._happen, event, node)
 
-    async def _next(self, event: Event) -> NodeGlance:
+    async def _next(self, event: FleetEvent) -> NodeGlance:
         """Return a node that is suitable for the event. If there is no such node, wait for one."""
         while not (fit := candidates(event, self._fleet.seen, self._away)):  # noqa: ASYNC110 - others look
             await anyio.sleep(_LOOK_EVERY.total_seconds())
         return random.choice(fit)
 
-    async def _happen(self, event: Event, node: NodeGlance) -> None:
+    async def _happen(self, event: FleetEvent, node: NodeGlance) -> None:
         """Cause the event, and wait until the node is back in service, or deleted."""
         try:
             match event:
-                case Event.QUARANTINE:
+                case FleetEvent.QUARANTINE:
                     await self._quarantine(node)
-                case Event.DRAIN:
+                case FleetEvent.DRAIN:
                     await self._drain(node)
-                case Event.SILENCE:
+                case FleetEvent.SILENCE:
                     await self._go_silent(node)
-                case Event.REIMAGE:
+                case FleetEvent.REIMAGE:
                     await self._reimage(node)
-                case Event.REMOVAL:
+                case FleetEvent.REMOVAL:
                     await self._remove(node)
                 case _:
                     assert_never(event)

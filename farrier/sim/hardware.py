@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
-from farrier.model.node import TaskType
+from farrier.model.node.snapshot import TaskType
 
 _CPUS = 2
 _GPUS = 8

@@ -12,10 +12,10 @@ from datetime import timedelta
 import anyio
 import structlog
 
-from farrier.model.actions import Action
-from farrier.model.fleet import NodeGlance
-from farrier.model.maas import StatusNumber as Status
-from farrier.model.workflow import FAILED, WorkflowStatus
+from farrier.model.intents.actions import Action
+from farrier.model.maas.reading import StatusNumber as Status
+from farrier.model.node.workflow import FAILED, WorkflowStatus
+from farrier.model.views.fleet import NodeGlance
 from farrier.sim.fleet import SimulatedFleet, name_of
 from farrier.sim.maas import CommissionFate, DeployFate, Nature, Region
 from farrier.sim.maas.records import Interface, Machine

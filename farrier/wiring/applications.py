@@ -16,16 +16,17 @@ from farrier import config as settings
 from farrier.config import token_file
 from farrier.config.addresses import is_loopback
 from farrier.errors import ConfigError
-from farrier.io import migrate, refusals
-from farrier.io.agents import PostgresAgentCalls
+from farrier.io.calls.agents import PostgresAgentCalls
+from farrier.io.connections import refusals
+from farrier.io.schema import migrate
 from farrier.metrics.sink import RequestSink
-from farrier.model.doors import DoorKind
+from farrier.model.loop.doors import DoorKind
 from farrier.protocols import Door
-from farrier.web.access import Access
 from farrier.web.agents.app import AgentsApp
-from farrier.web.probes import Probes
-from farrier.web.site import Site
-from farrier.web.tls import Certificate
+from farrier.web.server.access import Access
+from farrier.web.server.probes import Probes
+from farrier.web.server.site import WebApplication
+from farrier.web.server.tls import Certificate
 from farrier.wiring.storage import Database, backend, connections
 from farrier.wiring.vocabulary import services
 
@@ -79,7 +80,9 @@ class _Pages:
         _warn_without_token(http)
         self._sink = RequestSink(services())
         names = (http.host, *http.names)
-        self._site = Site(self._sink.registry, unready_because=unready_because, names=names, access=self._access)
+        self._site = WebApplication(
+            self._sink.registry, unready_because=unready_because, names=names, access=self._access
+        )
         self.app: ASGIApp = self._site.app
 
     def reload(self) -> None:

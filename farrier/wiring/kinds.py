@@ -18,15 +18,15 @@ from farrier.errors import ConfigError
 from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.handlers.resource import Extension, ResourceKind
-from farrier.io import kinds as installed
-from farrier.io import refusals
-from farrier.io.built_in import PARTITION_ROWS, SEGMENT_ROWS
-from farrier.io.kinds import Installable
-from farrier.io.resource import WRITER, ResourceRows
-from farrier.io.rows import Rows
-from farrier.model import node_spec
-from farrier.model.built_in import BUILT_IN
-from farrier.model.kinds import KindSpec
+from farrier.io.connections import refusals
+from farrier.io.kinds import packages as installed
+from farrier.io.kinds.built_in import PARTITION_ROWS, SEGMENT_ROWS
+from farrier.io.kinds.packages import Installable
+from farrier.io.kinds.resource import WRITER, ResourceRows
+from farrier.io.kinds.rows import Rows
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.kinds.spec import KindSpec
+from farrier.model.node import spec as node_spec
 from farrier.protocols import Fabrics, Kind, StateHandler
 from farrier.wiring.storage import Database, administrator
 
@@ -35,7 +35,7 @@ Extensions: TypeAlias = Mapping[str, AnyExtension]
 """Kinds of other packages, by the name `package.module:NAME` in the settings."""
 
 
-class Loop(msgspec.Struct, frozen=True):
+class LoopParts(msgspec.Struct, frozen=True):
     """The parts of a loop that each kind provides."""
 
     kind: Kind[Any, Any]
@@ -94,12 +94,12 @@ async def require_kinds(database: Database, extensions: Extensions) -> None:
 
 def kind_loop(
     kind: ResourceKind[Any], handler: StateHandler[Any, Any, Any, Any], rows: Rows[Any, Any, Any], services: object
-) -> Loop:
+) -> LoopParts:
     """Return the loop of a kind other than nodes."""
-    return Loop(kind, kind.guarded(handler), rows, services)
+    return LoopParts(kind, kind.guarded(handler), rows, services)
 
 
-def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[Loop]:
+def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[LoopParts]:
     """Return the loops of the built-in kinds, except for nodes and regions."""
     return [
         kind_loop(SEGMENT_KIND, SegmentHandler(config.segments.drain_period), SEGMENT_ROWS, None),
@@ -107,7 +107,7 @@ def built_in_loops(config: settings.Config, fabrics: Fabrics) -> list[Loop]:
     ]
 
 
-def loop_of(extension: AnyExtension, services: object) -> Loop:
+def loop_of(extension: AnyExtension, services: object) -> LoopParts:
     """Return the loop of a kind that another package defines."""
     rows: ResourceRows[Any, Any] = ResourceRows(
         extension.spec,

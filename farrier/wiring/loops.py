@@ -18,7 +18,7 @@ from farrier.clock import MonotonicClock
 from farrier.config.sites import Sites
 from farrier.controller.controller import Controller
 from farrier.controller.foreseer import Foreseer
-from farrier.controller.host import Host
+from farrier.controller.host import LoopContext
 from farrier.controller.loop import Loop as ResourceLoop
 from farrier.controller.ownership import Ownership
 from farrier.enqueuer.listener import Listener
@@ -28,26 +28,26 @@ from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import NodeServices
 from farrier.handlers.resource import ServiceContext
-from farrier.io import maas_region as region_rows
-from farrier.io.built_in import REGION_ROWS
-from farrier.io.controllers import PostgresControllers
-from farrier.io.identities import PostgresIdentities
-from farrier.io.node import NodeRows
-from farrier.io.pool import Pool
-from farrier.io.pulse import PostgresPulse
-from farrier.io.questions import PostgresQuestions
-from farrier.io.retention import PostgresRetention
-from farrier.io.state import PostgresStateIO
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.calls.identities import PostgresIdentities
+from farrier.io.calls.questions import PostgresQuestions
+from farrier.io.calls.retention import PostgresRetention
+from farrier.io.connections.pool import Pool
+from farrier.io.connections.pulse import PostgresPulse
+from farrier.io.kinds import maas_region as region_rows
+from farrier.io.kinds.built_in import REGION_ROWS
+from farrier.io.kinds.node import NodeRows
+from farrier.io.kinds.state import PostgresStateIO
 from farrier.protocols import CredentialStore, MetricsSink, ServiceObserver
-from farrier.services import fabrics as fabric_services
-from farrier.services.bindings import Bindings
-from farrier.services.bmc import open_bmc
-from farrier.services.bmc_times import BmcTimes
-from farrier.services.fabrics import Fabrics
-from farrier.services.regions import Regions, settings_of
-from farrier.services.times import Times
-from farrier.services.ways import BoundCredentials, Ways
-from farrier.wiring.kinds import Extensions, Loop, built_in_loops, kind_loop, loop_of
+from farrier.services.bmc.client import open_bmc
+from farrier.services.bmc.times import BmcTimes
+from farrier.services.credentials.bindings import Bindings
+from farrier.services.credentials.routes import BoundCredentials, Ways
+from farrier.services.http.times import Times
+from farrier.services.maas.regions import Regions, settings_of
+from farrier.services.ufm import fabrics as fabric_services
+from farrier.services.ufm.fabrics import Fabrics
+from farrier.wiring.kinds import Extensions, LoopParts, built_in_loops, kind_loop, loop_of
 from farrier.wiring.secrets import credentials
 from farrier.wiring.storage import Database, brief
 from farrier.wiring.traces import Traces
@@ -92,7 +92,7 @@ async def runtime(
     ConfigError."""
     clock, observer = MonotonicClock(), observer if traces is None else traces.observer(observer)
     bound, times = Bindings(config.credentials.bindings), BmcTimes(clock=clock, deadline=config.node.probe_deadline)
-    host = Host(config=config.controller, sink=sink, clock=clock, ownership=Ownership())
+    host = LoopContext(config=config.controller, sink=sink, clock=clock, ownership=Ownership())
     async with (
         credentials(config, observer=observer) as store,
         open_bmc(config.bmc, times, credentials=store, bindings=bound, observer=observer) as bmc,
@@ -103,7 +103,7 @@ async def runtime(
         of_nodes = BoundCredentials(store, Ways(bound, config.bmc.allowed_networks))
         node_handler, region_handler = NodeHandler(config.node, config.sla), RegionHandler()
         loops = [
-            Loop(
+            LoopParts(
                 NODE_KIND,
                 node_handler,
                 NodeRows(),
@@ -153,14 +153,16 @@ def _woken(controller: Controller, foreseer: Foreseer, kind: str, ids: Sequence[
         controller.woken(kind, ids)
 
 
-def _loop(of: Loop, database: Database, host: Host, traces: Traces | None) -> ResourceLoop[Any, Any, Any, Any]:
+def _loop(
+    of: LoopParts, database: Database, host: LoopContext, traces: Traces | None
+) -> ResourceLoop[Any, Any, Any, Any]:
     storage: PostgresStateIO[Any, Any, Any] = PostgresStateIO(database.pool, of.rows)
     handler = of.handler if traces is None else traces.handler(of.kind, of.handler)
     return ResourceLoop(of.kind, handler, storage, services=of.services, host=host)
 
 
 @asynccontextmanager
-async def _of_others(extensions: Extensions, store: CredentialStore) -> AsyncIterator[list[Loop]]:
+async def _of_others(extensions: Extensions, store: CredentialStore) -> AsyncIterator[list[LoopParts]]:
     """Return the loops of kinds of other packages, with their services."""
     async with AsyncExitStack() as stack:
         loops = []

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from farrier import config as settings
 from farrier.clock import MonotonicClock
 from farrier.protocols import ServiceObserver
-from farrier.services.credentials import Credentials, open_credentials
+from farrier.services.credentials.resolver import Credentials, open_credentials
 
 
 def credentials(config: settings.Config, *, observer: ServiceObserver) -> AbstractAsyncContextManager[Credentials]:

@@ -17,15 +17,16 @@ import structlog
 
 from farrier import config as settings
 from farrier.errors import ConfigError, CredentialError, DatabaseUnreachable
-from farrier.io import catalog, client, migrate, pool, refusals
-from farrier.io.api import PostgresRequests
-from farrier.io.dsn import Renewable
-from farrier.io.embedded import default_directory
-from farrier.io.monitors import PostgresMonitorCalls
-from farrier.io.queries import PostgresQueries
+from farrier.io.calls.monitors import PostgresMonitorCalls
+from farrier.io.calls.requests import PostgresRequests
+from farrier.io.connections import opening, pool, refusals
+from farrier.io.connections.dsn import Renewable
+from farrier.io.connections.embedded import default_directory
+from farrier.io.queries.lists import PostgresQueries
+from farrier.io.schema import catalog, migrate
 from farrier.protocols import ServerQueries, ServiceObserver
-from farrier.services.credentials import Credentials
-from farrier.web.backend import Backend
+from farrier.services.credentials.resolver import Credentials
+from farrier.web.server.backend import Backend
 from farrier.wiring.secrets import credentials
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ def _for_reading(config: settings.DatabaseConfig) -> pool.Timeouts:
 async def database(config: settings.DatabaseConfig) -> AsyncIterator[Database]:
     """Connect to the configured server, and retry for at most `db_timeout`. If the server is embedded, start it; the
     process that started it stops it at the end. Raises DatabaseUnreachable or ConfigError."""
-    async with client.server(await _chosen(config)) as dsn:
+    async with opening.server(await _chosen(config)) as dsn:
         connections = await pool.open_pool(
             dsn,
             size=config.pool_max,
@@ -186,7 +187,7 @@ def known_schemas() -> Sequence[int]:
 @asynccontextmanager
 async def administrator(database: Database) -> AsyncIterator[pool.Single]:
     """Open a session for work on the schema, without a time limit for statements."""
-    async with client.administrator(settings.DatabaseConfig(dsn=database.dsn)) as conn:
+    async with opening.administrator(settings.DatabaseConfig(dsn=database.dsn)) as conn:
         yield conn
 
 

@@ -21,8 +21,8 @@ from typing_extensions import override
 import farrier
 from farrier.config import TracesConfig
 from farrier.errors import ConfigError, FarrierError
-from farrier.model.outcome import Decision, Step, Transition
-from farrier.model.restores import Hold
+from farrier.model.loop.outcome import Decision, Step, Transition
+from farrier.model.loop.restores import Hold
 from farrier.protocols import Kind, ServiceObserver, StateHandler
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from farrier import config as settings
-from farrier.services import trust
+from farrier.services.http import trust
 
 
 def require_trust(config: settings.BmcConfig) -> None:

@@ -22,20 +22,27 @@ from farrier.metrics.definitions import KindWords, OwnMetric, Vocabulary
 from farrier.metrics.families import Definition
 from farrier.metrics.fleet import FleetGauges
 from farrier.metrics.sink import Constant
-from farrier.model import ib_partition, maas_region, network_segment, node_spec, stage_failures
-from farrier.model.bmc import BmcError
-from farrier.model.built_in import BUILT_IN
-from farrier.model.census import Rules
-from farrier.model.kinds import KindSpec
-from farrier.model.maas import MaasError
-from farrier.model.measures import KindMetric
-from farrier.model.ufm import UfmError
-from farrier.services import bmc_failure, maas_service, ufm_service, vault_answers
-from farrier.services.bmc_exchange import Operation as BmcOperation
-from farrier.services.http_failures import Failures
-from farrier.services.maas_requests import Operation as MaasOperation
-from farrier.services.ufm_requests import Operation as UfmOperation
-from farrier.services.vault_answers import Operation as VaultOperation
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.kinds.measures import KindMetric
+from farrier.model.kinds.spec import KindSpec
+from farrier.model.maas import region
+from farrier.model.maas.reading import MaasError
+from farrier.model.machine.bmc import BmcError
+from farrier.model.network import segment
+from farrier.model.node import spec as node_spec
+from farrier.model.node import stage_failures
+from farrier.model.partition import partition
+from farrier.model.partition.ufm import UfmError
+from farrier.model.views.census import Rules
+from farrier.services.bmc import failure as bmc_failure
+from farrier.services.bmc.exchange import BmcOperation
+from farrier.services.http.failures import Failures
+from farrier.services.maas import service
+from farrier.services.maas.requests import MaasOperation
+from farrier.services.ufm import service as ufm_service
+from farrier.services.ufm.requests import UfmOperation
+from farrier.services.vault import answers
+from farrier.services.vault.answers import VaultOperation
 
 # The results of requests without a failure: a response arrived, or the run that sent the request ended.
 _NO_FAILURE = ("ok", "cancelled")
@@ -48,9 +55,9 @@ _OF_ANY_RUN: tuple[type[FarrierError], ...] = (
 
 _OF_CALLS: Mapping[str, tuple[type[FarrierError], ...]] = {
     node_spec.SPEC.name: (BmcError, MaasError, errors.CredentialError),
-    maas_region.KIND: (MaasError, errors.CredentialError),
-    network_segment.KIND: (),
-    ib_partition.KIND: (UfmError, errors.CredentialError),
+    region.KIND: (MaasError, errors.CredentialError),
+    segment.KIND: (),
+    partition.KIND: (UfmError, errors.CredentialError),
 }
 """Errors of the services that a built-in kind calls. Services of a kind of another package are not known here."""
 
@@ -92,11 +99,11 @@ def vocabulary(specs: Iterable[KindSpec] = BUILT_IN) -> Vocabulary:
 
 def services() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the possible results of each operation, by service."""
-    vault = _http(vault_answers.FAILURES, VaultOperation)
-    vault[VaultOperation.READ] += (str(vault_answers.Result.MISSING),)
+    vault = _http(answers.FAILURES, VaultOperation)
+    vault[VaultOperation.READ] += (str(answers.VaultResult.MISSING),)
     return {
         "bmc": dict.fromkeys(map(str, BmcOperation), (*_NO_FAILURE, *map(str, bmc_failure.OF_A_REQUEST))),
-        "maas": _http(maas_service.FAILURES, MaasOperation),
+        "maas": _http(service.FAILURES, MaasOperation),
         "ufm": _http(ufm_service.FAILURES, UfmOperation),
         "vault": vault,
     }

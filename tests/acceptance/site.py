@@ -14,9 +14,9 @@ import anyio
 import msgspec
 
 from farrier.children import LOGINS, as_login
-from farrier.cli.simulation import DATABASE, Options, Scene, running
-from farrier.io.embedded import EmbeddedServer
-from farrier.model.doors import DoorKind
+from farrier.cli.service.simulation import DATABASE, DemoOptions, Scene, running
+from farrier.io.connections.embedded import EmbeddedServer
+from farrier.model.loop.doors import DoorKind
 from tests.acceptance.api import Object
 from tests.support import pages, pg
 from tests.support.process import farrier, until
@@ -77,7 +77,7 @@ class Site(msgspec.Struct, frozen=True):
 @asynccontextmanager
 async def opened(directory: Path) -> AsyncIterator[Site]:
     """A site whose nodes are in service, with two nodes in a rack of their own, and an address for each node."""
-    options = Options(
+    options = DemoOptions(
         directory=directory,
         nodes=_NODES,
         until_active=False,

@@ -24,7 +24,7 @@ from farrier import agent
 from farrier.config import AgentsConfig, site_files
 from farrier.config.sites import Site
 from farrier.errors import ConfigError
-from farrier.handlers.node import cloud_init
+from farrier.handlers.node.maas import cloud_init
 from farrier.sim.certificates import Authority
 from tests.support.nodes import node
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from farrier.model.actions import Action
+from farrier.model.intents.actions import Action
 from tests.architecture import sources
 
 PACKAGE = sources.modules(sources.FARRIER)
@@ -14,8 +14,8 @@ PACKAGE = sources.modules(sources.FARRIER)
 DEFINITIONS = frozenset(
     f"farrier/model/{name}.py"
     for name in (
-        *("recommended", "edges", "conditions", "diagram"),
-        *("ib_partition", "maas_region", "network_segment"),
+        *("advice/recommended", "node/edges", "node/conditions", "views/diagram"),
+        *("partition/partition", "maas/region", "network/segment"),
     )
 )
 _ANY = "|".join(sorted(Action, key=len, reverse=True))

@@ -12,7 +12,8 @@ import pytest
 import typer
 
 from farrier import cli, config
-from farrier.model import diagram, edges
+from farrier.model.node import edges
+from farrier.model.views import diagram
 from tests.architecture import sources
 from tests.support import pages
 from tools import generate_docs, site

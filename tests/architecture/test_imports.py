@@ -12,10 +12,10 @@ import grimp
 import pytest
 
 from farrier.handlers.node.handler import RESPONSES, RULES, RULES_FOR, NodeHandler
-from farrier.handlers.node.stages import DECOMMISSION
-from farrier.model.actions import Action
-from farrier.model.management import Management
-from farrier.model.stages import OnboardingStage
+from farrier.handlers.node.workflow.stages import DECOMMISSION
+from farrier.model.intents.actions import Action
+from farrier.model.node.management import Management
+from farrier.model.node.stages import OnboardingStage
 
 NODE = "farrier.handlers.node"
 FLOORS = 7
@@ -79,6 +79,7 @@ def test_every_rule_is_for_a_state_and_no_state_has_more_than_one_rule_of_the_bm
         assert all(rule in RULES[-5:] for rule in of_the_bmc), "`_the_bmc_first` expects the BMC's rules last"
 
 
-def test_every_module_of_requests_is_in_its_table() -> None:
+def test_every_module_of_intents_is_in_the_table_of_responses() -> None:
     assert RESPONSES.keys() == set(Action)
-    assert {module for module in MODULES if module.startswith(f"{NODE}.requests_")} == ALIKE["responses"]
+    shared = {f"{NODE}.intents.answering", f"{NODE}.intents.reply"}
+    assert {module for module in MODULES if module.startswith(f"{NODE}.intents.")} - shared == ALIKE["responses"]

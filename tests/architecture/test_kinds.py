@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.model.built_in import BUILT_IN
+from farrier.model.kinds.built_in import BUILT_IN
 from tests.architecture import sources
 
 NAMES = (NODE_KIND.name, "maas", *(spec.name for spec in BUILT_IN))

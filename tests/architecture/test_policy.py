@@ -1,4 +1,5 @@
-"""SQL does not repeat decisions of the model: it reads the tables that `farrier.io.catalog` fills from the model."""
+"""SQL does not repeat decisions of the model: it reads the tables that `farrier.io.schema.catalog` fills from the
+model."""
 
 from __future__ import annotations
 
@@ -10,28 +11,15 @@ from typing import get_args, get_type_hints
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.io.schema_files import ObjectKind
-from farrier.model import (
-    bmc,
-    census,
-    conditions,
-    expected,
-    foreseen,
-    health,
-    ib_partition,
-    identity,
-    limits,
-    network_segment,
-    node,
-    observation,
-    requests,
-    restores,
-    sla,
-    stages,
-    ufm,
-    workflow,
-)
-from farrier.model.limits import Limits
+from farrier.io.schema.files import ObjectKind
+from farrier.model.intents import preview, requests
+from farrier.model.loop import restores
+from farrier.model.machine import bmc, expected, health, identity, observation
+from farrier.model.network import segment
+from farrier.model.node import conditions, limits, sla, snapshot, stages, workflow
+from farrier.model.node.limits import Limits
+from farrier.model.partition import partition, ufm
+from farrier.model.views import census
 from tests.architecture import sources
 from tests.support import pg
 
@@ -57,7 +45,7 @@ SETS: Mapping[str, frozenset[str]] = {
     "workflow.AT_WORK": workflow.AT_WORK,
     "stages.OUTSIDE_MAAS": stages.OUTSIDE_MAAS,
     "workflow.OnboardingMode but OUTSIDE_MAAS": frozenset(workflow.OnboardingMode) - stages.OUTSIDE_MAAS,
-    "node.LIVE_TASKS": node.LIVE_TASKS,
+    "node.LIVE_TASKS": snapshot.LIVE_TASKS,
     "expected.DRIFTING": expected.DRIFTING,
     "conditions.ENDS_WITH_A_WORKFLOW": conditions.ENDS_WITH_A_WORKFLOW,
     **{f"sla.STOPS of {stop.state} by {stop.fact}": frozenset(stop.values) for stop in sla.STOPS},
@@ -99,9 +87,9 @@ WORD = re.compile(r"'([^']*)'")
 _LATER = {"status.offline": timedelta(hours=1)}
 EVERY_SCOPE = Limits(everywhere=_LATER, models={"h100": _LATER}, sites={"north": _LATER})
 ENUMERATIONS: Mapping[str, set[str]] = {
-    "ended_with_status": set(node.LIVE_TASKS),
+    "ended_with_status": set(snapshot.LIVE_TASKS),
     "ib_members_membership_check": set(ufm.Membership),
-    "ib_members_state_check": set(ib_partition.MemberState),
+    "ib_members_state_check": set(partition.MemberState),
     "ib_partitions_rate_limit_check": set(ufm.RateLimit),
     "intents_status_check": set(requests.IntentStatus),
     "limits_scope_check": {rule.scope for rule in limits.rules(EVERY_SCOPE)},
@@ -109,12 +97,12 @@ ENUMERATIONS: Mapping[str, set[str]] = {
     "node_conditions_effect_check": set(conditions.Effect),
     "node_conditions_requested_check": set(conditions.Effect),
     "node_identities_kind_check": set(get_args(get_type_hints(identity.Holder)["kind"])),
-    "node_tasks_status_check": set(node.TaskStatus),
-    "node_uses_kind_check": {network_segment.KIND, ib_partition.KIND},
+    "node_tasks_status_check": set(snapshot.TaskStatus),
+    "node_uses_kind_check": {segment.KIND, partition.KIND},
     "nodes_live_workflow_kind_check": set(workflow.WorkflowKind),
-    "questions_verdict_check": set(foreseen.Verdict),
+    "questions_verdict_check": set(preview.PreviewVerdict),
     "resource_intents_status_check": set(requests.IntentStatus),
-    "restore_holds_choice_check": set(restores.Choice),
+    "restore_holds_choice_check": set(restores.HoldChoice),
     "schema_objects_kind_check": set(ObjectKind),
 }
 

@@ -12,14 +12,14 @@ OURS = sources.modules(sources.FARRIER, sources.AGENT, sources.TESTS, sources.BE
 PACKAGE = sources.modules(sources.FARRIER)
 TESTS = sources.modules(sources.TESTS)
 
-LONGEST_FILE = 490
+LONGEST_FILE = 500
 LONGEST_FUNCTION = 60
 
 # Files in which an unforeseen exception must fail no more than one run or one call.
 CATCHES_EVERYTHING = {
     "farrier/controller/runner.py",
     "farrier/controller/stalls.py",  # every exception is passed on to the work that awaits
-    "farrier/services/bmc.py",  # every exception of a call becomes a failure class
+    "farrier/services/bmc/client.py",  # every exception of a call becomes a failure class
     "farrier/process.py",
     "farrier/wiring/loops.py",  # the services of another package may raise anything; the error names their kind
     "farrier/metrics/fleet.py",  # a failed count must not hide other metrics

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from math import inf
 
-from farrier.model import built_in
+from farrier.model.kinds import built_in
 from tests.architecture import sources
 from tools import generate_docs
 

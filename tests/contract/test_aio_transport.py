@@ -16,8 +16,8 @@ import anyio.abc
 import httpx
 import pytest
 
-from farrier.services.aio_transport import AioTransport
-from farrier.services.http_failures import Reason
+from farrier.services.http.failures import Reason
+from farrier.services.http.transport import AioTransport
 from farrier.sim.certificates import Authority
 from tests.support.asking import PATIENCE, answer, body_of, request, transport, why
 from tests.support.sockets import Peer, talking, tls_with

@@ -15,12 +15,12 @@ import httpx
 import msgspec
 import pytest
 
-from farrier.model.maas import MaasError, MaasFailure
-from farrier.services.http_client import Endpoint, HttpClient, Pass, open_client
-from farrier.services.http_messages import Answer, Request
-from farrier.services.maas_requests import Operation
-from farrier.services.maas_service import LARGEST_BODY_BYTES, MAAS
-from farrier.services.times import Times
+from farrier.model.maas.reading import MaasError, MaasFailure
+from farrier.services.http.client import Endpoint, HttpClient, Pass, open_client
+from farrier.services.http.messages import HttpRequest, HttpResponse
+from farrier.services.http.times import Times
+from farrier.services.maas.requests import MaasOperation
+from farrier.services.maas.service import LARGEST_BODY_BYTES, MAAS
 from tests.support.answers import http
 from tests.support.asking import PATIENCE, answer, request, transport, why
 from tests.support.clock import HandClock
@@ -165,7 +165,7 @@ async def client_to(port: int, *, user: str = "") -> AsyncIterator[HttpClient[Ma
         yield client
 
 
-def whole(answer: Answer) -> Answer:
+def whole(answer: HttpResponse) -> HttpResponse:
     return answer
 
 
@@ -183,21 +183,21 @@ def heads(sent: bytes) -> tuple[bytes, dict[str, bytes], bytes]:
 
 
 COMMON = {"Accept": b"*/*", "Accept-Encoding": b"identity", "User-Agent": b"farrier", "Authorization": b"OAuth x=%26y"}
-CHANGE = Request(operation=Operation.CREATE, method="POST", path="machines/")
+CHANGE = HttpRequest(operation=MaasOperation.CREATE, method="POST", path="machines/")
 
 
 @pytest.mark.parametrize(
     ("asked", "first", "more", "body"),
     [
         (
-            Request(operation=Operation.MACHINE, path="machines/abc/"),
+            HttpRequest(operation=MaasOperation.MACHINE, path="machines/abc/"),
             b"GET /MAAS/api/2.0/machines/abc/ HTTP/1.1",
             {},
             b"",
         ),
         (
-            Request(
-                operation=Operation.MACHINES,
+            HttpRequest(
+                operation=MaasOperation.MACHINES,
                 path="machines/",
                 query=(("id", "a/b c"), ("id", "ü%2F&+"), ("x", "")),
             ),
@@ -216,7 +216,7 @@ CHANGE = Request(operation=Operation.CREATE, method="POST", path="machines/")
     ids=["read", "query", "form", "no form"],
 )
 async def test_a_request_has_exactly_these_bytes_on_the_wire(
-    asked: Request, first: bytes, more: dict[str, bytes], body: bytes
+    asked: HttpRequest, first: bytes, more: dict[str, bytes], body: bytes
 ) -> None:
     async with talking(once) as (port, requests), client_to(port, user="root:calvin@") as client:
         await client.send(asked, whole)

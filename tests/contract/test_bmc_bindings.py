@@ -16,13 +16,13 @@ from typing_extensions import override
 from farrier.config import CredentialBinding
 from farrier.config.sites import CredentialsSite, Site
 from farrier.errors import CredentialError
-from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
 from farrier.model.credential import Credential
-from farrier.model.params import PowerRequest
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
 from farrier.protocols import CredentialStore
-from farrier.services.bindings import Bindings
-from farrier.services.bmc import RedfishBmc
-from farrier.services.ways import BoundCredentials, Ways
+from farrier.services.bmc.client import RedfishBmc
+from farrier.services.credentials.bindings import Bindings
+from farrier.services.credentials.routes import BoundCredentials, Ways
 from farrier.sim.certificates import Authority
 from tests.support.bmc import LOOPBACK, PASSWORD, SYSTEM, USERNAME, FakeBmc, Page, connect, fake_bmc
 

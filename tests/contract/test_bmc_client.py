@@ -21,8 +21,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from farrier.config import BmcHostConfig, BmcTrustConfig
-from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, PowerState
-from farrier.services.bmc import RedfishBmc
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.services.bmc.client import RedfishBmc
 from farrier.sim.bmc import SimulatedBmc, fake_systems, simulated_bmc
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support import bmc as support

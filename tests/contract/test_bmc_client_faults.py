@@ -19,9 +19,9 @@ from typing_extensions import override
 
 from farrier.config import BmcTrustConfig
 from farrier.errors import ConfigError
-from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, PowerState
-from farrier.services import bmc_transport
-from farrier.services.bmc import RedfishBmc
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.services.bmc import transport
+from farrier.services.bmc.client import RedfishBmc
 from farrier.sim.certificates import Authority
 from tests.support.bmc import (
     CREDENTIAL,
@@ -51,7 +51,7 @@ SOON = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 BASEBOARD = "/redfish/v1/Systems/Baseboard"
 GPU_BASEBOARD = "/redfish/v1/Systems/HGX_Baseboard_0"
-BOMB = gzip.compress(b" " * (bmc_transport.LARGEST_BODY_BYTES * 8))
+BOMB = gzip.compress(b" " * (transport.LARGEST_BODY_BYTES * 8))
 
 
 def at(bmc: FakeBmc, system_path: str | None = SYSTEM) -> BmcTarget:

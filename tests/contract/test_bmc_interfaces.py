@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.model.bmc import BmcTarget
+from farrier.model.machine.bmc import BmcTarget
 from tests.support.bmc import CREDENTIAL, INTERFACES, MANAGER, Answer, FakeBmc, Page, connect, members
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
-from farrier.services.bmc_lists import MOST_PAGES
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget
+from farrier.services.bmc.lists import MOST_PAGES
 from tests.support.bmc import (
     CREDENTIAL,
     INTERFACES,

@@ -11,9 +11,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.model.params import PowerRequest
-from farrier.services.bmc import RedfishBmc
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.services.bmc.client import RedfishBmc
 from farrier.sim.certificates import Authority
 from tests.support.bmc import CREDENTIAL, PASSWORD, SYSTEM, USERNAME, FakeBmc, Page, Silence, connect, fake_bmc, system
 from tests.support.sockets import free_port

@@ -13,9 +13,9 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.model.params import PowerRequest
-from farrier.services.bmc import RedfishBmc
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.services.bmc.client import RedfishBmc
 from farrier.sim.bmc import PROMPT, fake_systems, simulated_bmc
 from farrier.sim.certificates import Authority
 from tests.support.bmc import (

@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, PowerState
-from farrier.services.bmc import RedfishBmc
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.services.bmc.client import RedfishBmc
 from farrier.sim.certificates import Authority
 from tests.support.bmc import (
     CREDENTIAL,

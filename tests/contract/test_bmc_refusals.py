@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from farrier.model.bmc import LOGIN_CAP, BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
-from farrier.model.params import PowerRequest
-from farrier.services.bmc import RedfishBmc
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import LOGIN_CAP, BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.services.bmc.client import RedfishBmc
 from tests.support.bmc import (
     CREDENTIAL,
     INTERFACES,

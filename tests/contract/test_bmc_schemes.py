@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from farrier.config import BmcHostConfig
-from farrier.model.bmc import LOGIN_CAP, BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
-from farrier.model.params import PowerRequest
-from farrier.services.bmc import RedfishBmc
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import LOGIN_CAP, BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.services.bmc.client import RedfishBmc
 from farrier.sim.bmc import fake_systems, simulated_bmc
 from farrier.sim.certificates import Authority
 from tests.support.bmc import (

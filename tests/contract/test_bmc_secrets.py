@@ -18,9 +18,9 @@ import pytest
 from structlog.testing import capture_logs
 from typing_extensions import override
 
-from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget
-from farrier.model.params import PowerRequest
-from farrier.services.bmc import RedfishBmc
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget
+from farrier.services.bmc.client import RedfishBmc
 from tests.support.bmc import (
     CREDENTIAL,
     RESET,

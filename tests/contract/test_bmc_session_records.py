@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from farrier.errors import ConfigError
-from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
-from farrier.services.bmc import RedfishBmc
+from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.services.bmc.client import RedfishBmc
 from tests.support.bmc import CREDENTIAL, SESSIONS, SYSTEM, FakeBmc, Page, Silence, connect
 from tests.support.clock import HandClock
 

@@ -9,9 +9,9 @@ import anyio
 import msgspec
 import pytest
 
-from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
-from farrier.model.params import PowerRequest
-from farrier.services.bmc import RedfishBmc
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.services.bmc.client import RedfishBmc
 from tests.support.bmc import (
     CREDENTIAL,
     PASSWORD,

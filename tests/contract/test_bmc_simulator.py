@@ -17,7 +17,7 @@ import httpx
 import msgspec
 import pytest
 
-from farrier.model.bmc import BmcTarget, PowerState
+from farrier.model.machine.bmc import BmcTarget, PowerState
 from farrier.sim.bmc import PROMPT, SimulatedBmc, SimulatorFailed, fake_systems, simulated_bmc
 from farrier.sim.certificates import ServerFiles
 from farrier.sim.maas import Region

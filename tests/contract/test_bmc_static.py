@@ -18,8 +18,8 @@ import msgspec
 import pytest
 from sushy_tools.static import main as static
 
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.services import bmc_transport
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.services.bmc import transport
 from farrier.sim.certificates import Authority
 from tests.support.bmc import CREDENTIAL, ROOT, SYSTEM, SYSTEMS, connect, members, sound, system
 from tests.support.sockets import tls_with
@@ -91,7 +91,7 @@ async def test_the_host_system_is_found_among_other_systems(site: Site) -> None:
         pytest.param(b'{"PowerState": "On"', "not JSON", id="malformed"),
         pytest.param(b"<html>Login</html>", "not JSON", id="html"),
         pytest.param(b"[]", "not a JSON object", id="list"),
-        pytest.param(b'"' + b" " * 4 * bmc_transport.LARGEST_BODY_BYTES + b'"', "larger than", id="huge"),
+        pytest.param(b'"' + b" " * 4 * transport.LARGEST_BODY_BYTES + b'"', "larger than", id="huge"),
         pytest.param(system(PowerState=None), "remains null", id="power-null"),
         pytest.param(system(PowerState="Paused"), "remains Paused", id="power-paused"),
     ],

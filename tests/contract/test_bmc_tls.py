@@ -19,8 +19,8 @@ from structlog.testing import capture_logs
 
 from farrier.config import BmcHostConfig, BmcTrustConfig
 from farrier.errors import ConfigError
-from farrier.model.bmc import BmcError, BmcFailure, BmcTarget, PowerState
-from farrier.services import trust
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcTarget, PowerState
+from farrier.services.http import trust
 from farrier.sim.certificates import Authority
 from tests.support.bmc import CREDENTIAL, SYSTEM, FakeBmc, connect, fake_bmc
 

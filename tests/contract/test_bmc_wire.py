@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from farrier.config import BmcTrustConfig
-from farrier.model.bmc import BmcAuth, BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.model.params import PowerRequest
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
 from tests.support.bmc import (
     CREDENTIAL,
     MANAGER,

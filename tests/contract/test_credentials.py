@@ -15,8 +15,8 @@ from rich.pretty import pretty_repr
 from farrier.config import CredentialsConfig
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
-from farrier.services.credential_files import LARGEST_SECRET_BYTES, read_file
-from farrier.services.credentials import Credentials
+from farrier.services.credentials.files import LARGEST_SECRET_BYTES, read_file
+from farrier.services.credentials.resolver import Credentials
 
 PASSWORD = "s3kr1t:with\"quotes'and blanks in it"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from farrier.errors import LeaseLost
-from farrier.model.bmc import LOGIN_CAP, BmcAuth, BmcTarget, PowerState
-from farrier.model.params import PowerRequest
-from farrier.model.ufm import Create
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import LOGIN_CAP, BmcAuth, BmcTarget, PowerState
+from farrier.model.partition.ufm import Create
 from farrier.protocols.acting import acting_while, require_lease
 from farrier.sim.maas import Region, RegionTransport, Status
 from farrier.sim.ufm import Manager

@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 from typing_extensions import override
 
 from farrier.errors import CredentialError
-from farrier.model import maas_changes as changes
-from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine
-from farrier.model.maas_changes import Change, LookUp
-from farrier.services.maas import FRESH, MOST_MACHINES, UNANSWERED_HOLDS
-from farrier.services.maas_service import CONCURRENCY
+from farrier.model.maas import changes
+from farrier.model.maas.changes import Change, LookUp
+from farrier.model.maas.reading import MaasError, MaasFailure, MaasStatus, Machine
+from farrier.services.maas.client import FRESH, MOST_MACHINES, UNANSWERED_HOLDS
+from farrier.services.maas.service import CONCURRENCY
 from farrier.sim.maas import ADMIN, OPERATOR, Region, RegionTransport, Status
 from farrier.sim.maas.records import Subnet, Vlan
 from tests.support.maas import (
@@ -34,7 +34,7 @@ from tests.support.maas import (
 )
 
 CHANGES_OF_ANYTHING: tuple[Change, ...] = (
-    changes.Update(description="mine"),
+    changes.UpdateMachine(description="mine"),
     COMMISSION,
     ABORT,
     changes.SetBootDisk(device=1),

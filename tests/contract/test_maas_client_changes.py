@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from farrier.model import maas_changes as changes
-from farrier.model.maas import MaasError, MaasFailure, Machine
-from farrier.services.maas import FRESH
-from farrier.services.maas_service import CONCURRENCY
+from farrier.model.maas import changes
+from farrier.model.maas.reading import MaasError, MaasFailure, Machine
+from farrier.services.maas.client import FRESH
+from farrier.services.maas.service import CONCURRENCY
 from farrier.sim.maas import OPERATOR, Region, RegionTransport, Status
 from tests.support.maas import DEPLOY, NEW, commissioned, world_of
 
@@ -65,7 +65,7 @@ async def test_concurrent_changes_that_read_first_do_not_deadlock(region: Region
         world.clock.advance(FRESH + timedelta(seconds=1))
         async with anyio.create_task_group() as callers:
             for machine in machines:
-                callers.start_soon(world.client.do, machine, changes.Update(description="mine"))
+                callers.start_soon(world.client.do, machine, changes.UpdateMachine(description="mine"))
     assert {machine.description for machine in region.machines.values()} == {"mine"}
 
 

@@ -18,10 +18,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from farrier.errors import ConfigError, CredentialError
-from farrier.model import maas_changes as changes
-from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine
-from farrier.model.maas_changes import LookUp
-from farrier.services.maas_service import ATTEMPTS, LARGEST_BODY_BYTES
+from farrier.model.maas import changes
+from farrier.model.maas.changes import LookUp
+from farrier.model.maas.reading import MaasError, MaasFailure, MaasStatus, Machine
+from farrier.services.maas.service import ATTEMPTS, LARGEST_BODY_BYTES
 from farrier.sim.certificates import Authority
 from farrier.sim.maas import ADMIN, Broken, Fault, Region
 from tests.support.answers import PAGE, Endless, Scripted, http, said, serving, text
@@ -228,7 +228,7 @@ async def test_no_error_log_or_representation_contains_a_secret() -> None:
             with pytest.raises(MaasError) as created:
                 await world.client.create(NEW)
             with pytest.raises(MaasError) as updated:
-                await world.client.do(MACHINE, changes.Update(power=POWER))
+                await world.client.do(MACHINE, changes.UpdateMachine(power=POWER))
     for error in (created.value, updated.value):
         shown = f"{error} {error!r} {error.__cause__!r} {error.__dict__} {logs}"
         assert POWER.password not in shown

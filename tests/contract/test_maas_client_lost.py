@@ -12,9 +12,9 @@ from typing import TypeAlias, get_args
 import msgspec
 import pytest
 
-from farrier.model import maas_changes as changes
-from farrier.model.maas import Interface, MaasError, MaasFailure, MaasStatus, Machine
-from farrier.model.maas_changes import Change, LinkMode, LookUp
+from farrier.model.maas import changes
+from farrier.model.maas.changes import Change, LinkMode, LookUp
+from farrier.model.maas.reading import Interface, MaasError, MaasFailure, MaasStatus, Machine
 from farrier.sim.maas import Broken, Fault, Region
 from tests.support.maas import COMMISSION, DEPLOY, NEW, World, commissioned, deployed, world_with
 
@@ -76,7 +76,7 @@ def relinked(machine: Machine) -> Change:
 
 
 CASES: dict[str, Case] = {
-    "Update": Case(new, lambda _: changes.Update(hostname="gpu002"), lambda m, _: m.hostname == "gpu002"),
+    "Update": Case(new, lambda _: changes.UpdateMachine(hostname="gpu002"), lambda m, _: m.hostname == "gpu002"),
     "Commission": Case(
         new, lambda _: COMMISSION, lambda m, _: m.state is MaasStatus.COMMISSIONING and m.owner == "admin"
     ),

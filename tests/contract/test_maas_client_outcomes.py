@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.model import maas_changes as changes
-from farrier.model.maas import MaasError, MaasFailure, MaasStatus
-from farrier.model.maas_changes import Change
+from farrier.model.maas import changes
+from farrier.model.maas.changes import Change
+from farrier.model.maas.reading import MaasError, MaasFailure, MaasStatus
 from farrier.sim.maas import ADMIN, OPERATOR, Nature, Region, RegionTransport, Status
 from farrier.sim.maas.records import Subnet
 from tests.support.maas import DEPLOY, NEW, RELEASE, World, commissioned, deployed, world_of

@@ -12,9 +12,9 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from farrier.model import maas_changes as changes
-from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine
-from farrier.model.maas_changes import Change, LookUp, PowerAccess
+from farrier.model.maas import changes
+from farrier.model.maas.changes import Change, LookUp, PowerAccess
+from farrier.model.maas.reading import MaasError, MaasFailure, MaasStatus, Machine
 from tests.support.maas import DEPLOY, NEW, POWER, RELEASE
 from tests.support.maas_region import signed
 from tests.support.maas_site import Site
@@ -117,7 +117,7 @@ async def test_a_second_creation_names_the_field_that_exists_already(site: Site)
 async def test_the_power_of_a_machine_is_changed_and_no_text_has_the_password(site: Site) -> None:
     machine = await site.new()
     elsewhere = PowerAccess(address="10.0.0.9", username=machine.system_id, password="another&one%2")
-    await site.client.do(machine, changes.Update(power=elsewhere))
+    await site.client.do(machine, changes.UpdateMachine(power=elsewhere))
     where = (await site.client.power_addresses([machine.system_id]))[machine.system_id]
     assert (where.power_address, where.power_user) == ("10.0.0.9", machine.system_id)
 

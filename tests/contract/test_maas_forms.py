@@ -1,7 +1,7 @@
 """How MAAS parses requests: flags, words, numbers, choices, lists and unknown fields.
 
 Each test checks a behaviour that MAAS's source shows and a real region confirmed. The same tests run on the simulated
-region. The table in `farrier.sim.maas.forms` is complete: every field that an operation reads, with its type.
+region. The table in `farrier.sim.maas.http.forms` is complete: every field that an operation reads, with its type.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 
 import pytest
 
-from farrier.model import maas_changes as changes
-from farrier.model.maas import Machine
-from farrier.model.maas_changes import Commission
-from farrier.services.maas_requests import of_change
-from farrier.sim.maas.forms import FIELDS
-from farrier.sim.maas.readers import Data, Field, Reader, flag
+from farrier.model.maas import changes
+from farrier.model.maas.changes import Commission
+from farrier.model.maas.reading import Machine
+from farrier.services.maas.requests import of_change
+from farrier.sim.maas.http.forms import FIELDS
+from farrier.sim.maas.http.readers import Data, Field, Reader, flag
 from tests.support.maas_site import Site
 
 
@@ -37,7 +37,7 @@ def test_every_flag_of_every_change_is_sent_as_a_word(*, value: bool) -> None:
         Commission(skip_networking=value, skip_storage=value, skip_bmc_config=value, enable_ssh=value),
         changes.Deploy(user_data="", comment="c", enable_hw_sync=value),
         changes.Release(comment="c", erase=value, quick_erase=value, secure_erase=value),
-        changes.Update(enable_hw_sync=value),
+        changes.UpdateMachine(enable_hw_sync=value),
     ]
     for change in asked:
         form = dict(of_change("abc123", change, agent_name="farrier").form)

@@ -10,7 +10,7 @@ import base64
 
 import pytest
 
-from farrier.model.maas import Machine
+from farrier.model.maas.reading import Machine
 from tests.support.maas import POWER
 from tests.support.maas_region import signed
 from tests.support.maas_site import Site

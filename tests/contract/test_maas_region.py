@@ -23,7 +23,7 @@ from farrier.sim.maas import (
     Status,
     open_region,
 )
-from farrier.sim.maas.call import Exchange
+from farrier.sim.maas.http.call import Exchange
 from tests.support.maas_region import Caller, created, ready, signed
 
 

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from farrier.agent import CLEAN_CHECK
-from farrier.model.maas import Machine
+from farrier.model.maas.reading import Machine
 from farrier.sim.maas import ADMIN, OPERATOR, EraseFate, Nature, Printed, Region, RunFate, Status, testing
 from farrier.sim.maas.records import Machine as Record
 from farrier.sim.maas.records import ScriptRun, SetType

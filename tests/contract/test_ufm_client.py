@@ -13,7 +13,19 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from farrier.model.ufm import Add, Create, Delete, Membership, Pkey, Port, Qos, Remove, SetPorts, SetQos, UfmFailure
+from farrier.model.partition.ufm import (
+    Add,
+    Create,
+    DeleteKey,
+    Membership,
+    PartitionPort,
+    Pkey,
+    Qos,
+    RemovePorts,
+    SetPorts,
+    SetQos,
+    UfmFailure,
+)
 from farrier.sim.ufm import Manager, open_ufm
 from tests.support.ufm import GUIDS, QOS, World, failing, wanted, world_of, world_of_the_real_one, world_with
 
@@ -32,7 +44,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
             pytest.fail(f"this UFM has {KEY:#x} already")
         yield world
         if await world.client.read_anew(KEY) is not None:
-            await world.client.do(Delete(wanted(KEY)))
+            await world.client.do(DeleteKey(wanted(KEY)))
 
 
 async def test_a_created_partition_is_read_with_its_settings(world: World) -> None:
@@ -53,7 +65,7 @@ async def test_added_ports_are_members_until_they_are_removed(world: World) -> N
         GUIDS[1]: "full",
         GUIDS[2]: "limited",
     }
-    await world.client.do(Remove(wanted(KEY), GUIDS[:2]))
+    await world.client.do(RemovePorts(wanted(KEY), GUIDS[:2]))
     found = await world.client.read(KEY)
     assert found is not None and list(found.ports) == [GUIDS[2]]
 
@@ -61,7 +73,7 @@ async def test_added_ports_are_members_until_they_are_removed(world: World) -> N
 async def test_set_ports_replaces_all_ports(world: World) -> None:
     await world.client.do(Create(wanted(KEY)))
     await world.client.do(Add(wanted(KEY), GUIDS[:2], Membership.FULL))
-    ports = {GUIDS[1]: Port(Membership.LIMITED), GUIDS[2]: Port(Membership.FULL)}
+    ports = {GUIDS[1]: PartitionPort(Membership.LIMITED), GUIDS[2]: PartitionPort(Membership.FULL)}
     await world.client.do(SetPorts(wanted(KEY), ports))
     found = await world.client.read(KEY)
     assert found is not None
@@ -79,7 +91,7 @@ async def test_services_can_be_changed(world: World) -> None:
 async def test_a_deleted_partition_is_gone_with_its_ports(world: World) -> None:
     await world.client.do(Create(wanted(KEY)))
     await world.client.do(Add(wanted(KEY), GUIDS, Membership.FULL))
-    await world.client.do(Delete(wanted(KEY)))
+    await world.client.do(DeleteKey(wanted(KEY)))
     assert await world.client.read_anew(KEY) is None
     assert await world.client.read(KEY) is None
 
@@ -112,7 +124,7 @@ async def test_a_name_is_sent_only_if_one_is_given() -> None:
     async with world_with(manager) as world:
         await world.client.do(Create(wanted(0x12, name="tenant-a")))
         await world.client.do(Create(wanted(0x13)))
-        await world.client.do(SetPorts(wanted(0x13, name="tenant-b"), {GUIDS[0]: Port()}))
+        await world.client.do(SetPorts(wanted(0x13, name="tenant-b"), {GUIDS[0]: PartitionPort()}))
     assert [manager.partitions[number].name for number in (0x12, 0x13)] == ["tenant-a", "tenant-b"]
 
 

@@ -15,20 +15,20 @@ import pytest
 
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
-from farrier.model.ufm import (
+from farrier.model.partition.ufm import (
     Add,
     Create,
-    Delete,
+    DeleteKey,
     Membership,
     PartitionChange,
-    Port,
-    Remove,
+    PartitionPort,
+    RemovePorts,
     SetPorts,
     SetQos,
     UfmError,
     UfmFailure,
 )
-from farrier.services.ufm_service import ATTEMPTS, LARGEST_BODY_BYTES, pass_of
+from farrier.services.ufm.service import ATTEMPTS, LARGEST_BODY_BYTES, pass_of
 from farrier.sim.ufm import Broken, Fault, Manager, UfmTransport
 from tests.support.answers import PAGE, Endless, Scripted, text
 from tests.support.loop import PATIENCE
@@ -42,9 +42,9 @@ CHANGES: list[tuple[str, PartitionChange]] = [
     ("create", Create(wanted(0x12))),
     ("set_qos", SetQos(wanted(0x12))),
     ("add", Add(wanted(0x12), GUIDS, Membership.FULL)),
-    ("set_ports", SetPorts(wanted(0x12), {GUIDS[0]: Port()})),
-    ("remove", Remove(wanted(0x12), GUIDS[:1])),
-    ("delete", Delete(wanted(0x12))),
+    ("set_ports", SetPorts(wanted(0x12), {GUIDS[0]: PartitionPort()})),
+    ("remove", RemovePorts(wanted(0x12), GUIDS[:1])),
+    ("delete", DeleteKey(wanted(0x12))),
 ]
 each_change = pytest.mark.parametrize(("operation", "change"), CHANGES, ids=[name for name, _ in CHANGES])
 

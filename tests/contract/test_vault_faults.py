@@ -11,15 +11,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from farrier.config import BmcConfig, CredentialBinding
-from farrier.model.bmc import BmcError, BmcFailure, BmcTarget
-from farrier.services import vault
-from farrier.services.bindings import Bindings
-from farrier.services.bmc import open_bmc
-from farrier.services.bmc_times import BmcTimes
-from farrier.services.credential_files import LARGEST_SECRET_BYTES
-from farrier.services.credential_forms import Form, Source
-from farrier.services.credentials import Credentials
-from farrier.services.http_messages import Answer as Heard
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcTarget
+from farrier.services.bmc.client import open_bmc
+from farrier.services.bmc.times import BmcTimes
+from farrier.services.credentials.bindings import Bindings
+from farrier.services.credentials.files import LARGEST_SECRET_BYTES
+from farrier.services.credentials.forms import SecretFormat, SecretSource
+from farrier.services.credentials.resolver import Credentials
+from farrier.services.http.messages import HttpResponse as Heard
+from farrier.services.vault import client as vault
 from farrier.sim.certificates import Authority
 from tests.support import bmc as bmcs
 from tests.support.observed import Observed
@@ -283,5 +283,5 @@ async def test_a_bmc_is_retried_after_a_vault_outage_but_waits_for_an_edit_of_a_
 
 
 def test_representations_mask_the_secret() -> None:
-    for value in (Source(text="s3kr1t", form=Form.JSON), Heard(200, b"s3kr1t")):
+    for value in (SecretSource(text="s3kr1t", form=SecretFormat.JSON), Heard(200, b"s3kr1t")):
         assert "s3kr1t" not in repr(value)

@@ -14,8 +14,8 @@ import pytest
 from anyio.abc import TaskGroup, TaskStatus
 
 from farrier.config import DatabaseConfig
-from farrier.io import kinds
-from farrier.io.kinds import Installable
+from farrier.io.kinds import packages
+from farrier.io.kinds.packages import Installable
 from tests.support import again, lamps, pg, pgbouncer, standby
 from tests.support.process import Farrier, farrier
 
@@ -82,7 +82,7 @@ class Replicas:
 
 
 async def install(conn: asyncpg.Connection) -> None:
-    await kinds.install(conn, Installable(spec=lamps.SPEC, sql=lamps.SQL, columns=lamps.LAMP.needed_columns()))
+    await packages.install(conn, Installable(spec=lamps.SPEC, sql=lamps.SQL, columns=lamps.LAMP.needed_columns()))
 
 
 async def found(conn: asyncpg.Connection, query: str) -> list[tuple[Any, ...]]:

@@ -19,8 +19,8 @@ import httpx
 import msgspec
 import pytest
 
-from farrier.io import account
-from farrier.io.embedded import EmbeddedServer, wheel_binaries
+from farrier.io.connections import system_account
+from farrier.io.connections.embedded import EmbeddedServer, wheel_binaries
 from farrier.metrics import dashboards
 from tests.support import containers, pg
 from tests.support.process import PATIENCE, Farrier, farrier
@@ -73,7 +73,7 @@ def database(owners_password: str, *, port: int) -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="farrier-test-compose-"))
     hba = directory / "hba.conf"
     hba.write_text(HBA)
-    own = account.for_server(directory / "absent")
+    own = system_account.for_server(directory / "absent")
     own.take(directory)
     own.take(hba)
     listening = {"listen_addresses": "127.0.0.1", "port": str(port), "hba_file": str(hba)}

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from farrier.errors import ExitCode
-from farrier.io.embedded import EmbeddedServer
+from farrier.io.connections.embedded import EmbeddedServer
 from tests.support.process import ANY_PORTS, PATIENCE, Farrier, farrier
 
 

@@ -13,7 +13,7 @@ import anyio.to_thread
 import httpx
 
 from farrier import clock
-from farrier.model.doors import DoorKind
+from farrier.model.loop.doors import DoorKind
 from farrier.sim.certificates import Authority
 from tests.support import logins, pages, pg
 from tests.support.process import PATIENCE, Farrier, farrier, replica, until

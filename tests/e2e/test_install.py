@@ -20,8 +20,8 @@ import anyio
 import msgspec
 import pytest
 
-from farrier.io import account
-from farrier.io.embedded import EmbeddedServer
+from farrier.io.connections import system_account
+from farrier.io.connections.embedded import EmbeddedServer
 from farrier.sim.certificates import Authority
 from tests.support import pg, units
 from tests.support.sockets import free_port
@@ -98,7 +98,7 @@ async def server_with_tls(binaries: Path, authority: Authority, *, port: int) ->
     files = authority.issue(directory, hosts=("127.0.0.1",))
     hba = directory / "hba.conf"
     hba.write_text(HBA)
-    own = account.for_server(directory / "absent")
+    own = system_account.for_server(directory / "absent")
     for path in (directory, files.key, files.certificate, hba):
         own.take(path)
     files.key.chmod(0o600)

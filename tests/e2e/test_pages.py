@@ -23,8 +23,8 @@ import pytest
 from farrier.config import Config, CredentialsConfig, DatabaseConfig, HttpConfig, MetricsConfig, SitesConfig
 from farrier.daemon import Daemon, Serving
 from farrier.errors import ExitCode
-from farrier.io.embedded import wheel_binaries
-from farrier.io.pool import Connection
+from farrier.io.connections.embedded import wheel_binaries
+from farrier.io.connections.pool import Connection
 from farrier.sim.agents import Pace, SimulatedAgents
 from farrier.sim.installs import TEMPLATE
 from farrier.sim.maas import Region, open_region

@@ -13,10 +13,10 @@ import anyio
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
-from farrier.io.pool import Connection
-from farrier.web import lists, one
-from farrier.web.backend import Backend
-from farrier.web.server import serving
+from farrier.io.connections.pool import Connection
+from farrier.web.pages import lists, resource
+from farrier.web.server.backend import Backend
+from farrier.web.server.serving import serving
 from tests.integration.test_pages import AGENT, FLEET, ONBOARDING, REGION, without_guards
 from tests.integration.test_web import WITH_TOKEN, backend, closed_site, conn, register
 from tests.support import owners, pg
@@ -317,7 +317,7 @@ async def test_placeholders_have_the_colour_of_other_dim_text(url: str, scheme: 
 async def test_an_open_page_follows_the_database_and_keeps_focus_and_open_details(
     url: str, conn: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(one, "LIVE_SECONDS", 1)
+    monkeypatch.setattr(resource, "LIVE_SECONDS", 1)
     async with browser() as opened:
         page = await opened.new_page()
         await page.goto(f"{url}/nodes/node-1")

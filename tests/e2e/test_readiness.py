@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import anyio.to_thread
 import pytest
 
-from farrier.io.embedded import EmbeddedServer
+from farrier.io.connections.embedded import EmbeddedServer
 from tests.support import pg, proxy, standby
 from tests.support.process import Farrier, replica, until
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from farrier.io.embedded import EmbeddedServer
-from farrier.model.doors import DoorKind
+from farrier.io.connections.embedded import EmbeddedServer
+from farrier.model.loop.doors import DoorKind
 from tests.support import pg
 from tests.support.process import ANY_PORTS, PATIENCE, Event, Farrier, farrier, until
 

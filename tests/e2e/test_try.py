@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from farrier.io.embedded import EmbeddedServer
+from farrier.io.connections.embedded import EmbeddedServer
 from tests.support import pages
 
 ROOT = pages.ROOT

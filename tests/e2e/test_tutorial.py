@@ -20,7 +20,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from farrier.io.embedded import EmbeddedServer, wheel_binaries
+from farrier.io.connections.embedded import EmbeddedServer, wheel_binaries
 from tests.support.process import ANY_PORTS, Farrier, farrier, until
 
 ROOT = Path(__file__).parents[2]

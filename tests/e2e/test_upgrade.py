@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from farrier.errors import ExitCode
-from farrier.io import catalog, migrate
-from farrier.io.patience import LockPatience
-from farrier.io.pool import Connection
+from farrier.io.connections.lock_timeout import LockPatience
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import catalog, migrate
 from tests.support import pg, process, releases
 from tests.support import site as sites
 from tests.support.catalogs import catalogs

@@ -69,7 +69,11 @@ def test_the_wheel_has_every_file_of_the_package_and_the_licence(wheel: Path) ->
     shipped = {name for name in packed if name.startswith("farrier/")}
     if tracked.returncode == 0:  # CI tests a copy without a repository
         assert shipped == {*tracked.stdout.split(), "farrier/agent/farrier-agent.pyz"}  # which the build makes
-    assert {"farrier/py.typed", "farrier/io/schema/tables/05_nodes.sql", "farrier/web/templates/base.html"} <= shipped
+    assert {
+        "farrier/py.typed",
+        "farrier/io/schema/tables/05_nodes.sql",
+        "farrier/web/pages/templates/base.html",
+    } <= shipped
     (licence,) = [name for name in packed if name.endswith(".dist-info/licenses/LICENSE")]
     assert packed[licence] == (ROOT / "LICENSE").stat().st_size
 

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from farrier.errors import RefusedByModel
-from farrier.io.pool import Connection
-from farrier.model.node import TaskType
+from farrier.io.connections.pool import Connection
+from farrier.model.node.snapshot import TaskType
 from farrier.sim.agents import Pace, SimulatedAgents
 from farrier.sim.door import Agent, AgentsClient, UnknownKey
 from tests.support import again, pg

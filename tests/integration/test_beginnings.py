@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.support import pg
 
 FIRST = """

@@ -9,20 +9,20 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.io.pool import Connection, Pool
-from farrier.io.queries import PostgresQueries
-from farrier.model import clocks, edges
-from farrier.model.bmc import PowerState
-from farrier.model.census import Census, Owned, Rules
-from farrier.model.clocks import Clock
-from farrier.model.controllers import SHARDS
-from farrier.model.edges import Layer
-from farrier.model.limits import END_TO_END, Limits
-from farrier.model.management import Management
-from farrier.model.stages import DecommissionStage, OnboardingStage
-from farrier.model.status import NodeStatus
-from farrier.model.views import NodeView, Wanted
-from farrier.model.workflow import LIVE, WorkflowStatus
+from farrier.io.connections.pool import Connection, Pool
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.machine.bmc import PowerState
+from farrier.model.node import clocks, edges
+from farrier.model.node.clocks import StateClock
+from farrier.model.node.edges import Layer
+from farrier.model.node.limits import END_TO_END, Limits
+from farrier.model.node.management import Management
+from farrier.model.node.stages import DecommissionStage, OnboardingStage
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import LIVE, WorkflowStatus
+from farrier.model.views.census import Census, Owned, Rules
+from farrier.model.views.nodes import NodeFilter, NodeView
 from tests.support import owners, pg, reading
 from tests.support.monitors import grant, report
 
@@ -128,7 +128,7 @@ async def add_workflow(
     return id_
 
 
-def place(clock: Clock) -> tuple[str, str, str]:
+def place(clock: StateClock) -> tuple[str, str, str]:
     """The state of a clock by the labels of the metrics."""
     kind = edges.LAYER_KIND[Layer(clock.layer)]
     if clock.state == clocks.END_TO_END:
@@ -150,7 +150,7 @@ async def test_the_census_counts_the_clocks_above_their_limit_that_the_inventory
     dice = random.Random(seed)
     for number in range(150):
         await add_node(conn, dice, f"gpu-{number}")
-    page = await queries.inventory(Wanted(), limit=1000)
+    page = await queries.inventory(NodeFilter(), limit=1000)
     going_on = await goes_on(conn)
     shown = {
         node.name: tuple(clock for clock in clocks.above(node, page.now, limits) if runs(node, clock, going_on))
@@ -191,7 +191,7 @@ async def goes_on(conn: Connection) -> frozenset[str]:
     return frozenset(row[0] for row in rows)
 
 
-def runs(node: NodeView, clock: Clock, going_on: frozenset[str]) -> bool:
+def runs(node: NodeView, clock: StateClock, going_on: frozenset[str]) -> bool:
     """Whether the clock runs, because no pause holds its layer."""
     return node.paused is None or (node.name in going_on and clock.layer != Layer.MANAGEMENT)
 
@@ -207,7 +207,7 @@ async def test_every_live_node_is_counted_once_in_each_breakdown(
     await conn.execute(
         "DELETE FROM farrier.node_agents a USING farrier.nodes n WHERE n.id = a.node_id AND n.status = 'deleted'"
     )
-    page = await queries.inventory(Wanted(), limit=1000)
+    page = await queries.inventory(NodeFilter(), limit=1000)
     census = await queries.census(rules())
     counted = {(found.kind, found.state): found.count for found in census.places if not found.substate}
     assert {state: n for (kind, state), n in counted.items() if kind == "node"} == Counter(n.status for n in page.rows)
@@ -272,7 +272,7 @@ async def test_a_paused_node_is_shown_above_its_limit_but_not_counted_as_late_or
     assert [late.name for late in census.worst] == ["a"]
     assert census.paused == 1
     assert {found.count for found in census.places if found.state == "offline"} == {2}
-    shown = (await queries.overdue(Wanted(), DEFAULT)).rows
+    shown = (await queries.overdue(NodeFilter(), DEFAULT)).rows
     assert [overdue.node.name for overdue in shown] == ["b", "a"]
 
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.io.queries import PostgresQueries
-from farrier.model.census import ALERTS_NAMED, Rules
-from farrier.model.limits import Limits
+from farrier.io.connections.pool import Connection
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.node.limits import Limits
+from farrier.model.views.census import ALERTS_NAMED, Rules
 from tests.support import reading
 
 MINUTE = timedelta(minutes=1)

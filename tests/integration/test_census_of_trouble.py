@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from farrier.io.pool import Connection
-from farrier.io.queries import PostgresQueries
-from farrier.model.limits import Limits
+from farrier.io.connections.pool import Connection
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.node.limits import Limits
 from tests.integration.test_census import above, rules
 from tests.support import pg, reading
 

@@ -22,7 +22,7 @@ from anyio.streams.text import TextReceiveStream
 
 from farrier.config import BmcConfig, Config, DatabaseConfig, MetricsConfig
 from farrier.daemon import Daemon, Serving
-from farrier.io.embedded import wheel_binaries
+from farrier.io.connections.embedded import wheel_binaries
 from tests.support import again, pg
 
 ROOT = Path(__file__).parents[2]

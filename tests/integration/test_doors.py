@@ -13,8 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 import farrier
-from farrier.io.doors import PostgresDoor
-from farrier.model.doors import DoorKind
+from farrier.io.calls.doors import PostgresDoor
+from farrier.model.loop.doors import DoorKind
 from tests.support import again, pg
 
 PULSE = "SELECT farrier.pulse_agents_door($1, $2, '1.0', false)"

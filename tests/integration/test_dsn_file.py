@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 from farrier import config as settings
 from farrier import wiring
 from farrier.errors import DatabaseUnreachable
-from farrier.io import pool
-from farrier.io.dsn import Renewable
-from farrier.io.hosts import Hosts, NoHostServes
+from farrier.io.connections import pool
+from farrier.io.connections.dsn import Renewable
+from farrier.io.connections.hosts import Hosts, NoHostServes
 from farrier.wiring.storage import Database
 from tests.support import pg
 

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from farrier import cli, errors
 from farrier.errors import ExitCode
-from farrier.io import embedded, pool
-from farrier.io.embedded import EmbeddedServer
+from farrier.io.connections import embedded, pool
+from farrier.io.connections.embedded import EmbeddedServer
 
 PATIENCE = timedelta(seconds=20)
 

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from farrier.enqueuer.enqueuer import Enqueuer
 from farrier.enqueuer.listener import Listener
 from farrier.errors import RefusedByModel
-from farrier.io.pool import open_pool
+from farrier.io.connections.pool import open_pool
 from tests.support import loop, pg, pgbouncer, proxy, toy
 from tests.support.loop import QUIET, Shop
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.integration.cli.conftest import Prompt, farrier
 from tests.integration.test_web import backend, conn, web
 from tests.support import pg

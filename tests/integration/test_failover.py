@@ -9,7 +9,7 @@ import pytest
 
 from farrier import errors
 from farrier.enqueuer.listener import Listener
-from farrier.io import hosts, pool, session
+from farrier.io.connections import hosts, pool, session
 from tests.support import pg, proxy, standby
 from tests.support.process import Farrier, replica, until
 

@@ -11,15 +11,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from farrier.errors import RefusedByModel
-from farrier.io.api import PostgresRequests
-from farrier.io.fleet import PostgresFleet
-from farrier.io.pool import Pool
-from farrier.io.queries import PostgresQueries
-from farrier.model.actions import API_MAX, Action
-from farrier.model.fleet import NodeGlance
-from farrier.model.management import Management
-from farrier.model.requests import Registration
-from farrier.model.status import NodeStatus
+from farrier.io.calls.fleet import PostgresFleet
+from farrier.io.calls.requests import PostgresRequests
+from farrier.io.connections.pool import Pool
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.intents.actions import API_MAX, Action
+from farrier.model.intents.requests import Registration
+from farrier.model.node.management import Management
+from farrier.model.node.status import NodeStatus
+from farrier.model.views.fleet import NodeGlance
 from farrier.sim.agents import SimulatedAgents
 from farrier.sim.fleet import SimulatedFleet
 from tests.support import pg, proxy

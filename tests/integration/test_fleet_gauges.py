@@ -12,23 +12,24 @@ import pytest
 
 from farrier import config as settings
 from farrier import wiring
-from farrier.io.queries import PostgresQueries
+from farrier.io.queries.lists import PostgresQueries
 from farrier.metrics import gauges as names
 from farrier.metrics.families import Gauge
 from farrier.metrics.fleet import FleetGauges
 from farrier.metrics.sink import PrometheusSink
-from farrier.model import edges, kinds
-from farrier.model.bmc import BmcFailure, PowerState
-from farrier.model.built_in import BUILT_IN
-from farrier.model.census import Census, Condition, Rules, Source
-from farrier.model.conditions import NAMES
-from farrier.model.controllers import SHARDS
-from farrier.model.doors import DoorKind, DoorState, Lost
-from farrier.model.edges import Layer
-from farrier.model.failures import FailureClass
-from farrier.model.limits import PLACES, Limits, places_of
-from farrier.model.outcome import EndsBy
-from farrier.model.stages import DecommissionStage, OnboardingStage
+from farrier.model.kinds import spec as kinds
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.loop.doors import DoorKind, DoorState, LostPulse
+from farrier.model.loop.outcome import EndsBy
+from farrier.model.machine.bmc import BmcFailure, PowerState
+from farrier.model.node import edges
+from farrier.model.node.conditions import NAMES
+from farrier.model.node.edges import Layer
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.limits import PLACES, Limits, places_of
+from farrier.model.node.stages import DecommissionStage, OnboardingStage
+from farrier.model.views.census import AgentHealth, Census, ObservationSource, Rules
 from farrier.protocols import Queries
 from tests.support import figures, pg, proxy
 
@@ -334,7 +335,7 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
         names.RESOURCES_WAITING: {("node", str(word)) for word in EndsBy},
         names.INTENTS_PENDING: {()},
         names.INTENTS_OLDEST_PENDING: {()},
-        names.NODES_BY_HEALTH: {(str(word),) for word in Condition},
+        names.NODES_BY_HEALTH: {(str(word),) for word in AgentHealth},
         names.NODES_BY_ALERT: {("other",)},
         names.NODES_BY_POWER: {(str(word),) for word in PowerState},
         names.NODES_SAME_MACHINE: {()},
@@ -343,9 +344,9 @@ async def test_a_fresh_process_on_an_empty_fleet_has_every_series_at_zero_and_no
         names.BRAKES_HOLDING: {()},
         names.HEARTBEATS_STALE: {()},
         names.DOORS: {(kind, state) for kind in DoorKind for state in DoorState},
-        names.DOORS_DEAD: {(lost,) for lost in Lost},
+        names.DOORS_DEAD: {(lost,) for lost in LostPulse},
         names.AGENT_REACHED: {()},
-        names.OBSERVATIONS_STALE: {(str(word),) for word in Source},
+        names.OBSERVATIONS_STALE: {(str(word),) for word in ObservationSource},
         names.CONDITION_NOTES_DROPPED: set(),
         names.MONITOR_CONDITIONS: set(),
         names.MONITOR_REFUSED: set(),

@@ -12,9 +12,9 @@ from typing_extensions import override
 
 from examples.hooks import feed
 from farrier.client import AsyncFarrier
-from farrier.io.pool import Connection
-from farrier.web.backend import Backend
-from farrier.web.server import serving
+from farrier.io.connections.pool import Connection
+from farrier.web.server.backend import Backend
+from farrier.web.server.serving import serving
 from tests.architecture.sources import ROOT
 from tests.integration.test_web import backend, conn, open_site, register
 from tests.support import pg

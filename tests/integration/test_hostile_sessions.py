@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from farrier.io import pool
-from farrier.io.pool import Connection
+from farrier.io.connections import pool
+from farrier.io.connections.pool import Connection
 from tests.integration.node.test_granted_calls import CALLS, call, prepared
 from tests.support import hostile, pg
 from tests.support.hostile import HOSTILE

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from farrier.web.server import serving
+from farrier.web.server.serving import serving
 from tests.integration.test_web import TOKEN, backend_on, open_site
 from tests.support import pg
 from tests.support.site import opened

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from farrier.errors import MalformedRequest, RefusedByModel
-from farrier.io.api import PostgresRequests
-from farrier.io.pool import Connection, Pool
-from farrier.io.queries import PostgresQueries
-from farrier.model.intent_views import WantedIntents
-from farrier.model.requests import Registration
+from farrier.io.calls.requests import PostgresRequests
+from farrier.io.connections.pool import Connection, Pool
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.intents.requests import Registration
+from farrier.model.views.intents import WantedIntents
 from tests.support import crates, pg, reading
 from tests.support.crates import Yard
 

@@ -10,15 +10,15 @@ import pytest
 
 from farrier import wiring
 from farrier.clock import MonotonicClock
-from farrier.io.queries import PostgresQueries
+from farrier.io.queries.lists import PostgresQueries
 from farrier.metrics import gauges as names
 from farrier.metrics.fleet import FleetGauges
 from farrier.metrics.sink import PrometheusSink
-from farrier.model.census import Rules
-from farrier.model.controllers import SHARDS
-from farrier.model.limits import Limits
-from farrier.model.resource_views import WantedResources, clocks_of
-from farrier.model.runs import Failure, Move
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.loop.runs import Failure, Move
+from farrier.model.node.limits import Limits
+from farrier.model.views.census import Rules
+from farrier.model.views.resources import WantedResources, clocks_of
 from tests.support import crates, figures, owners, pg, promtool
 from tests.support.crates import Yard
 

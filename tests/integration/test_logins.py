@@ -16,8 +16,8 @@ from uuid import uuid4
 
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.model.doors import DoorKind
+from farrier.io.connections.pool import Connection
+from farrier.model.loop.doors import DoorKind
 from tests.support import logins, partitions, pg, segments, tokens
 from tests.support import site as sites
 

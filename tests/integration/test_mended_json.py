@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from farrier.io.pulse import PostgresPulse
-from farrier.model.maas_region import MaasRegion
-from farrier.model.node import Decommission, Node, Onboarding
+from farrier.io.connections.pulse import PostgresPulse
+from farrier.model.maas.region import MaasRegion
+from farrier.model.node.snapshot import Decommission, Node, Onboarding
 from tests.support import pg
 
 BACK = timedelta(hours=2)

@@ -13,10 +13,11 @@ import pytest
 
 from farrier import errors
 from farrier.config import DatabaseConfig
-from farrier.io import catalog, client, migrate
-from farrier.io.patience import LockPatience
-from farrier.io.pool import Connection
-from farrier.io.schema_files import Schema
+from farrier.io.connections import opening as client
+from farrier.io.connections.lock_timeout import LockPatience
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import catalog, migrate
+from farrier.io.schema.files import Schema
 from tests.support import pg, proxy, toys
 
 TOY = "CREATE TABLE farrier.toy (id integer PRIMARY KEY);"

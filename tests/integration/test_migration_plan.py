@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from farrier import errors
-from farrier.io import migrate, schema_plan
-from farrier.io.pool import Connection
-from farrier.io.schema_files import Schema, Table
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import migrate
+from farrier.io.schema import plan as schema_plan
+from farrier.io.schema.files import Schema, TableFile
 from tests.support import pg
 from tests.support.catalogs import catalogs
 from tests.support.plans import GO_ON, SEEN, STOP, TABLE, planned_and_done, schema
@@ -64,7 +65,7 @@ async def test_a_plan_creates_no_role(conn: Connection) -> None:
 @pytest.mark.parametrize("steps", [(), (GO_ON,)], ids=["baseline", "baseline that contains a step"])
 async def test_a_new_database_is_made_as_planned(conn: Connection, steps: tuple[str, ...]) -> None:
     wanted = schema({"one": "SELECT 1"}, {"seen": SEEN}, steps=steps)
-    wanted = msgspec.structs.replace(wanted, tables=(Table("toys", TABLE.replace(")", ", age integer)")),))
+    wanted = msgspec.structs.replace(wanted, tables=(TableFile("toys", TABLE.replace(")", ", age integer)")),))
     assert (await planned_and_done(conn, wanted)).steps == ()
 
 

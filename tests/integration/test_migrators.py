@@ -10,8 +10,9 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from farrier.io import migrate, statements
-from farrier.io.pool import Connection
+from farrier.io import statements
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import migrate
 from tests.support import pg, toys
 
 TOY = "CREATE TABLE farrier.toy (id integer PRIMARY KEY);"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.support import pg
 from tests.support.monitors import grant, logged_in, refused, report, standing
 

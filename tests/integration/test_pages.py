@@ -10,15 +10,15 @@ import httpx
 import msgspec
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.io.queries import PostgresQueries
-from farrier.model.details import LISTED
-from farrier.model.selection import label_tests
-from farrier.model.stages import STAGES
-from farrier.model.views import BY_NAME, GROUPS, ORDERS, SortKey, Wanted
-from farrier.web import one
-from farrier.web.backend import Backend
-from farrier.web.recent_counts import RecentCounts
+from farrier.io.connections.pool import Connection
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.intents.selection import label_tests
+from farrier.model.node.details import LISTED
+from farrier.model.node.stages import STAGES
+from farrier.model.views.nodes import BY_NAME, GROUPS, ORDERS, NodeFilter, SortKey
+from farrier.web.pages import resource as one
+from farrier.web.pages.recent_counts import RecentCounts
+from farrier.web.server.backend import Backend
 from tests.integration.test_web import backend, client_of, closed_site, conn, register, web
 from tests.support import owners, pg
 from tests.support.clock import HandClock
@@ -186,7 +186,7 @@ async def test_the_filters_count_the_nodes_of_each_value(db: pg.Database, conn: 
     await without_guards(conn, FLEET)
     rows = [dict(each) for each in await conn.fetch("SELECT * FROM farrier.nodes")]
     chosen = {"status": "offline", "site": "s1", "rack": None}
-    wanted = Wanted(statuses=("offline",), details={"site": ("s1",)}, labels=label_tests(("row!=1",)))
+    wanted = NodeFilter(statuses=("offline",), details={"site": ("s1",)}, labels=label_tests(("row!=1",)))
     rows = [each for each in rows if each["labels"] != '{"row": 1}']
     async with db.pool(size=1) as connections:
         counts = await PostgresQueries(connections).counts(wanted)
@@ -207,13 +207,13 @@ async def test_counts_of_a_filter_are_read_again_after_five_seconds(db: pg.Datab
     counts = RecentCounts(clock)
     async with db.pool(size=1) as connections:
         queries = PostgresQueries(connections)
-        assert (await counts.of(queries, Wanted())).selected == 30
+        assert (await counts.of(queries, NodeFilter())).selected == 30
         await conn.execute("UPDATE farrier.nodes SET status = 'deleted' WHERE name = 'gpu-10'")
         clock.advance(timedelta(seconds=4.9))
-        assert (await counts.of(queries, Wanted())).selected == 30
-        assert (await counts.of(queries, Wanted(names=("gpu-1*",)))).selected == 9
+        assert (await counts.of(queries, NodeFilter())).selected == 30
+        assert (await counts.of(queries, NodeFilter(names=("gpu-1*",)))).selected == 9
         clock.advance(timedelta(seconds=0.1))
-        assert (await counts.of(queries, Wanted())).selected == 29
+        assert (await counts.of(queries, NodeFilter())).selected == 29
 
 
 @pytest.mark.parametrize("order", [order for order in ORDERS if order != BY_NAME])
@@ -221,11 +221,11 @@ async def test_pages_in_an_order_hold_each_node_once(db: pg.Database, conn: Conn
     await without_guards(conn, FLEET)
     async with db.pool(size=1) as connections:
         queries = PostgresQueries(connections)
-        whole = (await queries.ordered(Wanted(), order, limit=100)).page.rows
+        whole = (await queries.ordered(NodeFilter(), order, limit=100)).page.rows
         key: SortKey | None = None
         found: list[str] = []
         while True:
-            page = await queries.ordered(Wanted(), order, after=key, limit=4)
+            page = await queries.ordered(NodeFilter(), order, after=key, limit=4)
             found += [node.name for node in page.page.rows]
             key = page.following
             if key is None:

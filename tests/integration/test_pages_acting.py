@@ -8,13 +8,13 @@ import re
 import httpx
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.model import actions
-from farrier.model.acceptance import Allowed
-from farrier.model.actions import Action
-from farrier.model.management import Management
-from farrier.model.network_segment import SPEC as SEGMENT
-from farrier.model.status import NodeStatus
+from farrier.io.connections.pool import Connection
+from farrier.model.intents import actions
+from farrier.model.intents.acceptance import Allowed
+from farrier.model.intents.actions import Action
+from farrier.model.network.segment import SPEC as SEGMENT
+from farrier.model.node.management import Management
+from farrier.model.node.status import NodeStatus
 from tests.integration.test_pages import without_guards
 from tests.integration.test_web import WITH_TOKEN, backend, conn, register, web
 from tests.support import owners, pg

@@ -12,13 +12,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from farrier.config.token_file import ApiToken
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from farrier.model import api_token
-from farrier.web.access import Access
-from farrier.web.attempts import AT_ONCE
-from farrier.web.backend import Backend
-from farrier.web.sessions import LIFETIME
-from farrier.web.site import Site
+from farrier.web.server.access import Access
+from farrier.web.server.attempts import AT_ONCE
+from farrier.web.server.backend import Backend
+from farrier.web.server.sessions import LIFETIME
+from farrier.web.server.site import WebApplication
 from tests.integration.test_pages_acting import choices, hidden
 from tests.integration.test_web import TOKEN, backend, client_of, conn, register
 from tests.support.clock import HandClock
@@ -36,7 +36,7 @@ TOKENS = (
 async def web(backend: Backend) -> AsyncIterator[httpx.AsyncClient]:
     """A site that is reachable from other machines."""
     access = Access(TOKENS, loopback=False)
-    site = Site(CollectorRegistry(), unready_because=lambda: None, access=access)
+    site = WebApplication(CollectorRegistry(), unready_because=lambda: None, access=access)
     site.open(backend)
     async with client_of(site) as client:
         yield client
@@ -74,7 +74,7 @@ async def test_each_page_that_is_read_without_a_token_leads_to_a_log_in_that_ret
     backend: Backend, conn: Connection
 ) -> None:
     await register(conn, "gpu-1")
-    site = Site(CollectorRegistry(), unready_because=lambda: None, access=Access(TOKENS))
+    site = WebApplication(CollectorRegistry(), unready_because=lambda: None, access=Access(TOKENS))
     site.open(backend)
     async with client_of(site) as web:
         for path, leads_to in (("/nodes/gpu-1", "/login?next=%2Fnodes%2Fgpu-1"), ("/", "/login")):
@@ -168,7 +168,7 @@ async def test_another_site_cannot_log_a_browser_in(web: httpx.AsyncClient) -> N
 async def test_a_session_is_not_the_token_and_ends_with_it(backend: Backend) -> None:
     clock = HandClock()
     access = Access(TOKENS, loopback=False, clock=clock)
-    site = Site(CollectorRegistry(), unready_because=lambda: None, access=access)
+    site = WebApplication(CollectorRegistry(), unready_because=lambda: None, access=access)
     site.open(backend)
     async with client_of(site) as web:
         for token in (OPERATOR, TOKEN):

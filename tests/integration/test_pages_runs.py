@@ -10,9 +10,9 @@ import anyio
 import httpx
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.web.backend import Backend
-from farrier.web.server import serving
+from farrier.io.connections.pool import Connection
+from farrier.web.server.backend import Backend
+from farrier.web.server.serving import serving
 from tests.integration.test_pages import without_guards
 from tests.integration.test_pages_acting import ANSWER, acting, hidden
 from tests.integration.test_web import WITH_TOKEN, backend, backend_on, client_of, conn, open_site, register, web

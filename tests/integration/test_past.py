@@ -11,9 +11,9 @@ import pytest
 
 from farrier.errors import RefusedByModel
 from farrier.io import statements
-from farrier.io.pool import Connection
-from farrier.io.queries import PostgresQueries
-from farrier.model.history import HistoryEntry, HistoryFilter, Order
+from farrier.io.connections.pool import Connection
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.views.history import HistoryEntry, HistoryFilter, Order
 from tests.support import pasts, pg, reading
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

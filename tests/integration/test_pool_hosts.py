@@ -7,8 +7,8 @@ from urllib import parse
 
 import pytest
 
-from farrier.io import dsn as dsns
-from farrier.io import pool
+from farrier.io.connections import dsn as dsns
+from farrier.io.connections import pool
 from tests.support import pg, proxy
 from tests.support.sockets import free_port
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from farrier import errors
-from farrier.io import pool
+from farrier.io.connections import pool
 
 NOW = timedelta(0)
 

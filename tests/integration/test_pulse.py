@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.io import migrate
-from farrier.io.pool import Connection, Single
-from farrier.io.pulse import PostgresPulse
+from farrier.io.connections.pool import Connection, Single
+from farrier.io.connections.pulse import PostgresPulse
+from farrier.io.schema import migrate
 from tests.support import pg
 from tests.support.process import replica, until
 

@@ -8,14 +8,14 @@ import pytest
 
 import farrier
 from farrier.errors import RefusedByModel
-from farrier.io.pool import Connection, Pool
-from farrier.io.queries import PostgresQueries
-from farrier.model import clocks, edges
-from farrier.model.controller_views import Life
-from farrier.model.edges import Layer
-from farrier.model.limits import Limits
-from farrier.model.views import Wanted
-from farrier.model.workflow import WorkflowStatus
+from farrier.io.connections.pool import Connection, Pool
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.node import clocks, edges
+from farrier.model.node.edges import Layer
+from farrier.model.node.limits import Limits
+from farrier.model.node.workflow import WorkflowStatus
+from farrier.model.views.controllers import Life
+from farrier.model.views.nodes import NodeFilter
 from tests.support import owners, pg, reading, tokens
 
 TOKEN = tokens.named("token")
@@ -56,7 +56,7 @@ async def test_pages_of_the_inventory_hold_every_node_once_by_name_and_no_delete
 ) -> None:
     names: list[str] = []
     while True:
-        page = await queries.inventory(Wanted(), after=names[-1] if names else "", limit=7)
+        page = await queries.inventory(NodeFilter(), after=names[-1] if names else "", limit=7)
         names += [node.name for node in page.rows]
         if len(page.rows) < 7:
             break
@@ -76,9 +76,9 @@ async def test_pages_of_the_inventory_hold_every_node_once_by_name_and_no_delete
 )
 async def test_the_query_for_overdue_nodes_misses_none(queries: PostgresQueries, limits: Limits) -> None:
     """The query reads only nodes whose clocks may run; the test compares it with a check of every node."""
-    everything = await queries.inventory(Wanted(), limit=10_000)
+    everything = await queries.inventory(NodeFilter(), limit=10_000)
     expected = {node.name for node in everything.rows if clocks.above(node, everything.now, limits)}
-    found = (await queries.overdue(Wanted(), limits)).rows
+    found = (await queries.overdue(NodeFilter(), limits)).rows
     assert {overdue.node.name for overdue in found} == expected
     assert 0 < len(expected) < len(everything.rows)
     assert [overdue.excess for overdue in found] == sorted((o.excess for o in found), reverse=True)
@@ -140,9 +140,11 @@ AT_WORK = """
     ],
     ids=["the defaults", "of sites and models"],
 )
-@pytest.mark.parametrize("wanted", [Wanted(), Wanted(details={"site": ("north",)}), Wanted(statuses=("offline",))])
+@pytest.mark.parametrize(
+    "wanted", [NodeFilter(), NodeFilter(details={"site": ("north",)}), NodeFilter(statuses=("offline",))]
+)
 async def test_the_worst_nodes_equal_those_of_a_full_check_and_the_others_are_counted(
-    queries: PostgresQueries, conn: Connection, limits: Limits, wanted: Wanted
+    queries: PostgresQueries, conn: Connection, limits: Limits, wanted: NodeFilter
 ) -> None:
     statuses = [str(s) for s in WorkflowStatus if s not in edges.TERMINAL[Layer.ONBOARDING]]
     stages = ["load_site_config", "wait_for_ready", "drain_node", "cleanup_storage", "daydream"]
@@ -182,7 +184,7 @@ async def test_a_workflow_is_overdue_by_its_stage_and_from_end_to_end(
                live_workflow_id = current_setting('farrier_test.job')::bigint
         """
     )
-    (overdue,) = (await queries.overdue(Wanted(), Limits())).rows
+    (overdue,) = (await queries.overdue(NodeFilter(), Limits())).rows
     assert [(clock.layer, clock.state) for clock in overdue.clocks] == [
         ("decommission", clocks.END_TO_END),
         ("decommission", "running/disable_node"),
@@ -199,9 +201,9 @@ async def test_an_unknown_state_is_shown_and_does_not_hide_other_nodes(
           FROM (VALUES ('a', 'offline'), ('b', 'hibernating')) v (n, s)
         """
     )
-    page = await queries.inventory(Wanted())
+    page = await queries.inventory(NodeFilter())
     assert [node.status for node in page.rows] == ["offline", "hibernating"]
-    assert [overdue.node.name for overdue in (await queries.overdue(Wanted(), Limits())).rows] == ["a"]
+    assert [overdue.node.name for overdue in (await queries.overdue(NodeFilter(), Limits())).rows] == ["a"]
     assert (await queries.node("b")).rows[0].status == "hibernating"
 
 
@@ -333,8 +335,8 @@ async def test_the_readers_role_may_run_every_query(db: pg.Database) -> None:
         await client.execute("SELECT farrier.register_node('gpu-1')")
     async with pg.Database(f"{db.dsn}&options=-c%20role%3Dfarrier_reader").pool(size=1) as connections:
         queries = PostgresQueries(connections)
-        assert (await queries.inventory(Wanted())).rows
-        assert not (await queries.overdue(Wanted(), Limits())).rows
+        assert (await queries.inventory(NodeFilter())).rows
+        assert not (await queries.overdue(NodeFilter(), Limits())).rows
         assert (await queries.node("gpu-1")).rows
         assert not (await queries.tasks(None)).rows
         assert (await queries.figures()).statuses == {"enrolling": 1}

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from farrier import errors
-from farrier.io import pool, session
-from farrier.io.pool import Single
+from farrier.io.connections import pool, session
+from farrier.io.connections.pool import Single
 from tests.support import pg
 from tests.support.process import replica, until
 

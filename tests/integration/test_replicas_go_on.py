@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.io import migrate
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import migrate
 from tests.support import pg
 from tests.support.plans import GO_ON, SEEN, planned_and_done, schema
 from tests.support.toys import f, touch, trigger

@@ -11,10 +11,10 @@ import anyio
 import msgspec
 import pytest
 
-from farrier.io.embedded import wheel_binaries
-from farrier.io.pool import Connection
-from farrier.model.node import TaskType
-from farrier.model.restores import Choice
+from farrier.io.connections.embedded import wheel_binaries
+from farrier.io.connections.pool import Connection
+from farrier.model.loop.restores import HoldChoice
+from farrier.model.node.snapshot import TaskType
 from farrier.sim.maas import Region
 from farrier.sim.ufm import Manager
 from tests.support import onboarded, pg, tenancy
@@ -105,7 +105,7 @@ class Drill(msgspec.Struct):
         return {row["name"]: row["difference"] for row in await self.conn.fetch(_HOLDS)}
 
     async def lift(
-        self, kind: str | None = None, name: str | None = None, choice: Choice | None = None
+        self, kind: str | None = None, name: str | None = None, choice: HoldChoice | None = None
     ) -> dict[str, str | None]:
         """Lift holds; returns why each selected resource is still held."""
         rows = await self.conn.fetch(_LIFT, kind, None if name is None else [name], choice)
@@ -164,10 +164,10 @@ async def test_a_lift_skips_each_difference_and_each_choice_is_carried_out_and_t
     await serving.beat()
     assert (await serving.state())[0] == "active"
 
-    await drill.lift("node", "deploying", Choice.END)
-    await drill.lift("node", "cancelled", Choice.END)
-    await drill.lift("node", "enforced", Choice.ADOPT)
-    await drill.lift("node", "drained", Choice.RESUME)
+    await drill.lift("node", "deploying", HoldChoice.END)
+    await drill.lift("node", "cancelled", HoldChoice.END)
+    await drill.lift("node", "enforced", HoldChoice.ADOPT)
+    await drill.lift("node", "drained", HoldChoice.RESUME)
     assert drill.sent == NOTHING
     for name in ("deploying", "cancelled"):
         assert (await (await drill.node(name)).state())[:2] == ("enrolling", "cancelled")
@@ -176,7 +176,7 @@ async def test_a_lift_skips_each_difference_and_each_choice_is_carried_out_and_t
 
     await drained.finish(TaskType.DRAIN)
     assert (await drained.state())[0] == "retired"
-    await drill.lift("ib_partition", PARTITION, Choice.RESUME)
+    await drill.lift("ib_partition", PARTITION, HoldChoice.RESUME)
     assert "0002c903000e0005" in drill.served.ports
     await serving.asked("set_power", power="off")
     assert [power for _, power, _ in drill.served.site.bmc.powers] == ["off"]

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.io import catalog
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import catalog
 from tests.support import pg
 
 _TABLES = """

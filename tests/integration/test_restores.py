@@ -14,12 +14,12 @@ from structlog.testing import capture_logs
 from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable, HandlerGarbage, HeldAfterRestore
-from farrier.io import pool, session
-from farrier.io.controllers import PostgresControllers
-from farrier.io.pool import Connection
-from farrier.model.edges import NODE
-from farrier.model.outcome import Step, Transition
-from farrier.model.restores import Hold
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.connections import pool, session
+from farrier.io.connections.pool import Connection
+from farrier.model.loop.outcome import Step, Transition
+from farrier.model.loop.restores import Hold
+from farrier.model.node.edges import NODE
 from farrier.protocols.acting import require_lease
 from tests.support import again, loop, pg, toy
 from tests.support.loop import PATIENCE

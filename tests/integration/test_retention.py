@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from farrier.errors import RefusedByModel
-from farrier.io import pool
-from farrier.io.pool import Connection
-from farrier.io.retention import STEP, PostgresRetention
-from farrier.model.history import HistoryEntry, HistoryKey, Retained
+from farrier.io.calls.retention import STEP, PostgresRetention
+from farrier.io.connections import pool
+from farrier.io.connections.pool import Connection
+from farrier.model.views.history import HistoryEntry, HistoryKey, Retained
 from tests.support import pasts, pg, proxy, toy
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from farrier.io import migrate
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import migrate
 from tests.support import pg, toys
 
 TOYS = """\

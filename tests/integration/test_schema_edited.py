@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.io import migrate
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import migrate
 from tests.support import pg, toys
 from tests.support.catalogs import catalogs
 

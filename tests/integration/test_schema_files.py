@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.io import catalog, migrate
-from farrier.io.pool import Connection
-from farrier.io.schema_files import ObjectKind
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import catalog, migrate
+from farrier.io.schema.files import ObjectKind
 from tests.support import pg
 
 # Without the functions that come with a range type.

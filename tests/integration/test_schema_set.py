@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 
 from farrier import errors
-from farrier.io import migrate
-from farrier.io.pool import Connection
-from farrier.io.schema_files import Schema
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import migrate
+from farrier.io.schema.files import Schema
 from tests.support import pg, toys
 from tests.support.catalogs import places
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
-from farrier.io import migrate, schema_text
-from farrier.io.schema_files import ObjectKind, Schema, SchemaObject, Table
+from farrier.io.schema import migrate
+from farrier.io.schema import text as schema_text
+from farrier.io.schema.files import ObjectKind, Schema, SchemaObject, TableFile
 from tests.support import pg
 from tests.support.catalogs import catalogs
 
 CARRIED = migrate.carried()
-FILES: list[Table | SchemaObject] = [*CARRIED.tables, *CARRIED.objects]
+FILES: list[TableFile | SchemaObject] = [*CARRIED.tables, *CARRIED.objects]
 
 
 def function(name: str, topic: str, body: str) -> SchemaObject:
@@ -20,8 +21,8 @@ def function(name: str, topic: str, body: str) -> SchemaObject:
 
 
 def schema(*objects: SchemaObject) -> Schema:
-    tables = (Table("01_first", "CREATE TABLE farrier.one (a integer DEFAULT farrier.given());\n"),)
-    return Schema(tables=(*tables, Table("02_second", "-- Nothing.\n")), objects=objects, steps=(), release="1.0.0")
+    tables = (TableFile("01_first", "CREATE TABLE farrier.one (a integer DEFAULT farrier.given());\n"),)
+    return Schema(tables=(*tables, TableFile("02_second", "-- Nothing.\n")), objects=objects, steps=(), release="1.0.0")
 
 
 async def test_the_printed_schema_makes_the_same_database_as_a_migration(every_server: pg.Server) -> None:

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from farrier.io import statements
-from farrier.io.pool import Connection
-from farrier.io.queries import PostgresQueries
-from farrier.model import selection
-from farrier.model.limits import Limits
-from farrier.model.selection import LabelTest
-from farrier.model.views import Wanted
+from farrier.io.connections.pool import Connection
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.intents import selection
+from farrier.model.intents.selection import LabelTest
+from farrier.model.node.limits import Limits
+from farrier.model.views.nodes import NodeFilter
 from tests.support import pg, reading
 
 LABELLED = """
@@ -51,10 +51,10 @@ async def test_each_matching_node_is_listed_once_in_order(
     db: pg.Database, conn: Connection, names: tuple[str, ...], labels: tuple[str, ...]
 ) -> None:
     await conn.execute(LABELLED)
-    wanted = Wanted(names=names, labels=selection.label_tests(labels))
+    wanted = NodeFilter(names=names, labels=selection.label_tests(labels))
     async with db.pool(size=1) as connections:
         queries = PostgresQueries(connections)
-        everything = (await queries.inventory(Wanted())).rows
+        everything = (await queries.inventory(NodeFilter())).rows
         found: list[str] = []
         while len(page := (await queries.inventory(wanted, after=found[-1] if found else "", limit=3)).rows) == 3:
             found += [node.name for node in page]
@@ -81,8 +81,8 @@ async def test_impossible_names_select_no_node(db: pg.Database, conn: Connection
     async with db.pool(size=1) as connections:
         queries = PostgresQueries(connections)
         for names in (("nosuch",), ("99999",), ("[z-a]",), ("ü", "\udcff", "\x00")):
-            assert not (await queries.inventory(Wanted(names=names))).rows
-            assert not (await queries.overdue(Wanted(names=names), Limits())).rows
+            assert not (await queries.inventory(NodeFilter(names=names))).rows
+            assert not (await queries.overdue(NodeFilter(names=names), Limits())).rows
 
 
 @pytest.mark.full
@@ -108,7 +108,7 @@ async def test_a_page_for_a_filter_that_few_nodes_pass_is_not_read_by_name(db: p
     await conn.execute("VACUUM ANALYZE farrier.nodes")
     async with db.pool(size=1) as connections, connections.acquire() as used:
         for details, by_name in (({"site": ("s1",)}, True), ({"rack": ("r77", "r78")}, False), ({}, True)):
-            plan = await _plan(used, "inventory", Wanted(details=details), ["", 100])
+            plan = await _plan(used, "inventory", NodeFilter(details=details), ["", 100])
             assert ("nodes_name" in str(plan)) is by_name, details
 
 
@@ -121,10 +121,10 @@ async def test_a_statement_that_reads_the_whole_fleet_may_use_several_processes(
     await conn.execute(MANY)
     await conn.execute("ANALYZE farrier.nodes")
     await conn.execute("SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0")
-    assert "Gather" in str(await _plan(conn, statement, Wanted(details={"site": ("s1", "s2")}), more))
+    assert "Gather" in str(await _plan(conn, statement, NodeFilter(details={"site": ("s1", "s2")}), more))
 
 
-async def _plan(conn: Connection, statement: str, wanted: Wanted, more: Sequence[Any]) -> Any:
+async def _plan(conn: Connection, statement: str, wanted: NodeFilter, more: Sequence[Any]) -> Any:
     """The plan of a statement of a list, for the settings that lists use."""
     ranges = [[each] for each in msgspec.structs.astuple(selection.ANY_NAME)]
     details = msgspec.json.encode(wanted.details).decode()

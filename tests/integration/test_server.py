@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from farrier.config import Config, DatabaseConfig
 from farrier.errors import ConfigError, SchemaMissing
-from farrier.model.doors import DoorKind
+from farrier.model.loop.doors import DoorKind
 from farrier.server import Server
 from tests.support import again, logins, pg, served
 from tests.support import site as sites

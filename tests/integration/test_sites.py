@@ -15,8 +15,8 @@ from farrier.config import Config, DatabaseConfig, MetricsConfig, SitesConfig
 from farrier.config.sites import MaasSite, Site
 from farrier.daemon import Daemon
 from farrier.errors import ConfigError, DatabaseUnreachable
-from farrier.io import pool
-from farrier.io.maas_region import use
+from farrier.io.connections import pool
+from farrier.io.kinds.maas_region import use
 from farrier.metrics.sink import PrometheusSink
 from farrier.wiring import Runtime
 from tests.support import pg, proxy

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.io.queries import PostgresQueries
-from farrier.model import clocks, sla
-from farrier.model.edges import LAYER_KIND
-from farrier.model.limits import Limits
-from farrier.model.views import Wanted
+from farrier.io.connections.pool import Connection
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.node import clocks, sla
+from farrier.model.node.edges import LAYER_KIND
+from farrier.model.node.limits import Limits
+from farrier.model.views.nodes import NodeFilter
 from tests.integration.test_census import add_node, place, rules
 from tests.support import reading
 
@@ -50,11 +50,11 @@ async def test_a_stopped_clock_is_missing_from_the_view_the_census_and_the_overd
         shown = {(row["kind"], row["state"]) for row in await conn.fetch(CLOCKS, 1)}
         counted = {(late.kind, late.state) for late in (await queries.census(rules())).above}
         assert ((kind, state) in shown) is ((kind, state) in counted) is not stands
-    assert [overdue.node.id for overdue in (await queries.overdue(Wanted(), Limits())).rows] == [1]
+    assert [overdue.node.id for overdue in (await queries.overdue(NodeFilter(), Limits())).rows] == [1]
     for other in STOPS:
         if other != stop:
             await conn.execute(STOP, *other)
-    assert (await queries.overdue(Wanted(), Limits())).rows == ()
+    assert (await queries.overdue(NodeFilter(), Limits())).rows == ()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -64,7 +64,7 @@ async def test_the_view_lists_the_clocks_that_run_for_a_node_and_no_other(
     dice = random.Random(seed)
     for number in range(150):
         await add_node(conn, dice, f"gpu-{number}")
-    page = await queries.inventory(Wanted(), limit=1000)
+    page = await queries.inventory(NodeFilter(), limit=1000)
     assert page.rows
     for node in page.rows:
         run = {place(clock) for clock in clocks.running(node, page.now, Limits()) if clock.limit is not None}

@@ -13,9 +13,9 @@ import pytest
 
 from farrier.enqueuer.listener import Listener
 from farrier.errors import DatabaseUnreachable
-from farrier.io import pool
-from farrier.io.pool import Pool, Timeouts
-from farrier.io.session import borrowed
+from farrier.io.connections import pool
+from farrier.io.connections.pool import Pool, Timeouts
+from farrier.io.connections.session import borrowed
 from tests.support import pg, proxy
 
 BRIEF = Timeouts(connect=timedelta(seconds=0.3), statement=timedelta(seconds=0.3))

@@ -10,9 +10,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from farrier.io import catalog, migrate
-from farrier.io.embedded import wheel_binaries
-from farrier.io.pool import Connection
+from farrier.io.connections.embedded import wheel_binaries
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import catalog, migrate
 from tests.support import pg, releases
 from tests.support.catalogs import catalogs
 from tests.support.releases import Change, instead

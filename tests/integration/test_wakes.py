@@ -9,7 +9,7 @@ import anyio
 import asyncpg
 import pytest
 
-from farrier.io.controllers import PostgresControllers
+from farrier.io.calls.controllers import PostgresControllers
 from tests.support import loop, pg, toy
 
 

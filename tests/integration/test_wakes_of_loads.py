@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from farrier.io.built_in import PARTITION_ROWS, REGION_ROWS, SEGMENT_ROWS
-from farrier.io.node import NodeRows
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
+from farrier.io.kinds.built_in import PARTITION_ROWS, REGION_ROWS, SEGMENT_ROWS
+from farrier.io.kinds.node import NodeRows
 from tests.support import pg
 
 PAGE = Path(__file__).parents[2] / "docs/operating/wakes.md"

@@ -11,16 +11,16 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from farrier.io import pool
-from farrier.io.api import PostgresRequests
-from farrier.io.monitors import PostgresMonitorCalls
-from farrier.io.pool import Connection, Pool
-from farrier.io.queries import PostgresQueries
-from farrier.model.doors import DoorKind
-from farrier.model.limits import Limits
-from farrier.web.access import Access
-from farrier.web.backend import Backend
-from farrier.web.site import Site
+from farrier.io.calls.monitors import PostgresMonitorCalls
+from farrier.io.calls.requests import PostgresRequests
+from farrier.io.connections import pool
+from farrier.io.connections.pool import Connection, Pool
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.loop.doors import DoorKind
+from farrier.model.node.limits import Limits
+from farrier.web.server.access import Access
+from farrier.web.server.backend import Backend
+from farrier.web.server.site import WebApplication
 from tests.support import logins, pg, tokens
 
 AGENT_TOKEN = tokens.named("token")
@@ -36,9 +36,9 @@ async def token() -> str:
     return TOKEN
 
 
-def closed_site(access: Access | None = None) -> Site:
+def closed_site(access: Access | None = None) -> WebApplication:
     """A site that has not reached its database."""
-    return Site(CollectorRegistry(), unready_because=lambda: "waiting for the test", access=access)
+    return WebApplication(CollectorRegistry(), unready_because=lambda: "waiting for the test", access=access)
 
 
 def backend_on(connections: Pool, dsn: str, *, limits: Limits | None = None) -> Backend:
@@ -46,13 +46,13 @@ def backend_on(connections: Pool, dsn: str, *, limits: Limits | None = None) -> 
     return Backend(queries, requests, limits or Limits(), token, PostgresMonitorCalls(connections))
 
 
-def open_site(backend: Backend) -> Site:
+def open_site(backend: Backend) -> WebApplication:
     site = closed_site()
     site.open(backend)
     return site
 
 
-def client_of(site: Site) -> httpx.AsyncClient:
+def client_of(site: WebApplication) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=site.app), base_url="http://localhost", headers=DECLARED)
 
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from farrier.config.token_file import ApiToken
-from farrier.io.pool import Single
+from farrier.io.connections.pool import Single
 from farrier.model import api_token
-from farrier.web.access import Access
-from farrier.web.attempts import AT_ONCE, SECONDS_EACH
-from farrier.web.site import Site
+from farrier.web.server.access import Access
+from farrier.web.server.attempts import AT_ONCE, SECONDS_EACH
+from farrier.web.server.site import WebApplication
 from tests.integration.test_web import backend_on
 from tests.support import pg
 from tests.support.clock import HandClock
@@ -76,7 +76,7 @@ class Web:
 async def opened(db: pg.Database, *, with_bearer: bool = True) -> AsyncIterator[Web]:
     clock = HandClock()
     access = Access(TOKENS, clock=clock)
-    site = Site(CollectorRegistry(), unready_because=lambda: None, access=access)
+    site = WebApplication(CollectorRegistry(), unready_because=lambda: None, access=access)
     async with db.connect() as conn, db.pool(size=1) as connections:
         await conn.execute("SELECT farrier.register_node('gpu-1')")
         site.open(replace(backend_on(connections, db.dsn), token=bearer if with_bearer else None))

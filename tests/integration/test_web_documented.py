@@ -10,17 +10,17 @@ import msgspec
 import pytest
 
 from farrier.config.token_file import BEARER_TOKEN
-from farrier.io.pool import Connection
-from farrier.web import api
-from farrier.web.backend import Backend
-from farrier.web.operation import Operation
-from farrier.web.server import serving
+from farrier.io.connections.pool import Connection
+from farrier.web.api import table
+from farrier.web.api.operation import Operation
+from farrier.web.server.backend import Backend
+from farrier.web.server.serving import serving
 from tests.integration.test_web import TOKEN, backend, closed_site, conn
 from tests.support.monitors import grant
 
 __all__ = ["backend", "conn"]
 
-DOCUMENT: dict[str, Any] = msgspec.json.decode(api.document())
+DOCUMENT: dict[str, Any] = msgspec.json.decode(table.document())
 UNKNOWN = "nothing"
 # A resource is given with its kind.
 WITH_KIND = {("/history", "resource"), ("/history/stream", "resource")}
@@ -80,7 +80,7 @@ async def test_each_status_of_an_unknown_name_is_documented_and_404_only_where_i
     client: httpx.AsyncClient,
 ) -> None:
     undocumented, unreturned = [], []
-    for operation in api.OPERATIONS:
+    for operation in table.OPERATIONS:
         responses = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"]
         found = await statuses(client, operation)
         at = operation.method, operation.path

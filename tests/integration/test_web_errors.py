@@ -15,11 +15,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
 
 from farrier import log
-from farrier.io import pool
-from farrier.model.limits import Limits
-from farrier.web.backend import Backend
-from farrier.web.server import serving
-from farrier.web.site import Site
+from farrier.io.connections import pool
+from farrier.model.node.limits import Limits
+from farrier.web.server.backend import Backend
+from farrier.web.server.serving import serving
+from farrier.web.server.site import WebApplication
 from tests.integration.test_web import WITH_TOKEN, backend, backend_on, client_of, open_site, register, token, web
 from tests.support import logged, pg
 
@@ -119,7 +119,7 @@ async def test_an_unforeseen_error_has_the_format_of_its_path_and_is_logged_once
 ) -> None:
     registry = CollectorRegistry()
     registry.register(Unwell())
-    site = Site(registry, unready_because=lambda: None)
+    site = WebApplication(registry, unready_because=lambda: None)
     site.open(Backend(backend.queries, backend.requests, Limits(), broken, backend.monitors))
     async with serving(site.app, host="127.0.0.1", port=0) as url, httpx.AsyncClient(trust_env=False) as client:
         told = await client.post(f"{url}/api/v1/intents", json={}, headers=WITH_TOKEN)

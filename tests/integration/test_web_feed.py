@@ -15,12 +15,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from farrier.config.token_file import ApiToken
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from farrier.model import api_token
-from farrier.web.access import Access
-from farrier.web.backend import Backend
-from farrier.web.server import serving
-from farrier.web.site import Site
+from farrier.web.server.access import Access
+from farrier.web.server.backend import Backend
+from farrier.web.server.serving import serving
+from farrier.web.server.site import WebApplication
 from tests.integration.test_web import backend, closed_site, conn, register, web
 from tests.support import pg
 
@@ -127,7 +127,7 @@ class Events:
 async def streamed(
     backend: Backend, last_id: str = "", *, access: Access | None = None, token: str = "", **params: str
 ) -> AsyncIterator[Events]:
-    site = Site(CollectorRegistry(), unready_because=lambda: None, access=access)
+    site = WebApplication(CollectorRegistry(), unready_because=lambda: None, access=access)
     site.open(backend)
     headers = {"Last-Event-ID": last_id} if last_id else {}
     headers |= {"Authorization": f"Bearer {token}"} if token else {}

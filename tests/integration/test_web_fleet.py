@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.model.node import TaskType
+from farrier.io.connections.pool import Connection
+from farrier.model.node.snapshot import TaskType
 from tests.integration.test_web import WITH_TOKEN, backend, conn, register, web
 from tests.support import pg
 from tests.support.site import opened

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import httpx
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.integration.test_web import backend, conn, register, web
 from tests.support import pg
 

@@ -7,9 +7,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from farrier.config import HttpConfig
-from farrier.web.hosts import UNDER_ANY_NAME
-from farrier.web.server import serving
-from farrier.web.site import Site
+from farrier.web.server.hosts import UNDER_ANY_NAME
+from farrier.web.server.serving import serving
+from farrier.web.server.site import WebApplication
 
 PATHS = ["/", "/nodes/gpu-1", "/api/v1/nodes", "/api/v1/nowhere", "/metrics/", "//metrics", "/healthz/.."]
 FOREIGN = [
@@ -23,7 +23,7 @@ OURS = [
 
 
 def client() -> httpx.AsyncClient:
-    site = Site(CollectorRegistry(), unready_because=lambda: None, names=("farrier.test",))
+    site = WebApplication(CollectorRegistry(), unready_because=lambda: None, names=("farrier.test",))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=site.app), base_url="http://127.0.0.1")
 
 
@@ -53,7 +53,7 @@ async def test_metrics_and_probes_are_served_under_any_host_name(path: str, host
 
 
 async def test_over_a_real_socket_the_header_decides_and_not_the_address() -> None:
-    site = Site(CollectorRegistry(), unready_because=lambda: None)
+    site = WebApplication(CollectorRegistry(), unready_because=lambda: None)
     async with serving(site.app, host="127.0.0.1", port=0) as url, httpx.AsyncClient(trust_env=False) as web:
         assert (await web.get(f"{url}/api/v1/nodes")).status_code == 503
         assert (await web.get(f"{url}/api/v1/nodes", headers={"host": "evil.test"})).status_code == 421

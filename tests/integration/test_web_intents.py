@@ -9,7 +9,7 @@ import anyio
 import httpx
 import pytest
 
-from farrier.io.api import PostgresRequests
+from farrier.io.calls.requests import PostgresRequests
 from tests.integration.test_web import WITH_TOKEN, backend, backend_on, client_of, conn, open_site, web
 from tests.support import crates, pg
 from tests.support.crates import Yard

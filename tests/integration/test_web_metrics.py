@@ -9,13 +9,13 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from farrier.io.pool import Connection
-from farrier.io.queries import PostgresQueries
+from farrier.io.connections.pool import Connection
+from farrier.io.queries.lists import PostgresQueries
 from farrier.metrics.fleet import FleetGauges
-from farrier.model.bmc import BmcFailure
-from farrier.model.census import Rules
-from farrier.model.limits import Limits
-from farrier.web.probes import Probes
+from farrier.model.machine.bmc import BmcFailure
+from farrier.model.node.limits import Limits
+from farrier.model.views.census import Rules
+from farrier.web.server.probes import Probes
 from tests.integration.test_web import conn, register
 from tests.support import figures, pg
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.integration.test_web import WITH_TOKEN, backend, conn, web
 
 __all__ = ["backend", "conn", "web"]

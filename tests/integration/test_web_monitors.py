@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from farrier.config.token_file import ApiToken
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from farrier.model import api_token
-from farrier.web.access import Access
-from farrier.web.backend import Backend
+from farrier.web.server.access import Access
+from farrier.web.server.backend import Backend
 from tests.integration.test_web import TOKEN, backend, client_of, closed_site, conn
 from tests.support.monitors import grant, refused, report, standing
 

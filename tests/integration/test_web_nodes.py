@@ -11,8 +11,8 @@ import httpx
 import msgspec
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.model.details import DETAILS, REMOVABLE
+from farrier.io.connections.pool import Connection
+from farrier.model.node.details import DETAILS, REMOVABLE
 from tests.integration.node.test_bmc_uniqueness import until_blocked
 from tests.integration.test_web import WITH_TOKEN, backend, conn, web
 from tests.support import owners, pg

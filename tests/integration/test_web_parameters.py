@@ -8,15 +8,15 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from farrier.io.pool import Connection
-from farrier.web import api
+from farrier.io.connections.pool import Connection
+from farrier.web.api import table
 from tests.integration import test_web
 from tests.integration.test_web import WITH_TOKEN, register
 
 backend, web, conn = test_web.backend, test_web.web, test_web.conn
 
 
-@pytest.mark.parametrize("route", api.ROUTES, ids=lambda route: route.path)
+@pytest.mark.parametrize("route", table.ROUTES, ids=lambda route: route.path)
 async def test_an_unknown_query_parameter_is_refused_with_the_known_ones(web: httpx.AsyncClient, route: Route) -> None:
     path = re.sub(r"{\w+}", "x", route.path)
     method = next(each for each in ("POST", "GET", "PUT") if each in (route.methods or ()))

@@ -8,7 +8,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from farrier.model.limits import Limits
+from farrier.model.node.limits import Limits
 from tests.integration.test_web import WITH_TOKEN, backend_on, client_of, open_site
 from tests.support import crates, pg
 from tests.support.crates import Yard

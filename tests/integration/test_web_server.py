@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from farrier.asgi import served
-from farrier.web import server
-from farrier.web.server import serving
+from farrier.web.server import serving as server
+from farrier.web.server.serving import serving
 from tests.integration.test_web import closed_site
 from tests.support import again, pg
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.errors import CredentialError
-from farrier.web.backend import Backend
+from farrier.web.server.backend import Backend
 from tests.integration.test_web import WITH_TOKEN, backend, client_of, open_site
 
 __all__ = ["backend"]

@@ -13,16 +13,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from farrier.model.evidence import (
+from farrier.model.node.evidence import (
     By,
     Contradicted,
     Device,
     DeviceKind,
     Evidence,
-    Expected,
+    ExpectedDevices,
     Part,
     Proven,
-    Unproven,
+    UnprovenCleaning,
     judge,
 )
 from tests.support.machine import qemu
@@ -92,11 +92,11 @@ def test_the_check_proves_only_the_disk_that_is_there_and_really_erased(image: I
         said, code = boot(directory, image, honest, liar, forgotten, erased=(honest, liar))
 
         def verdict(disk: Disk) -> type:
-            expected = Expected(disks=(Part(serial=disk.serial, size=SIZE_BYTES),))
+            expected = ExpectedDevices(disks=(Part(serial=disk.serial, size=SIZE_BYTES),))
             return type(judge(said.of(disk), expected, [DeviceKind.DISK]))
 
         verdicts = {disk.serial: verdict(disk) for disk in (honest, liar, forgotten, missing)}
         assert not any(honest.file.read_bytes())
         assert DATA in liar.file.read_bytes()
-    assert verdicts == {"NV-1": Proven, "NV-2": Contradicted, "NV-3": Contradicted, "NV-4": Unproven}
+    assert verdicts == {"NV-1": Proven, "NV-2": Contradicted, "NV-3": Contradicted, "NV-4": UnprovenCleaning}
     assert code == "exit code 1"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
-from farrier.controller.agenda import Entry
+from farrier.controller.agenda import AgendaEntry
 
 
 class Bug(enum.Enum):
@@ -64,7 +64,7 @@ class Call:
     """A statement under way. `stage`: sent, open (its transaction holds its locks), answered. A load has no locks."""
 
     what: str  # load, commit, mark, unmark
-    entry: Entry[Snapshot]
+    entry: AgendaEntry[Snapshot]
     owner: UUID
     epoch: int
     stage: str = "sent"
@@ -158,7 +158,7 @@ class Database:
         """The resources with a mark: their steps may have acted without a recorded end."""
         return {id_ for _, id_ in self.marks}
 
-    def act(self, process: UUID, entry: Entry[Snapshot]) -> None:
+    def act(self, process: UUID, entry: AgendaEntry[Snapshot]) -> None:
         """A step acts outside. Raises Violation if it may not."""
         owner, _ = self.owners[entry.shard]
         if owner != process:

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from farrier.controller.agenda import Agenda, Entry, Phase
+from farrier.controller.agenda import Agenda, AgendaEntry, Phase
 from farrier.controller.ownership import RENEW_EVERY, Ownership
-from farrier.model.controllers import Controller, Seen, ShardRow
+from farrier.model.loop.controllers import ControllerRow, Renewal, ShardRow
 from tests.simulation.budget import Budget, Size
 from tests.simulation.database import Bug, Call, Database, Snapshot, Violation
 
@@ -39,9 +39,13 @@ class Process:
     paused: bool = False
     inbox: list[int] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    loaded: list[tuple[Entry[Snapshot], float]] = field(default_factory=list)  # to run, with the time of the load
-    steps: list[tuple[Entry[Snapshot], str]] = field(default_factory=list)  # steps that are about to act or have acted
-    marking: list[tuple[str, Entry[Snapshot]]] = field(default_factory=list)  # statements on marks that are to be sent
+    loaded: list[tuple[AgendaEntry[Snapshot], float]] = field(default_factory=list)  # to run, with the time of the load
+    steps: list[tuple[AgendaEntry[Snapshot], str]] = field(
+        default_factory=list
+    )  # steps that are about to act or have acted
+    marking: list[tuple[str, AgendaEntry[Snapshot]]] = field(
+        default_factory=list
+    )  # statements on marks that are to be sent
     last_marking: int = 0
     unknown: list[Call] = field(default_factory=list)  # commits whose reply was lost
 
@@ -233,14 +237,14 @@ class World:
             if closing and process.agenda.is_quiet(number) and not marking:
                 self._give_back(process, number, epoch)
 
-    def _seen(self, process: Process) -> Seen:
+    def _seen(self, process: Process) -> Renewal:
         """The reply to a renewal of the process."""
         rows, owners = self.database.rows, self.database.owners
-        return Seen(
+        return Renewal(
             renewed=process.id in rows,
             timeline="1",
             started=0.0,
-            controllers=tuple(Controller(id_, frozenset([KIND]), renewals, "1") for id_, renewals in rows.items()),
+            controllers=tuple(ControllerRow(id_, frozenset([KIND]), renewals, "1") for id_, renewals in rows.items()),
             expired=False,
             shards=tuple(ShardRow((KIND, number), owner, epoch) for number, (owner, epoch) in owners.items()),
         )
@@ -331,15 +335,15 @@ class World:
             else:
                 self._enqueue_mark(process, "mark", entry)
 
-    def _epoch(self, process: Process, entry: Entry[Snapshot]) -> int:
+    def _epoch(self, process: Process, entry: AgendaEntry[Snapshot]) -> int:
         return process.ownership.held[KIND, entry.shard]
 
-    def _ended(self, process: Process, entry: Entry[Snapshot]) -> None:
+    def _ended(self, process: Process, entry: AgendaEntry[Snapshot]) -> None:
         if entry.step is not None and entry.phase is not Phase.GONE:
             self._enqueue_mark(process, "unmark", entry)
         entry.step = None
 
-    def _enqueue_mark(self, process: Process, what: str, entry: Entry[Snapshot]) -> None:
+    def _enqueue_mark(self, process: Process, what: str, entry: AgendaEntry[Snapshot]) -> None:
         """Queue a statement on a mark; it replaces one that is queued for the same entry."""
         process.marking = [(each, other) for each, other in process.marking if other is not entry]
         process.marking.append((what, entry))
@@ -353,7 +357,7 @@ class World:
             epoch, number = self._epoch(process, entry), process.last_marking
             process.calls.append(Call(what, entry, process.id, epoch, number=number))
 
-    def _send(self, process: Process, entry: Entry[Snapshot], done: int) -> None:
+    def _send(self, process: Process, entry: AgendaEntry[Snapshot], done: int) -> None:
         if not process.agenda.commits(entry):
             return
         epoch = self._epoch(process, entry)
@@ -389,7 +393,7 @@ class World:
             self._ended(process, call.entry)
         process.agenda.requeue(call.entry)
 
-    def _nothing_done(self, process: Process, entry: Entry[Snapshot]) -> None:
+    def _nothing_done(self, process: Process, entry: AgendaEntry[Snapshot]) -> None:
         self._ended(process, entry)
         process.agenda.requeue(entry)
 

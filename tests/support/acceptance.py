@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from farrier.model.bmc import BmcReading, BmcTarget
+from farrier.model.machine.bmc import BmcReading, BmcTarget
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.fake_bmc import reading

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import anyio
 
-from farrier.model.bmc import BmcError, BmcFailure, PowerState
-from farrier.model.controllers import SHARDS
-from farrier.model.node import TaskType
-from farrier.model.params import PowerRequest
+from farrier.model.intents.params import PowerRequest
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.machine.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.node.snapshot import TaskType
 from tests.support import paths_of_adoption as adoption
 from tests.support import paths_of_jobs as jobs
 from tests.support import pg

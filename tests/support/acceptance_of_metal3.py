@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from farrier.model.bmc import BmcError, BmcFailure, backoff
-from farrier.model.stages import PATHS
-from farrier.model.workflow import OnboardingMode
+from farrier.model.machine.bmc import BmcError, BmcFailure, backoff
+from farrier.model.node.stages import PATHS
+from farrier.model.node.workflow import OnboardingMode
 from tests.support import paths_of_adoption as adoption
 from tests.support import paths_of_jobs as jobs
 from tests.support import pg

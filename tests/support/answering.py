@@ -9,13 +9,13 @@ import anyio
 
 from farrier.config import ControllerConfig
 from farrier.controller.foreseer import Foreseer
-from farrier.controller.host import Host
+from farrier.controller.host import LoopContext
 from farrier.controller.ownership import Ownership
 from farrier.enqueuer.listener import Listener
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.io.api import PostgresRequests
-from farrier.io.node import NodeRows
-from farrier.io.questions import PostgresQuestions
+from farrier.io.calls.questions import PostgresQuestions
+from farrier.io.calls.requests import PostgresRequests
+from farrier.io.kinds.node import NodeRows
 from tests.support.loop import Ledger
 from tests.support.owner import ALL, MovedClock
 from tests.support.site import Site
@@ -27,7 +27,7 @@ async def answering(site: Site) -> AsyncIterator[PostgresRequests]:
     ownership = Ownership()
     ownership.acts_until = float("inf")
     ownership.held = {("node", shard): 1 for shard in ALL}
-    host = Host(config=ControllerConfig(), sink=Ledger(), clock=MovedClock(), ownership=ownership)
+    host = LoopContext(config=ControllerConfig(), sink=Ledger(), clock=MovedClock(), ownership=ownership)
     questions = PostgresQuestions(site.pool, [NodeRows()])
     foreseer = Foreseer(questions, [(NODE_KIND, site.handler)], host)
     async with anyio.create_task_group() as group:

@@ -11,8 +11,8 @@ import anyio
 import httpx
 import pytest
 
-from farrier.services.aio_transport import AioTransport
-from farrier.services.http_failures import NoAnswer, no_answer
+from farrier.services.http.failures import NoAnswer, no_answer
+from farrier.services.http.transport import AioTransport
 
 # Longer than any request of the tests takes: a request that ends by this timeout hangs.
 PATIENCE = timedelta(seconds=10)

@@ -23,11 +23,11 @@ import msgspec
 from farrier.clock import MonotonicClock
 from farrier.config import BmcConfig, BmcTrustConfig, CredentialBinding, CredentialsConfig
 from farrier.protocols import Clock, CredentialStore
-from farrier.services.bindings import Bindings
-from farrier.services.bmc import RedfishBmc, open_bmc
-from farrier.services.bmc_times import BmcTimes
-from farrier.services.bmc_transport import Lookup, look_up
-from farrier.services.credentials import Credentials
+from farrier.services.bmc.client import RedfishBmc, open_bmc
+from farrier.services.bmc.times import BmcTimes
+from farrier.services.bmc.transport import Lookup, look_up
+from farrier.services.credentials.bindings import Bindings
+from farrier.services.credentials.resolver import Credentials
 from farrier.sim.certificates import Authority, ServerFiles
 from tests.support.observed import Observed
 from tests.support.sockets import Peer, head, parsed, talking, tls_with

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 
 _LINES = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
 _PLACES = Path(__file__).with_name("places.sql").read_text(encoding="utf-8")

@@ -17,19 +17,19 @@ from typing_extensions import override
 
 from farrier.clock import MonotonicClock
 from farrier.controller.controller import Controller
-from farrier.controller.host import Host
+from farrier.controller.host import LoopContext
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
 from farrier.handlers.resource import ResourceKind, accept, params_of
-from farrier.io import catalog
-from farrier.io.controllers import PostgresControllers
-from farrier.io.pool import Connection, Pool
-from farrier.io.resource import ResourceRows
-from farrier.io.state import PostgresStateIO
-from farrier.model.kinds import KindAction, KindEdge, KindSpec, KindState
-from farrier.model.outcome import Decision, Deleted, DoNothing, Outcome, Step, Transition, Update
-from farrier.model.params import Params
-from farrier.model.resource import Answer, Resource
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.connections.pool import Connection, Pool
+from farrier.io.kinds.resource import ResourceRows
+from farrier.io.kinds.state import PostgresStateIO
+from farrier.io.schema import catalog
+from farrier.model.intents.params import Params
+from farrier.model.kinds.resource import Answer, Resource
+from farrier.model.kinds.spec import KindAction, KindEdge, KindSpec, KindState
+from farrier.model.loop.outcome import Decision, Deleted, DoNothing, Outcome, Step, Transition, Update
 from farrier.protocols import StateHandler
 from tests.support import again, loop, pg
 from tests.support.owner import Owner
@@ -214,7 +214,7 @@ class Yard:
     async def controlled(self) -> AsyncIterator[loop.Ledger]:
         """Run a whole controller; drain it at the end of the block."""
         ledger, stop = loop.Ledger(), anyio.Event()
-        host = Host(config=loop.BRISK, sink=ledger, clock=MonotonicClock(), ownership=Ownership())
+        host = LoopContext(config=loop.BRISK, sink=ledger, clock=MonotonicClock(), ownership=Ownership())
         crates: Loop[Any, Any, Any, Any] = Loop(KIND, HANDLER, self.io(), services=self.hand, host=host)
         controller = Controller(PostgresControllers(self.pool), [crates], host, name="test")
         async with anyio.create_task_group() as group:

@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from farrier.handlers.node.moves import Done, Failed, Settled, Waiting, with_fields, with_workflow
-from farrier.model.failures import FailureClass
-from farrier.model.node import Options
-from farrier.model.stages import DecommissionStage
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import WorkflowOptions
+from farrier.model.node.stages import DecommissionStage
 from farrier.sim.maas import ADMIN, Status
 from farrier.sim.maas.records import Machine
 from tests.support.maas import deployed
@@ -21,7 +21,7 @@ from tests.support.maas_region import put_into
 from tests.support.stages import Stand
 
 CHANGES = ("release", "abort", "unlock", "lock", "power_off", "delete", "update", "deploy", "commission", "mark_fixed")
-FORCED = Options(force=True, reason="the lock is an old one")
+FORCED = WorkflowOptions(force=True, reason="the lock is an old one")
 # Longer than any back-off of a stage.
 LATER = timedelta(minutes=20)
 

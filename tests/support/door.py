@@ -15,8 +15,8 @@ import httpx
 from starlette.responses import PlainTextResponse
 
 from farrier.asgi import served
-from farrier.io.agents import PostgresAgentCalls
-from farrier.io.pool import Pool, open_pool
+from farrier.io.calls.agents import PostgresAgentCalls
+from farrier.io.connections.pool import Pool, open_pool
 from farrier.protocols import AgentCalls, Clock
 from farrier.sim.door import AgentsClient, agents_client
 from farrier.web.agents.app import AgentsApp

@@ -25,24 +25,26 @@ from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import NodeServices, Outcome, Policy, attempt_began_at, unproven_health, vitals
 from farrier.handlers.node.onboarding import detour
-from farrier.model import actions, edges, health
-from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.model.conditions import Source, has_source, quarantining
-from farrier.model.edges import Layer
-from farrier.model.failures import FailureClass
-from farrier.model.health import Health, SshSeed
-from farrier.model.management import Management as M
-from farrier.model.node import Agent, Decommission, Node, TaskStatus, TaskType, Workflow
-from farrier.model.observation import MaasObservation
-from farrier.model.outcome import Deleted, Step, Transition, Update
-from farrier.model.params import PowerRequest
-from farrier.model.runs import Turn
-from farrier.model.stages import DecommissionStage
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import LIVE
-from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import Write
+from farrier.model.intents import actions
+from farrier.model.intents.actions import ANSWERED_WHILE_PAUSED, Action
+from farrier.model.intents.params import PowerRequest
+from farrier.model.loop.outcome import Deleted, Step, Transition, Update
+from farrier.model.loop.runs import Turn
+from farrier.model.machine import health
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.machine.health import Health, SshSeed
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node import edges
+from farrier.model.node.conditions import Source, has_source, quarantining
+from farrier.model.node.edges import Layer
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.management import Management as M
+from farrier.model.node.snapshot import Agent, Decommission, Node, TaskStatus, TaskType, Workflow
+from farrier.model.node.stages import DecommissionStage
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import LIVE
+from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.model.node.writes import Write
 from farrier.protocols import BmcClient
 from tests.support import pairs
 from tests.support.nodes import (

@@ -12,8 +12,8 @@ import anyio
 from msgspec.structs import replace
 from typing_extensions import override
 
-from farrier.model.bmc import BmcReading, BmcTarget, PowerState
-from farrier.model.params import PowerRequest
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import BmcReading, BmcTarget, PowerState
 from farrier.protocols import BmcClient
 from tests.support.loop import PATIENCE
 

@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from farrier.io.controllers import PostgresControllers
-from farrier.io.pool import Pool
-from farrier.model.controllers import SHARDS
-from farrier.model.runs import Loaded, Turn
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.connections.pool import Pool
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.loop.runs import Loaded, Turn
 
 
 class Fence(msgspec.Struct, frozen=True):

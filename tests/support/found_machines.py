@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from farrier.handlers.node.moves import Done, Failed, Settled, Step, Waiting
-from farrier.model.failures import FailureClass
-from farrier.model.node import Memo
-from farrier.sim.maas import ADMIN, Status, show_machine
+from farrier.handlers.node.moves import Done, Failed, Settled, StageStep, Waiting
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Memo
+from farrier.sim.maas import ADMIN, Status
 from farrier.sim.maas.records import Disk, Interface, Machine, ScriptSet, ScriptStatus, SetType
+from farrier.sim.maas.show import machine as show_machine
 from tests.support.stages import MAC, Stand
 
 HOST = "10.0.0.1"
@@ -86,8 +87,8 @@ def is_done(settled: Settled) -> Done:
     return _is(settled, Done)
 
 
-def steps(settled: Settled) -> Step:
-    return _is(settled, Step)
+def steps(settled: Settled) -> StageStep:
+    return _is(settled, StageStep)
 
 
 def waits(settled: Settled) -> Waiting:

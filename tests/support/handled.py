@@ -17,16 +17,16 @@ from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import FAILURE_LABELS, NODE_KIND
 from farrier.handlers.node.moves import Policy, with_fields
-from farrier.model.actions import Action
-from farrier.model.limits import Limits
-from farrier.model.management import Management
-from farrier.model.node import Node, Workflow
-from farrier.model.outcome import Step, Transition, Update
-from farrier.model.runs import Turn
-from farrier.model.stage_failures import POSSIBLE
-from farrier.model.workflow import LIVE
-from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import Write
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Step, Transition, Update
+from farrier.model.loop.runs import Turn
+from farrier.model.node.limits import Limits
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Node, Workflow
+from farrier.model.node.stage_failures import POSSIBLE
+from farrier.model.node.workflow import LIVE
+from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.model.node.writes import Write
 from tests.support import pairs
 from tests.support.nodes import answers, intent, writes
 from tests.support.stages import Stand
@@ -99,7 +99,7 @@ class Handled:
         after = decision.to if isinstance(decision, Transition | Update) else before
         for sample in NODE_KIND.samples(before, after):
             told = {label: sample.labels[label] for label in FAILURE_LABELS}
-            assert tuple(told.values()) in COUNTED, f"no series for {told}: see model/stage_failures.py"
+            assert tuple(told.values()) in COUNTED, f"no series for {told}: see model/node/stage_failures.py"
         job = after.workflow
         assert pairs.fits(after)
         if job is not None:

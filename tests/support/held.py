@@ -6,9 +6,9 @@ from collections.abc import Collection
 from uuid import UUID, uuid4
 
 from farrier.controller.outcome_validator import OutcomeValidator
-from farrier.io.controllers import PostgresControllers
-from farrier.model.controllers import SHARDS
-from farrier.model.runs import Finished, Loaded, Marking, Verdict
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.loop.runs import CommitVerdict, Finished, Loaded, Marking
 from tests.support import toy
 from tests.support.fence import Fence
 from tests.support.loop import BRISK, Shop, WidgetIO
@@ -41,7 +41,7 @@ class Held:
         marking = Marking(number=self.markings, begun=dict.fromkeys(ids, "work"), ended=set(), epochs=self.epochs)
         return await self.io.mark(marking, self.owner)
 
-    async def commit(self, *runs: Finished[Shape, Answer]) -> dict[int, Verdict]:
+    async def commit(self, *runs: Finished[Shape, Answer]) -> dict[int, CommitVerdict]:
         results = await self.io.commit(runs, self.owner)
         return {id_: result.verdict for id_, result in results.items()}
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from farrier.io import pool
+from farrier.io.connections import pool
 from tests.support import again, pg
 
 RECORD = "FARRIER_TEST_FUNCTIONS"

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from farrier.model import mapping, sla
-from farrier.model.actions import ANSWERED_WHILE_PAUSED, Action
-from farrier.model.edges import Layer
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import LIVE, WorkflowKind, WorkflowStatus
+from farrier.model.intents.actions import ANSWERED_WHILE_PAUSED, Action
+from farrier.model.node import mapping, sla
+from farrier.model.node.edges import Layer
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import LIVE, WorkflowKind, WorkflowStatus
 from tests.support.site import Machine
 
 CARRIED = {NodeStatus.DRAINING, NodeStatus.REMOVING}

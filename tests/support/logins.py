@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from farrier.model.doors import DoorKind
+from farrier.model.loop.doors import DoorKind
 from tests.support import pg
 
 CONTROLLER = ("farrier_controller",)

@@ -19,15 +19,15 @@ from typing_extensions import override
 from farrier.clock import MonotonicClock
 from farrier.config import ControllerConfig
 from farrier.controller.controller import Controller
-from farrier.controller.host import Host
+from farrier.controller.host import LoopContext
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import Ownership
-from farrier.io.controllers import PostgresControllers
-from farrier.io.pool import Pool
-from farrier.io.state import PostgresStateIO
-from farrier.model.measures import Sample
-from farrier.model.outcome import DoNothing, Outcome, Step
-from farrier.model.runs import Failure, Move
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.connections.pool import Pool
+from farrier.io.kinds.state import PostgresStateIO
+from farrier.model.kinds.measures import Sample
+from farrier.model.loop.outcome import DoNothing, Outcome, Step
+from farrier.model.loop.runs import Failure, Move
 from farrier.protocols import Clock, MetricsSink
 from tests.support import again, pg, toy
 
@@ -237,7 +237,7 @@ class Shop:
         clock: Clock | None = None,
         io: WidgetIO | None = None,
     ) -> tuple[Controller, WidgetLoop]:
-        host = Host(config=config, sink=ledger, clock=clock or MonotonicClock(), ownership=Ownership())
+        host = LoopContext(config=config, sink=ledger, clock=clock or MonotonicClock(), ownership=Ownership())
         loop: WidgetLoop = Loop(toy.WidgetKind(), handler, io or self.io(), services=object(), host=host)
         return Controller(PostgresControllers(self.pool), [loop], host, name="test"), loop
 

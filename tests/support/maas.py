@@ -14,12 +14,12 @@ from typing_extensions import override
 
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
-from farrier.model.maas import MaasStatus, Machine
-from farrier.model.maas_changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
+from farrier.model.maas.changes import Abort, Commission, Deploy, NewMachine, PowerAccess, Release
+from farrier.model.maas.reading import MaasStatus, Machine
 from farrier.protocols import CredentialStore
-from farrier.services.maas import Maas, open_maas
-from farrier.services.maas_service import KEY_KEPT, MaasSettings
-from farrier.services.times import Times
+from farrier.services.http.times import Times
+from farrier.services.maas.client import Maas, open_maas
+from farrier.services.maas.service import KEY_KEPT, MaasSettings
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.clock import HandClock
 from tests.support.observed import Observed

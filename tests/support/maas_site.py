@@ -21,10 +21,10 @@ import httpx
 import msgspec
 import pytest
 
-from farrier.model.maas import Machine
-from farrier.model.maas import StatusNumber as N
-from farrier.model.maas_changes import Delete, NewMachine, PowerAccess
-from farrier.services.maas_signing import parsed
+from farrier.model.maas.changes import Delete, NewMachine, PowerAccess
+from farrier.model.maas.reading import Machine
+from farrier.model.maas.reading import StatusNumber as N
+from farrier.services.maas.signing import parsed
 from farrier.sim.maas import ADMIN, Region, RegionTransport
 from tests.support.maas import COMMISSION, DEPLOY, LONG, NEW, World, world_of
 

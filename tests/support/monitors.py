@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.support import pg
 
 NAME = "am"

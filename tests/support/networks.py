@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from farrier.config.sites import NetworkSite
-from farrier.model.stages import OnboardingStage
+from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Hardware, Nature, Nic, Status
 from farrier.sim.maas.records import Interface, Machine, Subnet, Vlan
 from tests.support.maas import COMMISSION

@@ -19,20 +19,20 @@ from farrier.config import NodeConfig
 from farrier.errors import CredentialError
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.moves import Decision
-from farrier.model.actions import Action
-from farrier.model.bmc import BmcTarget
-from farrier.model.conditions import NOT_OK, Condition, Effect, Source, stated
 from farrier.model.credential import Credential
-from farrier.model.health import Alert, Health
-from farrier.model.identity import Holder, Identity
-from farrier.model.maas import MaasError, MaasFailure
-from farrier.model.management import Management
-from farrier.model.node import Agent, Bmc, Decommission, Intent, Node, Onboarding, Task, TaskStatus, TaskType
-from farrier.model.outcome import Transition, Update
-from farrier.model.stages import DecommissionStage, OnboardingStage
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import DecommissionMode, OnboardingMode, WorkflowStatus
-from farrier.model.writes import AnswerIntent, Write
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Transition, Update
+from farrier.model.maas.reading import MaasError, MaasFailure
+from farrier.model.machine.bmc import BmcTarget
+from farrier.model.machine.health import Alert, Health
+from farrier.model.machine.identity import Holder, Identity
+from farrier.model.node.conditions import NOT_OK, Condition, Effect, Source, stated
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Agent, Bmc, Decommission, Intent, Node, Onboarding, Task, TaskStatus, TaskType
+from farrier.model.node.stages import DecommissionStage, OnboardingStage
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import DecommissionMode, OnboardingMode, WorkflowStatus
+from farrier.model.node.writes import AnswerIntent, Write
 from farrier.protocols import Identities, MaasClient, NodeCredentials, Regions
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ import msgspec
 
 from farrier.config.sites import DeploySite
 from farrier.config.sites import Site as SiteConfig
-from farrier.model.node import TaskType
+from farrier.model.node.snapshot import TaskType
 from farrier.sim.maas import Durations
 from farrier.sim.maas.records import Machine as Record
 from tests.support.site import MINUTE, SECOND, Machine, Site

@@ -20,18 +20,18 @@ from typing_extensions import override
 
 from farrier.clock import MonotonicClock
 from farrier.config import ControllerConfig
-from farrier.controller.agenda import Entry, Phase
-from farrier.controller.host import Host
+from farrier.controller.agenda import AgendaEntry, Phase
+from farrier.controller.host import LoopContext
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import RENEW_EVERY, Ownership
 from farrier.controller.signal import Wakeup
 from farrier.controller.wheel import TICK
-from farrier.io.controllers import PostgresControllers
-from farrier.io.pool import Pool
-from farrier.io.rows import Rows
-from farrier.io.state import PostgresStateIO
-from farrier.model.controllers import SHARDS, Seen
-from farrier.model.runs import Loaded
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.connections.pool import Pool
+from farrier.io.kinds.rows import Rows
+from farrier.io.kinds.state import PostgresStateIO
+from farrier.model.loop.controllers import SHARDS, Renewal
+from farrier.model.loop.runs import Loaded
 from farrier.protocols import Kind, MetricsSink, StateHandler
 from tests.support.loop import PATIENCE
 
@@ -64,7 +64,7 @@ class MovedClock(MonotonicClock):
         return super().monotonic() + self._ahead
 
 
-class _Host(Host, frozen=True, kw_only=True):
+class _Host(LoopContext, frozen=True, kw_only=True):
     """A host that may act while its owner is at work, regardless of the time since the last renewal."""
 
     owner: Any
@@ -209,7 +209,7 @@ class Owner:
         entry = self.entry(kind, id_)
         return timedelta(seconds=max(0.0, entry.slot * TICK - self.clock.monotonic()))
 
-    def entry(self, kind: str, id_: int) -> Entry[Any]:
+    def entry(self, kind: str, id_: int) -> AgendaEntry[Any]:
         """The loop's entry in memory for a resource at rest."""
         entry = self._loops[kind][0].agenda.entry(id_)
         assert entry is not None and entry.phase is Phase.IDLE, f"{kind} {id_} is not at rest"
@@ -263,7 +263,7 @@ class Owner:
             self._ownership.took({(kind, shard): epoch for shard, epoch in taken.items()})
             loop.took(taken, listed)
 
-    async def _renew(self, id_: UUID) -> Seen:
+    async def _renew(self, id_: UUID) -> Renewal:
         self._renewed_at = self.clock.monotonic()
         return await self._controllers.renew(id_, dict.fromkeys(self._loops, 0.0))
 

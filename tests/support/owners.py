@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID, uuid4
 
-from farrier.io.controllers import PostgresControllers
-from farrier.io.pool import Pool
-from farrier.model.controllers import SHARDS
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.connections.pool import Pool
+from farrier.model.loop.controllers import SHARDS
 
 
 async def joined(pool: Pool, name: str, lags: Mapping[str, float], *, shards: Iterable[int] = range(SHARDS)) -> UUID:

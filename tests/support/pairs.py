@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from farrier.model.mapping import ALLOWED
-from farrier.model.node import Node
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import SUCCEEDED, DecommissionMode
+from farrier.model.node.mapping import ALLOWED
+from farrier.model.node.snapshot import Node
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import SUCCEEDED, DecommissionMode
 
 
 def fits(node: Node) -> bool:

@@ -19,12 +19,12 @@ from typing_extensions import override
 
 from farrier.config.sites import UfmSite
 from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
-from farrier.io.built_in import PARTITION_ROWS
-from farrier.io.pool import Connection, Pool
-from farrier.model.ib_partition import KIND
-from farrier.model.outcome import Step
-from farrier.services.fabrics import Fabrics
-from farrier.services.times import Times
+from farrier.io.connections.pool import Connection, Pool
+from farrier.io.kinds.built_in import PARTITION_ROWS
+from farrier.model.loop.outcome import Step
+from farrier.model.partition.partition import KIND
+from farrier.services.http.times import Times
+from farrier.services.ufm.fabrics import Fabrics
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import loop, pg
 from tests.support.clock import no_pause

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from farrier.io.pool import Connection
-from farrier.io.queries import PostgresQueries
-from farrier.model.history import HistoryEntry, HistoryFilter, HistoryKey, Order
+from farrier.io.connections.pool import Connection
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.views.history import HistoryEntry, HistoryFilter, HistoryKey, Order
 
 NODES = ("gpu-1", "gpu-2", "gpu-3")
 SITE = "ams"

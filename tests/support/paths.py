@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeAlias
 from uuid import uuid4
 
-from farrier.model.edges import Layer
-from farrier.model.node import TaskType
+from farrier.model.node.edges import Layer
+from farrier.model.node.snapshot import TaskType
 from tests.support.site import MINUTE, Machine, Site
 
 Path: TypeAlias = Callable[[Site], Awaitable[Machine]]

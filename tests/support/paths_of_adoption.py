@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading
 from tests.support import paths_of_jobs
 from tests.support.fake_bmc import READING
 from tests.support.paths import MANAGEMENT, ONBOARDING, STATUS, takes

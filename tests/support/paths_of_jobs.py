@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farrier.model.bmc import BmcError, BmcFailure
+from farrier.model.machine.bmc import BmcError, BmcFailure
 from tests.support.paths import (
     DECOMMISSION,
     MANAGEMENT,

@@ -29,8 +29,9 @@ from typing_extensions import override
 
 from farrier.config import NodeConfig
 from farrier.errors import DatabaseUnreachable
-from farrier.io import catalog, migrate, pool
-from farrier.io.embedded import EmbeddedServer
+from farrier.io.connections import pool
+from farrier.io.connections.embedded import EmbeddedServer
+from farrier.io.schema import catalog, migrate
 from tests.support import again
 
 PostgresError = asyncpg.PostgresError

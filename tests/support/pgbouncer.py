@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from farrier.io import account
+from farrier.io.connections import system_account
 from tests.support import programs
 
 # Only a part of the socket's name: nothing listens on TCP, so no port has to be free.
@@ -40,7 +40,7 @@ def before(dsn: str, *, clients: int = 100, sessions: int = 3) -> Iterator[str]:
     host = parse_qs(parts.query).get("host", [parts.hostname or "127.0.0.1"])[0]
     user, database = parts.username or "postgres", parts.path.removeprefix("/")
     directory = Path(tempfile.mkdtemp(prefix="farrier-test-pgbouncer-"))
-    runner = account.for_server(Path(host))  # like PostgreSQL, it refuses to run as root
+    runner = system_account.for_server(Path(host))  # like PostgreSQL, it refuses to run as root
     runner.take(directory)
     file = directory / "pgbouncer.ini"
     file.write_text(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from farrier.io import migrate, schema_plan
-from farrier.io.pool import Connection
-from farrier.io.schema_files import Schema
-from farrier.io.schema_plan import Plan
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import migrate
+from farrier.io.schema import plan as schema_plan
+from farrier.io.schema.files import Schema
+from farrier.io.schema.plan import MigrationPlan
 from tests.support import toys
 
 TABLE = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text, size integer)"
@@ -29,7 +30,7 @@ def schema(
     return toys.schema(toys.named(functions, views, triggers, roles), tables=TABLE, steps=steps)
 
 
-async def planned_and_done(conn: Connection, wanted: Schema) -> Plan:
+async def planned_and_done(conn: Connection, wanted: Schema) -> MigrationPlan:
     """Migrate, assert that the migration does what its plan lists, and return the plan."""
     plan = await schema_plan.plan(conn, schema=wanted)
     assert await migrate.migrate(conn, schema=wanted) == plan.would

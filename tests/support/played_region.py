@@ -17,22 +17,7 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.handlers.node.onboarding.deploy_failure import START
-from farrier.model.maas import (
-    BlockDevice,
-    Event,
-    Filesystem,
-    Identity,
-    Interface,
-    Link,
-    MaasError,
-    MaasFailure,
-    Machine,
-    PowerAddress,
-    StatusNumber,
-    Subnet,
-    Vlan,
-)
-from farrier.model.maas_changes import (
+from farrier.model.maas.changes import (
     Abort,
     Change,
     Commission,
@@ -43,10 +28,25 @@ from farrier.model.maas_changes import (
     PowerOff,
     Release,
     Unlock,
-    Update,
+    UpdateMachine,
 )
-from farrier.model.maas_scripts import ScriptSet
-from farrier.model.observation import MaasObservation
+from farrier.model.maas.reading import (
+    BlockDevice,
+    Event,
+    Filesystem,
+    Interface,
+    Link,
+    MaasError,
+    MaasFailure,
+    MaasUser,
+    Machine,
+    PowerAddress,
+    StatusNumber,
+    Subnet,
+    Vlan,
+)
+from farrier.model.maas.scripts import ScriptSet
+from farrier.model.machine.observation import MaasObservation
 from farrier.protocols import MaasClient, Regions
 from tests.support.maas import state_of
 
@@ -109,8 +109,8 @@ class PlayedClient:
     def __getattr__(self, name: str) -> NoReturn:
         raise MaasError(MaasFailure.UNREACHABLE, "this call is not simulated", operation=name)
 
-    async def whoami(self) -> Identity:
-        return Identity(username=OURS, is_superuser=True)
+    async def whoami(self) -> MaasUser:
+        return MaasUser(username=OURS, is_superuser=True)
 
     async def machine(self, system_id: str) -> Machine:
         shown = self._region.machine
@@ -168,7 +168,7 @@ class PlayedClient:
 def changed(shown: Shown, change: Change) -> Shown | None:
     """The machine after MAAS has accepted a change."""
     match change:
-        case Update():
+        case UpdateMachine():
             return shown
         case Commission():
             assert shown.status in (S.NEW, S.READY, S.FAILED_COMMISSIONING), "a machine in use was commissioned"

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.handlers.node.moves import Decision, NodeServices
-from farrier.model.bmc import BmcError, BmcReading, BmcTarget, PowerState
-from farrier.model.management import Management
-from farrier.model.node import Bmc, Node
-from farrier.model.outcome import DoNothing, Step, Transition, Update, Wait
-from farrier.model.params import PowerRequest
-from farrier.model.status import NodeStatus
-from farrier.model.writes import AnswerIntent
+from farrier.model.intents.params import PowerRequest
+from farrier.model.loop.outcome import DoNothing, Step, Transition, Update, Wait
+from farrier.model.machine.bmc import BmcError, BmcReading, BmcTarget, PowerState
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Bmc, Node
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.writes import AnswerIntent
 from farrier.protocols import BmcClient
 from tests.support.nodes import NOW, SECOND, Alone, NoRegions, Secrets, decide, with_bmc
 

@@ -16,7 +16,7 @@ import httpx
 import msgspec
 from anyio.streams.text import TextReceiveStream
 
-from farrier.model.doors import DoorKind
+from farrier.model.loop.doors import DoorKind
 from tests.support import again, logins, pg
 
 Event: TypeAlias = dict[str, Any]

@@ -20,8 +20,8 @@ import msgspec
 from farrier.config import Config
 from farrier.metrics import alerts
 from farrier.metrics.runbooks import Runbooks
-from farrier.model.built_in import BUILT_IN
-from farrier.model.limits import KEYS, Limits, keys_of
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.node.limits import KEYS, Limits, keys_of
 from tests.support.programs import program
 
 RULES = alerts.groups(Config())
@@ -89,7 +89,9 @@ def check(directory: Path, replicas: Iterable[Replica], *expected: Expected | Ma
     asked = {one.alert if isinstance(one, Expected) else one["alertname"] for one in expected}
     chosen = tuple(alert for group in RULES for alert in group.alerts if alert.name in asked)
     rules = directory / "rules.yml"
-    alone = alerts.exposition([alerts.Group("alone", chosen)], runbooks=Runbooks.at("https://docs.example/operating"))
+    alone = alerts.exposition(
+        [alerts.RuleGroup("alone", chosen)], runbooks=Runbooks.at("https://docs.example/operating")
+    )
     rules.write_text(alerts.yaml(alone))
     series: dict[str, str] = {}
     for replica in replicas:

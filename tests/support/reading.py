@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.io.pool import Connection, Pool
-from farrier.io.queries import PostgresQueries
+from farrier.io.connections.pool import Connection, Pool
+from farrier.io.queries.lists import PostgresQueries
 from tests.support import pg
 
 

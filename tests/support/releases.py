@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from farrier.io import migrate
-from farrier.io.schema_files import BASELINE, ObjectKind, Schema, SchemaObject, Step, Table
+from farrier.io.schema import migrate
+from farrier.io.schema.files import BASELINE, MigrationStep, ObjectKind, Schema, SchemaObject, TableFile
 
 # The change of a file: its new text, an edit of its text, or None, which removes it.
 Change: TypeAlias = str | Callable[[str], str] | None
@@ -24,9 +24,9 @@ def schema(
     texts = {str(each): each.source for each in this.objects}
     table_texts = {each.name: each.source for each in this.tables}
     return Schema(
-        tables=tuple(Table(name, text) for name, text in _changed(table_texts, tables or {}).items()),
+        tables=tuple(TableFile(name, text) for name, text in _changed(table_texts, tables or {}).items()),
         objects=tuple(_object(name, text) for name, text in _changed(texts, objects or {}).items()),
-        steps=tuple(Step(number, "toy", sql, True) for number, sql in enumerate(steps, BASELINE + 1)),
+        steps=tuple(MigrationStep(number, "toy", sql, True) for number, sql in enumerate(steps, BASELINE + 1)),
         release=release,
     )
 

@@ -14,13 +14,13 @@ from typing_extensions import override
 
 from farrier.config import ControllerConfig
 from farrier.controller.controller import Controller
-from farrier.controller.host import Host
+from farrier.controller.host import LoopContext
 from farrier.controller.loop import Loop
 from farrier.controller.ownership import RENEW_EVERY, Ownership
 from farrier.errors import DatabaseUnreachable
-from farrier.io.controllers import PostgresControllers
-from farrier.io.pool import Pool
-from farrier.model.controllers import Seen, Woken
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.connections.pool import Pool
+from farrier.model.loop.controllers import Renewal, Woken
 from tests.support import toy
 from tests.support.clock import HandClock
 from tests.support.loop import BRISK, PATIENCE, Ledger, Shop, WidgetIO, WidgetLoop
@@ -49,7 +49,7 @@ class Rounds(PostgresControllers):
         await super().join(controller, name, kinds)
 
     @override
-    async def renew(self, controller: UUID, lags: Mapping[str, float], *, leaving: bool = False) -> Seen:
+    async def renew(self, controller: UUID, lags: Mapping[str, float], *, leaving: bool = False) -> Renewal:
         self.begun += 1
         self._tell()
         if self.cut_off:
@@ -98,7 +98,7 @@ class Replica:
         self.own = Ownership()
         self.handler = handler or toy.Scripted()
         self.rounds = Rounds(pool or shop.pool)
-        host = Host(config=config, sink=self.ledger, clock=self.clock, ownership=self.own)
+        host = LoopContext(config=config, sink=self.ledger, clock=self.clock, ownership=self.own)
         self.loop: WidgetLoop = Loop(
             toy.WidgetKind(), self.handler, io or shop.io(pool=pool), services=object(), host=host
         )

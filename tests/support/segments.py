@@ -17,9 +17,9 @@ import anyio
 import msgspec
 
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
-from farrier.io.built_in import SEGMENT_ROWS
-from farrier.io.pool import Connection, Pool
-from farrier.model.network_segment import KIND
+from farrier.io.connections.pool import Connection, Pool
+from farrier.io.kinds.built_in import SEGMENT_ROWS
+from farrier.model.network.segment import KIND
 from tests.support import again, loop, pg
 from tests.support.owner import Owner
 

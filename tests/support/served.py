@@ -9,7 +9,7 @@ import anyio
 from msgspec.structs import replace
 
 from farrier.config import Config
-from farrier.model.doors import DoorKind
+from farrier.model.loop.doors import DoorKind
 from farrier.server import Server
 from tests.support import logins, pg
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from farrier.model.conditions import quarantining
-from farrier.model.node import Node, Workflow
-from farrier.model.observation import MaasObservation
-from farrier.model.outcome import Record
-from farrier.model.views import MaasView, NodeDetail, RegionView, WorkflowView
-from farrier.model.workflow import LIVE
+from farrier.model.loop.outcome import Record
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.conditions import quarantining
+from farrier.model.node.snapshot import Node, Workflow
+from farrier.model.node.workflow import LIVE
+from farrier.model.views.nodes import MaasView, NodeDetail, RegionView, WorkflowView
 
 REST = Record("do_nothing", "", "x.py:1")
 

@@ -22,11 +22,11 @@ from farrier.errors import UndecodableState
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import NodeServices
-from farrier.io.identities import PostgresIdentities
-from farrier.io.node import NodeRows
-from farrier.io.pool import Single
-from farrier.io.pulse import PostgresPulse
-from farrier.model.node import TaskType
+from farrier.io.calls.identities import PostgresIdentities
+from farrier.io.connections.pool import Single
+from farrier.io.connections.pulse import PostgresPulse
+from farrier.io.kinds.node import NodeRows
+from farrier.model.node.snapshot import TaskType
 from farrier.sim.maas import Region
 from tests.support import pg, tokens
 from tests.support.fake_bmc import FakeBmc

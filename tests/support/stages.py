@@ -16,15 +16,25 @@ import msgspec
 from typing_extensions import override
 
 from farrier.config.sites import CleaningSite, CloudInitSite, MaasSite, Site
-from farrier.handlers.node.moves import Call, Done, Failed, NodeServices, Policy, Settled, Step, Waiting, with_fields
-from farrier.handlers.node.stages import run_stage
-from farrier.model.maas import MaasError, MaasFailure
-from farrier.model.management import Management
-from farrier.model.observation import MaasObservation
-from farrier.model.stages import DecommissionStage, OnboardingStage
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import CleaningBy, OnboardingMode
-from farrier.model.writes import Write
+from farrier.handlers.node.moves import (
+    Done,
+    Failed,
+    NodeServices,
+    Policy,
+    ServiceCall,
+    Settled,
+    StageStep,
+    Waiting,
+    with_fields,
+)
+from farrier.handlers.node.workflow.stages import run_stage
+from farrier.model.maas.reading import MaasError, MaasFailure
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.management import Management
+from farrier.model.node.stages import DecommissionStage, OnboardingStage
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import CleaningBy, OnboardingMode
+from farrier.model.node.writes import Write
 from farrier.protocols import MaasClient, Regions
 from farrier.sim.maas import ADMIN, Region
 from farrier.sim.maas.records import SetType
@@ -113,9 +123,9 @@ class Stand:
     async def once(self) -> Settled:
         """Make one run of the node's stage, and store the node that it results in, as the commit would."""
         result = run_stage(self.node, self.now, self.policy)
-        settled = await result.act(self.services) if isinstance(result, Call) else result
+        settled = await result.act(self.services) if isinstance(result, ServiceCall) else result
         match settled:
-            case Step():
+            case StageStep():
                 self.node = settled.to
             case Done():
                 self.node = settled.to or self.node
@@ -132,7 +142,7 @@ class Stand:
         stage = self.node.workflow.stage
         for _ in range(_MOST_RUNS):
             settled = await self.once()
-            now_at = settled.to.workflow.stage if isinstance(settled, Step) and settled.to.workflow else stage
+            now_at = settled.to.workflow.stage if isinstance(settled, StageStep) and settled.to.workflow else stage
             if now_at != stage:
                 return Done(reason=f"went on to {now_at}")
             if isinstance(settled, Done | Failed):

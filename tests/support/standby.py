@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from bench.wakes import standby_of
-from farrier.io.embedded import EmbeddedServer
+from farrier.io.connections.embedded import EmbeddedServer
 from tests.support import pg, proxy
 
 

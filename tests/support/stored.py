@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from farrier.model.conditions import Condition, Source
-from farrier.model.node import Node, Task, TaskStatus, Workflow
-from farrier.model.workflow import LIVE
-from farrier.model.writes import AnswerIntent, CreateTask, EndTask, ForgetAgent, RevokeBootstrap, Write
+from farrier.model.node.conditions import Condition, Source
+from farrier.model.node.snapshot import Node, Task, TaskStatus, Workflow
+from farrier.model.node.workflow import LIVE
+from farrier.model.node.writes import AnswerIntent, CreateTask, EndTask, ForgetAgent, RevokeBootstrap, Write
 
 OPEN = (TaskStatus.QUEUED, TaskStatus.DISPATCHED)
 

@@ -19,9 +19,9 @@ from farrier.config.sites import CloudInitSite, InfinibandSite, NetworkSite, Ufm
 from farrier.config.sites import Site as SiteConfig
 from farrier.handlers.ib_partition import PARTITION_KIND, PartitionHandler
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
-from farrier.io.built_in import PARTITION_ROWS, SEGMENT_ROWS
-from farrier.services.fabrics import Fabrics
-from farrier.services.times import Times
+from farrier.io.kinds.built_in import PARTITION_ROWS, SEGMENT_ROWS
+from farrier.services.http.times import Times
+from farrier.services.ufm.fabrics import Fabrics
 from farrier.sim.maas import Region
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support import onboarded, pg

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from farrier.model import bootstrap
+from farrier.model.machine import bootstrap
 
 
 def named(word: str) -> str:

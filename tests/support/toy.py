@@ -16,11 +16,11 @@ import msgspec
 from typing_extensions import override
 
 from farrier.errors import UndecodableState
-from farrier.io.pool import Connection, Pool
-from farrier.io.rows import Changes
-from farrier.model.measures import Sample
-from farrier.model.outcome import Decision, DoNothing, Outcome, Transition, Update
-from farrier.model.runs import Answered, Finished, Place
+from farrier.io.connections.pool import Connection, Pool
+from farrier.io.kinds.rows import Changes
+from farrier.model.kinds.measures import Sample
+from farrier.model.loop.outcome import Decision, DoNothing, Outcome, Transition, Update
+from farrier.model.loop.runs import AnsweredIntent, Finished, LayerState
 from farrier.protocols import StateHandler
 
 KIND = "widget"
@@ -140,8 +140,8 @@ class WidgetKind:
     name = KIND
     edges: Mapping[str, frozenset[tuple[str, str]]] = {"state": EDGES}
 
-    def current_layers(self, resource: Widget) -> Mapping[str, Place]:
-        return {"state": Place(resource.state.value, resource.entered_at)}
+    def current_layers(self, resource: Widget) -> Mapping[str, LayerState]:
+        return {"state": LayerState(resource.state.value, resource.entered_at)}
 
     def target_layers(self, to: Shape) -> Mapping[str, str]:
         return {"state": to.state.value}
@@ -158,9 +158,9 @@ class WidgetKind:
     def asked_alone(self, widget: Widget, intent: int, /) -> Widget:
         return msgspec.structs.replace(widget, requests=tuple(each for each in widget.requests if each == intent))
 
-    def answers(self, _widget: Widget, writes: Sequence[object], /) -> Sequence[Answered]:
+    def answers(self, _widget: Widget, writes: Sequence[object], /) -> Sequence[AnsweredIntent]:
         counted = [write.request for write in writes if isinstance(write, Answer)]
-        return [Answered(request, "count", "accepted", "", None) for request in counted]
+        return [AnsweredIntent(request, "count", "accepted", "", None) for request in counted]
 
     def samples(self, _widget: Widget, _to: Shape, /) -> Sequence[Sample]:
         return ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from farrier.io.schema_files import BASELINE, ObjectKind, Schema, SchemaObject, Step, Table
+from farrier.io.schema.files import BASELINE, MigrationStep, ObjectKind, Schema, SchemaObject, TableFile
 
 # The objects that every schema needs: rights, and a function that a migration calls.
 LEAST = {
@@ -21,10 +21,10 @@ def schema(
     """A schema. The keys of `objects` are KIND NAME; the values are whole statements, bodies of functions that have no
     parameters and return an integer, or queries of views."""
     return Schema(
-        tables=(Table("toys", tables),),
+        tables=(TableFile("toys", tables),),
         objects=tuple(_object(called, text) for called, text in ({**LEAST, **(objects or {})}).items()),
         steps=tuple(
-            Step(number, f"toy_{number}", sql, "-- replicas: go on" in sql)
+            MigrationStep(number, f"toy_{number}", sql, "-- replicas: go on" in sql)
             for number, sql in enumerate(steps, BASELINE + 1)
         ),
         release=release,

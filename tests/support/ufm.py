@@ -20,9 +20,9 @@ from farrier import protocols
 from farrier.config.sites import UfmSite
 from farrier.errors import CredentialError
 from farrier.model.credential import Credential
-from farrier.model.ufm import Qos, UfmError, Wanted
-from farrier.services.times import Times
-from farrier.services.ufm import Ufm, open_ufm
+from farrier.model.partition.ufm import Qos, UfmError, WantedPartition
+from farrier.services.http.times import Times
+from farrier.services.ufm.client import Ufm, open_ufm
 from farrier.sim.ufm import Manager, UfmTransport
 from tests.support.clock import HandClock
 from tests.support.observed import Observed
@@ -32,10 +32,10 @@ GUIDS = ("0002c903000e0b71", "0002c903000e0b72", "0002c903000e0b73")
 QOS = Qos(mtu_limit=4, rate_limit=200.0, service_level=3)
 
 
-def wanted(number: int = 0x12, **changes: Any) -> Wanted:
+def wanted(number: int = 0x12, **changes: Any) -> WantedPartition:
     """The partition that a test asks the client to make."""
     fields: dict[str, Any] = {"number": number, "qos": QOS, "ip_over_ib": True, "index0": False}
-    return Wanted(**(fields | changes))
+    return WantedPartition(**(fields | changes))
 
 
 class OneCredential(protocols.CredentialStore):

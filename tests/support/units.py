@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from farrier.cli.systemd import SERVICES
+from farrier.cli.service.systemd import SERVICES
 from farrier.systemd import UNITS
 
 SERVICE, TEMPLATE, SERVE, AGENTS = EVERY = tuple(UNITS / name for name in SERVICES)

@@ -13,7 +13,7 @@ import pytest
 
 from farrier.config import CredentialsConfig, VaultConfig
 from farrier.errors import CredentialError
-from farrier.services.credentials import Credentials, open_credentials
+from farrier.services.credentials.resolver import Credentials, open_credentials
 from farrier.sim.certificates import Authority
 from tests.support.clock import HandClock
 from tests.support.observed import Observed

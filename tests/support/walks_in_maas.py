@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from farrier.model.maas import StatusNumber as S
+from farrier.model.maas.reading import StatusNumber as S
 from tests.support.exploration import Place, Stimulus
 from tests.support.nodes import SECOND
 from tests.support.played_region import OURS, SOMEBODY, Shown, gone_on, seen

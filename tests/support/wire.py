@@ -18,7 +18,7 @@ import msgspec
 from typing_extensions import override
 
 from farrier.sim.maas import Region, RegionTransport, Status
-from farrier.sim.maas.app import ROOT
+from farrier.sim.maas.http.app import ROOT
 
 
 class Blow(enum.Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 
 _COUNT = """
     CREATE TABLE IF NOT EXISTS farrier_test.woken (kind text NOT NULL, resource bigint NOT NULL);

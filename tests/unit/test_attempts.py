@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from farrier.web import attempts
-from farrier.web.attempts import AT_ONCE, MOST_ADDRESSES, SECONDS_EACH, Attempts
+from farrier.web.server import attempts
+from farrier.web.server.attempts import AT_ONCE, MOST_ADDRESSES, SECONDS_EACH, Attempts
 from tests.support.clock import HandClock
 
 

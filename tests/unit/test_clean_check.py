@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from farrier.model.evidence import Device, DeviceResult
+from farrier.model.node.evidence import Device, DeviceResult
 
 CHECK = Path("farrier/agent/clean-check")
 MEBIBYTE = 1 << 20

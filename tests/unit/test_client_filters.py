@@ -15,10 +15,10 @@ from starlette.requests import Request
 from farrier.client import calls, feed
 from farrier.client.calls import Filter, Query
 from farrier.errors import MalformedRequest
-from farrier.web import api, given
-from farrier.web.given import Place
+from farrier.web.api import decoding, table
+from farrier.web.api.decoding import ParameterPlace
 
-DOCUMENT: dict[str, Any] = msgspec.json.decode(api.document())
+DOCUMENT: dict[str, Any] = msgspec.json.decode(table.document())
 KIND = "network_segment"
 # The client sets these itself, to read one page after the other.
 PAGING = {"after", "before", "limit", "Last-Event-ID"}
@@ -51,12 +51,12 @@ def python_value(schema: Mapping[str, Any]) -> Any:
 
 def read_by_server(path: str, query: Query) -> Mapping[str, Any]:
     """The parameters as the server reads them, by their names in the document."""
-    (operation,) = [each for each in api.OPERATIONS if (each.path, each.method) == (path, "GET")]
+    (operation,) = [each for each in table.OPERATIONS if (each.path, each.method) == (path, "GET")]
     scope = {"type": "http", "query_string": urlencode(query).encode(), "headers": [], "path_params": {"kind": KIND}}
-    fields = given.fields(operation.given, path)
-    given.refuse_unknown(Request(scope), fields)
-    found = given.parameters(Request(scope), operation.given, fields)
-    return {field.name: getattr(found, field.attribute) for field in fields if field.place is Place.QUERY}
+    fields = decoding.fields(operation.given, path)
+    decoding.refuse_unknown(Request(scope), fields)
+    found = decoding.parameters(Request(scope), operation.given, fields)
+    return {field.name: getattr(found, field.attribute) for field in fields if field.place is ParameterPlace.QUERY}
 
 
 @pytest.mark.parametrize("path", CLIENTS)

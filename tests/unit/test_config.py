@@ -10,7 +10,7 @@ import pytest
 from farrier import config, errors
 from farrier.config.reading import nearest
 from farrier.log import Level
-from farrier.model.limits import Limits
+from farrier.model.node.limits import Limits
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from farrier import config
 from farrier.config import CredentialBinding
 from farrier.config.site_files import load
 from farrier.errors import ConfigError, CredentialError
-from farrier.model.bmc import BmcTarget
-from farrier.services.bindings import Bindings
+from farrier.model.machine.bmc import BmcTarget
+from farrier.services.credentials.bindings import Bindings
 
 WRITTEN = """
 [[credentials.bindings]]

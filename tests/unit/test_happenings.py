@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from farrier.metrics.alerts.fleet import SHORT_STAYS
-from farrier.model.fleet import NodeGlance
-from farrier.model.management import Management
-from farrier.model.status import NodeStatus
-from farrier.sim.happenings import Event, candidates, removals, turns
+from farrier.model.node.management import Management
+from farrier.model.node.status import NodeStatus
+from farrier.model.views.fleet import NodeGlance
+from farrier.sim.happenings import FleetEvent, candidates, removals, turns
 
 
 def fleet(size: int, *, deleted: int = 0) -> list[NodeGlance]:
@@ -26,8 +26,8 @@ def fleet(size: int, *, deleted: int = 0) -> list[NodeGlance]:
 
 
 @pytest.mark.parametrize(("size", "limit"), [(1, 1), (6, 1), (12, 2), (50, 9), (600, 100)])
-@pytest.mark.parametrize("event", Event)
-def test_an_event_happens_to_nodes_until_a_sixth_of_the_fleet_is_away(event: Event, size: int, limit: int) -> None:
+@pytest.mark.parametrize("event", FleetEvent)
+def test_an_event_happens_to_nodes_until_a_sixth_of_the_fleet_is_away(event: FleetEvent, size: int, limit: int) -> None:
     nodes, away = fleet(size), set[int]()
     while fit := candidates(event, nodes, away):
         away.add(fit[0].id)
@@ -41,14 +41,14 @@ def test_a_tenth_of_the_fleet_is_removed_but_never_a_node_alone(size: int, limit
 
 def test_nothing_happens_to_a_node_that_is_out_of_service() -> None:
     nodes = fleet(12, deleted=2)
-    assert [node.id for node in candidates(Event.DRAIN, nodes, away={3})] == list(range(4, 13))
+    assert [node.id for node in candidates(FleetEvent.DRAIN, nodes, away={3})] == list(range(4, 13))
 
 
-@pytest.mark.parametrize("event", Event)
-def test_only_a_machine_whose_bmc_is_usable_is_reimaged_or_removed(event: Event) -> None:
+@pytest.mark.parametrize("event", FleetEvent)
+def test_only_a_machine_whose_bmc_is_usable_is_reimaged_or_removed(event: FleetEvent) -> None:
     by_hand, *rest = fleet(3)
     nodes = [msgspec.structs.replace(by_hand, management=Management.UNMANAGED), *rest]
-    expected = [2, 3] if event in (Event.REIMAGE, Event.REMOVAL) else [1, 2, 3]
+    expected = [2, 3] if event in (FleetEvent.REIMAGE, FleetEvent.REMOVAL) else [1, 2, 3]
     assert [node.id for node in candidates(event, nodes, away=())] == expected
 
 
@@ -57,6 +57,6 @@ def test_no_more_agents_are_silent_in_an_hour_than_a_healthy_fleet_may_have() ->
     clock = iter(range(0, 4 * 3600, 6))
     now = 0
     events = turns(lambda: now)
-    silent = [now for now in clock if next(events) is Event.SILENCE]
+    silent = [now for now in clock if next(events) is FleetEvent.SILENCE]
     assert silent[0] < 60, "a visitor of the demo sees one"
     assert max(sum(start <= at <= start + 3600 for at in silent) for start in silent) <= SHORT_STAYS

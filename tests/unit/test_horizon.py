@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from farrier.io.horizon import Horizon
+from farrier.io.queries.completeness import Horizon
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -10,9 +10,9 @@ import pytest
 
 from farrier import config
 from farrier.errors import ConfigError
-from farrier.model import limits
-from farrier.model.built_in import BUILT_IN
-from farrier.model.limits import KindRule, Limits
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.node import limits
+from farrier.model.node.limits import KindRule, Limits
 from tests.support import crates
 
 BY_MODEL = msgspec.structs.replace(crates.SPEC, by_model=True)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from farrier.model.actions import ACTIONS
-from farrier.model.details import LISTED
-from farrier.web import api
+from farrier.model.intents.actions import ACTIONS
+from farrier.model.node.details import LISTED
 from farrier.web.agents import operations as agents
+from farrier.web.api import table
 
-DOCUMENT: dict[str, Any] = json.loads(api.document())
+DOCUMENT: dict[str, Any] = json.loads(table.document())
 DOCUMENTS = (
-    pytest.param(api.document(), id="for people and programs"),
+    pytest.param(table.document(), id="for people and programs"),
     pytest.param(agents.document(), id="for agents"),
 )
 OPERATIONS = [
@@ -26,7 +26,7 @@ OPERATIONS = [
 def test_every_route_is_described_with_its_methods() -> None:
     served = {
         (route.path, method.lower())
-        for route in api.ROUTES
+        for route in table.ROUTES
         for method in (route.methods or ())
         if method != "HEAD" and route.path != "/openapi.json"
     }
@@ -81,4 +81,4 @@ def test_each_time_in_a_response_has_the_format_of_a_time() -> None:
 
 @pytest.mark.parametrize("escape", [r"\\A", r"\\Z"])
 def test_no_pattern_uses_an_escape_that_only_python_has(escape: str) -> None:
-    assert escape not in api.document().decode()
+    assert escape not in table.document().decode()

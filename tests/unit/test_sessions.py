@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from farrier.web.sessions import LIFETIME, Sessions, name_of
+from farrier.web.server.sessions import LIFETIME, BrowserSessions, name_of
 from tests.support.clock import HandClock
 
 DIGEST, OTHER = "a" * 64, "b" * 64
@@ -12,7 +12,7 @@ DIGEST, OTHER = "a" * 64, "b" * 64
 
 def test_a_session_is_valid_for_its_lifetime_and_names_its_token() -> None:
     clock = HandClock()
-    sessions = Sessions(clock)
+    sessions = BrowserSessions(clock)
     session = sessions.begin("ann", DIGEST)
     assert name_of(session) == "ann"
     clock.advance(LIFETIME - timedelta(seconds=1))
@@ -22,7 +22,7 @@ def test_a_session_is_valid_for_its_lifetime_and_names_its_token() -> None:
 
 
 def test_an_altered_session_or_one_of_another_token_or_process_is_invalid() -> None:
-    sessions = Sessions(HandClock())
+    sessions = BrowserSessions(HandClock())
     session = sessions.begin("ann", DIGEST)
     name, until, signature = session.split(":")
     altered = (
@@ -34,4 +34,4 @@ def test_an_altered_session_or_one_of_another_token_or_process_is_invalid() -> N
     )
     assert not any(sessions.holds(each, DIGEST) for each in altered)
     assert not sessions.holds(session, OTHER)
-    assert not Sessions(HandClock()).holds(session, DIGEST)
+    assert not BrowserSessions(HandClock()).holds(session, DIGEST)

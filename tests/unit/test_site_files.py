@@ -10,8 +10,8 @@ import pytest
 from farrier.config import AgentsConfig, site_files, site_settings
 from farrier.config.sites import Erase, Site
 from farrier.errors import ConfigError, ExitCode
-from farrier.handlers.node import cloud_init
-from farrier.model.maas_changes import LinkMode
+from farrier.handlers.node.maas import cloud_init
+from farrier.model.maas.changes import LinkMode
 from tests.support.nodes import node
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "operating"

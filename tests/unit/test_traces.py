@@ -24,12 +24,12 @@ from typing_extensions import override
 from farrier.config import TracesConfig
 from farrier.errors import ConfigError, ServiceError
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.model.management import Management
-from farrier.model.node import Node
-from farrier.model.outcome import Decision, DoNothing, Step
-from farrier.model.status import NodeStatus
+from farrier.model.loop.outcome import Decision, DoNothing, Step
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Node
+from farrier.model.node.status import NodeStatus
 from farrier.protocols import ServiceObserver, StateHandler
-from farrier.web.server import serving
+from farrier.web.server.serving import serving
 from farrier.wiring import traces as tracing
 from farrier.wiring.traces import Traces
 

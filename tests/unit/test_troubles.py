@@ -6,8 +6,8 @@ import asyncpg
 import pytest
 
 from farrier import errors
-from farrier.io import refusals
-from farrier.io.session import Trouble, Unsendable, classify
+from farrier.io.connections import refusals
+from farrier.io.connections.session import Trouble, Unsendable, classify
 
 TROUBLES = [
     (asyncpg.StatementTooComplexError, Trouble.DATA),  # JSON that is nested too deeply for the server

@@ -16,9 +16,9 @@ from farrier.config.addresses import is_loopback
 from farrier.config.token_file import ApiToken
 from farrier.model import api_token
 from farrier.model.api_token import Scope
-from farrier.web import api
-from farrier.web.access import COOKIE, Access
-from farrier.web.site import Site
+from farrier.web.api import table
+from farrier.web.server.access import COOKIE, Access
+from farrier.web.server.site import WebApplication
 from tests.support.clock import HandClock
 
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
@@ -39,7 +39,7 @@ class Server:
     def __init__(self, *tokens: ApiToken, loopback: bool = False) -> None:
         self.clock = HandClock()
         self.access = Access(tokens or TOKENS, loopback=loopback, clock=self.clock, now=lambda: NOW)
-        self.site = Site(CollectorRegistry(), unready_because=lambda: None, access=self.access)
+        self.site = WebApplication(CollectorRegistry(), unready_because=lambda: None, access=self.access)
 
     async def get(self, path: str, **more: str) -> httpx.Response:
         return await self.request("GET", path, **more)
@@ -60,7 +60,7 @@ class Server:
             return await client.request(method, path)
 
 
-def paths(site: Site) -> list[tuple[str, str]]:
+def paths(site: WebApplication) -> list[tuple[str, str]]:
     """Every method and path of the application, with names in place of parameters."""
     found = []
     for route in site._site.routes:
@@ -129,7 +129,7 @@ STATING = {*((method, "/nodes/{node}/conditions") for method in ("PUT", "DELETE"
 
 async def test_every_change_needs_its_scope_or_admin_and_no_other_is_enough() -> None:
     server = Server(loopback=True)
-    changes = [(each.method, each.path) for each in api.OPERATIONS if each.method != "GET" and each.path != DRY_RUN]
+    changes = [(each.method, each.path) for each in table.OPERATIONS if each.method != "GET" and each.path != DRY_RUN]
     assert set(changes) > REGISTERING | STATING
     scopes = dict.fromkeys(changes, "intent") | dict.fromkeys(REGISTERING, "register")
     scopes |= dict.fromkeys(STATING, "conditions")

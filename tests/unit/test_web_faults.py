@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from farrier.model.details import FAULT
-from farrier.web.faults import explain
+from farrier.model.node.details import FAULT
+from farrier.web.api.faults import explain
 
 
 class Colour(StrEnum):

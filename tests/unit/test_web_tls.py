@@ -19,7 +19,7 @@ from farrier import clock
 from farrier.config import HttpConfig
 from farrier.errors import ConfigError
 from farrier.sim.certificates import Authority, ServerFiles
-from farrier.web.tls import Certificate
+from farrier.web.server.tls import Certificate
 
 AUTHORITY = Authority("test", now=clock.wall())
 

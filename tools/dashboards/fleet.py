@@ -4,9 +4,9 @@ late."""
 from __future__ import annotations
 
 from farrier.metrics import definitions, gauges
-from farrier.model import maas_region
-from farrier.model.edges import LAYER_KIND
-from farrier.model.status import NodeStatus
+from farrier.model.maas import region
+from farrier.model.node.edges import LAYER_KIND
+from farrier.model.node.status import NodeStatus
 from tools.dashboards.frame import Board, Panels, Part
 from tools.dashboards.panels import (
     FATAL,
@@ -25,7 +25,7 @@ from tools.dashboards.panels import (
 from tools.dashboards.promql import fleet, last_hour, total
 
 _NODE = 'kind="node"'
-_OTHERS = f'kind!~"{"|".join([*dict.fromkeys(LAYER_KIND.values()), maas_region.KIND])}"'
+_OTHERS = f'kind!~"{"|".join([*dict.fromkeys(LAYER_KIND.values()), region.KIND])}"'
 """Kinds that are neither nodes, in any of their layers, nor regions: farrier's own and those of other packages."""
 _PLACE = "{{kind}} {{state}} {{substate}}"
 _SHARE: Steps = {None: "green", 0.0001: "yellow", 0.1: "orange", 0.5: "red"}

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from farrier.metrics import definitions, gauges
 from farrier.metrics.alerts.upstream import ANSWERS
-from farrier.model.maas_region import KIND as REGION
-from farrier.model.maas_region import RegionState
+from farrier.model.maas.region import KIND as REGION
+from farrier.model.maas.region import RegionState
 from tools.dashboards.frame import Board, Panels, Part
 from tools.dashboards.panels import FATAL, About, Query, Steps, bars, layers, lines, number, timeline
 from tools.dashboards.promql import fleet, quantile, rate, rate_of_seen, total

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from farrier.handlers.ib_partition.handler import PartitionHandler
 from farrier.handlers.resource import ResourceKind
-from farrier.model.ib_partition import SPEC, IbPartition
+from farrier.model.partition.partition import SPEC, IbPartition
 
 PARTITION_KIND: ResourceKind[IbPartition] = ResourceKind(SPEC)
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from farrier.model.ufm import Add, Create, PartitionChange, Remove, SetPorts, UfmError
+from farrier.model.partition.ufm import Add, Create, PartitionChange, RemovePorts, SetPorts, UfmError
 from farrier.protocols import UfmClient
 
 # A run must end within a minute; if more changes are left, the next run makes them.
 MOST_REQUESTS = 40
 
 
-class Refused(msgspec.Struct):
+class RefusedPorts(msgspec.Struct):
     """The ports that UFM refused, by GUID, and its refusal of the partition itself. `requests` is the number of
     requests that were sent."""
 
@@ -39,10 +39,10 @@ class Refused(msgspec.Struct):
         return f"port {guid}: {self.ports[guid]}" + (f" (and {others} more)" if others else "")
 
 
-async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused:
+async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> RefusedPorts:
     """Make these changes, and return UFM's refusals. Raises `UfmError` for any other failure; UFM may already have made
     some of the changes."""
-    refused = Refused()
+    refused = RefusedPorts()
     put: SetPorts | None = None
     for change in changes:
         if refused.requests >= MOST_REQUESTS:
@@ -50,7 +50,7 @@ async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused
         if isinstance(change, Add):
             await _add(client, change, refused)
             continue
-        if isinstance(change, Remove) and put is not None and put.ports.keys().isdisjoint(change.guids):
+        if isinstance(change, RemovePorts) and put is not None and put.ports.keys().isdisjoint(change.guids):
             continue  # the list of ports that was set before has already removed these
         refused.requests += 1
         try:
@@ -68,7 +68,7 @@ async def make(client: UfmClient, changes: Sequence[PartitionChange]) -> Refused
     return refused
 
 
-async def _add(client: UfmClient, change: Add, refused: Refused) -> None:
+async def _add(client: UfmClient, change: Add, refused: RefusedPorts) -> None:
     if refused.requests >= MOST_REQUESTS:
         return
     refused.requests += 1

@@ -6,22 +6,22 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from farrier.handlers.ib_partition.plan import Plan
+from farrier.handlers.ib_partition.plan import PartitionPlan
 from farrier.handlers.ib_partition.requests import listed
-from farrier.model.ib_partition import IbPartition
-from farrier.model.ufm import Pkey, Port, Remove, Wanted, spelled
+from farrier.model.partition.partition import IbPartition
+from farrier.model.partition.ufm import PartitionPort, Pkey, RemovePorts, WantedPartition, spelled
 
 
-def differences(partition: IbPartition, have: Pkey | None, plan: Plan, *, named: bool) -> str:
+def differences(partition: IbPartition, have: Pkey | None, plan: PartitionPlan, *, named: bool) -> str:
     """Describe the differences that the changes of `plan` will remove."""
     if have is None:
         return f"partition {spelled(partition.pkey)} is missing"
-    ports = {member.guid: Port(member.membership, partition.index0) for member in partition.users}
-    leaving = [guid for change in plan.changes if isinstance(change, Remove) for guid in change.guids]
+    ports = {member.guid: PartitionPort(member.membership, partition.index0) for member in partition.users}
+    leaving = [guid for change in plan.changes if isinstance(change, RemovePorts) for guid in change.guids]
     return "; ".join([*_of_itself(partition.wanted(named=named), have), *_of_ports(ports, have.ports, leaving)])
 
 
-def _of_itself(wanted: Wanted, have: Pkey) -> Iterator[str]:
+def _of_itself(wanted: WantedPartition, have: Pkey) -> Iterator[str]:
     if wanted.name and have.name != wanted.name:
         yield f"its name is {have.name!r}, not {wanted.name!r}"
     if have.ip_over_ib != wanted.ip_over_ib:
@@ -31,7 +31,9 @@ def _of_itself(wanted: Wanted, have: Pkey) -> Iterator[str]:
         yield from (f"{name} is {found[name]:g}, not {asked[name]:g}" for name in asked if found[name] != asked[name])
 
 
-def _of_ports(wanted: Mapping[str, Port], have: Mapping[str, Port], leaving: list[str]) -> Iterator[str]:
+def _of_ports(
+    wanted: Mapping[str, PartitionPort], have: Mapping[str, PartitionPort], leaving: list[str]
+) -> Iterator[str]:
     missing = [guid for guid in wanted if guid not in have]
     if missing:
         yield f"missing members: {listed(missing)}"

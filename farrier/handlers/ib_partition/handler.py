@@ -17,11 +17,11 @@ from farrier.handlers.ib_partition.requests import after, named
 from farrier.handlers.ib_partition.restored import compare
 from farrier.handlers.ib_partition.steps import Outcome, give_up, keep
 from farrier.handlers.resource import accept, settle
-from farrier.model.ib_partition import DELETING, GONE, IbPartition, PartitionWrite
-from farrier.model.outcome import Deleted, EndsBy, Step, Transition, Update, Wait
-from farrier.model.resource import Answer
-from farrier.model.restores import Hold
-from farrier.model.runs import cause_of_intent
+from farrier.model.kinds.resource import Answer
+from farrier.model.loop.outcome import Deleted, EndsBy, Step, Transition, Update, Wait
+from farrier.model.loop.restores import Hold
+from farrier.model.loop.runs import cause_of_intent
+from farrier.model.partition.partition import DELETING, GONE, IbPartition, PartitionWrite
 from farrier.protocols import Fabrics, StateHandler
 
 # Two readings and a change may take longer with the longest time limits of a site. The run is then cut and repeated,

@@ -12,18 +12,18 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from farrier.model.ib_partition import IbPartition, Left, Marked, Member, MemberState, Stranger
-from farrier.model.ufm import (
+from farrier.model.partition.partition import IbPartition, Left, Marked, Member, MemberState, Stranger
+from farrier.model.partition.ufm import (
     Add,
     Create,
     Membership,
     PartitionChange,
+    PartitionPort,
     Pkey,
-    Port,
-    Remove,
+    RemovePorts,
     SetPorts,
     SetQos,
-    Wanted,
+    WantedPartition,
 )
 
 # Twice the time for which runs share a reading, so that the port is in two different readings.
@@ -34,7 +34,7 @@ MOST_AT_ONCE = 100
 MOST_STRANGERS = 500
 
 
-class Plan(msgspec.Struct, frozen=True):
+class PartitionPlan(msgspec.Struct, frozen=True):
     """The changes to make. `strangers` are ports in UFM that are not members, including ports that are being
     removed."""
 
@@ -43,12 +43,12 @@ class Plan(msgspec.Struct, frozen=True):
     removed: tuple[str, ...]  # the strangers to remove
 
 
-def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: bool) -> Plan:
+def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: bool) -> PartitionPlan:
     """Return the changes that bring UFM to the target state."""
     wanted = partition.wanted(named=named)
-    ports = {member.guid: Port(member.membership, partition.index0) for member in partition.users}
+    ports = {member.guid: PartitionPort(member.membership, partition.index0) for member in partition.users}
     if have is None:
-        return Plan((Create(wanted), *_additions(wanted, partition.users)), (), ())
+        return PartitionPlan((Create(wanted), *_additions(wanted, partition.users)), (), ())
     strangers = _strangers(partition, have, now)
     removed = tuple(one.guid for one in strangers if now - one.seen_at >= SEEN_AGAIN_AFTER)
     leaving = {member.guid for member in partition.members if member.state is MemberState.LEAVING}
@@ -63,11 +63,11 @@ def planned(partition: IbPartition, have: Pkey | None, now: datetime, *, named: 
     # next run restores the rest.
     if (off or _is_off(wanted, have)) and (kept or not missing):
         changes.append(SetPorts(wanted, kept, off))
-    removals = [Remove(wanted, tuple(chunk)) for chunk in _chunks(list(gone))]
+    removals = [RemovePorts(wanted, tuple(chunk)) for chunk in _chunks(list(gone))]
     changes += removals if kept else ()
     changes += _additions(wanted, missing)
     changes += removals if not kept else ()
-    return Plan(tuple(changes), strangers, removed)
+    return PartitionPlan(tuple(changes), strangers, removed)
 
 
 def marks(partition: IbPartition, have: Pkey | None, refused: Mapping[str, str]) -> Iterator[Marked | Left]:
@@ -84,7 +84,9 @@ def marks(partition: IbPartition, have: Pkey | None, refused: Mapping[str, str])
             yield Marked(guid=member.guid, seq=member.seq, state=state, reason=reason)
 
 
-def _state(member: Member, ports: Mapping[str, Port], refused: Mapping[str, str]) -> tuple[MemberState, str | None]:
+def _state(
+    member: Member, ports: Mapping[str, PartitionPort], refused: Mapping[str, str]
+) -> tuple[MemberState, str | None]:
     found = ports.get(member.guid)
     if found is not None and found.membership is member.membership:
         return MemberState.APPLIED, None
@@ -93,7 +95,7 @@ def _state(member: Member, ports: Mapping[str, Port], refused: Mapping[str, str]
     return MemberState.PENDING, None
 
 
-def _is_off(wanted: Wanted, have: Pkey) -> bool:
+def _is_off(wanted: WantedPartition, have: Pkey) -> bool:
     return (bool(wanted.name) and have.name != wanted.name) or have.ip_over_ib != wanted.ip_over_ib
 
 
@@ -103,7 +105,7 @@ def _strangers(partition: IbPartition, have: Pkey, now: datetime) -> tuple[Stran
     return tuple(Stranger(guid, known.get(guid, now)) for guid in sorted(have.ports.keys() - ours)[:MOST_STRANGERS])
 
 
-def _additions(wanted: Wanted, members: Sequence[Member]) -> Iterator[Add]:
+def _additions(wanted: WantedPartition, members: Sequence[Member]) -> Iterator[Add]:
     for refused in (False, True):
         for membership in Membership:
             guids = [

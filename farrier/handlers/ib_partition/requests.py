@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import msgspec
 
 from farrier.handlers.resource import params_of
-from farrier.model.ib_partition import (
+from farrier.model.kinds.resource import Pending
+from farrier.model.partition.partition import (
     DELETING,
     MTUS,
     DeletePartition,
@@ -18,7 +19,6 @@ from farrier.model.ib_partition import (
     Member,
     UpdatePartition,
 )
-from farrier.model.resource import Pending
 
 # As many as an operator can read.
 MOST_NAMED = 10

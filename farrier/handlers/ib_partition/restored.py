@@ -8,10 +8,10 @@ from datetime import datetime
 from farrier.handlers.ib_partition.differences import differences
 from farrier.handlers.ib_partition.plan import planned
 from farrier.handlers.ib_partition.requests import listed
-from farrier.model.ib_partition import DELETING, IbPartition, PartitionWrite
-from farrier.model.outcome import DoNothing, Wait
-from farrier.model.restores import held
-from farrier.model.ufm import Pkey, UfmError, spelled
+from farrier.model.loop.outcome import DoNothing, Wait
+from farrier.model.loop.restores import held
+from farrier.model.partition.partition import DELETING, IbPartition, PartitionWrite
+from farrier.model.partition.ufm import Pkey, UfmError, spelled
 from farrier.protocols import Fabrics
 
 

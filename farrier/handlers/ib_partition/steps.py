@@ -14,12 +14,12 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
-from farrier.handlers.ib_partition.apply import Refused, make
+from farrier.handlers.ib_partition.apply import RefusedPorts, make
 from farrier.handlers.ib_partition.differences import differences
-from farrier.handlers.ib_partition.plan import SEEN_AGAIN_AFTER, Plan, marks, planned
+from farrier.handlers.ib_partition.plan import SEEN_AGAIN_AFTER, PartitionPlan, marks, planned
 from farrier.handlers.ib_partition.requests import MOST_NAMED, listed, named
-from farrier.model.counted import counted
-from farrier.model.ib_partition import (
+from farrier.model.loop.outcome import DoNothing, Transition, Update, Wait
+from farrier.model.partition.partition import (
     DELETING,
     ERROR,
     GONE,
@@ -29,8 +29,8 @@ from farrier.model.ib_partition import (
     MemberState,
     PartitionWrite,
 )
-from farrier.model.outcome import DoNothing, Transition, Update, Wait
-from farrier.model.ufm import Delete, Pkey, UfmError, UfmFailure, spelled
+from farrier.model.partition.ufm import DeleteKey, Pkey, UfmError, UfmFailure, spelled
+from farrier.model.plural import counted
 from farrier.protocols import Fabrics, UfmClient
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -100,7 +100,7 @@ async def give_up(partition: IbPartition, now: datetime, fabrics: Fabrics) -> Ou
 
 async def _delete(client: UfmClient, partition: IbPartition) -> None:
     try:
-        await client.do(Delete(partition.wanted(named=client.named)))
+        await client.do(DeleteKey(partition.wanted(named=client.named)))
     except UfmError as error:
         if error.failure is not UfmFailure.ABSENT:  # another client has deleted it
             raise
@@ -151,7 +151,7 @@ async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -
     if plan.changes and not waited_for:
         have = await client.read(partition.pkey, fresh=True)
         plan = planned(partition, have, now, named=client.named)
-    refused = Refused()
+    refused = RefusedPorts()
     removed = plan.removed
     if plan.changes:
         refused = await make(client, plan.changes)
@@ -161,21 +161,21 @@ async def _reconcile(partition: IbPartition, now: datetime, client: UfmClient) -
     if taken:
         _log.warning("ib_partition.strangers_removed", partition=partition.name, guids=list(taken[:MOST_NAMED]))
     off = differences(partition, have, plan, named=client.named) if plan.changes else ""
-    return _settled(partition, now, Seen(have, plan, off, refused, taken))
+    return _settled(partition, now, SeenPartition(have, plan, off, refused, taken))
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenPartition(msgspec.Struct, frozen=True):
     """The last reading of a run, the remaining differences, UFM's refusals, and the removed ports that are not
     members."""
 
     have: Pkey | None
-    plan: Plan
+    plan: PartitionPlan
     off: str
-    refused: Refused
+    refused: RefusedPorts
     taken: tuple[str, ...]
 
 
-def _settled(partition: IbPartition, now: datetime, seen: Seen) -> Outcome:
+def _settled(partition: IbPartition, now: datetime, seen: SeenPartition) -> Outcome:
     """Return the outcome of a run that could read UFM."""
     plan, taken = seen.plan, seen.taken
     writes = tuple(marks(partition, seen.have, seen.refused.ports))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from farrier.handlers.maas_region.handler import RegionHandler
 from farrier.handlers.resource import ResourceKind
-from farrier.model.maas_region import SPEC, MaasRegion
+from farrier.model.maas.region import SPEC, MaasRegion
 
 REGION_KIND: ResourceKind[MaasRegion] = ResourceKind(SPEC)
 

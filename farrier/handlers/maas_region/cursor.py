@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from farrier.model.maas import Event
-from farrier.model.maas_region import Cursor, Gap
+from farrier.model.maas.reading import Event
+from farrier.model.maas.region import Cursor, Gap
 
 # If an ID is missing for longer, its transaction was rolled back, or its event has a level that farrier does not read.
 # A transaction of MAAS lasts at most 90 s, including its retries after conflicts.

@@ -15,14 +15,14 @@ from typing_extensions import override
 from farrier.config.sites import ObserveSite, Site
 from farrier.handlers.maas_region.observe import LONGEST, Findings, look
 from farrier.handlers.maas_region.readings import plain
-from farrier.model.maas import MaasError
-from farrier.model.maas import MaasFailure as F
-from farrier.model.maas_region import MaasRegion, Named, RegionState, RegionWrite, Unknown
-from farrier.model.observation import DOUBTFUL
-from farrier.model.outcome import Deleted, DoNothing, EndsBy, Step, Transition, Update, Wait
-from farrier.model.resource import Answer
-from farrier.model.restores import Hold
-from farrier.model.runs import cause_of_intent
+from farrier.model.kinds.resource import Answer
+from farrier.model.loop.outcome import Deleted, DoNothing, EndsBy, Step, Transition, Update, Wait
+from farrier.model.loop.restores import Hold
+from farrier.model.loop.runs import cause_of_intent
+from farrier.model.maas.reading import MaasError
+from farrier.model.maas.reading import MaasFailure as F
+from farrier.model.maas.region import MaasRegion, MissedEvents, NamedMachines, RegionState, RegionWrite
+from farrier.model.machine.observation import DOUBTFUL
 from farrier.protocols import Regions, StateHandler
 
 # Another controller may have the site in its settings, so this controller only checks again soon.
@@ -167,8 +167,8 @@ def settle(region: MaasRegion, found: Findings, now: datetime, pace: ObserveSite
         configured_at=now,
     )
     writes: tuple[RegionWrite, ...] = (
-        *((Unknown(at=now),) if found.begun_anew or _is_another_user(region, found) else ()),
-        *(Named(system_id=name, at=now, status_changed=moved) for name, moved in sorted(found.named.items())),
+        *((MissedEvents(at=now),) if found.begun_anew or _is_another_user(region, found) else ()),
+        *(NamedMachines(system_id=name, at=now, status_changed=moved) for name, moved in sorted(found.named.items())),
         *found.readings,
     )
     if found.failure is not None:

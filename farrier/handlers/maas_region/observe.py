@@ -15,10 +15,10 @@ import anyio
 
 from farrier.handlers.maas_region import cursor as cursors
 from farrier.handlers.maas_region.readings import absent, plain, seen
-from farrier.model.maas import Event, MaasError, MaasStatus
-from farrier.model.maas import MaasFailure as F
-from farrier.model.maas_changes import LookUp
-from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, Reading
+from farrier.model.maas.changes import LookUp
+from farrier.model.maas.reading import Event, MaasError, MaasStatus
+from farrier.model.maas.reading import MaasFailure as F
+from farrier.model.maas.region import Cursor, DueMachine, MaasRegion, Reading
 from farrier.protocols import MaasClient
 
 # The region returns at most this many events in one response. Pages beyond `MOST_PAGES` wait for the next read, so that

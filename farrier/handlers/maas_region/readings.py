@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from farrier.model.evidence import Part
-from farrier.model.maas import RESCUE, HardwareInfo, MaasStatus, Machine, Recorded
-from farrier.model.maas_region import DueMachine, Reading
+from farrier.model.maas.reading import RESCUE, HardwareInfo, MaasStatus, Machine, Recorded
+from farrier.model.maas.region import DueMachine, Reading
+from farrier.model.node.evidence import Part
 
 # Number of characters. MAAS keeps the whole text.
 LONGEST_TEXT = 500

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from farrier.handlers.network_segment.handler import SegmentHandler
 from farrier.handlers.resource import ResourceKind
-from farrier.model.network_segment import SPEC, NetworkSegment
+from farrier.model.network.segment import SPEC, NetworkSegment
 
 SEGMENT_KIND: ResourceKind[NetworkSegment] = ResourceKind(SPEC)
 

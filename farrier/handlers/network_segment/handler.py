@@ -14,13 +14,13 @@ from typing import TypeAlias, assert_never
 from typing_extensions import override
 
 from farrier.handlers.network_segment.requests import after
-from farrier.handlers.resource import Settled, accept, settle
+from farrier.handlers.resource import AnsweredResource, accept, settle
 from farrier.model import duration
-from farrier.model.network_segment import Closing, Growing, NetworkSegment, SegmentState, SegmentWrite
-from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
-from farrier.model.resource import Answer, Pending
-from farrier.model.restores import Hold
-from farrier.model.runs import cause_of_intent
+from farrier.model.kinds.resource import Answer, Pending
+from farrier.model.loop.outcome import Deleted, DoNothing, Transition, Update, Wait
+from farrier.model.loop.restores import Hold
+from farrier.model.loop.runs import cause_of_intent
+from farrier.model.network.segment import Closing, Growing, NetworkSegment, SegmentState, SegmentWrite
 from farrier.protocols import StateHandler
 
 Decision: TypeAlias = (
@@ -86,7 +86,7 @@ class SegmentHandler(StateHandler[NetworkSegment, NetworkSegment, SegmentWrite, 
         return DoNothing(writes=settled.answers)
 
     def _close(
-        self, segment: NetworkSegment, settled: Settled[NetworkSegment], deletion: Pending, now: datetime
+        self, segment: NetworkSegment, settled: AnsweredResource[NetworkSegment], deletion: Pending, now: datetime
     ) -> Decision:
         until = now + self._drain_period if segment.allocated else self._drained_at(segment, now)
         return Transition(

@@ -11,9 +11,9 @@ from farrier.handlers.network_segment.prefixes import (
     room,
 )
 from farrier.handlers.resource import params_of
-from farrier.model.counted import counted
-from farrier.model.network_segment import MOST_PREFIXES, DeleteSegment, NetworkSegment, UpdateSegment
-from farrier.model.resource import Pending
+from farrier.model.kinds.resource import Pending
+from farrier.model.network.segment import MOST_PREFIXES, DeleteSegment, NetworkSegment, UpdateSegment
+from farrier.model.plural import counted
 
 _ANEW = (
     "create a segment with the new value, move the users of this segment to it, and delete this segment with "

@@ -20,38 +20,22 @@ from msgspec.structs import replace
 
 from farrier.config import NodeConfig
 from farrier.config.sites import Site
-from farrier.handlers.node import (
-    adopting,
-    intents,
-    management,
-    power,
-    probing,
-    removal,
-    requests_bmc,
-    requests_control,
-    requests_details,
-    requests_lifecycle,
-    requests_observed,
-    requests_onboard,
-    requests_release,
-    requests_workflow,
-    restored,
-    stated,
-    status,
-    workflow,
-)
-from farrier.handlers.node.intents import ANSWERED
+from farrier.handlers.node.bmc import probing
+from farrier.handlers.node.intents import answering, bmc, control, details, lifecycle, observed, onboard, release
+from farrier.handlers.node.intents import workflow as requests_workflow
+from farrier.handlers.node.intents.answering import ANSWERED
+from farrier.handlers.node.intents.reply import Respond
 from farrier.handlers.node.moves import Decision, NodeServices, NodeStep, Outcome, Policy
-from farrier.handlers.node.reply import Respond
-from farrier.model.actions import Action
-from farrier.model.limits import Limits
-from farrier.model.management import Management as M
-from farrier.model.mapping import WITHOUT_WORKFLOW
-from farrier.model.node import Node
-from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, most_urgent
-from farrier.model.restores import Hold
-from farrier.model.status import NodeStatus as N
-from farrier.model.writes import Write
+from farrier.handlers.node.rules import adopting, management, power, removal, restored, stated, status, workflow
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait, most_urgent
+from farrier.model.loop.restores import Hold
+from farrier.model.node.limits import Limits
+from farrier.model.node.management import Management as M
+from farrier.model.node.mapping import WITHOUT_WORKFLOW
+from farrier.model.node.snapshot import Node
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.writes import Write
 
 _AT_ONCE = timedelta(0)
 _AT_REST: DoNothing[Write] = DoNothing()
@@ -109,12 +93,12 @@ RULES_FOR: Mapping[tuple[N, M, bool, bool], tuple[_Decide, ...]] = {
 """The rules, in the order of their calls, for each (status, management, whether a workflow is live, `deleting`)."""
 
 RESPONSES: Mapping[Action, Respond] = {
-    Action.ONBOARD: requests_onboard.onboard,
-    Action.ADOPT: requests_onboard.adopt,
-    Action.QUARANTINE: requests_lifecycle.quarantine,
-    Action.RELEASE: requests_release.release,
-    Action.REACTIVATE: requests_lifecycle.reactivate,
-    Action.DELETE: requests_lifecycle.delete,
+    Action.ONBOARD: onboard.onboard,
+    Action.ADOPT: onboard.adopt,
+    Action.QUARANTINE: lifecycle.quarantine,
+    Action.RELEASE: release.release,
+    Action.REACTIVATE: lifecycle.reactivate,
+    Action.DELETE: lifecycle.delete,
     Action.DRAIN: requests_workflow.drain,
     Action.REMOVE: requests_workflow.remove,
     Action.DECOMMISSION: requests_workflow.decommission,
@@ -124,14 +108,14 @@ RESPONSES: Mapping[Action, Respond] = {
     Action.RESTART_CLEAN: requests_workflow.restart_clean,
     Action.CANCEL: requests_workflow.cancel,
     Action.MARK_MANUAL_INTERVENTION_REQUIRED: requests_workflow.mark_manual_intervention_required,
-    Action.ADOPT_OBSERVED_STATE: requests_observed.adopt_observed_state,
-    Action.SET_BMC: requests_bmc.set_bmc,
-    Action.CLEAR_BMC: requests_bmc.clear_bmc,
-    Action.MANAGE: requests_bmc.manage,
-    Action.SET_POWER: requests_bmc.set_power,
-    Action.SET: requests_details.set_details,
-    Action.PAUSE: requests_control.pause,
-    Action.UNPAUSE: requests_control.unpause,
+    Action.ADOPT_OBSERVED_STATE: observed.adopt_observed_state,
+    Action.SET_BMC: bmc.set_bmc,
+    Action.CLEAR_BMC: bmc.clear_bmc,
+    Action.MANAGE: bmc.manage,
+    Action.SET_POWER: bmc.set_power,
+    Action.SET: details.set_details,
+    Action.PAUSE: control.pause,
+    Action.UNPAUSE: control.unpause,
 }
 
 
@@ -159,7 +143,7 @@ class NodeHandler:
         node = stated.with_conditions(resource, now, policy)
         if node is not resource:  # decide as if these conditions were stored already
             return stated.recorded(resource, node, self.handle(node, now))
-        answered = intents.answer(resource, now, policy, RESPONSES) if resource.intents else ()
+        answered = answering.answer(resource, now, policy, RESPONSES) if resource.intents else ()
         if not isinstance(answered, tuple):
             return answered
         rules = RULES_FOR[resource.status, resource.management, resource.workflow is not None, resource.deleting]

@@ -9,12 +9,12 @@ from typing_extensions import override
 
 from farrier.handlers.node.moves import layers
 from farrier.handlers.resource import LayeredKind
-from farrier.model.measures import Sample
-from farrier.model.node import Node, Workflow
-from farrier.model.node_spec import SPEC, STAGE_LAYERS
-from farrier.model.runs import Answered, Place
-from farrier.model.workflow import FAILED
-from farrier.model.writes import AnswerIntent
+from farrier.model.kinds.measures import Sample
+from farrier.model.loop.runs import AnsweredIntent, LayerState
+from farrier.model.node.snapshot import Node, Workflow
+from farrier.model.node.spec import SPEC, STAGE_LAYERS
+from farrier.model.node.workflow import FAILED
+from farrier.model.node.writes import AnswerIntent
 
 FAILURES = "workflow_failures"
 FAILURE_LABELS = ("workflow", "stage", "failure_class")
@@ -24,16 +24,16 @@ class NodeKind(LayeredKind[Node]):
     """Implements `protocols.Kind` for nodes."""
 
     @override
-    def current_layers(self, resource: Node) -> Mapping[str, Place]:
+    def current_layers(self, resource: Node) -> Mapping[str, LayerState]:
         places = {
-            "status": Place(resource.status, resource.status_entered_at),
-            "management": Place(resource.management, resource.management_entered_at),
+            "status": LayerState(resource.status, resource.status_entered_at),
+            "management": LayerState(resource.management, resource.management_entered_at),
         }
         workflow = resource.workflow
         if workflow is not None:
-            places[workflow.kind] = Place(workflow.status, workflow.status_entered_at)
+            places[workflow.kind] = LayerState(workflow.status, workflow.status_entered_at)
             if workflow.stage is not None:
-                places[STAGE_LAYERS[workflow.kind]] = Place(workflow.stage, workflow.stage_entered_at)
+                places[STAGE_LAYERS[workflow.kind]] = LayerState(workflow.stage, workflow.stage_entered_at)
         return places
 
     target_layers = staticmethod(layers)
@@ -45,10 +45,10 @@ class NodeKind(LayeredKind[Node]):
     def asked_alone(self, resource: Node, intent: int, /) -> Node:
         return replace(resource, intents=tuple(each for each in resource.intents if each.id == intent))
 
-    def answers(self, resource: Node, writes: Sequence[object], /) -> Sequence[Answered]:
+    def answers(self, resource: Node, writes: Sequence[object], /) -> Sequence[AnsweredIntent]:
         asked = {intent.id: intent for intent in resource.intents}
         return [
-            Answered(
+            AnsweredIntent(
                 request=write.intent,
                 action=asked[write.intent].action if write.intent in asked else "",
                 verdict=write.status,

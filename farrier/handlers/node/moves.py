@@ -2,8 +2,8 @@
 
 A rule returns a `Decision`; `transition` returns a Transition or an Update for a changed node, depending on the change.
 A stage is an idempotent function of the snapshot. A stage checks what is already done, takes at most one step, and
-returns a `Done`, a `Waiting`, a `Step` or a `Failed`. If a stage needs an outside service first, it returns a `Call`;
-the call then returns one of these results.
+returns a `Done`, a `Waiting`, a `StageStep` or a `Failed`. If a stage needs an outside service first, it returns a
+`ServiceCall`; the call then returns one of these results.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ import msgspec
 
 from farrier.config import NodeConfig
 from farrier.config.sites import MaasSite, Site
-from farrier.model import conditions, health, outcome, sla, stages
-from farrier.model.bmc import PowerState
-from farrier.model.conditions import Source
-from farrier.model.edges import Layer
-from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasStatus
-from farrier.model.management import Management
-from farrier.model.node import NO_TIME, Node, StopRequest, Workflow
-from farrier.model.node_spec import STAGE_LAYERS
-from farrier.model.observation import Outage, without
-from farrier.model.outcome import Deleted, DoNothing, EndsBy, Made, Transition, Update, Wait, source_line
-from farrier.model.writes import Write
+from farrier.model.loop import outcome
+from farrier.model.loop.outcome import Deleted, DoNothing, EndsBy, Made, Transition, Update, Wait, source_line
+from farrier.model.maas.reading import MaasStatus
+from farrier.model.machine import health
+from farrier.model.machine.bmc import PowerState
+from farrier.model.machine.observation import Outage, without
+from farrier.model.node import conditions, sla, stages
+from farrier.model.node.conditions import Source
+from farrier.model.node.edges import Layer
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import NO_TIME, Node, StopRequest, Workflow
+from farrier.model.node.spec import STAGE_LAYERS
+from farrier.model.node.writes import Write
 from farrier.protocols import BmcClient, Identities, NodeCredentials, Regions
 
 
@@ -84,7 +86,7 @@ class Waiting(Made, frozen=True, kw_only=True):
     writes: tuple[Write, ...] = ()
 
 
-class Step(Made, frozen=True, kw_only=True):
+class StageStep(Made, frozen=True, kw_only=True):
     """A transition of the node while the stage continues."""
 
     to: Node
@@ -103,14 +105,14 @@ class Failed(Made, frozen=True, kw_only=True):
     attempt: int | None = None
 
 
-Settled: TypeAlias = Done | Waiting | Step | Failed
+Settled: TypeAlias = Done | Waiting | StageStep | Failed
 
 # The call waits for a slot of the region, reads the machine and sends one change, during which the region may wait for
 # the machine's BMC. A step that changes something is never interrupted, so this limit bounds the wait of an intent.
 CALL_DEADLINE = timedelta(seconds=60)
 
 
-class Call(Made, frozen=True, kw_only=True):
+class ServiceCall(Made, frozen=True, kw_only=True):
     """The stage needs an outside service first. The loop awaits `act` with the services, without a database connection.
     `act` returns the result of the stage, and may run again after a crash at any point. If `reads_only` is set, an
     intent that must not wait interrupts the call."""
@@ -120,10 +122,10 @@ class Call(Made, frozen=True, kw_only=True):
     reads_only: bool
 
 
-StageResult: TypeAlias = Settled | Call
+StageResult: TypeAlias = Settled | ServiceCall
 
 
-def step_of(node: Node, call: Call, settle: Callable[[Settled], Outcome]) -> NodeStep:
+def step_of(node: Node, call: ServiceCall, settle: Callable[[Settled], Outcome]) -> NodeStep:
     """Return the step that awaits the call; `settle` turns the call's result into an outcome. If the call raises or
     misses its deadline, it has no result. Such a call is counted, because otherwise its stage would repeat it without
     end."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from farrier.handlers.resource.extension import Decided, Extension, Handler, ServiceContext
 from farrier.handlers.resource.kind import LayeredKind, ResourceKind
-from farrier.handlers.resource.requests import Settled, accept, params_of, reject, settle
+from farrier.handlers.resource.requests import AnsweredResource, accept, params_of, reject, settle
 
 __all__ = [
+    "AnsweredResource",
     "Decided",
     "Extension",
     "Handler",
     "LayeredKind",
     "ResourceKind",
     "ServiceContext",
-    "Settled",
     "accept",
     "params_of",
     "reject",

@@ -13,10 +13,10 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from farrier.errors import ConfigError
-from farrier.model import node_spec
-from farrier.model.kinds import RESERVED, KindSpec
-from farrier.model.outcome import Decision
-from farrier.model.resource import Answer, Resource
+from farrier.model.kinds.resource import Answer, Resource
+from farrier.model.kinds.spec import RESERVED, KindSpec
+from farrier.model.loop.outcome import Decision
+from farrier.model.node import spec as node_spec
 from farrier.protocols import CredentialStore, StateHandler
 
 R = TypeVar("R", bound=Resource)

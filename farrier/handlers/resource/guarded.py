@@ -9,11 +9,11 @@ import msgspec
 from typing_extensions import override
 
 from farrier.handlers.resource.requests import reject
-from farrier.model.acceptance import Refused
-from farrier.model.kinds import KindSpec, check
-from farrier.model.outcome import Decision, Step, Transition, Wait
-from farrier.model.resource import Answer, Pending, Resource
-from farrier.model.restores import Hold
+from farrier.model.intents.acceptance import Refused
+from farrier.model.kinds.resource import Answer, Pending, Resource
+from farrier.model.kinds.spec import KindSpec, check
+from farrier.model.loop.outcome import Decision, Step, Transition, Wait
+from farrier.model.loop.restores import Hold
 from farrier.protocols import StateHandler
 
 R = TypeVar("R", bound=Resource)

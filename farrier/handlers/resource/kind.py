@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 from typing_extensions import override
 
 from farrier.handlers.resource.guarded import Guarded
-from farrier.model.kinds import KindSpec, label
-from farrier.model.measures import Sample
-from farrier.model.resource import Answer, Resource
-from farrier.model.runs import Answered, Place
+from farrier.model.kinds.measures import Sample
+from farrier.model.kinds.resource import Answer, Resource
+from farrier.model.kinds.spec import KindSpec, label
+from farrier.model.loop.runs import AnsweredIntent, LayerState
 from farrier.protocols import Snapshot, StateHandler
 
 T_contra = TypeVar("T_contra", bound=Snapshot, contravariant=True)
@@ -29,8 +29,10 @@ class LayeredKind(Generic[T_contra]):
         self._first, self._terminal = first.name, first.terminal
         self._columns = {each.name: f"{each.name}_entered_at" for each in spec.every_layer if not each.relation}
 
-    def current_layers(self, resource: T_contra) -> Mapping[str, Place]:
-        return {name: Place(getattr(resource, name), getattr(resource, since)) for name, since in self._columns.items()}
+    def current_layers(self, resource: T_contra) -> Mapping[str, LayerState]:
+        return {
+            name: LayerState(getattr(resource, name), getattr(resource, since)) for name, since in self._columns.items()
+        }
 
     def has_ended(self, resource: T_contra) -> bool:
         return getattr(resource, self._first) in self._terminal
@@ -66,10 +68,10 @@ class ResourceKind(LayeredKind[R_contra]):
     def asked_alone(self, resource: R_contra, intent: int, /) -> Any:
         return resource.but(requests=tuple(each for each in resource.requests if each.id == intent))
 
-    def answers(self, resource: R_contra, writes: Sequence[object], /) -> Sequence[Answered]:
+    def answers(self, resource: R_contra, writes: Sequence[object], /) -> Sequence[AnsweredIntent]:
         asked = {request.id: request for request in resource.requests}
         return [
-            Answered(
+            AnsweredIntent(
                 write.request,
                 asked[write.request].action,
                 "accepted" if write.accepted else "rejected",

@@ -8,14 +8,14 @@ from typing import Generic, TypeVar
 import msgspec
 
 from farrier.errors import RefusedByModel
-from farrier.model.params import Params
-from farrier.model.resource import Answer, Pending, Resource
+from farrier.model.intents.params import Params
+from farrier.model.kinds.resource import Answer, Pending, Resource
 
 P = TypeVar("P", bound=Params)
 R = TypeVar("R", bound=Resource)
 
 
-class Settled(msgspec.Struct, Generic[R], frozen=True):
+class AnsweredResource(msgspec.Struct, Generic[R], frozen=True):
     """The resource after its intents, the answers to these intents, and an accepted deletion if there is one."""
 
     to: R
@@ -23,7 +23,7 @@ class Settled(msgspec.Struct, Generic[R], frozen=True):
     deletion: Pending | None = None
 
 
-def settle(resource: R, act: Callable[[R, Pending], R]) -> Settled[R]:
+def settle(resource: R, act: Callable[[R, Pending], R]) -> AnsweredResource[R]:
     """Answer the intents in order, up to the intent that begins the deletion; the next run answers the intents after
     it. `act` returns the resource after an intent. It raises ValueError or RefusedByModel with the reason for a
     refusal."""
@@ -36,8 +36,8 @@ def settle(resource: R, act: Callable[[R, Pending], R]) -> Settled[R]:
             continue
         answers.append(accept(request))
         if request.action == "delete":
-            return Settled(to, tuple(answers), request)
-    return Settled(to, tuple(answers))
+            return AnsweredResource(to, tuple(answers), request)
+    return AnsweredResource(to, tuple(answers))
 
 
 def accept(request: Pending, reason: str = "") -> Answer:

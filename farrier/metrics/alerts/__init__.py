@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from farrier.config import Config
 from farrier.metrics.alerts import controller, fleet, monitors, upstream
-from farrier.metrics.alerts.rules import Alert, Group, Severity, exposition
+from farrier.metrics.alerts.rules import AlertRule, RuleGroup, Severity, exposition
 from farrier.metrics.alerts.text import yaml
 
-__all__ = ["Alert", "Group", "Severity", "exposition", "groups", "yaml"]
+__all__ = ["AlertRule", "RuleGroup", "Severity", "exposition", "groups", "yaml"]
 
 
-def groups(config: Config) -> tuple[Group, ...]:
+def groups(config: Config) -> tuple[RuleGroup, ...]:
     """Return every rule, with the limits and periods of these settings."""
     return (
-        Group("farrier-fleet", fleet.alerts(config)),
-        Group("farrier-controller", controller.alerts(config)),
-        Group("farrier-upstream", upstream.alerts()),
-        Group("farrier-monitors", monitors.alerts()),
+        RuleGroup("farrier-fleet", fleet.alerts(config)),
+        RuleGroup("farrier-controller", controller.alerts(config)),
+        RuleGroup("farrier-upstream", upstream.alerts()),
+        RuleGroup("farrier-monitors", monitors.alerts()),
     )

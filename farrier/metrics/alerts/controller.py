@@ -9,7 +9,7 @@ from farrier.config import Config
 from farrier.metrics import definitions, gauges
 from farrier.metrics.alerts.rules import (
     STALE_AFTER,
-    Alert,
+    AlertRule,
     Severity,
     equals,
     fleet,
@@ -21,8 +21,9 @@ from farrier.metrics.alerts.rules import (
     series,
     total,
 )
-from farrier.model import duration, sweeps
-from farrier.model.runs import Verdict
+from farrier.model import duration
+from farrier.model.loop.runs import CommitVerdict
+from farrier.model.views import sweeps
 
 _NONE = timedelta(0)
 _ONCE = (
@@ -46,7 +47,7 @@ BUGS = (errors.UndecodableState, errors.IllegalEdge, errors.HandlerGarbage, erro
 """Errors that no service and no setting can cause. The cause is a bug, or a replica of another release."""
 
 
-def alerts(config: Config) -> tuple[Alert, ...]:
+def alerts(config: Config) -> tuple[AlertRule, ...]:
     """Return every alert about the controller, with the periods of these settings."""
     return (
         _controller_down(),
@@ -65,8 +66,8 @@ def alerts(config: Config) -> tuple[Alert, ...]:
     )
 
 
-def _controller_down() -> Alert:
-    return Alert(
+def _controller_down() -> AlertRule:
+    return AlertRule(
         name="FarrierControllerDown",
         severity=Severity.PAGE,
         expr=f"absent({series(gauges.BUILD_INFO)})",
@@ -78,8 +79,8 @@ def _controller_down() -> Alert:
     )
 
 
-def _replica_down() -> Alert:
-    return Alert(
+def _replica_down() -> AlertRule:
+    return AlertRule(
         name="FarrierReplicaDown",
         severity=Severity.TICKET,
         # By job, because a replica that is down may not have exported any metric of farrier.
@@ -93,8 +94,8 @@ def _replica_down() -> Alert:
     )
 
 
-def _figures_stale() -> Alert:
-    return Alert(
+def _figures_stale() -> AlertRule:
+    return AlertRule(
         name="FarrierFiguresStale",
         severity=Severity.PAGE,
         expr=f"time() - max({series(gauges.COLLECTED)}) > {STALE_AFTER.total_seconds():.0f}",
@@ -106,10 +107,10 @@ def _figures_stale() -> Alert:
     )
 
 
-def _replica_without_database() -> Alert:
+def _replica_without_database() -> AlertRule:
     age, stale = f"time() - {series(gauges.COLLECTED)}", f"{STALE_AFTER.total_seconds():.0f}"
     newest = f"time() - max({series(gauges.COLLECTED)})"
-    return Alert(
+    return AlertRule(
         name="FarrierReplicaWithoutDatabase",
         severity=Severity.TICKET,
         expr=f"max by (job, instance) ({age}) > {stale} and on () ({newest} <= {stale})",
@@ -120,9 +121,9 @@ def _replica_without_database() -> Alert:
     )
 
 
-def _sweep_late(config: Config) -> Alert:
+def _sweep_late(config: Config) -> AlertRule:
     limit = sweeps.late_after(config.controller.period)
-    return Alert(
+    return AlertRule(
         name="FarrierSweepLate",
         severity=Severity.PAGE,
         expr=f"{fleet(latest(gauges.OLDEST_SWEEP), 'kind')} > {limit.total_seconds():.0f}",
@@ -132,10 +133,10 @@ def _sweep_late(config: Config) -> Alert:
     )
 
 
-def _shards_unowned() -> Alert:
+def _shards_unowned() -> AlertRule:
     unowned = fleet(latest(gauges.SHARDS_UNOWNED), "kind")
     there = total(latest(gauges.RESOURCES), "kind")
-    return Alert(
+    return AlertRule(
         name="FarrierShardsUnowned",
         severity=Severity.PAGE,
         expr=f"{unowned} > 0 and on (kind) {there} > 0",
@@ -146,9 +147,9 @@ def _shards_unowned() -> Alert:
     )
 
 
-def _doors_dead() -> Alert:
+def _doors_dead() -> AlertRule:
     dead = fleet(latest(gauges.DOORS_DEAD), "pulse")
-    return Alert(
+    return AlertRule(
         name="FarrierDoorsDead",
         severity=Severity.PAGE,
         expr=f"{dead} > 0",
@@ -159,11 +160,11 @@ def _doors_dead() -> Alert:
     )
 
 
-def _commit_conflicts() -> Alert:
-    lost = one_of("verdict", (Verdict.LOST, Verdict.CONFLICT, Verdict.UNKNOWN))
+def _commit_conflicts() -> AlertRule:
+    lost = one_of("verdict", (CommitVerdict.LOST, CommitVerdict.CONFLICT, CommitVerdict.UNKNOWN))
     conflicts = rate(series(definitions.COMMIT_CONFLICTS, lost), _WINDOW, "kind")
     runs = rate(series(definitions.HANDLER_RUNS), _WINDOW, "kind")  # committed runs
-    return Alert(
+    return AlertRule(
         name="FarrierCommitConflicts",
         severity=Severity.TICKET,
         expr=f"{conflicts} / ({runs} + {conflicts}) > {_CONFLICTS}",
@@ -175,9 +176,9 @@ def _commit_conflicts() -> Alert:
     )
 
 
-def _writes_refused() -> Alert:
-    refused = series(definitions.COMMIT_CONFLICTS, equals("verdict", Verdict.REFUSED))
-    return Alert(
+def _writes_refused() -> AlertRule:
+    refused = series(definitions.COMMIT_CONFLICTS, equals("verdict", CommitVerdict.REFUSED))
+    return AlertRule(
         name="FarrierWritesRefused",
         severity=Severity.TICKET,
         expr=f"{increase(refused, _LASTS, 'kind')} > 0",
@@ -189,10 +190,10 @@ def _writes_refused() -> Alert:
     )
 
 
-def _steps_cancelled() -> Alert:
+def _steps_cancelled() -> AlertRule:
     cancelled = increase(series(definitions.STEPS_CANCELLED), _CANCELLED_WINDOW, "kind")
     looks = f"[{promql(_CANCELLED_LOOKED_BACK)}:{promql(_CANCELLED_EVERY)}]"
-    return Alert(
+    return AlertRule(
         name="FarrierStepsCancelled",
         severity=Severity.TICKET,
         expr=f"count_over_time(({cancelled} > 0){looks}) >= {_CANCELLED_TIMES}",
@@ -205,9 +206,9 @@ def _steps_cancelled() -> Alert:
     )
 
 
-def _handler_bug() -> Alert:
+def _handler_bug() -> AlertRule:
     bugs = series(definitions.HANDLER_ERRORS, one_of("error", (error.label for error in BUGS)))
-    return Alert(
+    return AlertRule(
         name="FarrierHandlerBug",
         severity=Severity.TICKET,
         expr=f"{increase(bugs, _LASTS, 'kind', 'error')} > 0",
@@ -219,10 +220,10 @@ def _handler_bug() -> Alert:
     )
 
 
-def _handler_errors() -> Alert:
+def _handler_errors() -> AlertRule:
     failed = rate(series(definitions.HANDLER_ERRORS), _WINDOW, "kind")
     runs = rate(series(definitions.HANDLER_RUNS), _WINDOW, "kind")
-    return Alert(
+    return AlertRule(
         name="FarrierHandlerErrors",
         severity=Severity.TICKET,
         expr=f"{failed} / {runs} > {_ERRORS}",
@@ -233,9 +234,9 @@ def _handler_errors() -> Alert:
     )
 
 
-def _rerun_limited() -> Alert:
+def _rerun_limited() -> AlertRule:
     window = timedelta(hours=1)
-    return Alert(
+    return AlertRule(
         name="FarrierRerunLimit",
         severity=Severity.TICKET,
         expr=f"{increase(series(definitions.RERUN_LIMITED), window, 'kind')} > 0",

@@ -11,7 +11,7 @@ from datetime import timedelta
 from farrier.config import Config, kinds
 from farrier.metrics import definitions, gauges
 from farrier.metrics.alerts.rules import (
-    Alert,
+    AlertRule,
     Severity,
     equals,
     fleet,
@@ -23,18 +23,19 @@ from farrier.metrics.alerts.rules import (
     series,
     total,
 )
-from farrier.model import duration, maas_region
-from farrier.model.bmc import BmcFailure
-from farrier.model.built_in import BUILT_IN
-from farrier.model.census import Source
-from farrier.model.conditions import BMC_HEALTH
-from farrier.model.conditions import Source as ConditionSource
-from farrier.model.edges import LAYER_KIND, NODE
-from farrier.model.failures import BMC_ADVICE, FAILURES, UNSAFE, FailureClass
-from farrier.model.kinds import KindSpec
-from farrier.model.limits import END_TO_END, PLACES, Limits, Place, places_of, rules
-from farrier.model.maas_region import RegionState
-from farrier.model.recommended import text
+from farrier.model import duration
+from farrier.model.advice.recommended import text
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.kinds.spec import KindSpec
+from farrier.model.maas import region
+from farrier.model.maas.region import RegionState
+from farrier.model.machine.bmc import BmcFailure
+from farrier.model.node.conditions import BMC_HEALTH
+from farrier.model.node.conditions import Source as ConditionSource
+from farrier.model.node.edges import LAYER_KIND, NODE
+from farrier.model.node.failures import BMC_ADVICE, FAILURES, UNSAFE, FailureClass
+from farrier.model.node.limits import END_TO_END, PLACES, ClockedState, Limits, places_of, rules
+from farrier.model.views.census import ObservationSource
 
 _PLACE = ("kind", "state", "substate")
 _WHERE = "{{ $labels.kind }} {{ $labels.state }}{{ with $labels.substate }} {{ . }}{{ end }}"
@@ -66,7 +67,7 @@ _FURTHEST = (
 )
 
 
-def alerts(config: Config) -> tuple[Alert, ...]:
+def alerts(config: Config) -> tuple[AlertRule, ...]:
     """Return every alert about the fleet, with the limits of these settings."""
     named = config.metrics.name_resources
     return (
@@ -93,9 +94,9 @@ def alerts(config: Config) -> tuple[Alert, ...]:
     )
 
 
-def _stuck(*, named: bool) -> Alert:
-    selected = latest(gauges.ABOVE_SLA, f'kind!="{maas_region.KIND}"', f'state!="{END_TO_END}"')
-    return Alert(
+def _stuck(*, named: bool) -> AlertRule:
+    selected = latest(gauges.ABOVE_SLA, f'kind!="{region.KIND}"', f'state!="{END_TO_END}"')
+    return AlertRule(
         name="FarrierStuck",
         severity=Severity.TICKET,
         expr=fleet(selected, *_PLACE) + " > 0",
@@ -104,7 +105,7 @@ def _stuck(*, named: bool) -> Alert:
     )
 
 
-def _many_stuck(config: Config) -> Alert:
+def _many_stuck(config: Config) -> AlertRule:
     """Return the paging alert for many stuck resources of one kind. It does not count resources in states whose limits
     depend on operators. It counts resources in a state that gets its first limit after the rules were generated."""
     of_kinds = places_of(_kinds(config))
@@ -118,9 +119,9 @@ def _many_stuck(config: Config) -> Alert:
     of_nodes = late(one_of("kind", layers), f'state!="{END_TO_END}"')
     # The share of a layer is a share of all nodes: few workflows run, and often most of them are the stuck ones.
     nodes = total(latest(gauges.RESOURCES, equals("kind", NODE)))
-    of_others = late(none_of("kind", [*layers, maas_region.KIND]))
+    of_others = late(none_of("kind", [*layers, region.KIND]))
     others = total(latest(gauges.RESOURCES, none_of("kind", layers)), "kind")
-    return Alert(
+    return AlertRule(
         name="FarrierManyStuck",
         severity=Severity.PAGE,
         expr=f"{of_nodes} >= {_MANY_AT_LEAST} >= on () group_left () {_MANY} * {nodes}"
@@ -136,22 +137,22 @@ def _kinds(config: Config) -> tuple[KindSpec, ...]:
     return (*BUILT_IN, *kinds.specs(config.controller.kinds))
 
 
-def _patient(limits: Limits, places: Iterable[Place]) -> Iterator[tuple[str, ...]]:
+def _patient(limits: Limits, places: Iterable[ClockedState]) -> Iterator[tuple[str, ...]]:
     """Yield selectors of the states and stages whose limits depend on an operator, for every site and model."""
     shortest: dict[tuple[str, str, str], timedelta] = {}
     for rule in rules(limits, places):
         place = (rule.kind, rule.state, rule.substate)
         shortest[place] = min(rule.lasts, shortest.get(place, rule.lasts))
     for (kind, state, substate), limit in shortest.items():
-        if limit >= PATIENT_FROM and kind != maas_region.KIND and state != END_TO_END:
+        if limit >= PATIENT_FROM and kind != region.KIND and state != END_TO_END:
             yield equals("kind", kind), equals("state", state), equals("substate", substate)
 
 
-def _resource_stuck() -> Alert:
+def _resource_stuck() -> AlertRule:
     """Return an alert for each resource that the census names, except MAAS regions, because the paging alert of
     `_region_failing` names them."""
-    late = latest_named(gauges.RESOURCE_ABOVE_SLA, f'kind!="{maas_region.KIND}"')
-    return Alert(
+    late = latest_named(gauges.RESOURCE_ABOVE_SLA, f'kind!="{region.KIND}"')
+    return AlertRule(
         name="FarrierResourceStuck",
         severity=Severity.TICKET,
         expr=fleet(late, "name", "resource_kind", *_PLACE) + " > 0",
@@ -161,13 +162,13 @@ def _resource_stuck() -> Alert:
     )
 
 
-def _end_to_end(config: Config, *, named: bool) -> Alert:
+def _end_to_end(config: Config, *, named: bool) -> AlertRule:
     limits = ", ".join(
         f"{rule.kind} {duration.human(rule.lasts)}"
         for rule in rules(config.sla)
         if rule.state == END_TO_END and not rule.scope
     )
-    return Alert(
+    return AlertRule(
         name="FarrierEndToEndBreach",
         severity=Severity.TICKET,
         expr=fleet(latest(gauges.ABOVE_SLA, equals("state", END_TO_END)), *_PLACE) + " > 0",
@@ -178,9 +179,9 @@ def _end_to_end(config: Config, *, named: bool) -> Alert:
     )
 
 
-def _manual_intervention(failure: FailureClass) -> Alert:
+def _manual_intervention(failure: FailureClass) -> AlertRule:
     unsafe = failure in UNSAFE
-    return Alert(
+    return AlertRule(
         name="FarrierManualInterventionRequired",
         severity=Severity.PAGE if unsafe else Severity.TICKET,
         expr=fleet(latest(gauges.MANUAL_INTERVENTION, equals("failure_class", failure)), "failure_class") + " > 0",
@@ -193,11 +194,11 @@ def _manual_intervention(failure: FailureClass) -> Alert:
     )
 
 
-def _manual_intervention_unknown() -> Alert:
+def _manual_intervention_unknown() -> AlertRule:
     """Return an alert for failures that only a newer release defines. It fires if replicas were upgraded, but the rules
     were not generated again."""
     unknown = latest(gauges.MANUAL_INTERVENTION, none_of("failure_class", FailureClass))
-    return Alert(
+    return AlertRule(
         name="FarrierManualInterventionRequired",
         severity=Severity.PAGE,  # the class may be unsafe
         expr=fleet(unknown, "failure_class") + " > 0",
@@ -207,23 +208,23 @@ def _manual_intervention_unknown() -> Alert:
     )
 
 
-def _region_failing(*, named: bool) -> Alert:
-    return Alert(
+def _region_failing(*, named: bool) -> AlertRule:
+    return AlertRule(
         name="FarrierRegionFailing",
         severity=Severity.PAGE,
-        expr=fleet(latest(gauges.ABOVE_SLA, equals("kind", maas_region.KIND)), *_PLACE) + " > 0",
+        expr=fleet(latest(gauges.ABOVE_SLA, equals("kind", region.KIND)), *_PLACE) + " > 0",
         summary="{{ $value }} MAAS region(s) cannot be read ({{ $labels.state }})",
         description="farrier does not act on outdated observations of the machines of these regions. To see the "
         "error, run farrier site list." + (_FURTHEST if named else ""),
     )
 
 
-def _region_unconfigured() -> Alert:
+def _region_unconfigured() -> AlertRule:
     state = equals("state", RegionState.UNCONFIGURED)
-    return Alert(
+    return AlertRule(
         name="FarrierRegionUnconfigured",
         severity=Severity.TICKET,
-        expr=fleet(latest(gauges.RESOURCES, equals("kind", maas_region.KIND), state)) + " > 0",
+        expr=fleet(latest(gauges.RESOURCES, equals("kind", region.KIND), state)) + " > 0",
         summary="{{ $value }} known MAAS region(s) are in the settings of no controller",
         description="No controller reads these regions, and work that needs MAAS has stopped at their sites. farrier "
         "site list names the sites. Restore the file of a site, or run farrier resource intent "
@@ -231,11 +232,11 @@ def _region_unconfigured() -> Alert:
     )
 
 
-def _observations_stale() -> tuple[Alert, Alert]:
+def _observations_stale() -> tuple[AlertRule, AlertRule]:
     """Return the alerts for outdated observations: a ticket for single machines, and a page for many machines. If many
     observations are outdated, usually no controller reads their region. The machines of failing regions do not count,
     because the alert of `_region_failing` reports these regions."""
-    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", Source.MAAS)))
+    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", ObservationSource.MAAS)))
     nodes = total(latest(gauges.RESOURCES, equals("kind", NODE)))
     return (
         _observations_stale_at(Severity.PAGE, f"{stale} >= {_MANY_AT_LEAST} and {stale} / {nodes} >= {_MANY}"),
@@ -243,8 +244,8 @@ def _observations_stale() -> tuple[Alert, Alert]:
     )
 
 
-def _observations_stale_at(severity: Severity, expr: str) -> Alert:
-    return Alert(
+def _observations_stale_at(severity: Severity, expr: str) -> AlertRule:
+    return AlertRule(
         name="FarrierObservationsStale",
         severity=severity,
         expr=expr,
@@ -256,8 +257,8 @@ def _observations_stale_at(severity: Severity, expr: str) -> Alert:
     )
 
 
-def _maas_status_unknown() -> Alert:
-    return Alert(
+def _maas_status_unknown() -> AlertRule:
+    return AlertRule(
         name="FarrierMaasStatusUnknown",
         severity=Severity.TICKET,
         expr=f"{fleet(latest(gauges.MAAS_STATUS_UNKNOWN))} > 0",
@@ -271,9 +272,9 @@ def _maas_status_unknown() -> Alert:
     )
 
 
-def _hardware_critical() -> Alert:
+def _hardware_critical() -> AlertRule:
     critical = equals("condition", f"{ConditionSource.BMC}/{BMC_HEALTH}")
-    return Alert(
+    return AlertRule(
         name="FarrierHardwareCritical",
         severity=Severity.TICKET,
         expr=f"{fleet(latest(gauges.NODE_CONDITIONS, critical))} > 0",
@@ -286,9 +287,9 @@ def _hardware_critical() -> Alert:
     )
 
 
-def _resources_failing() -> Alert:
+def _resources_failing() -> AlertRule:
     failing = fleet(latest_named(gauges.RESOURCES_FAILING), "kind", "error")
-    return Alert(
+    return AlertRule(
         name="FarrierResourcesFailing",
         severity=Severity.TICKET,
         expr=f"{failing} > 0",
@@ -302,8 +303,8 @@ def _resources_failing() -> Alert:
     )
 
 
-def _bmc_unreadable(failure: BmcFailure) -> Alert:
-    return Alert(
+def _bmc_unreadable(failure: BmcFailure) -> AlertRule:
+    return AlertRule(
         name="FarrierBmcUnreadable",
         severity=Severity.TICKET,
         expr=_unread(equals("failure", failure)),
@@ -317,10 +318,10 @@ def _bmc_unreadable(failure: BmcFailure) -> Alert:
     )
 
 
-def _bmc_unreadable_unknown() -> Alert:
+def _bmc_unreadable_unknown() -> AlertRule:
     """Return an alert for failures that only a newer release defines. It fires if replicas were upgraded, but the rules
     were not generated again."""
-    return Alert(
+    return AlertRule(
         name="FarrierBmcUnreadable",
         severity=Severity.TICKET,
         expr=_unread(none_of("failure", BmcFailure)),
@@ -335,14 +336,14 @@ def _bmc_unreadable_unknown() -> Alert:
 def _unread(which: str) -> str:
     """Return a selector of failed reads that matches only while some BMC has had no good read for `observation_ttl`, so
     that single failed reads do not count."""
-    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", Source.BMC)))
+    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", ObservationSource.BMC)))
     return f"{fleet(latest(gauges.POWER_SYNC_FAILING, which), 'failure')} > 0 and on () {stale} > 0"
 
 
-def _many_bmcs_unreadable() -> Alert:
-    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", Source.BMC)))
+def _many_bmcs_unreadable() -> AlertRule:
+    stale = fleet(latest(gauges.OBSERVATIONS_STALE, equals("source", ObservationSource.BMC)))
     manageable = latest(gauges.RESOURCES, equals("kind", "management"), equals("state", "manageable"))
-    return Alert(
+    return AlertRule(
         name="FarrierManyBmcsUnreadable",
         severity=Severity.PAGE,
         # A BMC that cannot be verified again is no longer manageable: all of a fleet may be stale, and none manageable.
@@ -355,8 +356,8 @@ def _many_bmcs_unreadable() -> Alert:
     )
 
 
-def _same_machine() -> Alert:
-    return Alert(
+def _same_machine() -> AlertRule:
+    return AlertRule(
         name="FarrierSameMachine",
         severity=Severity.TICKET,
         expr=f"{fleet(latest(gauges.NODES_SAME_MACHINE))} > 0",
@@ -366,8 +367,8 @@ def _same_machine() -> Alert:
     )
 
 
-def _brake() -> Alert:
-    return Alert(
+def _brake() -> AlertRule:
+    return AlertRule(
         name="FarrierBrakeHolds",
         severity=Severity.PAGE,
         expr=f"{fleet(latest(gauges.BRAKES_HOLDING))} > 0",
@@ -377,8 +378,8 @@ def _brake() -> Alert:
     )
 
 
-def _restored() -> Alert:
-    return Alert(
+def _restored() -> AlertRule:
+    return AlertRule(
         name="FarrierRestored",
         severity=Severity.TICKET,
         expr=f"{total(latest(gauges.RESOURCES_RESTORED))} > 0",
@@ -388,9 +389,9 @@ def _restored() -> Alert:
     )
 
 
-def _intents_unanswered() -> Alert:
+def _intents_unanswered() -> AlertRule:
     oldest = fleet(latest(gauges.INTENTS_OLDEST_PENDING))
-    return Alert(
+    return AlertRule(
         name="FarrierIntentsUnanswered",
         severity=Severity.TICKET,
         expr=f"{oldest} > {_ANSWERED_WITHIN.total_seconds():.0f}",
@@ -400,9 +401,9 @@ def _intents_unanswered() -> Alert:
     )
 
 
-def _flapping() -> Alert:
+def _flapping() -> AlertRule:
     stays = increase(series(definitions.SHORT_STAYS), timedelta(hours=1), "kind", "state")
-    return Alert(
+    return AlertRule(
         name="FarrierFlapping",
         severity=Severity.TICKET,
         # increase() extrapolates to the edges of its window, so it returns 5.08 for five stays.

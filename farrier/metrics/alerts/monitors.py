@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 
 from farrier.metrics import gauges
-from farrier.metrics.alerts.rules import Alert, Severity, equals, fleet, latest
+from farrier.metrics.alerts.rules import AlertRule, Severity, equals, fleet, latest
 
 
-def alerts() -> tuple[Alert, ...]:
+def alerts() -> tuple[AlertRule, ...]:
     """Return every alert about monitors."""
     return _refused(), _silent()
 
 
-def _refused() -> Alert:
-    return Alert(
+def _refused() -> AlertRule:
+    return AlertRule(
         name="FarrierMonitorRefused",
         severity=Severity.TICKET,
         expr=f"{fleet(latest(gauges.MONITOR_REFUSED), 'monitor')} > 0",
@@ -26,9 +26,9 @@ def _refused() -> Alert:
     )
 
 
-def _silent() -> Alert:
+def _silent() -> AlertRule:
     unknown = latest(gauges.MONITOR_CONDITIONS, equals("state", "unknown"))
-    return Alert(
+    return AlertRule(
         name="FarrierMonitorSilent",
         severity=Severity.TICKET,
         expr=f"{fleet(unknown, 'monitor')} > 0",

@@ -35,7 +35,7 @@ class Severity(StrEnum):
     INFO = "info"  # no action
 
 
-class Alert(msgspec.Struct, frozen=True, kw_only=True):
+class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule. `hold` is how long `expr` must be true before the alert fires. `because` is the reason for the length
     of `hold`. The defaults of `hold` and `because` are for figures of the fleet. `runbook` is a page below
     docs/operating/ with its anchor; if it is empty, the alert has a separate page. If several alerts have the same
@@ -60,14 +60,14 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
         return self.runbook or f"alerts/{self.name}.md"
 
 
-class Group(msgspec.Struct, frozen=True):
+class RuleGroup(msgspec.Struct, frozen=True):
     """Rules that Prometheus evaluates together."""
 
     name: str
-    alerts: tuple[Alert, ...]
+    alerts: tuple[AlertRule, ...]
 
 
-def exposition(groups: Iterable[Group], *, runbooks: Runbooks) -> dict[str, Any]:
+def exposition(groups: Iterable[RuleGroup], *, runbooks: Runbooks) -> dict[str, Any]:
     """Return the rules in Prometheus' format."""
     return {
         "groups": [
@@ -76,7 +76,7 @@ def exposition(groups: Iterable[Group], *, runbooks: Runbooks) -> dict[str, Any]
     }
 
 
-def _rule(alert: Alert, runbooks: Runbooks) -> dict[str, Any]:
+def _rule(alert: AlertRule, runbooks: Runbooks) -> dict[str, Any]:
     return {
         "alert": alert.name,
         "expr": alert.expr,

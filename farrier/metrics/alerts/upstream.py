@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from farrier.metrics import definitions, gauges
-from farrier.metrics.alerts.rules import Alert, Severity, increase, none_of, rate, series
-from farrier.model.bmc import BmcFailure
-from farrier.model.maas import MaasFailure
+from farrier.metrics.alerts.rules import AlertRule, Severity, increase, none_of, rate, series
+from farrier.model.maas.reading import MaasFailure
+from farrier.model.machine.bmc import BmcFailure
 
 ANSWERS = frozenset(
     {
@@ -26,16 +26,16 @@ _SHARE = 0.25  # share of all requests; a few BMCs in a hundred are dead, and fa
 _AT_LEAST = 10  # failed requests in the window; a single dead BMC causes about as many
 
 
-def alerts() -> tuple[Alert, ...]:
+def alerts() -> tuple[AlertRule, ...]:
     """Return every alert about services."""
     return (_service_failing(), _tls_insecure())
 
 
-def _service_failing() -> Alert:
+def _service_failing() -> AlertRule:
     failed = series(definitions.SERVICE_REQUESTS, none_of("result", ANSWERS))
     asked = series(definitions.SERVICE_REQUESTS, 'result!="cancelled"')
     share = f"{rate(failed, _WINDOW, 'service')} / {rate(asked, _WINDOW, 'service')} > {_SHARE}"
-    return Alert(
+    return AlertRule(
         name="FarrierServiceFailing",
         severity=Severity.TICKET,
         expr=f"{share} and {increase(failed, _WINDOW, 'service')} > {_AT_LEAST}",
@@ -47,8 +47,8 @@ def _service_failing() -> Alert:
     )
 
 
-def _tls_insecure() -> Alert:
-    return Alert(
+def _tls_insecure() -> AlertRule:
+    return AlertRule(
         name="FarrierBmcTlsInsecure",
         severity=Severity.INFO,
         expr=f"max by (job) ({series(gauges.BMC_TLS_INSECURE)}) > 0",

@@ -13,9 +13,8 @@ Tests, benchmarks and the demo use the simulated region. All data is in memory, 
 
 from __future__ import annotations
 
-from farrier.model.maas import StatusNumber as Status
+from farrier.model.maas.reading import StatusNumber as Status
 from farrier.sim.faults import Broken, Fault
-from farrier.sim.maas.call import User
 from farrier.sim.maas.hardware import (
     CommissionFate,
     DeployFate,
@@ -28,8 +27,9 @@ from farrier.sim.maas.hardware import (
     Printed,
     RunFate,
 )
+from farrier.sim.maas.http.call import User
+from farrier.sim.maas.http.serving import RegionTransport, open_region
 from farrier.sim.maas.region import ADMIN, OPERATOR, Region
-from farrier.sim.maas.serving import RegionTransport, open_region
 
 __all__ = [
     "ADMIN",

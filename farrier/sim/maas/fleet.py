@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from farrier.model.maas import StatusNumber as Status
-from farrier.sim.maas import show_machine, states
-from farrier.sim.maas.call import Answer, Call, Refused
-from farrier.sim.maas.forms import FIELDS, POWER_PARAMETERS
-from farrier.sim.maas.readers import Origin
+from farrier.model.maas.reading import StatusNumber as Status
+from farrier.sim.maas import states
+from farrier.sim.maas.http.call import Answer, Call, Refused
+from farrier.sim.maas.http.forms import FIELDS, POWER_PARAMETERS
+from farrier.sim.maas.http.readers import Origin
 from farrier.sim.maas.records import Interface, Machine
 from farrier.sim.maas.region import Region
+from farrier.sim.maas.show import machine as show_machine
 
 _Matches = Callable[[Machine], set[str]]
 _FILTERS: dict[str, _Matches] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from farrier.model.maas import StatusNumber as Status
+from farrier.model.maas.reading import StatusNumber as Status
 from farrier.sim.maas import inside
 from farrier.sim.maas.events import Level
 from farrier.sim.maas.hardware import DeployFate

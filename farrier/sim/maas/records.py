@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from farrier.model.maas import StatusNumber as Status
+from farrier.model.maas.reading import StatusNumber as Status
 
 
 @dataclass(kw_only=True, slots=True)

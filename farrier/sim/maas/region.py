@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from farrier.model.maas import RESCUE
-from farrier.model.maas import StatusNumber as Status
+from farrier.model.maas.reading import RESCUE
+from farrier.model.maas.reading import StatusNumber as Status
 from farrier.sim.faults import Faults
 from farrier.sim.maas import site as surroundings
-from farrier.sim.maas.auth import Keys
-from farrier.sim.maas.call import Exchange, Refused, User
 from farrier.sim.maas.events import Event, EventLog, Level
 from farrier.sim.maas.hardware import Durations, Nature
+from farrier.sim.maas.http.auth import Keys
+from farrier.sim.maas.http.call import Exchange, Refused, User
 from farrier.sim.maas.records import Interface, Machine, Script, ScriptSet, ScriptStatus, SetType, Subnet
 from farrier.sim.maas.timeline import Timeline
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 
-from farrier.sim.maas.call import Answer, Call, Refused
+from farrier.sim.maas.http.call import Answer, Call, Refused
 from farrier.sim.maas.records import Revision, Script
 from farrier.sim.maas.region import Region
 

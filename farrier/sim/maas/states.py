@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from farrier.model.maas import RESCUE
-from farrier.model.maas import StatusNumber as Status
+from farrier.model.maas.reading import RESCUE
+from farrier.model.maas.reading import StatusNumber as Status
 from farrier.sim.maas import installing, testing, work
-from farrier.sim.maas.call import Call, Refused
 from farrier.sim.maas.events import Level
+from farrier.sim.maas.http.call import Call, Refused
 from farrier.sim.maas.records import Machine, ScriptStatus, SetType
 from farrier.sim.maas.region import Region
 from farrier.sim.maas.scripts import selected

@@ -6,7 +6,7 @@ operations check them.
 
 from __future__ import annotations
 
-from farrier.model.maas import StatusNumber as Status
+from farrier.model.maas.reading import StatusNumber as Status
 
 COMMISSIONABLE = frozenset({Status.NEW, Status.FAILED_COMMISSIONING, Status.READY, Status.BROKEN})
 RELEASABLE = frozenset(

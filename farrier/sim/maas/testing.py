@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from farrier.model.maas import StatusNumber as Status
+from farrier.model.maas.reading import StatusNumber as Status
 from farrier.sim.maas import programs
 from farrier.sim.maas.events import Level
 from farrier.sim.maas.hardware import Printed, RunFate

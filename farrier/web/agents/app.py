@@ -24,8 +24,8 @@ from farrier.protocols import AgentCalls, Clock, Door
 from farrier.web.agents import problems
 from farrier.web.agents.batches import Batches, Overloaded
 from farrier.web.agents.operations import OPERATIONS, AgentOperation, Agents, document, key_of
-from farrier.web.buckets import Buckets, client_of
-from farrier.web.refusals import Refused
+from farrier.web.server.buckets import Buckets, client_of
+from farrier.web.server.refusals import RefusedRequest
 
 PREFIX = "/agent/v1"
 FILE = "/farrier-agent.pyz"
@@ -123,13 +123,15 @@ class AgentsApp:
                 if method in {"GET", "HEAD"}:
                     return _file(request) if path == FILE else _described()
             else:
-                raise Refused(
+                raise RefusedRequest(
                     HTTPStatus.NOT_FOUND, f"there is no path {path}", hint=f"{PREFIX}/openapi.json lists the paths"
                 )
         if method not in found:
             allowed = ", ".join(sorted(found)) or "GET, HEAD"
             text = f"{method} is not a method of {path}"
-            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, text, hint=f"methods: {allowed}", headers={"Allow": allowed})
+            raise RefusedRequest(
+                HTTPStatus.METHOD_NOT_ALLOWED, text, hint=f"methods: {allowed}", headers={"Allow": allowed}
+            )
         return found[method]
 
     def _bucket(self, request: Request, operation: AgentOperation) -> tuple[Buckets[str], str]:
@@ -141,7 +143,7 @@ class AgentsApp:
             name, what = client_of(request.client.host if request.client else ""), "this address"
         if wait := math.ceil(bucket.wait(name)):
             text = f"too many requests from {what}; try again in {wait} s"
-            raise Refused(HTTPStatus.TOO_MANY_REQUESTS, text, headers={"Retry-After": str(wait)})
+            raise RefusedRequest(HTTPStatus.TOO_MANY_REQUESTS, text, headers={"Retry-After": str(wait)})
         return bucket, name
 
     def _succeeded(self, request: Request, operation: AgentOperation) -> None:

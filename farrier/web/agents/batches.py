@@ -13,7 +13,7 @@ import anyio
 import structlog
 
 from farrier.errors import DatabaseUnreachable, RefusedByModel
-from farrier.model.agent import Beat, BeatAnswer, Verdict
+from farrier.model.machine.agent import Beat, BeatAnswer, BeatVerdict
 from farrier.protocols import AgentCalls
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -35,7 +35,7 @@ class Overloaded(Exception):
     """The server has too many requests, and refuses this one."""
 
 
-class _Slot:
+class _WaitingBeat:
     """A heartbeat that waits for its answer."""
 
     __slots__ = ("answer", "beat", "done", "error")
@@ -63,7 +63,7 @@ class Batches:
         self._calls = calls
         self._collect_seconds = collect_seconds
         self._most = most_in_a_batch
-        self._waiting: deque[_Slot] = deque()
+        self._waiting: deque[_WaitingBeat] = deque()
         self._alone = 0
         self._some = anyio.Event()
         self._batches = anyio.Semaphore(_BATCHES)
@@ -77,7 +77,7 @@ class Batches:
             raise Overloaded
         if not self._runs:
             raise DatabaseUnreachable("the configured server", "this server is starting or stopping")
-        slot = _Slot(beat)
+        slot = _WaitingBeat(beat)
         self._waiting.append(slot)
         self._some.set()
         await slot.done.wait()
@@ -103,10 +103,10 @@ class Batches:
             while self._waiting:
                 self._waiting.popleft().end(DatabaseUnreachable("the configured server", "this server is stopping"))
 
-    def _next(self) -> Sequence[_Slot]:
+    def _next(self) -> Sequence[_WaitingBeat]:
         """Take the next batch. An agent has one heartbeat in a batch; a further one goes into the next."""
-        taken: dict[str, _Slot] = {}
-        later: list[_Slot] = []
+        taken: dict[str, _WaitingBeat] = {}
+        later: list[_WaitingBeat] = []
         while self._waiting and len(taken) < self._most:
             slot = self._waiting.popleft()
             if slot.beat.key in taken:
@@ -116,7 +116,7 @@ class Batches:
         self._waiting.extendleft(reversed(later))
         return list(taken.values())
 
-    async def _send(self, slots: Sequence[_Slot], tasks: anyio.abc.TaskGroup) -> None:
+    async def _send(self, slots: Sequence[_WaitingBeat], tasks: anyio.abc.TaskGroup) -> None:
         try:
             try:
                 answers: Sequence[BeatAnswer | Exception] = await self._calls.beat([slot.beat for slot in slots])
@@ -133,10 +133,10 @@ class Batches:
             self._settle(slots, answers, tasks)
 
     def _settle(
-        self, slots: Sequence[_Slot], answers: Sequence[BeatAnswer | Exception], tasks: anyio.abc.TaskGroup
+        self, slots: Sequence[_WaitingBeat], answers: Sequence[BeatAnswer | Exception], tasks: anyio.abc.TaskGroup
     ) -> None:
         for slot, answer in zip(slots, answers, strict=True):
-            if not (isinstance(answer, BeatAnswer) and answer.verdict is Verdict.LOCKED):
+            if not (isinstance(answer, BeatAnswer) and answer.verdict is BeatVerdict.LOCKED):
                 slot.end(answer)
             elif self._alone >= _MOST_ALONE:
                 slot.end(Overloaded())
@@ -144,7 +144,7 @@ class Batches:
                 self._alone += 1
                 tasks.start_soon(self._wait_alone, slot)
 
-    async def _wait_alone(self, slot: _Slot) -> None:
+    async def _wait_alone(self, slot: _WaitingBeat) -> None:
         try:
             async with self._patient:
                 slot.end(await self._one(slot, patient=True))
@@ -153,7 +153,7 @@ class Batches:
             if not slot.done.is_set():
                 slot.end(DatabaseUnreachable("the configured server", "this server is stopping"))
 
-    async def _one(self, slot: _Slot, *, patient: bool = False) -> BeatAnswer | Exception:
+    async def _one(self, slot: _WaitingBeat, *, patient: bool = False) -> BeatAnswer | Exception:
         try:
             (answer,) = await self._calls.beat([slot.beat], patient=patient)
         except (DatabaseUnreachable, RefusedByModel) as error:

@@ -11,9 +11,9 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
-from farrier.model.conditions import Effect
-from farrier.model.evidence import Reported
-from farrier.model.health import SshSeed
+from farrier.model.machine.health import SshSeed
+from farrier.model.node.conditions import Effect
+from farrier.model.node.evidence import Reported
 
 Digest = Annotated[
     str,
@@ -29,7 +29,7 @@ BootId = Annotated[UUID, Meta(description="The boot of the machine, from /proc/s
 Seconds = Annotated[float, Meta(ge=1, le=86400)]
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class MachineIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """What identifies the machine. farrier compares it with the node's BMC."""
 
     serial: Annotated[str, Meta(max_length=200)] | None = None
@@ -42,7 +42,7 @@ class EnrollBody(msgspec.Struct, frozen=True, kw_only=True):
 
     token: Annotated[str, Meta(max_length=200, description="The bootstrap token of the node.")]
     key_digest: Annotated[Digest, Meta(description="The digest of the key that the agent made for itself.")]
-    identity: Identity = Identity()
+    identity: MachineIdentity = MachineIdentity()
     facts: dict[str, Any] = {}
     version: Version | None = None
     boot_id: BootId | None = None
@@ -152,7 +152,7 @@ class FactsBody(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, Any]
 
 
-class Done(msgspec.Struct, frozen=True):
+class Succeeded(msgspec.Struct, frozen=True):
     """The call succeeded."""
 
 

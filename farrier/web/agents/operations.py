@@ -14,16 +14,16 @@ from starlette.responses import Response
 from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable
-from farrier.model.agent import Beat, BeatAnswer, Enrolment, TaskEnd, Verdict
-from farrier.model.conditions import Effect
-from farrier.model.health import SshSeed
+from farrier.model.machine.agent import Beat, BeatAnswer, BeatVerdict, Enrolment, TaskEnd
+from farrier.model.machine.health import SshSeed
+from farrier.model.node.conditions import Effect
 from farrier.protocols import AgentCalls
-from farrier.web import given as reading
-from farrier.web import openapi
 from farrier.web.agents import bodies
 from farrier.web.agents.batches import Batches
-from farrier.web.operation import Answer, B, G, NoParameters, Operation, json
-from farrier.web.refusals import MEDIA, Problem, Refused
+from farrier.web.api import decoding as reading
+from farrier.web.api import openapi
+from farrier.web.api.operation import B, G, NoParameters, Operation, ResponseType, json
+from farrier.web.server.refusals import MEDIA, Problem, RefusedRequest
 
 # Levels of arrays and objects in a body. Programs that read stored JSON decode it recursively.
 _DEEPEST = 32
@@ -86,7 +86,7 @@ def key_of(request: Request) -> str:
         given = header[len(_SCHEME) :].strip()
         if header[: len(_SCHEME)].lower() != _SCHEME or not given:
             text = "a key is required; expected the header Authorization: Bearer KEY"
-            raise Refused(HTTPStatus.UNAUTHORIZED, text, hint="enrol first, with a bootstrap token")
+            raise RefusedRequest(HTTPStatus.UNAUTHORIZED, text, hint="enrol first, with a bootstrap token")
         key = hashlib.sha256(given.encode("latin-1")).hexdigest()
         request.scope["key"] = key
     return key
@@ -124,7 +124,7 @@ async def heartbeat(call: AgentCall[NoParameters, bodies.HeartbeatBody]) -> Resp
         clock=body.clock,
     )
     answer = await call.agents.batches.add(beat)
-    if answer.verdict is not Verdict.TAKEN:
+    if answer.verdict is not BeatVerdict.TAKEN:
         raise _refusal(answer)
     return Response(_answer(answer.wait, answer.facts, answer.claim), media_type="application/json")
 
@@ -134,7 +134,7 @@ async def put_facts(call: AgentCall[NoParameters, bodies.FactsBody]) -> Response
     refused = await call.agents.calls.put_facts(key_of(call.request), call.body.digest, call.body.facts)
     if refused is not None:
         raise _other_machine(refused)
-    return json(bodies.Done())
+    return json(bodies.Succeeded())
 
 
 async def claim(call: AgentCall[NoParameters, bodies.ClaimBody]) -> Response:
@@ -159,7 +159,7 @@ async def finish(call: AgentCall[bodies.TaskPath, bodies.FinishBody]) -> Respons
     body = call.body
     end = TaskEnd(lease_token=body.lease_token, succeeded=body.succeeded, result=body.result, evidence=body.evidence)
     await call.agents.calls.finish(key_of(call.request), call.given.id, end)
-    return json(bodies.Done())
+    return json(bodies.Succeeded())
 
 
 def _health(body: bodies.HeartbeatBody) -> dict[str, Any]:
@@ -186,30 +186,36 @@ def _answer(wait: int, facts: bool, claim: bool) -> bytes:
     return msgspec.json.encode(bodies.HeartbeatAnswer(wait, wants))
 
 
-def _refusal(answer: BeatAnswer) -> Refused:
+def _refusal(answer: BeatAnswer) -> RefusedRequest:
     match answer.verdict:
-        case Verdict.UNKNOWN:
-            return Refused(HTTPStatus.UNAUTHORIZED, _UNKNOWN, hint=_ENROL_AGAIN)
-        case Verdict.REPLACED:
+        case BeatVerdict.UNKNOWN:
+            return RefusedRequest(HTTPStatus.UNAUTHORIZED, _UNKNOWN, hint=_ENROL_AGAIN)
+        case BeatVerdict.REPLACED:
             text = "another machine uses the key of this agent, and booted later"
-            return Refused(HTTPStatus.CONFLICT, text, hint="enrol with a bootstrap token of this machine's own node")
-        case Verdict.HELD:
+            return RefusedRequest(
+                HTTPStatus.CONFLICT, text, hint="enrol with a bootstrap token of this machine's own node"
+            )
+        case BeatVerdict.HELD:
             text = "the database was restored from a backup, and the node is held"
-            return Refused(HTTPStatus.CONFLICT, text, hint="send the request again later; an operator lifts the hold")
-        case Verdict.REFUSED:
-            return Refused(HTTPStatus.BAD_REQUEST, answer.reason or "the report is malformed")
-        case Verdict.LOCKED | Verdict.TAKEN:
-            return Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the node is in use at the moment", hint="try again later")
+            return RefusedRequest(
+                HTTPStatus.CONFLICT, text, hint="send the request again later; an operator lifts the hold"
+            )
+        case BeatVerdict.REFUSED:
+            return RefusedRequest(HTTPStatus.BAD_REQUEST, answer.reason or "the report is malformed")
+        case BeatVerdict.LOCKED | BeatVerdict.TAKEN:
+            return RefusedRequest(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the node is in use at the moment", hint="try again later"
+            )
         case _ as never:
             assert_never(never)
 
 
-def _other_machine(reason: str) -> Refused:
+def _other_machine(reason: str) -> RefusedRequest:
     hint = "this is not the machine of the node; use the bootstrap token of this machine's own node"
-    return Refused(HTTPStatus.CONFLICT, reason, hint=hint)
+    return RefusedRequest(HTTPStatus.CONFLICT, reason, hint=hint)
 
 
-_TOO_LATE = Answer(what="The agent has lost the task, and must stop its work.", body=Problem, media=MEDIA)
+_TOO_LATE = ResponseType(what="The agent has lost the task, and must stop its work.", body=Problem, media=MEDIA)
 _CONFLICT = "Another machine uses the key, or the node is held after the restore of a backup."
 
 OPERATIONS: tuple[AgentOperation, ...] = (
@@ -220,13 +226,13 @@ OPERATIONS: tuple[AgentOperation, ...] = (
         body=bodies.EnrollBody,
         has_key=False,
         answers={
-            200: Answer(what="The agent is enrolled.", body=bodies.EnrollAnswer),
-            403: Answer(
+            200: ResponseType(what="The agent is enrolled.", body=bodies.EnrollAnswer),
+            403: ResponseType(
                 what="The token is unknown, used by another agent, revoked or expired.",
                 body=Problem,
                 media=MEDIA,
             ),
-            409: Answer(
+            409: ResponseType(
                 what="The machine is not the node's, or another node has the key, or the node is held after the "
                 "restore of a backup.",
                 body=Problem,
@@ -240,8 +246,8 @@ OPERATIONS: tuple[AgentOperation, ...] = (
         respond=heartbeat,
         body=bodies.HeartbeatBody,
         answers={
-            200: Answer(what="The heartbeat is recorded.", body=bodies.HeartbeatAnswer),
-            409: Answer(what=_CONFLICT, body=Problem, media=MEDIA),
+            200: ResponseType(what="The heartbeat is recorded.", body=bodies.HeartbeatAnswer),
+            409: ResponseType(what=_CONFLICT, body=Problem, media=MEDIA),
         },
     ),
     AgentOperation(
@@ -250,8 +256,8 @@ OPERATIONS: tuple[AgentOperation, ...] = (
         respond=put_facts,
         body=bodies.FactsBody,
         answers={
-            200: Answer(what="The facts are stored.", body=bodies.Done),
-            409: Answer(
+            200: ResponseType(what="The facts are stored.", body=bodies.Succeeded),
+            409: ResponseType(
                 what="The facts are of another machine, or the node is held after the restore of a backup.",
                 body=Problem,
                 media=MEDIA,
@@ -264,8 +270,8 @@ OPERATIONS: tuple[AgentOperation, ...] = (
         respond=claim,
         body=bodies.ClaimBody,
         answers={
-            200: Answer(what="The task, or null.", body=bodies.ClaimAnswer),
-            409: Answer(what=_CONFLICT, body=Problem, media=MEDIA),
+            200: ResponseType(what="The task, or null.", body=bodies.ClaimAnswer),
+            409: ResponseType(what=_CONFLICT, body=Problem, media=MEDIA),
         },
     ),
     AgentOperation(
@@ -274,7 +280,7 @@ OPERATIONS: tuple[AgentOperation, ...] = (
         respond=renew,
         given=bodies.TaskPath,
         body=bodies.RenewBody,
-        answers={200: Answer(what="The new end of the lease.", body=bodies.RenewAnswer), 410: _TOO_LATE},
+        answers={200: ResponseType(what="The new end of the lease.", body=bodies.RenewAnswer), 410: _TOO_LATE},
     ),
     AgentOperation(
         path="/task/{id}/finish",
@@ -282,7 +288,7 @@ OPERATIONS: tuple[AgentOperation, ...] = (
         respond=finish,
         given=bodies.TaskPath,
         body=bodies.FinishBody,
-        answers={200: Answer(what="The task has ended.", body=bodies.Done), 410: _TOO_LATE},
+        answers={200: ResponseType(what="The task has ended.", body=bodies.Succeeded), 410: _TOO_LATE},
     ),
 )
 

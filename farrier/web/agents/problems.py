@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from farrier.errors import DatabaseUnreachable, MalformedRequest, RefusedByModel
-from farrier.web import refusals
 from farrier.web.agents.batches import Overloaded
-from farrier.web.refusals import MEDIA, Refused, problem
+from farrier.web.server import refusals
+from farrier.web.server.refusals import MEDIA, RefusedRequest, problem
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -55,7 +55,7 @@ def of_database(request: Request, error: RefusedByModel, *, has_key: bool) -> Re
 def of_http(request: Request, error: HTTPException) -> Response:
     """Return the response to a request with a wrong path, method, key or body."""
     status = HTTPStatus(error.status_code)
-    hint = error.hint if isinstance(error, Refused) else ""
+    hint = error.hint if isinstance(error, RefusedRequest) else ""
     if status is HTTPStatus.CONFLICT:
         _log.warning("agents.machine_refused", client=_client(request), path=request.scope["path"], error=error.detail)
     later = _LATER if status is HTTPStatus.SERVICE_UNAVAILABLE else {}

@@ -17,9 +17,9 @@ from farrier.metrics.alerts.rules import STALE_AFTER
 from farrier.metrics.alerts.upstream import ANSWERS
 from farrier.metrics.families import Definition, Gauge
 from farrier.metrics.runbooks import Runbooks
-from farrier.model import conditions
-from farrier.model.bmc import BmcFailure
-from farrier.model.failures import FailureClass
+from farrier.model.machine.bmc import BmcFailure
+from farrier.model.node import conditions
+from farrier.model.node.failures import FailureClass
 from farrier.wiring.vocabulary import vocabulary
 from tests.architecture import sources
 from tests.integration.alerts.test_counts import CASES
@@ -59,13 +59,13 @@ def test_promtool_finds_the_rules_right(config: Config, tmp_path: Path) -> None:
     assert (done.returncode, "duplicate" in done.stdout) == (0, False), done.stdout + done.stderr
 
 
-def of_every_alert(faults: Callable[[alerts.Alert], Iterator[object]]) -> list[str]:
+def of_every_alert(faults: Callable[[alerts.AlertRule], Iterator[object]]) -> list[str]:
     """The faults of all alerts, each with the alert's name."""
     return [f"{alert.name} {sorted(alert.labels.values())}: {fault}" for alert in ALERTS for fault in faults(alert)]
 
 
 def test_every_metric_and_label_of_a_rule_exists() -> None:
-    def unknown(alert: alerts.Alert) -> Iterator[object]:
+    def unknown(alert: alerts.AlertRule) -> Iterator[object]:
         for name, matchers in SELECTED.findall(alert.expr) + SELECTED.findall(alert.description):
             yield from {*MATCHED.findall(matchers)} - KNOWN[name] if name in KNOWN else [name]
         labels = {label.strip() for grouped in GROUPED.findall(alert.expr) for label in grouped.split(",")}
@@ -110,7 +110,7 @@ def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
 
 
 def test_a_runbook_link_leads_to_a_section() -> None:
-    def broken(alert: alerts.Alert) -> Iterator[object]:
+    def broken(alert: alerts.AlertRule) -> Iterator[object]:
         file, _, anchor = alert.page.partition("#")
         if anchor and f"\n### {anchor.replace('-', ' ', 1)}\n" not in (OPERATING / file).read_text():
             yield alert.page
@@ -119,7 +119,7 @@ def test_a_runbook_link_leads_to_a_section() -> None:
 
 
 def test_templates_in_texts_of_alerts_are_well_formed() -> None:
-    def misspelled(alert: alerts.Alert) -> Iterator[object]:
+    def misspelled(alert: alerts.AlertRule) -> Iterator[object]:
         text = alert.summary + alert.description
         if "$" in re.sub(r"\{\{.*?\}\}", "", text) or text.count("{{") != text.count("}}"):
             yield text

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from farrier.metrics.alerts import Severity
-from farrier.model import maas_region
-from farrier.model.bmc import BmcFailure
-from farrier.model.built_in import BUILT_IN
-from farrier.model.census import Source
-from farrier.model.doors import Lost
-from farrier.model.failures import UNSAFE, FailureClass
-from farrier.model.limits import Place, places_of
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.loop.doors import LostPulse
+from farrier.model.maas import region
+from farrier.model.machine.bmc import BmcFailure
+from farrier.model.node.failures import UNSAFE, FailureClass
+from farrier.model.node.limits import ClockedState, places_of
+from farrier.model.views.census import ObservationSource
 from tests.support import promtool
 from tests.support.promtool import FRESH, Replica, firing, never
 
@@ -109,7 +109,7 @@ FIGURES = (
     Figure("FarrierBrakeHolds", "farrier_brakes_holding", Severity.PAGE),
     *(
         Figure("FarrierDoorsDead", f'farrier_doors_dead_seconds{{pulse="{lost}"}}', Severity.PAGE, {"pulse": lost})
-        for lost in Lost
+        for lost in LostPulse
     ),
     Figure("FarrierRestored", 'farrier_resources_restored{kind="node"}', Severity.TICKET),
     Figure("FarrierSameMachine", "farrier_nodes_same_machine", Severity.TICKET, loud=2),
@@ -301,8 +301,8 @@ def test_many_stuck_nodes_page_unless_operators_do_the_work(
 
 
 def test_every_state_of_every_other_kind_above_its_limit_fires_farrierstuck(tmp_path: Path) -> None:
-    others = [spec for spec in BUILT_IN if spec is not maas_region.SPEC]
-    places = [*places_of(others), Place("of_somebody_else", "waiting", "", "", None)]
+    others = [spec for spec in BUILT_IN if spec is not region.SPEC]
+    places = [*places_of(others), ClockedState("of_somebody_else", "waiting", "", "", None)]
     figures = [stuck(place.kind, place.state, place.substate) for place in places]
     late = Replica("a", {figure.series: "3x200" for figure in figures})
     promtool.check(
@@ -350,7 +350,7 @@ def test_stale_observations_page_for_many_nodes_and_make_a_ticket_for_few(
 
 
 def test_stale_observations_of_failing_regions_fire_only_the_alert_about_the_regions(tmp_path: Path) -> None:
-    failing = promtool.labelled("farrier_observations_stale", source=Source.MAAS_FAILING)
+    failing = promtool.labelled("farrier_observations_stale", source=ObservationSource.MAAS_FAILING)
     told = {failing: "500x200", UNOBSERVED: "0x200", ACTIVE: "1000x200"}
     promtool.check(tmp_path, replicas_of(told), never("FarrierObservationsStale", 100))
 

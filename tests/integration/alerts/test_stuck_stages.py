@@ -17,16 +17,16 @@ from farrier.config import NodeConfig
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import NodeServices
-from farrier.io.identities import PostgresIdentities
-from farrier.io.node import NodeRows
-from farrier.io.pool import Single
-from farrier.io.queries import PostgresQueries
+from farrier.io.calls.identities import PostgresIdentities
+from farrier.io.connections.pool import Single
+from farrier.io.kinds.node import NodeRows
+from farrier.io.queries.lists import PostgresQueries
 from farrier.metrics import gauges
 from farrier.metrics.fleet import FleetGauges
-from farrier.model import sla
-from farrier.model.bmc import BmcError, BmcFailure
-from farrier.model.census import Rules
-from farrier.model.limits import END_TO_END, PLACES, Limits, Place
+from farrier.model.machine.bmc import BmcError, BmcFailure
+from farrier.model.node import sla
+from farrier.model.node.limits import END_TO_END, PLACES, ClockedState, Limits
+from farrier.model.views.census import Rules
 from tests.support import figures, pg, promtool
 from tests.support.fake_bmc import FakeBmc
 from tests.support.loop import Ledger
@@ -181,7 +181,7 @@ async def test_a_node_that_stays_in_a_state_beyond_its_limit_makes_an_alert_for_
     promtool.check(tmp_path, [recorded.replica()], *recorded.always(HOLD + 2, *stuck))
 
 
-async def stay(conn: Single, name: str, place: Place) -> None:
+async def stay(conn: Single, name: str, place: ClockedState) -> None:
     """Add a node that has just entered this state, and whose other layers have no limit."""
     status = place.state if place.kind == "node" else "active"
     management = place.state if place.kind == "management" else "manageable"

@@ -12,9 +12,9 @@ import structlog.testing
 
 from farrier.client import remote as remote_api
 from farrier.errors import ExitCode
-from farrier.web.access import Access
-from farrier.web.backend import Backend
-from farrier.web.server import serving
+from farrier.web.server.access import Access
+from farrier.web.server.backend import Backend
+from farrier.web.server.serving import serving
 from tests.integration.cli.conftest import Prompt
 from tests.integration.test_web import TOKEN, backend, closed_site
 from tests.integration.test_web_access import CI, TOKENS

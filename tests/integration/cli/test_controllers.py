@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 import farrier as farrier_package
-from farrier.io.doors import PostgresDoor
-from farrier.model.controllers import SHARDS
-from farrier.model.doors import DoorKind
+from farrier.io.calls.doors import PostgresDoor
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.loop.doors import DoorKind
 from tests.integration.cli.conftest import Prompt
 from tests.support import owners, pg
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from farrier.errors import ExitCode
-from farrier.io.embedded import EmbeddedServer
+from farrier.io.connections.embedded import EmbeddedServer
 from tests.integration.cli.conftest import Prompt
 from tests.support import pg
 

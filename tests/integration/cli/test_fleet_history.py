@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from farrier.errors import ExitCode
-from farrier.io.pool import Connection
-from farrier.model.history import HistoryEntry
+from farrier.io.connections.pool import Connection
+from farrier.model.views.history import HistoryEntry
 from tests.integration.cli.conftest import Prompt
 from tests.integration.test_web_feed import SETTLED
 from tests.support import pasts, pg

@@ -8,12 +8,13 @@ from datetime import timedelta
 import pytest
 
 from farrier import config
-from farrier.cli import connection, history_follow
-from farrier.cli.connection import Session
-from farrier.io.pool import Connection
-from farrier.model.history import HistoryEntry, HistoryFilter
-from farrier.web.backend import Backend
-from farrier.web.server import serving
+from farrier.cli.history import follow
+from farrier.cli.settings import connection
+from farrier.cli.settings.connection import CommandSession
+from farrier.io.connections.pool import Connection
+from farrier.model.views.history import HistoryEntry, HistoryFilter
+from farrier.web.server.backend import Backend
+from farrier.web.server.serving import serving
 from tests.integration.test_web import backend, open_site
 from tests.support import pg
 
@@ -23,7 +24,7 @@ ADD = "SELECT farrier.register_node($1)"
 
 
 @pytest.fixture(params=["database", "api"])
-async def session(request: pytest.FixtureRequest, db: pg.Database, backend: Backend) -> AsyncIterator[Session]:
+async def session(request: pytest.FixtureRequest, db: pg.Database, backend: Backend) -> AsyncIterator[CommandSession]:
     async with serving(open_site(backend).app, host="127.0.0.1", port=0) as url:
         flags = {"database.dsn": db.dsn} if request.param == "database" else {"client.api": url}
         async with connection.opened(config.load(environment={}, flags=flags)) as opened:
@@ -36,15 +37,17 @@ async def conn(db: pg.Database) -> AsyncIterator[Connection]:
         yield connection
 
 
-def following(session: Session, wanted: HistoryFilter, *, newest: int = 50) -> AsyncIterator[list[HistoryEntry]]:
-    return history_follow.follow(session, wanted, newest=newest, period=timedelta(0))  # type: ignore[return-value]
+def following(session: CommandSession, wanted: HistoryFilter, *, newest: int = 50) -> AsyncIterator[list[HistoryEntry]]:
+    return follow.follow(session, wanted, newest=newest, period=timedelta(0))  # type: ignore[return-value]
 
 
 def names(changes: list[HistoryEntry]) -> list[str]:
     return sorted({change.name for change in changes})
 
 
-async def test_the_newest_changes_come_first_and_then_each_later_one_once(session: Session, conn: Connection) -> None:
+async def test_the_newest_changes_come_first_and_then_each_later_one_once(
+    session: CommandSession, conn: Connection
+) -> None:
     for name in ("a", "b", "c"):
         await conn.execute(ADD, name)
     changes = following(session, HistoryFilter(layers=("status",)), newest=2)
@@ -56,7 +59,7 @@ async def test_the_newest_changes_come_first_and_then_each_later_one_once(sessio
 
 
 async def test_a_change_that_is_committed_after_later_ones_is_not_missed(
-    db: pg.Database, session: Session, conn: Connection
+    db: pg.Database, session: CommandSession, conn: Connection
 ) -> None:
     await conn.execute(ADD, "a")
     changes = following(session, HistoryFilter())
@@ -69,7 +72,7 @@ async def test_a_change_that_is_committed_after_later_ones_is_not_missed(
         assert names(await anext(changes)) == ["slow"]
 
 
-async def test_the_filter_applies_to_later_changes_too(session: Session, conn: Connection) -> None:
+async def test_the_filter_applies_to_later_changes_too(session: CommandSession, conn: Connection) -> None:
     await conn.execute(ADD, "a")
     changes = following(session, HistoryFilter(resource=("node", "a"), targets=("quarantined",)))
     await conn.execute(ADD, "b")

@@ -8,7 +8,7 @@ import pytest
 
 from farrier.errors import ExitCode
 from farrier.handlers.resource import Extension
-from farrier.model.resource import Answer
+from farrier.model.kinds.resource import Answer
 from tests.integration.cli.conftest import Prompt
 from tests.support import crates, pg
 from tests.support.crates import SPEC, Crate, CrateHandler, Hand

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from farrier.cli import pages
+from farrier.cli.output import pages
 from farrier.errors import ExitCode
-from farrier.model.actions import ACTIONS
-from farrier.model.status import NodeStatus
+from farrier.model.intents.actions import ACTIONS
+from farrier.model.node.status import NodeStatus
 from tests.integration.cli.conftest import Prompt
 from tests.support import crates, owners, pg
 from tests.support.crates import Yard

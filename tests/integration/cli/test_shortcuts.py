@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from farrier.errors import ExitCode
-from farrier.model import ib_partition, network_segment
-from farrier.model.kinds import CREATE, KindSpec
+from farrier.model.kinds.spec import CREATE, KindSpec
+from farrier.model.network import segment
+from farrier.model.partition import partition
 from tests.integration.cli.conftest import Prompt
 from tests.support import pg, segments
 from tests.support.segments import Lan
@@ -24,7 +25,7 @@ async def lan(db: pg.Database) -> AsyncIterator[Lan]:
 
 @pytest.mark.parametrize(
     ("command", "spec"),
-    [("segment", network_segment.SPEC), ("partition", ib_partition.SPEC)],
+    [("segment", segment.SPEC), ("partition", partition.SPEC)],
     ids=["segment", "partition"],
 )
 async def test_every_action_of_a_kind_is_a_command_whose_options_are_its_parameters(

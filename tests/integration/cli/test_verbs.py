@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from farrier.errors import ExitCode
-from farrier.model import actions
-from farrier.model.verbs import VERBS
-from farrier.model.workflow import DecommissionMode
+from farrier.model.intents import actions
+from farrier.model.intents.verbs import VERBS
+from farrier.model.node.workflow import DecommissionMode
 from tests.integration.cli.conftest import Prompt
 from tests.support import pg
 

@@ -26,11 +26,11 @@ from farrier.client import (
     ServerFault,
     wire,
 )
-from farrier.client.calls import Call, Nothing
+from farrier.client.calls import ApiCall, Nothing
 from farrier.client.remote import Remote
 from farrier.errors import ConfigError, ExitCode, MalformedRequest
-from farrier.web.backend import Backend
-from farrier.web.server import serving
+from farrier.web.server.backend import Backend
+from farrier.web.server.serving import serving
 from tests.integration.test_web import TOKEN, backend, open_site
 from tests.integration.test_web_feed import SETTLED
 from tests.support import pg
@@ -190,16 +190,16 @@ async def test_after_a_failed_connection_only_a_request_that_may_be_repeated_is_
     server = Flaky()
     farrier = client("http://elsewhere", transport=httpx.MockTransport(server))
 
-    async def respond_to(call: Call[Nothing]) -> Nothing:
+    async def respond_to(call: ApiCall[Nothing]) -> Nothing:
         answer = farrier.call(call)
         return await answer if isawaitable(answer) else answer
 
     monkeypatch.setattr(wire, "PAUSE_SECONDS", 0)
     with pytest.raises(ApiUnreachable, match=r"elsewhere.*refused"):
-        await respond_to(Call(method="POST", path="/nodes", type=Nothing, again=False))
+        await respond_to(ApiCall(method="POST", path="/nodes", type=Nothing, again=False))
     assert server.sent == 1
     server.sent = 0
-    assert await respond_to(Call(path="/nodes", type=Nothing)) == Nothing()
+    assert await respond_to(ApiCall(path="/nodes", type=Nothing)) == Nothing()
     assert server.sent == 2
 
 
@@ -249,7 +249,7 @@ async def test_a_redirect_is_an_error_with_its_target_and_never_a_success() -> N
         return httpx.Response(301, headers={"Location": "https://farrier.example/"})
 
     async with AsyncFarrier("http://elsewhere", transport=httpx.MockTransport(moved)) as farrier:
-        lift = Call(method="POST", path="/sites/ams/brake-lift", type=Nothing)
+        lift = ApiCall(method="POST", path="/sites/ams/brake-lift", type=Nothing)
         for work in (farrier.node("gpu-1"), farrier.call(lift)):
             with pytest.raises(ApiError, match=r"responded 301 Moved Permanently to https://farrier.example/"):
                 await work

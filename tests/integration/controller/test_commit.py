@@ -7,9 +7,9 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from farrier.io.controllers import PostgresControllers
-from farrier.model.outcome import Deleted, DoNothing, Transition, Update, Wait
-from farrier.model.runs import Due, Settled, Verdict
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.model.loop.outcome import Deleted, DoNothing, Transition, Update, Wait
+from farrier.model.loop.runs import CommitVerdict, Due, Settled
 from tests.support import pg, proxy, toy
 from tests.support.held import Held, hold, take
 from tests.support.loop import Shop
@@ -32,7 +32,7 @@ FULL_DISK = """
 
 async def test_state_history_outcome_and_wakes_are_written_together(shop: Shop) -> None:
     held = await hold(shop, 1)
-    assert await held.commit(held.finish(1, MADE)) == {1: Verdict.COMMITTED}
+    assert await held.commit(held.finish(1, MADE)) == {1: CommitVerdict.COMMITTED}
     assert ((await shop.widget(1))["state"], (await shop.widget(1))["version"]) == ("made", 2)
     assert await shop.history(1) == [("raw", "made")]
     assert (await shop.outcome(1))["reason"] == "it was raw"
@@ -42,11 +42,11 @@ async def test_state_history_outcome_and_wakes_are_written_together(shop: Shop) 
 async def test_a_commit_deletes_the_wakes_that_its_snapshot_saw_and_no_other(shop: Shop) -> None:
     held = await hold(shop, 1)
     asked = await shop.ask(1)
-    assert await held.commit(held.finish(1, MADE)) == {1: Verdict.COMMITTED}
+    assert await held.commit(held.finish(1, MADE)) == {1: CommitVerdict.COMMITTED}
     assert await shop.wakes(1) == 1
     await held.reload()
     assert held.loaded.resources[1].requests == (asked,)
-    assert await held.commit(held.finish(1, DoNothing(writes=(Answer(asked),)))) == {1: Verdict.COMMITTED}
+    assert await held.commit(held.finish(1, DoNothing(writes=(Answer(asked),)))) == {1: CommitVerdict.COMMITTED}
     assert await shop.wakes(1) == 0
 
 
@@ -56,7 +56,7 @@ async def test_a_version_conflict_rolls_back_state_history_and_writes_and_keeps_
     await held.reload()
     await shop.pool.execute("UPDATE farrier_toy.widgets SET version = 7 WHERE id = 1")
     run = held.finish(1, Transition(to=Shape(State.MADE), reason="r", cause="c", writes=(Answer(request),)))
-    assert await held.commit(run) == {1: Verdict.CONFLICT}
+    assert await held.commit(run) == {1: CommitVerdict.CONFLICT}
     assert ((await shop.widget(1))["state"], (await shop.widget(1))["version"]) == ("raw", 7)
     assert await shop.history(1) == []
     assert await shop.answers() == [0]
@@ -68,7 +68,7 @@ async def test_a_version_conflict_affects_only_its_own_run(shop: Shop) -> None:
     held = await hold(shop, 1, 2, 3)
     await shop.pool.execute("UPDATE farrier_toy.widgets SET version = 7 WHERE id = 2")
     verdicts = await held.commit(*(held.finish(id_, MADE) for id_ in (1, 2, 3)))
-    assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.CONFLICT, 3: Verdict.COMMITTED}
+    assert verdicts == {1: CommitVerdict.COMMITTED, 2: CommitVerdict.CONFLICT, 3: CommitVerdict.COMMITTED}
 
 
 async def test_a_write_under_way_locks_its_run_only_and_then_is_a_conflict(shop: Shop) -> None:
@@ -76,8 +76,12 @@ async def test_a_write_under_way_locks_its_run_only_and_then_is_a_conflict(shop:
     runs = [held.finish(id_, MADE) for id_ in (1, 2, 3)]
     async with shop.db.connect() as somebody, somebody.transaction():
         await somebody.execute("UPDATE farrier_toy.widgets SET version = version + 1 WHERE id = 2")
-        assert await held.commit(*runs) == {1: Verdict.COMMITTED, 2: Verdict.LOCKED, 3: Verdict.COMMITTED}
-    assert await held.commit(runs[1]) == {2: Verdict.CONFLICT}
+        assert await held.commit(*runs) == {
+            1: CommitVerdict.COMMITTED,
+            2: CommitVerdict.LOCKED,
+            3: CommitVerdict.COMMITTED,
+        }
+    assert await held.commit(runs[1]) == {2: CommitVerdict.CONFLICT}
     assert await shop.history(1) == [("raw", "made")]
     assert await shop.history(2) == []
 
@@ -86,7 +90,10 @@ async def test_a_run_of_a_former_owner_is_lost_and_writes_nothing(shop: Shop) ->
     held = await hold(shop, 1, 2)
     await declared_dead(shop.pool, held.owner)
     await take(shop)
-    assert await held.commit(held.finish(1, MADE), held.finish(2, CONTENT)) == {1: Verdict.LOST, 2: Verdict.LOST}
+    assert await held.commit(held.finish(1, MADE), held.finish(2, CONTENT)) == {
+        1: CommitVerdict.LOST,
+        2: CommitVerdict.LOST,
+    }
     assert await held.mark(1) == frozenset()
     assert (await shop.widget(1))["state"] == "raw"
     assert (await shop.history(1), await shop.outcome(2)) == ([], {})
@@ -99,7 +106,7 @@ async def test_a_run_of_an_earlier_epoch_is_lost_though_the_owner_is_the_same(sh
     again = await PostgresControllers(shop.pool).take(held.owner, toy.KIND, [1])
     assert again == {1: held.epochs[1] + 1}
     verdicts = await held.commit(held.finish(1, MADE), held.finish(2, MADE))
-    assert verdicts == {1: Verdict.LOST, 2: Verdict.COMMITTED}
+    assert verdicts == {1: CommitVerdict.LOST, 2: CommitVerdict.COMMITTED}
 
 
 async def test_a_takeover_skips_a_shard_with_an_open_commit_and_takes_it_later(shop: Shop) -> None:
@@ -126,8 +133,8 @@ async def test_only_the_invalid_run_of_a_batch_is_refused(shop: Shop) -> None:
     held = await hold(shop, *range(1, 21))
     runs = [held.finish(id_, POISON if id_ == 13 else MADE) for id_ in range(1, 21)]
     verdicts = await held.commit(*runs)
-    assert verdicts.pop(13) is Verdict.REFUSED
-    assert set(verdicts.values()) == {Verdict.COMMITTED}
+    assert verdicts.pop(13) is CommitVerdict.REFUSED
+    assert set(verdicts.values()) == {CommitVerdict.COMMITTED}
     assert (await shop.widget(13))["state"] == "raw"
     assert await shop.history(13) == []
     told = await shop.outcome(13)
@@ -148,7 +155,7 @@ async def test_only_the_invalid_run_of_a_batch_is_refused(shop: Shop) -> None:
 async def test_an_outcome_that_cannot_be_stored_is_an_error_only_of_its_run(shop: Shop, outcome: object) -> None:
     held = await hold(shop, 1, 2, 3)
     verdicts = await held.commit(held.finish(1, MADE), held.finish(2, outcome), held.finish(3, CONTENT))
-    assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.REFUSED, 3: Verdict.COMMITTED}
+    assert verdicts == {1: CommitVerdict.COMMITTED, 2: CommitVerdict.REFUSED, 3: CommitVerdict.COMMITTED}
     assert (await shop.outcome(2))["error"] == "refused_by_model"
     assert await shop.wakes(2) == 0
 
@@ -164,7 +171,7 @@ async def test_a_deferred_refusal_refuses_the_run_before_the_commit(shop: Shop) 
     held = await hold(shop, 1, 2)
     late = Update[Shape, Answer](to=Shape(State.RAW, "late"), reason="r")
     verdicts = await held.commit(held.finish(1, late), held.finish(2, MADE))
-    assert verdicts == {1: Verdict.REFUSED, 2: Verdict.COMMITTED}
+    assert verdicts == {1: CommitVerdict.REFUSED, 2: CommitVerdict.COMMITTED}
     assert "not for sale" in (await shop.outcome(1))["reason"]
 
 
@@ -174,8 +181,8 @@ async def test_runs_with_a_locked_shard_are_locked_until_it_is_free(shop: Shop) 
     async with shop.db.connect() as client:
         async with client.transaction():
             await client.execute("SELECT FROM farrier.shards WHERE kind = 'widget' FOR UPDATE")
-            assert await held.commit(*runs) == {1: Verdict.LOCKED, 2: Verdict.LOCKED}
-        assert await held.commit(*runs) == {1: Verdict.COMMITTED, 2: Verdict.COMMITTED}
+            assert await held.commit(*runs) == {1: CommitVerdict.LOCKED, 2: CommitVerdict.LOCKED}
+        assert await held.commit(*runs) == {1: CommitVerdict.COMMITTED, 2: CommitVerdict.COMMITTED}
 
 
 async def test_an_update_keeps_the_clock_writes_no_history_and_does_not_run_again(shop: Shop) -> None:
@@ -183,7 +190,7 @@ async def test_an_update_keeps_the_clock_writes_no_history_and_does_not_run_agai
     before = await shop.widget(1)
     await shop.db.advance(timedelta(seconds=1))
     run = held.finish(1, Update[Shape, Answer](to=Shape(State.RAW, "later"), reason="a new deadline"))
-    assert await held.commit(run) == {1: Verdict.COMMITTED}
+    assert await held.commit(run) == {1: CommitVerdict.COMMITTED}
     after = await shop.widget(1)
     assert (after["payload"], after["version"], after["entered_at"]) == ("later", 2, before["entered_at"])
     assert await shop.history(1) == []
@@ -205,7 +212,7 @@ async def test_an_outcome_is_written_only_when_it_changed(shop: Shop) -> None:
 
 async def test_a_wake_of_an_ended_resource_is_refused(shop: Shop) -> None:
     held = await hold(shop, 1)
-    assert await held.commit(held.finish(1, Deleted[Answer]())) == {1: Verdict.COMMITTED}
+    assert await held.commit(held.finish(1, Deleted[Answer]())) == {1: CommitVerdict.COMMITTED}
     await shop.pool.execute("UPDATE farrier_toy.widgets SET ended_at = farrier.now()")
     with pytest.raises(asyncpg.PostgresError, match="no widget has ID 1"):
         await shop.ask(1)
@@ -214,7 +221,7 @@ async def test_a_wake_of_an_ended_resource_is_refused(shop: Shop) -> None:
 async def test_a_wake_before_the_deletion_s_commit_keeps_the_resource_listed_for_one_more_run(shop: Shop) -> None:
     held = await hold(shop, 1)
     await shop.ask(1)
-    assert await held.commit(held.finish(1, Deleted())) == {1: Verdict.COMMITTED}
+    assert await held.commit(held.finish(1, Deleted())) == {1: CommitVerdict.COMMITTED}
     await shop.pool.execute("UPDATE farrier_toy.widgets SET ended_at = farrier.now()")
     assert (await held.io.listing([1])).ids == {1: True}
 
@@ -225,12 +232,12 @@ async def test_a_commit_with_a_lost_reply_is_found_and_not_repeated(shop: Shop) 
         moves = held.finish(1, MADE)
         stays = held.finish(2, Update(to=Shape(State.RAW, "later"), reason="a new deadline"))
         between.cut_after(b"it was raw")
-        assert await held.commit(moves, stays) == {1: Verdict.UNKNOWN, 2: Verdict.UNKNOWN}
+        assert await held.commit(moves, stays) == {1: CommitVerdict.UNKNOWN, 2: CommitVerdict.UNKNOWN}
         assert between.cuts == 1
         found = await held.io.settle([moves, stays])
         assert found[1].happened and found[2].happened
         assert found[1].at is not None and found[2].at is None
-        assert await held.commit(moves, stays) == {1: Verdict.CONFLICT, 2: Verdict.CONFLICT}
+        assert await held.commit(moves, stays) == {1: CommitVerdict.CONFLICT, 2: CommitVerdict.CONFLICT}
     assert (await shop.widget(1))["state"] == "made"
     assert await shop.history(1) == [("raw", "made")]
 
@@ -239,7 +246,7 @@ async def test_the_log_has_the_reason_why_the_server_could_not_commit(shop: Shop
     await shop.pool.execute(FULL_DISK)
     held = await hold(shop, 1)
     result = (await held.io.commit([held.finish(1, MADE)], held.owner))[1]
-    assert result.verdict is Verdict.UNKNOWN
+    assert result.verdict is CommitVerdict.UNKNOWN
     assert "No space left on device (Check free disk space.)" in str(result.error)
 
 
@@ -247,7 +254,7 @@ async def test_a_commit_that_was_settled_before_it_arrived_can_never_happen(shop
     held = await hold(shop, 1)
     late = held.finish(1, MADE)
     assert await held.io.settle([late]) == {1: Settled(happened=False)}
-    assert await held.commit(late) == {1: Verdict.CONFLICT}
+    assert await held.commit(late) == {1: CommitVerdict.CONFLICT}
     assert (await shop.widget(1))["state"] == "raw"
 
 
@@ -270,7 +277,7 @@ async def test_a_commit_of_the_next_owner_is_not_taken_for_the_unknown_commit_of
     owner, epochs = await take(shop)
     heir = Held(former.io, owner, epochs, await former.io.load([1]))
     same = heir.finish(1, MADE)
-    assert await heir.commit(same) == {1: Verdict.COMMITTED}
+    assert await heir.commit(same) == {1: CommitVerdict.COMMITTED}
     assert not (await former.io.settle([lost]))[1].happened, "only the heir's run was committed"
     assert (await heir.io.settle([same]))[1].happened
 
@@ -293,7 +300,7 @@ async def test_settling_a_commit_twice_has_the_same_result(shop: Shop, *, happen
     first = await held.io.settle([run])
     assert await held.io.settle([run]) == first
     assert first[1].happened is happened
-    assert await held.commit(run) == {1: Verdict.CONFLICT}
+    assert await held.commit(run) == {1: CommitVerdict.CONFLICT}
 
 
 async def test_one_transaction_commits_all_runs_but_those_with_locked_rows(shop: Shop) -> None:
@@ -302,7 +309,7 @@ async def test_one_transaction_commits_all_runs_but_those_with_locked_rows(shop:
     async with shop.db.connect() as somebody, somebody.transaction():
         await somebody.execute("SELECT FROM farrier_toy.widgets WHERE id % 2 = 0 FOR UPDATE")
         verdicts = await held.commit(*(held.finish(id_, MADE) for id_ in widgets))
-    assert verdicts == {id_: Verdict.COMMITTED if id_ % 2 else Verdict.LOCKED for id_ in widgets}
+    assert verdicts == {id_: CommitVerdict.COMMITTED if id_ % 2 else CommitVerdict.LOCKED for id_ in widgets}
     written = await shop.pool.fetch("SELECT DISTINCT xmin::text FROM farrier_toy.widgets WHERE state = 'made'")
     assert len(written) == 1
     assert [await shop.wakes(id_) for id_ in (1, 2)] == [0, 1]
@@ -317,7 +324,7 @@ async def test_a_run_with_other_locked_rows_is_separated_from_the_others(shop: S
     async with shop.db.connect() as somebody, somebody.transaction():
         await somebody.execute("SELECT FROM farrier_toy.requests FOR UPDATE")
         verdicts = await held.commit(*runs)
-    assert verdicts == {1: Verdict.COMMITTED, 2: Verdict.LOCKED, 3: Verdict.COMMITTED}
+    assert verdicts == {1: CommitVerdict.COMMITTED, 2: CommitVerdict.LOCKED, 3: CommitVerdict.COMMITTED}
 
 
 async def test_the_outcome_of_a_locked_run_names_the_session_that_holds_the_lock(shop: Shop) -> None:
@@ -339,7 +346,7 @@ async def test_the_outcome_of_a_locked_run_names_the_session_that_holds_the_lock
     assert holder in told["reason"]
     assert await shop.history(1) == []
     assert await shop.wakes(1) == 1
-    assert await held.commit(run) == {1: Verdict.COMMITTED}
+    assert await held.commit(run) == {1: CommitVerdict.COMMITTED}
     assert "error" not in await shop.outcome(1)
 
 

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 from typing_extensions import override
 
-from farrier.model.outcome import Update, Wait
+from farrier.model.loop.outcome import Update, Wait
 from tests.integration.controller.test_snapshots import A_PERIOD, NEVER_AGAIN, Counting
 from tests.support.loop import PATIENCE, Shop
 from tests.support.replica import Replica, at_work

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.model.outcome import Transition
-from farrier.model.runs import Loaded, Verdict
+from farrier.io.connections.pool import Connection
+from farrier.model.loop.outcome import Transition
+from farrier.model.loop.runs import CommitVerdict, Loaded
 from tests.support import loop, pg
 from tests.support.held import hold
 from tests.support.loop import Shop
@@ -61,9 +61,9 @@ async def test_a_commit_gives_way_to_a_migration_before_a_deadlock_and_no_run_ge
 ) -> None:
     held = await hold(shop, 1)
     async with migrating(db, "farrier_toy.widgets") as migration:
-        assert await held.commit(held.finish(1, MADE)) == {1: Verdict.LOCKED}
+        assert await held.commit(held.finish(1, MADE)) == {1: CommitVerdict.LOCKED}
         await migration.execute("LOCK TABLE farrier.shards")
     assert await shop.outcome(1) == {}
-    assert await held.commit(held.finish(1, MADE)) == {1: Verdict.COMMITTED}
+    assert await held.commit(held.finish(1, MADE)) == {1: CommitVerdict.COMMITTED}
     assert await shop.history(1) == [("raw", "made")]
     assert (await shop.outcome(1))["reason"] == "it was raw"

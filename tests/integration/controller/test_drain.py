@@ -9,7 +9,7 @@ import anyio
 import msgspec
 from structlog.testing import capture_logs
 
-from farrier.model.outcome import Transition
+from farrier.model.loop.outcome import Transition
 from tests.support.loop import BRISK, PATIENCE, Bench, Shop
 from tests.support.toy import Answer, Scripted, Shape, State
 

@@ -24,9 +24,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from farrier.io.controllers import PostgresControllers
-from farrier.model.outcome import Outcome, Step, Transition
-from farrier.model.runs import Due, Finished, Marking, Move, Verdict
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.model.loop.outcome import Outcome, Step, Transition
+from farrier.model.loop.runs import CommitVerdict, Due, Finished, Marking, Move
 from tests.support import again, loop, owners, pg, toy
 from tests.support.loop import Shop, WidgetIO
 from tests.support.replica import Replica, at_work
@@ -184,11 +184,11 @@ class Statements(RuleBasedStateMachine):
         current = run.seen.version == 1 + self.moves[id_] + self.quiet[id_]
         result = self.call(self.io.commit([finished], self.ids[run.owner]))[id_]
         if self.owners[id_] != (run.owner, run.epoch):
-            assert result.verdict is Verdict.LOST
+            assert result.verdict is CommitVerdict.LOST
         elif not current:
-            assert result.verdict is Verdict.CONFLICT
+            assert result.verdict is CommitVerdict.CONFLICT
         else:
-            assert result.verdict is Verdict.COMMITTED
+            assert result.verdict is CommitVerdict.COMMITTED
             self.asked[id_] -= set(run.seen.requests)
             self.moves[id_] += moves
             self.quiet[id_] += bool(run.seen.requests) and not moves

@@ -9,8 +9,8 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from farrier.model.outcome import Transition
-from farrier.model.runs import Finished, Result, Verdict
+from farrier.model.loop.outcome import Transition
+from farrier.model.loop.runs import CommitResult, CommitVerdict, Finished
 from tests.support import toy
 from tests.support.loop import PATIENCE, Shop, WidgetIO
 from tests.support.toy import Answer, Scripted, Shape, State
@@ -29,12 +29,12 @@ class Watched(WidgetIO):
         self.at_once, self.most = 0, 0
 
     @override
-    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, Result]:
+    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, CommitResult]:
         ids = {run.id for run in runs}
         if not ids <= self.known:
             self.mixed += bool(ids & self.known)
             results = await super().commit(runs, controller)
-            self.known |= {id_ for id_, result in results.items() if result.verdict is Verdict.LOCKED}
+            self.known |= {id_ for id_, result in results.items() if result.verdict is CommitVerdict.LOCKED}
             return results
         self.at_once += 1
         self.most = max(self.most, self.at_once)
@@ -44,8 +44,8 @@ class Watched(WidgetIO):
 
     @override
     async def report_locked(
-        self, runs: Sequence[Finished[Shape, Answer]], results: Mapping[int, Result], controller: UUID
-    ) -> Mapping[int, Result]:
+        self, runs: Sequence[Finished[Shape, Answer]], results: Mapping[int, CommitResult], controller: UUID
+    ) -> Mapping[int, CommitResult]:
         reported = await super().report_locked(runs, results, controller)
         self.reported += len(runs)
         return reported

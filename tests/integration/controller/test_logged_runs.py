@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from farrier.controller import loop, runner, stalls
 from farrier.errors import ServiceError
-from farrier.model.outcome import DoNothing, Step, Transition
+from farrier.model.loop.outcome import DoNothing, Step, Transition
 from tests.support.loop import PATIENCE, Shop
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
 

@@ -10,11 +10,11 @@ import anyio
 import msgspec
 from typing_extensions import override
 
-from farrier.io.pool import Pool
-from farrier.io.state import PostgresStateIO
-from farrier.model.controllers import SHARDS
-from farrier.model.outcome import Deleted, DoNothing, Outcome, Step, Transition, Wait
-from farrier.model.runs import Finished, Result
+from farrier.io.connections.pool import Pool
+from farrier.io.kinds.state import PostgresStateIO
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.loop.outcome import Deleted, DoNothing, Outcome, Step, Transition, Wait
+from farrier.model.loop.runs import CommitResult, Finished
 from tests.integration.controller.test_snapshots import A_PERIOD, NEVER_AGAIN, Counting
 from tests.support import toy
 from tests.support.loop import BRISK, PATIENCE, QUIET, Bench, Shop
@@ -32,7 +32,7 @@ class SlowCommits(PostgresStateIO[Widget, Shape, Answer]):
         self.committed, self.let_go = anyio.Event(), anyio.Event()
 
     @override
-    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, Result]:
+    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, CommitResult]:
         results = await super().commit(runs, controller)
         self.committed.set()
         await self.let_go.wait()

@@ -9,8 +9,8 @@ from uuid import UUID
 import anyio
 from typing_extensions import override
 
-from farrier.model.outcome import Transition
-from farrier.model.runs import Finished, Result, Settled, Verdict
+from farrier.model.loop.outcome import Transition
+from farrier.model.loop.runs import CommitResult, CommitVerdict, Finished, Settled
 from tests.integration.controller.test_marks import MADE, Redoing, leave_a_mark, until_none
 from tests.support import pg, proxy, toy
 from tests.support.loop import QUIET, Bench, Shop, WidgetIO
@@ -32,7 +32,7 @@ class Losing(WidgetIO):
         self.held, self.let_go = anyio.Event(), anyio.Event()
 
     @override
-    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, Result]:
+    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, CommitResult]:
         results = await super().commit(runs, controller)
         if self._lose == 0 or all(run.outcome != self._outcome for run in runs):
             return results
@@ -42,7 +42,7 @@ class Losing(WidgetIO):
                 await self._pool.execute(
                     "UPDATE farrier_toy.widgets SET commit_id = $2 WHERE id = $1", run.id, run.commit_id
                 )
-        return {run.id: Result(Verdict.UNKNOWN) for run in runs}
+        return {run.id: CommitResult(CommitVerdict.UNKNOWN) for run in runs}
 
     @override
     async def settle(self, runs: Sequence[Finished[Shape, Answer]]) -> Mapping[int, Settled]:

@@ -10,8 +10,8 @@ import anyio
 from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable
-from farrier.model.outcome import Transition, Update
-from farrier.model.runs import Marking
+from farrier.model.loop.outcome import Transition, Update
+from farrier.model.loop.runs import Marking
 from tests.integration.controller.test_drain import until_one_is_owned
 from tests.support import held, toy
 from tests.support.loop import PATIENCE, QUIET, Bench, Shop, WidgetIO

@@ -13,8 +13,8 @@ import pytest
 from typing_extensions import override
 
 from farrier.errors import FarrierError, ServiceError
-from farrier.model.measures import Sample
-from farrier.model.outcome import DoNothing, Step, Transition, Update
+from farrier.model.kinds.measures import Sample
+from farrier.model.loop.outcome import DoNothing, Step, Transition, Update
 from tests.support import toy
 from tests.support.loop import QUIET, Shop
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered

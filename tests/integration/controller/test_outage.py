@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 import anyio
 import pytest
 
-from farrier.io.embedded import EmbeddedServer
-from farrier.model.outcome import Transition
+from farrier.io.connections.embedded import EmbeddedServer
+from farrier.model.loop.outcome import Transition
 from tests.support import loop, pg, toy
 from tests.support.loop import Shop
 from tests.support.replica import Replica, at_work

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from farrier.model.measures import Sample
-from farrier.model.outcome import DoNothing, Outcome, Step, Transition, Wait
+from farrier.model.kinds.measures import Sample
+from farrier.model.loop.outcome import DoNothing, Outcome, Step, Transition, Wait
 from tests.support.loop import QUIET, Shop
 from tests.support.toy import Answer, Decided, Scripted, Shape, State, Widget, answered
 

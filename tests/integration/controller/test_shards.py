@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable
-from farrier.io import migrate
-from farrier.io.controllers import PostgresControllers
-from farrier.model.outcome import Outcome, Transition, Update
-from farrier.model.runs import Loaded
+from farrier.io.calls.controllers import PostgresControllers
+from farrier.io.schema import migrate
+from farrier.model.loop.outcome import Outcome, Transition, Update
+from farrier.model.loop.runs import Loaded
 from farrier.protocols.acting import require_lease
 from tests.support import pg, toy
 from tests.support.loop import PATIENCE, Bench, Shop, WidgetIO

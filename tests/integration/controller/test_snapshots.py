@@ -13,9 +13,9 @@ import pytest
 from typing_extensions import override
 
 from farrier.errors import DatabaseUnreachable
-from farrier.model.controllers import SHARDS, Listed
-from farrier.model.outcome import DoNothing, Outcome, Step, Transition, Wait
-from farrier.model.runs import Finished, Loaded, Result
+from farrier.model.loop.controllers import SHARDS, ListedResources
+from farrier.model.loop.outcome import DoNothing, Outcome, Step, Transition, Wait
+from farrier.model.loop.runs import CommitResult, Finished, Loaded
 from tests.support import pg, proxy, toy
 from tests.support.loop import QUIET, Bench, Shop, WidgetIO
 from tests.support.replica import Replica, at_work
@@ -46,7 +46,7 @@ class Counting(WidgetIO):
         return loaded
 
     @override
-    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, Result]:
+    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, CommitResult]:
         self.statements.append("commit")
         return await super().commit(runs, controller)
 
@@ -65,7 +65,7 @@ class Unlisted(WidgetIO):
         self.shards: set[int] = set()
 
     @override
-    async def listing(self, shards: Sequence[int]) -> Listed:
+    async def listing(self, shards: Sequence[int]) -> ListedResources:
         if self.fail:
             self.fail -= 1
             raise DatabaseUnreachable("the test", "away")

@@ -8,7 +8,7 @@ from uuid import UUID
 import anyio
 from typing_extensions import override
 
-from farrier.model.runs import Finished, Loaded, Result
+from farrier.model.loop.runs import CommitResult, Finished, Loaded
 from tests.support import toy
 from tests.support.loop import BRISK, PATIENCE, QUIET, Shop, WidgetIO
 from tests.support.toy import Answer, Scripted, Shape, Widget
@@ -72,7 +72,7 @@ class Gated(WidgetIO):
         self.at_once = self._at_gate = 0
 
     @override
-    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, Result]:
+    async def commit(self, runs: Sequence[Finished[Shape, Answer]], controller: UUID) -> Mapping[int, CommitResult]:
         if len(runs) > 1:
             self.sizes.append(len(runs))
             self._at_gate += 1

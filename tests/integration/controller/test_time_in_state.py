@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from farrier.model.outcome import Transition
+from farrier.model.loop.outcome import Transition
 from tests.support.loop import Bench, Shop
 from tests.support.toy import Scripted, Shape, State
 

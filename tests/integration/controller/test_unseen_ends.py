@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from farrier.model.outcome import Transition, Update, Wait
+from farrier.model.loop.outcome import Transition, Update, Wait
 from tests.support import toy
 from tests.support.loop import BRISK, PATIENCE, QUIET, Bench, Shop
 from tests.support.owners import declared_dead

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.support import pg
 from tests.support.partitions import GUIDS, SITE, Fabric
 

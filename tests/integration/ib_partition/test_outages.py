@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.io.queries import PostgresQueries
-from farrier.model.census import Census, Rules
-from farrier.model.limits import Limits
-from farrier.model.resource_why import explain
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.advice.why_resource import explain
+from farrier.model.node.limits import Limits
+from farrier.model.views.census import Census, Rules
 from farrier.sim.faults import Broken, Fault
 from farrier.sim.ufm.manager import Partition, Port
 from tests.support.partitions import GUIDS, KEY, SITE, Fabric

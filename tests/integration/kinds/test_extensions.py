@@ -18,13 +18,13 @@ from farrier.config import BmcConfig, Config, ControllerConfig, DatabaseConfig, 
 from farrier.daemon import Daemon
 from farrier.errors import ConfigError, RefusedByModel
 from farrier.handlers.resource import Extension, ServiceContext
-from farrier.io import kinds
-from farrier.io.pool import Connection
-from farrier.io.state import PostgresStateIO
-from farrier.model.kinds import KindEdge, KindLayer, KindState
-from farrier.model.params import Params
-from farrier.model.resource import Answer
-from farrier.model.runs import Due, Finished, Verdict
+from farrier.io.connections.pool import Connection
+from farrier.io.kinds import packages
+from farrier.io.kinds.state import PostgresStateIO
+from farrier.model.intents.params import Params
+from farrier.model.kinds.resource import Answer
+from farrier.model.kinds.spec import KindEdge, KindLayer, KindState
+from farrier.model.loop.runs import CommitVerdict, Due, Finished
 from farrier.process import foreseen
 from farrier.wiring.kinds import loop_of
 from tests.support import crates, loop, pg
@@ -54,7 +54,7 @@ async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
 
 
 async def install(conn: Connection, **changes: Any) -> bool:
-    return await kinds.install(conn, wiring.installable(extension(**changes)))
+    return await packages.install(conn, wiring.installable(extension(**changes)))
 
 
 def changed(**changes: Any) -> Any:
@@ -290,13 +290,13 @@ async def test_a_missing_or_outdated_kind_is_refused_with_the_command_that_insta
     with pytest.raises(
         ConfigError, match=f"kind crate is not installed in this database; run: farrier kind install {NAME}"
     ):
-        await kinds.require(conn, named)
+        await packages.require(conn, named)
     await install(conn)
-    await kinds.require(conn, named)
+    await packages.require(conn, named)
     with pytest.raises(
         ConfigError, match=f"in this database differ from this program's; run: farrier kind install {NAME}"
     ):
-        await kinds.require(conn, [(NAME, changed(actions={}))])
+        await packages.require(conn, [(NAME, changed(actions={}))])
 
 
 @pytest.mark.parametrize("embedded", [True, False])
@@ -319,7 +319,7 @@ async def test_an_embedded_database_keeps_a_kind_that_differs_from_the_program_s
         await wiring.require_kinds(database, {NAME: extension()})
         with pytest.raises(ConfigError, match=f"differ from this program's; run: farrier kind install {NAME}"):
             await wiring.require_kinds(database, {NAME: extension(spec=changed(actions={}))})
-        await kinds.require(conn, [(NAME, SPEC)])
+        await packages.require(conn, [(NAME, SPEC)])
 
 
 # --- run
@@ -435,7 +435,7 @@ async def test_writes_of_an_extension_are_committed_with_its_run_or_not_at_all(d
         section=lambda write: ("weights", msgspec.structs.asdict(write)),
     )
     async with db.pool(2) as pool, pool.acquire() as conn:
-        await kinds.install(conn, wiring.installable(weighing))
+        await packages.install(conn, wiring.installable(weighing))
         yard = crates.Yard(db, pool)
         fresh, stale = await yard.create("c-1"), await yard.create("c-2")
         io: PostgresStateIO[Crate, Crate, Any] = PostgresStateIO(pool, loop_of(weighing, None).rows)
@@ -445,7 +445,7 @@ async def test_writes_of_an_extension_are_committed_with_its_run_or_not_at_all(d
         results = await io.commit(
             [weighed(loaded.resources[id_], fence.epoch(id_)) for id_ in (fresh, stale)], fence.controller
         )
-        assert (results[fresh].verdict, results[stale].verdict) == (Verdict.COMMITTED, Verdict.CONFLICT)
+        assert (results[fresh].verdict, results[stale].verdict) == (CommitVerdict.COMMITTED, CommitVerdict.CONFLICT)
         assert [tuple(row) for row in await pool.fetch("SELECT * FROM farrier_crates.weights")] == [(fresh, 70)]
 
 

@@ -12,11 +12,11 @@ import pytest
 from typing_extensions import override
 
 from farrier import wiring
-from farrier.cli import resource_view
+from farrier.cli.resource import view
 from farrier.errors import ConfigError, RefusedByModel
-from farrier.io import kinds
-from farrier.io.pool import Connection
-from farrier.io.queries import PostgresQueries
+from farrier.io.connections.pool import Connection
+from farrier.io.kinds import packages
+from farrier.io.queries.lists import PostgresQueries
 from farrier.library import (
     Decided,
     DoNothing,
@@ -30,11 +30,11 @@ from farrier.library import (
     Transition,
     Wait,
 )
-from farrier.model import kind_diagram
-from farrier.model.census import Rules
-from farrier.model.limits import Limits, keys_of, places_of
-from farrier.model.resource_views import WantedResources, clocks_of
-from farrier.model.resource_why import explain
+from farrier.model.advice.why_resource import explain
+from farrier.model.kinds import diagram
+from farrier.model.node.limits import Limits, keys_of, places_of
+from farrier.model.views.census import Rules
+from farrier.model.views.resources import WantedResources, clocks_of
 from farrier.wiring.kinds import loop_of
 from tests.support import loop, pg
 from tests.support.owner import Owner
@@ -96,7 +96,7 @@ def racks(**changes: Any) -> Racks:
 @pytest.fixture
 async def conn(every_db: pg.Database) -> AsyncIterator[Connection]:
     async with every_db.connect() as conn:
-        await kinds.install(conn, wiring.installable(racks()))
+        await packages.install(conn, wiring.installable(racks()))
         await conn.execute("INSERT INTO racks.racks (name) VALUES ('r-1')")
         yield conn
 
@@ -125,7 +125,7 @@ def test_a_kind_with_a_reserved_name_or_a_snapshot_without_its_layers_is_refused
 
 
 def test_the_model_shows_the_states_of_each_layer_under_the_name_of_the_layer() -> None:
-    shown = kind_diagram.markdown(SPEC)
+    shown = diagram.markdown(SPEC)
     assert ("| state | limit | note |" in shown, "| power | limit | note |" in shown) == (True, True)
 
 
@@ -133,14 +133,14 @@ async def test_a_table_without_the_layers_columns_is_refused(every_db: pg.Databa
     short = racks(sql="CREATE SCHEMA racks; CREATE TABLE racks.racks (LIKE farrier.resources INCLUDING ALL)")
     async with every_db.connect() as conn:
         with pytest.raises(RefusedByModel, match="lacks columns: power, power_entered_at"):
-            await kinds.install(conn, wiring.installable(short))
+            await packages.install(conn, wiring.installable(short))
 
 
 async def test_a_kind_with_limits_by_model_needs_a_column_for_the_model(every_db: pg.Database) -> None:
     by_model = racks(spec=msgspec.structs.replace(SPEC, by_model=True))
     async with every_db.connect() as conn:
         with pytest.raises(RefusedByModel, match="lacks columns: model"):
-            await kinds.install(conn, wiring.installable(by_model))
+            await packages.install(conn, wiring.installable(by_model))
 
 
 async def test_each_layer_begins_in_its_initial_state_and_is_recorded(conn: Connection) -> None:
@@ -161,7 +161,7 @@ async def test_each_layer_has_its_edges_and_its_own_clock(conn: Connection, ever
 
 async def test_in_a_layer_without_edges_any_state_may_follow_any_other(conn: Connection) -> None:
     free = racks(spec=msgspec.structs.replace(SPEC, layers=(msgspec.structs.replace(POWER, edges=None),)))
-    assert not await kinds.install(conn, wiring.installable(free))
+    assert not await packages.install(conn, wiring.installable(free))
     for power in ("on", "off"):
         await conn.execute("UPDATE racks.racks SET power = $1", power)
     with pytest.raises(pg.PostgresError, match="no edge off -> dim in layer power"):
@@ -208,9 +208,9 @@ async def test_each_layer_has_separate_limits_that_a_site_may_change(every_db: p
         on = await queries.resources(WantedResources(kind="rack", states=("on",)))
         assert [each.name for each in on.rows] == ["r-2"]
         detail = await queries.resource("rack", "r-1")
-        why = dict(resource_view.in_words(explain(detail.rows[0], detail.now, limits), detail.now))
+        why = dict(view.in_words(explain(detail.rows[0], detail.now, limits), detail.now))
         assert "power off" in str(why["SLA"])
-        (has,) = (each for each in resource_view.columns(limits) if each.heading == "HAS")
+        (has,) = (each for each in view.columns(limits) if each.heading == "HAS")
         assert has.cell(detail.rows[0].resource, detail.now) == "power=off"
         rules = Rules(limits=limits, offline_after=MINUTE, observation_ttl=MINUTE, name_at_most=9)
         census = await PostgresQueries(pool).census(rules)
@@ -230,8 +230,8 @@ DOOR = KindLayer(
 async def add_door(conn: Connection) -> bool:
     """Install the kind with one more layer."""
     columns = frozenset({"door", "door_entered_at"})
-    more = kinds.Installable(spec=msgspec.structs.replace(SPEC, layers=(POWER, DOOR)), sql="", columns=columns)
-    return await kinds.install(conn, more)
+    more = packages.Installable(spec=msgspec.structs.replace(SPEC, layers=(POWER, DOOR)), sql="", columns=columns)
+    return await packages.install(conn, more)
 
 
 async def test_a_layer_that_another_release_adds_is_guarded_from_then_on(conn: Connection) -> None:
@@ -245,7 +245,7 @@ async def test_a_layer_that_another_release_adds_is_guarded_from_then_on(conn: C
         await conn.execute("UPDATE racks.racks SET door = 'shut'")
     await conn.execute("UPDATE racks.racks SET state = 'filled'")
     await conn.execute("UPDATE racks.racks SET state = 'gone'")
-    await kinds.remove(conn, "rack")
+    await packages.remove(conn, "rack")
     await conn.execute("UPDATE racks.racks SET door = 'shut'")
 
 

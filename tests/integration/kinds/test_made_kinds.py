@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.io import catalog
+from farrier.io.schema import catalog
 from tests.support import crates, pg
 from tests.support.crates import Yard, ask
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from farrier.io.pool import Pool
+from farrier.io.connections.pool import Pool
 from tests.support import pg
 
 TAKE = "SELECT farrier.take_number('vlan', 'crate', $1, $2)"

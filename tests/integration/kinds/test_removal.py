@@ -12,11 +12,11 @@ import pytest
 from farrier import wiring
 from farrier.errors import ConfigError, RefusedByModel, UndecodableState
 from farrier.handlers.resource import Extension
-from farrier.io import kinds
-from farrier.io.patience import LockPatience
-from farrier.io.pool import Connection
-from farrier.model.kinds import KindEdge, KindState
-from farrier.model.resource import Answer
+from farrier.io.connections.lock_timeout import LockPatience
+from farrier.io.connections.pool import Connection
+from farrier.io.kinds import packages
+from farrier.model.kinds.resource import Answer
+from farrier.model.kinds.spec import KindEdge, KindState
 from tests.support import crates, loop, pg
 from tests.support.crates import SPEC, Crate, CrateHandler, Hand, ask
 
@@ -40,7 +40,7 @@ async def install(conn: Connection) -> bool:
     crate: Extension[Crate, Answer, Hand] = Extension(
         spec=SPEC, snapshot=Crate, handler=CrateHandler(), columns=("labels",), sql=crates.CREATE
     )
-    return await kinds.install(conn, wiring.installable(crate))
+    return await packages.install(conn, wiring.installable(crate))
 
 
 async def end(conn: Connection) -> None:
@@ -60,7 +60,7 @@ async def traces(conn: Connection) -> list[str]:
 async def test_a_kind_with_a_live_resource_is_not_removed(conn: Connection) -> None:
     await ask(conn, "create", "c-1", PACK)
     with pytest.raises(RefusedByModel, match="resources of kind crate have not ended: 1 in all, such as c-1"):
-        await kinds.remove(conn, "crate")
+        await packages.remove(conn, "crate")
     await ask(conn, "create", "c-2", PACK)
 
 
@@ -74,14 +74,14 @@ async def test_a_kind_with_a_live_resource_is_not_removed(conn: Connection) -> N
 )
 async def test_the_removal_of_an_unknown_or_built_in_kind_is_refused(conn: Connection, name: str, told: str) -> None:
     with pytest.raises(RefusedByModel, match=told):
-        await kinds.remove(conn, name)
+        await packages.remove(conn, name)
 
 
 async def test_a_removed_kind_leaves_its_table_and_intents_and_can_be_installed_again(conn: Connection) -> None:
     await ask(conn, "create", "c-1", PACK)
     late = await ask(conn, "delete", "c-1")
     await end(conn)
-    await kinds.remove(conn, "crate")
+    await packages.remove(conn, "crate")
     assert await traces(conn) == []
     answer = await conn.fetchval("SELECT status FROM farrier.resource_intents WHERE id = $1", late)
     assert answer == "rejected"
@@ -114,13 +114,13 @@ async def test_a_dropped_schema_harms_no_other_kind(conn: Connection) -> None:
             await conn.execute(asks)
         assert refused.value.sqlstate == "FR409"
     with pytest.raises(ConfigError, match="the table of kind crate was dropped"):
-        await kinds.require(conn, [(NAME, SPEC)])
+        await packages.require(conn, [(NAME, SPEC)])
 
 
 async def test_a_kind_without_its_table_is_removed(conn: Connection) -> None:
     await ask(conn, "create", "c-1", PACK)
     await conn.execute("DROP SCHEMA farrier_crates CASCADE")
-    await kinds.remove(conn, "crate")
+    await packages.remove(conn, "crate")
     assert await traces(conn) == []
 
 
@@ -151,9 +151,9 @@ async def test_a_removal_gives_up_instead_of_blocking_clients_behind_its_lock(
         with pytest.raises(
             RefusedByModel, match=r"kind crate waits for a table that another transaction, .* has locked"
         ):
-            await kinds.remove(conn, "crate", patience=HASTY)
+            await packages.remove(conn, "crate", patience=HASTY)
         await transaction.rollback()
-    await kinds.remove(conn, "crate", patience=HASTY)
+    await packages.remove(conn, "crate", patience=HASTY)
 
 
 async def test_an_upgrade_of_a_kind_waits_for_no_open_transaction(every_db: pg.Database, conn: Connection) -> None:
@@ -174,7 +174,7 @@ async def test_an_upgrade_that_removes_a_state_gives_way_to_waiting_clients(
     edges = (KindEdge("packing", "packed", "x"), KindEdge("packed", "gone", "x"))
     states = {**{name: SPEC.states[name] for name in ("packing", "packed")}, "gone": lasts}
     fewer = msgspec.structs.replace(SPEC, states=states, edges=edges)
-    wanted = kinds.Installable(spec=fewer, sql="", columns=frozenset())
+    wanted = packages.Installable(spec=fewer, sql="", columns=frozenset())
     async with every_db.connect() as client:
         transaction = client.transaction()
         await transaction.start()
@@ -182,11 +182,11 @@ async def test_an_upgrade_that_removes_a_state_gives_way_to_waiting_clients(
         with pytest.raises(
             RefusedByModel, match=r"kind crate waits for a table that another transaction, .* has locked"
         ):
-            await kinds.install(conn, wanted, patience=HASTY)
-        await kinds.require(conn, [(NAME, SPEC)])
+            await packages.install(conn, wanted, patience=HASTY)
+        await packages.require(conn, [(NAME, SPEC)])
         await transaction.rollback()
-    assert not await kinds.install(conn, wanted, patience=HASTY)
-    await kinds.require(conn, [(NAME, fewer)])
+    assert not await packages.install(conn, wanted, patience=HASTY)
+    await packages.require(conn, [(NAME, fewer)])
 
 
 async def test_the_loop_of_a_kind_survives_the_drop_of_its_table_and_uses_a_new_one(db: pg.Database) -> None:

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from farrier.errors import RefusedByModel, UndecodableState
-from farrier.io.resource import ResourceRows
+from farrier.io.kinds.resource import ResourceRows
 from farrier.library import open_enqueuer
-from farrier.model.controllers import SHARDS
-from farrier.model.outcome import Record
-from farrier.model.resource import Answer
-from farrier.model.runs import Due, Finished, Loaded, Move, Verdict
+from farrier.model.kinds.resource import Answer
+from farrier.model.loop.controllers import SHARDS
+from farrier.model.loop.outcome import Record
+from farrier.model.loop.runs import CommitVerdict, Due, Finished, Loaded, Move
 from tests.support import crates, loop, pg
 from tests.support import fence as fences
 from tests.support.crates import Crate, Yard
@@ -148,7 +148,7 @@ async def test_a_run_of_a_lost_shard_does_not_affect_other_runs(yard: Yard) -> N
         packed(loaded, id_, epoch) for id_, epoch in ((first, fence.epoch(first) + 1), (second, fence.epoch(second)))
     ]
     results = await io.commit(runs, fence.controller)
-    assert (results[first].verdict, results[second].verdict) == (Verdict.LOST, Verdict.COMMITTED)
+    assert (results[first].verdict, results[second].verdict) == (CommitVerdict.LOST, CommitVerdict.COMMITTED)
     assert [(await yard.crate(id_))["state"] for id_ in (first, second)] == ["packing", "packed"]
 
 
@@ -157,7 +157,7 @@ async def test_runs_whose_shards_are_all_lost_are_lost(yard: Yard) -> None:
     io, fence = yard.io(), await fences.owned(yard.pool, "crate")
     loaded = await io.load([made])
     results = await io.commit([packed(loaded, made, fence.epoch(made) + 1)], fence.controller)
-    assert results[made].verdict is Verdict.LOST
+    assert results[made].verdict is CommitVerdict.LOST
     assert (await yard.crate(made))["state"] == "packing"
 
 
@@ -180,7 +180,7 @@ async def test_a_write_that_the_table_refuses_refuses_only_the_run_that_made_it(
     loaded = await io.load([first, second])
     poisoned = packed(loaded, first, fence.epoch(first), labels=("poison",))
     results = await io.commit([poisoned, packed(loaded, second, fence.epoch(second))], fence.controller)
-    assert (results[first].verdict, results[second].verdict) == (Verdict.REFUSED, Verdict.COMMITTED)
+    assert (results[first].verdict, results[second].verdict) == (CommitVerdict.REFUSED, CommitVerdict.COMMITTED)
 
 
 async def test_an_intent_committed_after_the_load_enqueues_the_resource_although_the_run_ends_it(
@@ -190,7 +190,7 @@ async def test_an_intent_committed_after_the_load_enqueues_the_resource_although
     io, fence = yard.io(), await fences.owned(yard.pool, "crate")
     loaded = await io.load([made])
     asked = await yard.ask("delete")
-    assert (await io.commit([ended(loaded, made, fence)], fence.controller))[made].verdict is Verdict.COMMITTED
+    assert (await io.commit([ended(loaded, made, fence)], fence.controller))[made].verdict is CommitVerdict.COMMITTED
     assert (await io.listing([made % SHARDS])).ids == {made: True}
     again = await io.load([made])
     assert len(again.wakes[made]) == 1
@@ -209,7 +209,7 @@ async def test_an_intent_that_a_handler_left_unanswered_is_rejected_when_the_res
     waiting = await yard.ask("delete", "c-2")
     io, fence = yard.io(), await fences.owned(yard.pool, "crate")
     loaded = await io.load([made])
-    assert (await io.commit([ended(loaded, made, fence)], fence.controller))[made].verdict is Verdict.COMMITTED
+    assert (await io.commit([ended(loaded, made, fence)], fence.controller))[made].verdict is CommitVerdict.COMMITTED
     answered = await yard.intent(asked)
     assert (answered["status"], answered["reason"]) == ("rejected", "this crate has ended")
     assert answered["answered_at"] is not None

@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from farrier.handlers.node.onboarding.deploy_failure import START
-from farrier.model.actions import Action
-from farrier.model.node import TaskType
+from farrier.model.intents.actions import Action
+from farrier.model.node.snapshot import TaskType
 from farrier.sim.maas import (
     ADMIN,
     OPERATOR,

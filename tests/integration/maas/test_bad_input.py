@@ -14,9 +14,9 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from farrier.services.maas_service import ATTEMPTS, LARGEST_BODY_BYTES
+from farrier.services.maas.service import ATTEMPTS, LARGEST_BODY_BYTES
 from farrier.sim.maas import Region
-from farrier.sim.maas.app import ROOT
+from farrier.sim.maas.http.app import ROOT
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.maas_region import Caller, created

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from farrier.io.pulse import PostgresPulse
+from farrier.io.connections.pulse import PostgresPulse
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.demanding import DEMANDING, ON_THE_WAY_IN, ONLY_ONCE, demanding_region, is_set_up_once

@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 
-from farrier.io import maas_region
+from farrier.io.kinds import maas_region
 from farrier.sim.maas import Region
 from tests.support import pg
 from tests.support import site as sites

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.io.queries import PostgresQueries
-from farrier.model.expected import BY_RESCUE
-from farrier.model.limits import Limits
-from farrier.model.node import TaskType
-from farrier.model.why import Why, explain
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.advice.why_node import Why, explain
+from farrier.model.machine.expected import BY_RESCUE
+from farrier.model.node.limits import Limits
+from farrier.model.node.snapshot import TaskType
 from farrier.sim.maas import OPERATOR, Status
 from farrier.sim.maas.records import Machine as Record
 from tests.support.onboarded import active, record

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import MaasSite, ObserveSite, Site
-from farrier.io import maas_region
-from farrier.io.built_in import REGION_ROWS
-from farrier.io.pool import Pool
-from farrier.io.state import PostgresStateIO
-from farrier.model.conditions import DISAGREEMENT, KNOWN, Known, Source
-from farrier.model.expected import Contradiction, contradictions
-from farrier.model.maas_region import MaasRegion, RegionWrite
-from farrier.model.observation import CONFIRMED_AFTER
-from farrier.model.stages import OUTSIDE_MAAS, PATHS
+from farrier.io.connections.pool import Pool
+from farrier.io.kinds import maas_region
+from farrier.io.kinds.built_in import REGION_ROWS
+from farrier.io.kinds.state import PostgresStateIO
+from farrier.model.maas.region import MaasRegion, RegionWrite
+from farrier.model.machine.expected import Contradiction, contradictions
+from farrier.model.machine.observation import CONFIRMED_AFTER
+from farrier.model.node.conditions import DISAGREEMENT, KNOWN, Known, Source
+from farrier.model.node.stages import OUTSIDE_MAAS, PATHS
 from tests.support import pg
 
 SECOND = timedelta(seconds=1)

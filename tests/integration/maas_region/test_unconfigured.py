@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from farrier.handlers.maas_region.handler import UNCONFIGURED_AFTER
-from farrier.io import maas_region as region_rows
+from farrier.io.kinds import maas_region as region_rows
 from farrier.sim.maas import Fault
 from tests.support import pg
 from tests.support.maas_region import Caller, created

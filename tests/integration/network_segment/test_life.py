@@ -7,7 +7,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from farrier.model.network_segment import SPEC
+from farrier.model.network.segment import SPEC
 from tests.support import pg, segments
 from tests.support.segments import PERIOD, Lan
 

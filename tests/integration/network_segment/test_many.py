@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.support.segments import Lan
 
 MANY = """

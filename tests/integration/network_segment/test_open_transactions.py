@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.support import pg, segments
 from tests.support.segments import Lan
 

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.support import pg, segments
 from tests.support.segments import Lan
 

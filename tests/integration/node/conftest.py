@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from farrier.model.measures import Sample
+from farrier.model.kinds.measures import Sample
 from farrier.wiring.vocabulary import vocabulary
 from tests.support import pg
 from tests.support import site as sites
@@ -17,7 +17,7 @@ async def site(db: pg.Database) -> AsyncIterator[sites.Site]:
     """An empty site in this test's database."""
     async with sites.opened(db) as opened:
         yield opened
-        assert not undeclared(opened.ledger.samples), "a failure that has no series: see model/stage_failures.py"
+        assert not undeclared(opened.ledger.samples), "a failure that has no series: see model/node/stage_failures.py"
 
 
 def undeclared(samples: Iterable[Sample]) -> set[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, PowerState
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, PowerState
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.fake_bmc import READING

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from farrier.io.node import NodeRows
-from farrier.io.state import PostgresStateIO
-from farrier.model.edges import NODE
+from farrier.io.kinds.node import NodeRows
+from farrier.io.kinds.state import PostgresStateIO
+from farrier.model.node.edges import NODE
 from tests.support.site import MINUTE, Machine, Site
 
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from farrier import agent as shipped
-from farrier.io.pool import Pool
-from farrier.model.node import TaskType
+from farrier.io.connections.pool import Pool
+from farrier.model.node.snapshot import TaskType
 from farrier.web.agents import batches
 from farrier.web.agents.operations import OPERATIONS, document
 from tests.support import tokens

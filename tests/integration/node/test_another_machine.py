@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.bmc import BmcError, BmcFailure, PowerState
+from farrier.model.machine.bmc import BmcError, BmcFailure, PowerState
 from tests.support.fake_bmc import READING
 from tests.support.site import Machine, Site
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farrier.model.actions import Action
-from farrier.model.bmc import BmcError, BmcFailure
-from farrier.model.node import TaskType
+from farrier.model.intents.actions import Action
+from farrier.model.machine.bmc import BmcError, BmcFailure
+from farrier.model.node.snapshot import TaskType
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.judged import held_after_every_commit, holds_now

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, NotYet, PowerState
-from farrier.model.params import PowerRequest
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, NotYet, PowerState
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.fake_bmc import READING

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import anyio
 import pytest
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.support import again
 from tests.support.pg import BLOCKED
 from tests.support.site import Machine, Site

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.io.queries import PostgresQueries
-from farrier.model.bmc import BmcReading, BmcTarget
-from farrier.model.node import TaskType
-from farrier.model.views import Wanted
-from farrier.services import address as addresses
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.machine.bmc import BmcReading, BmcTarget
+from farrier.model.node.snapshot import TaskType
+from farrier.model.views.nodes import NodeFilter
+from farrier.services.bmc import address as addresses
 from tests.support import pg
 from tests.support.fake_bmc import READING
 from tests.support.site import HOUR, Machine, Site
@@ -42,7 +42,7 @@ async def test_every_node_is_listed_and_shown_although_one_has_undecodable_label
     await store(machine, "nodes", "labels", value)
     async with db.pool(size=1) as connections:
         queries = PostgresQueries(connections)
-        listed = (await queries.inventory(Wanted())).rows
+        listed = (await queries.inventory(NodeFilter())).rows
         (shown,) = (await queries.node("gpu-1")).rows
     assert [line.name for line in listed] == ["gpu-1", "gpu-2"]
     assert "to be read" in str(shown.labels["x"]) and shown.labels == listed[0].labels

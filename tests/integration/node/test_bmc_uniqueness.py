@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from farrier.io import refusals
-from farrier.io.pool import Connection
+from farrier.io.connections import refusals
+from farrier.io.connections.pool import Connection
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.loop import PATIENCE

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from farrier.model import bootstrap
-from farrier.model.health import Health
+from farrier.model.machine import bootstrap
+from farrier.model.machine.health import Health
 from tests.support import pg, tokens
 from tests.support import woken as wakes_of
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site, as_json

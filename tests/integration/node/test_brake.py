@@ -11,12 +11,12 @@ import asyncpg
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.io import catalog
-from farrier.io.pool import Connection
-from farrier.io.queries import PostgresQueries
-from farrier.model.health import BRAKE_RETRY
-from farrier.model.limits import Limits
-from farrier.model.why import explain
+from farrier.io.connections.pool import Connection
+from farrier.io.queries.lists import PostgresQueries
+from farrier.io.schema import catalog
+from farrier.model.advice.why_node import explain
+from farrier.model.machine.health import BRAKE_RETRY
+from farrier.model.node.limits import Limits
 from tests.integration.test_census import rules
 from tests.support import pg
 from tests.support import site as sites

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from farrier.io.queries import PostgresQueries
-from farrier.model.filter_names import BRAKE, HELD
-from farrier.model.history import HistoryEntry, HistoryFilter
-from farrier.model.views import Wanted
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.views.filter_names import BRAKE, HELD
+from farrier.model.views.history import HistoryEntry, HistoryFilter
+from farrier.model.views.nodes import NodeFilter
 from tests.integration.node.test_brake import HOLDS, beat, fleet, later, site
 from tests.integration.test_pages_acting import hidden
 from tests.integration.test_web import WITH_TOKEN, backend_on, client_of, open_site
@@ -82,7 +82,7 @@ async def test_a_lifted_brake_is_listed_and_holds_no_node(
     assert (await web.post("/api/v1/sites/ams1/brake-lift", json=lift, headers=WITH_TOKEN)).status_code == 204
     (brake,) = (await web.get("/api/v1/brakes")).json()["brakes"]
     assert (brake["held"], brake["lift_reason"], brake["nodes"]) == (0, "power failure in hall 2", [])
-    assert not any(node.held for node in (await PostgresQueries(site.pool).inventory(Wanted())).rows)
+    assert not any(node.held for node in (await PostgresQueries(site.pool).inventory(NodeFilter())).rows)
     assert "is lifted" in (await web.get("/controllers")).text
 
 

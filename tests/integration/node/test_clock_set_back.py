@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.io.pulse import PostgresPulse
-from farrier.model.params import PowerRequest
+from farrier.io.connections.pulse import PostgresPulse
+from farrier.model.intents.params import PowerRequest
 from tests.support.site import Site
 
 BACK = timedelta(hours=2)

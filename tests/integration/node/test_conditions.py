@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from farrier.io.queries import PostgresQueries
-from farrier.model.bmc import PowerState
-from farrier.model.limits import Limits
-from farrier.model.node_notes import notes
-from farrier.model.why import explain
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.advice.notes import notes
+from farrier.model.advice.why_node import explain
+from farrier.model.machine.bmc import PowerState
+from farrier.model.node.limits import Limits
 from tests.support.site import MINUTE, Machine, Site
 
 # Within this time, farrier reads each BMC.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.model.bmc import BmcError, BmcFailure
+from farrier.model.machine.bmc import BmcError, BmcFailure
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
 DUE = 91 * SECOND

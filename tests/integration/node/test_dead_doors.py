@@ -9,14 +9,14 @@ from uuid import NAMESPACE_OID, uuid5
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.io.doors import PostgresDoor
-from farrier.io.pulse import PostgresPulse
-from farrier.model.doors import DoorKind
-from farrier.model.edges import Layer
-from farrier.model.node import TaskType
-from farrier.model.pulses import PULSE_LOST, REACH_EXPECTED, REACH_LOST
-from farrier.model.sla import stage_deadline
-from farrier.model.stages import OnboardingStage
+from farrier.io.calls.doors import PostgresDoor
+from farrier.io.connections.pulse import PostgresPulse
+from farrier.model.loop.doors import DoorKind
+from farrier.model.loop.pulses import PULSE_LOST, REACH_EXPECTED, REACH_LOST
+from farrier.model.node.edges import Layer
+from farrier.model.node.sla import stage_deadline
+from farrier.model.node.snapshot import TaskType
+from farrier.model.node.stages import OnboardingStage
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.site import MINUTE, SECOND, Machine, Site

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from farrier.io.doors import PostgresDoor
-from farrier.io.queries import PostgresQueries
+from farrier.io.calls.doors import PostgresDoor
+from farrier.io.queries.lists import PostgresQueries
 from farrier.metrics.gauges import AGENT_REACHED, DOORS, DOORS_DEAD
-from farrier.model.doors import DoorKind, Lost
-from farrier.model.limits import Limits
-from farrier.model.pulses import REACH_EXPECTED
-from farrier.model.why import Why, explain
+from farrier.model.advice.why_node import Why, explain
+from farrier.model.loop.doors import DoorKind, LostPulse
+from farrier.model.loop.pulses import REACH_EXPECTED
+from farrier.model.node.limits import Limits
 from tests.integration.node.test_dead_doors import OFFLINE_AFTER, TEN_MINUTES, Hall
 from tests.integration.test_fleet_gauges import process, samples
 from tests.integration.test_web import backend_on, client_of, open_site
@@ -71,13 +71,13 @@ async def test_metrics_say_how_long_the_doors_have_been_dead(hall: Hall) -> None
         ("farrier_doors", "agents", "silent"): 0,
         ("farrier_doors", "pages", "alive"): 0,
         ("farrier_doors", "pages", "silent"): 0,
-        ("farrier_doors_dead_seconds", Lost.DOORS): 0,
-        ("farrier_doors_dead_seconds", Lost.AGENTS): 0,
+        ("farrier_doors_dead_seconds", LostPulse.DOORS): 0,
+        ("farrier_doors_dead_seconds", LostPulse.AGENTS): 0,
         ("farrier_agent_reached_seconds",): 0,
     }
     assert await gauges(hall.site) == alive
     await hall.pass_time(OFFLINE_AFTER)
-    reached = {("farrier_agent_reached_seconds",): 3, ("farrier_doors_dead_seconds", Lost.AGENTS): 3}
+    reached = {("farrier_agent_reached_seconds",): 3, ("farrier_doors_dead_seconds", LostPulse.AGENTS): 3}
     assert await gauges(hall.site) == alive | reached
     await hall.hear(*machines)
     await hall.look()
@@ -87,8 +87,8 @@ async def test_metrics_say_how_long_the_doors_have_been_dead(hall: Hall) -> None
         ("farrier_doors", "agents", "silent"): 1,
         ("farrier_doors", "pages", "alive"): 0,
         ("farrier_doors", "pages", "silent"): 0,
-        ("farrier_doors_dead_seconds", Lost.DOORS): 10,
-        ("farrier_doors_dead_seconds", Lost.AGENTS): 10,
+        ("farrier_doors_dead_seconds", LostPulse.DOORS): 10,
+        ("farrier_doors_dead_seconds", LostPulse.AGENTS): 10,
         ("farrier_agent_reached_seconds",): 10,
     }
 
@@ -98,8 +98,8 @@ async def test_a_site_without_doors_has_no_dead_doors(hall: Hall) -> None:
     await hall.pass_time(TEN_MINUTES, door=False)
     found = await gauges(hall.site)
     assert {labels: found[labels] for labels in found if labels[0] != "farrier_doors"} == {
-        ("farrier_doors_dead_seconds", Lost.DOORS): 0,
-        ("farrier_doors_dead_seconds", Lost.AGENTS): 0,
+        ("farrier_doors_dead_seconds", LostPulse.DOORS): 0,
+        ("farrier_doors_dead_seconds", LostPulse.AGENTS): 0,
         ("farrier_agent_reached_seconds",): 0,
     }
     assert (await PostgresQueries(hall.site.pool).controllers()).dead_doors is None

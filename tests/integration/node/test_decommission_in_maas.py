@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from farrier.config.sites import Erase, ReleaseSite
-from farrier.model.node import TaskType
+from farrier.model.node.snapshot import TaskType
 from farrier.sim.maas import ADMIN, Nature, Region, Status
 from farrier.sim.maas.records import Machine as Simulated
 from farrier.sim.maas.records import ScriptSet, ScriptStatus, SetType

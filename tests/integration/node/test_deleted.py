@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from farrier.io.queries import PostgresQueries
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.model.node import TaskType
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.node.snapshot import TaskType
 from tests.support.fake_bmc import READING
 from tests.support.site import FINISH, MINUTE, Machine, Site
 

@@ -9,8 +9,8 @@ import httpx
 import msgspec
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.model.details import DETAILS, LISTED, REMOVABLE
+from farrier.io.connections.pool import Connection
+from farrier.model.node.details import DETAILS, LISTED, REMOVABLE
 from tests.integration import test_web
 from tests.integration.cli.conftest import Prompt
 from tests.support import pg

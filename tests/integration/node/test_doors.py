@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 import pytest
 
 from farrier.errors import MalformedRequest, RefusedByModel
-from farrier.io import refusals
-from farrier.io.api import PostgresRequests
-from farrier.model import actions
-from farrier.model.actions import Action
-from farrier.model.node import TaskType
-from farrier.model.requests import Registration, Request
+from farrier.io.calls.requests import PostgresRequests
+from farrier.io.connections import refusals
+from farrier.model.intents import actions
+from farrier.model.intents.actions import Action
+from farrier.model.intents.requests import IntentRequest, Registration
+from farrier.model.node.snapshot import TaskType
 from tests.support import pg, tokens
 from tests.support.site import FINISH, Site
 
@@ -170,7 +170,7 @@ async def test_a_value_that_postgresql_cannot_store_is_refused_and_no_outage(sit
     async with db.pool(size=1) as connections:
         requests = PostgresRequests(connections, db.dsn)
         with pytest.raises(MalformedRequest, match="must have 1 to 255"):
-            await requests.ask(Request(resource=machine.name, action="manage", key="k" * 12_000))
+            await requests.ask(IntentRequest(resource=machine.name, action="manage", key="k" * 12_000))
         with pytest.raises(RefusedByModel, match="stack depth"):
             async with refusals.borrowed(connections) as conn:
                 await conn.execute("SELECT ($1::text)::jsonb", "[" * 500_000)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from farrier.model import edges
+from farrier.model.node import edges
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.paths import DECOMMISSION, Path

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from farrier.io.queries import PostgresQueries
-from farrier.model.census import Rules
-from farrier.model.limits import Limits
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.node.limits import Limits
+from farrier.model.views.census import Rules
 from tests.support.site import Site
 
 RULES = Rules(

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from farrier.config.sites import CleaningSite
-from farrier.model.evidence import Require
-from farrier.model.node import TaskType
+from farrier.model.node.evidence import Require
+from farrier.model.node.snapshot import TaskType
 from farrier.sim.maas import ADMIN, Region, Status
 from farrier.sim.maas.records import Disk
 from farrier.sim.maas.records import Machine as Simulated

@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from farrier.model.evidence import DEVICES_MAX, Evidence, Reported
+from farrier.model.node.evidence import DEVICES_MAX, Evidence, Reported
 from tests.integration.node.test_beats import CLAIM, FINISH, digest_of
 from tests.support.site import Site
 

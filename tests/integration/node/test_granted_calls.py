@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from farrier.io.pool import Connection
+from farrier.io.connections.pool import Connection
 from tests.support import partitions, pg, segments, tokens
 from tests.support import site as sites
 from tests.support.partitions import GUIDS

@@ -10,11 +10,11 @@ from itertools import permutations, product
 
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.model import edges, mapping
-from farrier.model.edges import Layer
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import LIVE, TERMINAL, WorkflowKind, WorkflowStatus
+from farrier.io.connections.pool import Connection
+from farrier.model.node import edges, mapping
+from farrier.model.node.edges import Layer
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import LIVE, TERMINAL, WorkflowKind, WorkflowStatus
 from tests.support import pg
 
 REFUSED = "FR409"

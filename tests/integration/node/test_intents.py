@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.model import actions
-from farrier.model.node import TaskType
+from farrier.io.connections.pool import Connection
+from farrier.model.intents import actions
+from farrier.model.node.snapshot import TaskType
 from tests.support import pg
 from tests.support.site import MINUTE, SECOND, Answer, Site, as_json
 

@@ -13,13 +13,13 @@ import pytest
 from farrier.config import ControllerConfig
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.io.node import NodeRows
-from farrier.io.pool import Connection, Pool
-from farrier.io.state import PostgresStateIO
-from farrier.model.node import Node
-from farrier.model.outcome import Step
-from farrier.model.runs import Due, Finished, Loaded, Result, Verdict
-from farrier.model.writes import Write
+from farrier.io.connections.pool import Connection, Pool
+from farrier.io.kinds.node import NodeRows
+from farrier.io.kinds.state import PostgresStateIO
+from farrier.model.loop.outcome import Step
+from farrier.model.loop.runs import CommitResult, CommitVerdict, Due, Finished, Loaded
+from farrier.model.node.snapshot import Node
+from farrier.model.node.writes import Write
 from tests.support import pg, tokens
 from tests.support.fence import Fence, owned
 from tests.support.nodes import HANDLER
@@ -54,7 +54,7 @@ class ByHand:
         assert not isinstance(decision, Step)
         return self._validator.finish(self._fence.turn(1, loaded), loaded.resources[1], decision)
 
-    async def commit(self, run: Finished[Node, Write]) -> Result:
+    async def commit(self, run: Finished[Node, Write]) -> CommitResult:
         return (await self.io.commit([run], self._fence.controller))[1]
 
     async def is_woken(self) -> bool:
@@ -65,7 +65,7 @@ class ByHand:
         again = True
         while again or await self.is_woken():
             run = self.finish(await self.load())
-            assert (await self.commit(run)).verdict is Verdict.COMMITTED
+            assert (await self.commit(run)).verdict is CommitVerdict.COMMITTED
             again = run.due is Due.RERUN
 
 
@@ -100,7 +100,7 @@ async def answered(client: Connection) -> list[Any]:
 
 async def test_an_intent_before_the_load_is_answered_once(client: Connection, by_hand: ByHand) -> None:
     await ask(client)
-    assert (await by_hand.commit(by_hand.finish(await by_hand.load()))).verdict is Verdict.COMMITTED
+    assert (await by_hand.commit(by_hand.finish(await by_hand.load()))).verdict is CommitVerdict.COMMITTED
     assert not await by_hand.is_woken()
     assert await answered(client) == [1]
 
@@ -108,7 +108,7 @@ async def test_an_intent_before_the_load_is_answered_once(client: Connection, by
 async def test_an_intent_between_load_and_commit_is_answered_once(client: Connection, by_hand: ByHand) -> None:
     run = by_hand.finish(await by_hand.load())
     await ask(client)
-    assert (await by_hand.commit(run)).verdict is Verdict.COMMITTED
+    assert (await by_hand.commit(run)).verdict is CommitVerdict.COMMITTED
     assert await by_hand.is_woken(), "the wake came after the load, so the commit keeps it"
     assert await answered(client) == [0]
     await by_hand.rest()

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.handlers.node import bootstrap
-from farrier.io.node import NodeRows
-from farrier.model.node import Node
-from farrier.model.runs import Due, Finished
-from farrier.model.writes import IssueBootstrap, RevokeBootstrap, Write
+from farrier.handlers.node.maas import bootstrap
+from farrier.io.kinds.node import NodeRows
+from farrier.model.loop.runs import Due, Finished
+from farrier.model.node.snapshot import Node
+from farrier.model.node.writes import IssueBootstrap, RevokeBootstrap, Write
 from tests.support import pg
 from tests.support.site import HOUR, SECOND, Machine, Site
 from tests.support.tokens import named

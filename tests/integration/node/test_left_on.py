@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from farrier.io.queries import PostgresQueries
-from farrier.model import why
-from farrier.model.actions import Action
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, NotYet, PowerState
-from farrier.model.foreseen import Foreseen, Verdict
-from farrier.model.limits import Limits
-from farrier.model.node import TaskType as T
-from farrier.model.params import PowerRequest
-from farrier.model.recommended import Recommended
-from farrier.model.requests import Request
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.advice import why_node
+from farrier.model.advice.recommended import Recommended
+from farrier.model.intents.actions import Action
+from farrier.model.intents.params import PowerRequest
+from farrier.model.intents.preview import Foreseen, PreviewVerdict
+from farrier.model.intents.requests import IntentRequest
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, NotYet, PowerState
+from farrier.model.node.limits import Limits
+from farrier.model.node.snapshot import TaskType as T
 from tests.support.answering import answering
 from tests.support.fake_bmc import READING
 from tests.support.loop import PATIENCE
@@ -114,13 +114,13 @@ async def test_a_machine_that_neither_maas_nor_a_bmc_can_switch_off_needs_leave_
 async def test_a_dry_run_says_that_leave_on_is_needed(site: Site) -> None:
     machine = await site.active()
     wanted = [
-        Request(resource=machine.name, action="decommission", params=params)
+        IntentRequest(resource=machine.name, action="decommission", params=params)
         for params in (FULL, FULL | {"leave_on": True})
     ]
     async with answering(site) as client:
         without, added = await client.foresee("node", wanted, timedelta(seconds=PATIENCE))
-    assert without == Foreseen(Verdict.REJECTED, f"decommission: {NO_WAY}add leave_on: true")
-    assert added is not None and added.verdict is Verdict.ACCEPTED
+    assert without == Foreseen(PreviewVerdict.REJECTED, f"decommission: {NO_WAY}add leave_on: true")
+    assert added is not None and added.verdict is PreviewVerdict.ACCEPTED
 
 
 async def test_a_bmc_that_is_taken_away_during_the_decommission_stops_it_until_leave_on_is_added(site: Site) -> None:
@@ -130,7 +130,7 @@ async def test_a_bmc_that_is_taken_away_during_the_decommission_stops_it_until_l
     row = await machine.look()
     assert (row["status"], row["failure_class"]) == ("retired", "power_failed")
     page = await PostgresQueries(site.pool).node(machine.name)
-    said = why.explain(page.rows[0], page.now, Limits())
+    said = why_node.explain(page.rows[0], page.now, Limits())
     recommended = Recommended(Action.DECOMMISSION, FULL | {"leave_on": True}, when="if the machine may stay on")
     assert recommended in said.recommended
     await machine.asked("decommission", **recommended.params)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.model.node import TaskType
+from farrier.model.node.snapshot import TaskType
 from tests.support import pg, tokens
 from tests.support import site as sites
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site

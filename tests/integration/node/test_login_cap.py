@@ -10,7 +10,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, BmcReading, BmcTarget
+from farrier.model.machine.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, BmcReading, BmcTarget
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.fake_bmc import reading

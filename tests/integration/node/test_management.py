@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from farrier.io.node import NodeRows
-from farrier.io.queries import PostgresQueries
-from farrier.io.state import PostgresStateIO
-from farrier.model.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.model.views import Wanted
+from farrier.io.kinds.node import NodeRows
+from farrier.io.kinds.state import PostgresStateIO
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.views.nodes import NodeFilter
 from tests.support import paths_of_adoption as adoption
 from tests.support import paths_of_jobs as jobs
 from tests.support import pg
@@ -137,7 +137,7 @@ async def test_a_bug_of_the_client_is_a_failure_like_any_other(site: Site) -> No
     assert len(site.bmc.calls) == dialled, "the next attempt begins only after the back-off"
     await site.wait(6 * SECOND)
     assert (len(site.bmc.calls), (await machine.bmc())["failures"]) == (dialled + 1, 2)
-    failed = await PostgresQueries(site.pool).inventory(Wanted(failed=True))
+    failed = await PostgresQueries(site.pool).inventory(NodeFilter(failed=True))
     assert [node.name for node in failed.rows] == [machine.name]
 
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.io.queries import PostgresQueries
-from farrier.model.views import MembershipView, NodeAddress
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.views.nodes import MembershipView, NodeAddress
 from farrier.sim.faults import Fault
 from tests.support import onboarded, pg, tenancy, woken
 from tests.support.onboarded import begun, cleaned, deployed, until

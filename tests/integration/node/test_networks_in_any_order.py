@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farrier.model.node import TaskType
+from farrier.model.node.snapshot import TaskType
 from farrier.sim.faults import Fault
 from farrier.sim.maas import Region, Status
 from farrier.sim.ufm import Manager

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from farrier.io import catalog, migrate
-from farrier.io.identities import Duplicate, duplicates
-from farrier.io.pool import Connection
-from farrier.model import identity
-from farrier.model.bmc import BmcReading, BmcTarget, PowerState
-from farrier.model.identity import Identity, Same
+from farrier.io.calls.identities import Duplicate, duplicates
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import catalog, migrate
+from farrier.model.machine import identity
+from farrier.model.machine.bmc import BmcReading, BmcTarget, PowerState
+from farrier.model.machine.identity import Identity, Same
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.fake_bmc import READING, reading

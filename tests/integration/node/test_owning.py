@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.io.queries import PostgresQueries
-from farrier.model import why
-from farrier.model.limits import Limits
-from farrier.model.node import TaskType
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.advice import why_node
+from farrier.model.node.limits import Limits
+from farrier.model.node.snapshot import TaskType
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 
 ORPHANED = "UPDATE farrier.nodes SET live_workflow_kind = NULL, live_workflow_id = NULL"
@@ -42,9 +42,9 @@ async def edited(site: Site, statements: str) -> None:
     await site.wait(MINUTE)
 
 
-async def told(site: Site, machine: Machine) -> why.Why:
+async def told(site: Site, machine: Machine) -> why_node.Why:
     page = await PostgresQueries(site.pool).node(machine.name)
-    return why.explain(page.rows[0], page.now, Limits())
+    return why_node.explain(page.rows[0], page.now, Limits())
 
 
 @pytest.mark.matrix(strength=1)

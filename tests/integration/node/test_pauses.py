@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.model.bmc import PowerState
-from farrier.model.node import TaskType
-from farrier.model.params import PowerRequest
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import PowerState
+from farrier.model.node.snapshot import TaskType
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.site import MINUTE, Site

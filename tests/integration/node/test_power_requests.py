@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.bmc import LOGIN_CAP, BmcError, BmcFailure, PowerState
-from farrier.model.params import PowerRequest
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import LOGIN_CAP, BmcError, BmcFailure, PowerState
 from tests.support import pg, proxy
 from tests.support import site as sites
 from tests.support.fake_bmc import READING, FakeBmc

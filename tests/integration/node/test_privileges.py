@@ -12,10 +12,10 @@ from uuid import uuid4
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.io import catalog, migrate
-from farrier.io.pool import Connection
-from farrier.io.schema_files import rights_of
-from farrier.model.node import TaskType
+from farrier.io.connections.pool import Connection
+from farrier.io.schema import catalog, migrate
+from farrier.io.schema.files import rights_of
+from farrier.model.node.snapshot import TaskType
 from tests.support import pg, tokens
 from tests.support import site as sites
 

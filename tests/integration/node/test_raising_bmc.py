@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farrier.model.bmc import BmcFailure
+from farrier.model.machine.bmc import BmcFailure
 from tests.integration.cli.conftest import Prompt
 from tests.support.site import MINUTE, SECOND, Machine, Site
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.io.queries import PostgresQueries
-from farrier.model.history import HistoryFilter
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.views.history import HistoryFilter
 from farrier.sim.maas import ADMIN, Region, Status
 from farrier.sim.maas.records import Machine as Simulated
 from tests.support import pg

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.bmc import BmcReading, BmcTarget, PowerState
+from farrier.model.machine.bmc import BmcReading, BmcTarget, PowerState
 from tests.support.fake_bmc import READING
 from tests.support.identities import SHIPPED_SERIALS, SHIPPED_UUIDS
 from tests.support.site import Machine, Site

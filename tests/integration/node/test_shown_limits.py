@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.io import catalog
-from farrier.io.queries import PostgresQueries
-from farrier.model import clocks, sla
-from farrier.model.clocks import Clock
-from farrier.model.edges import Layer
-from farrier.model.health import Alert
-from farrier.model.limits import Limits
-from farrier.model.stages import OnboardingStage
-from farrier.model.views import NodeView
-from farrier.model.why import explain
+from farrier.io.queries.lists import PostgresQueries
+from farrier.io.schema import catalog
+from farrier.model.advice.why_node import explain
+from farrier.model.machine.health import Alert
+from farrier.model.node import clocks, sla
+from farrier.model.node.clocks import StateClock
+from farrier.model.node.edges import Layer
+from farrier.model.node.limits import Limits
+from farrier.model.node.stages import OnboardingStage
+from farrier.model.views.nodes import NodeView
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
 HOUR = timedelta(hours=1)
@@ -75,7 +75,7 @@ async def seen_by_python(site: Site, machine: Machine) -> dict[str, tuple[timede
     }
 
 
-def column(clock: Clock, node: NodeView) -> str:
+def column(clock: StateClock, node: NodeView) -> str:
     """The prefix of the view's columns for this clock."""
     if clock.state == clocks.END_TO_END:
         return "end_to_end"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from farrier.config import NodeConfig
-from farrier.io.pulse import PostgresPulse
-from farrier.model.edges import Layer
-from farrier.model.sla import stage_deadline
-from farrier.model.stages import OnboardingStage
+from farrier.io.connections.pulse import PostgresPulse
+from farrier.model.node.edges import Layer
+from farrier.model.node.sla import stage_deadline
+from farrier.model.node.stages import OnboardingStage
 from tests.support.site import MINUTE, SECOND, Machine, Site
 
 OFFLINE_AFTER = NodeConfig().offline_after

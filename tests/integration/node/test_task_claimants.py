@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.model.node import TaskType
+from farrier.io.connections.pool import Connection
+from farrier.model.node.snapshot import TaskType
 from tests.support import pg
 from tests.support.site import FINISH, MINUTE, Lease, Machine, Site
 

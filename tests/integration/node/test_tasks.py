@@ -10,8 +10,8 @@ import anyio
 import msgspec
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.model.node import TaskType
+from farrier.io.connections.pool import Connection
+from farrier.model.node.snapshot import TaskType
 from tests.support import pg, woken
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 

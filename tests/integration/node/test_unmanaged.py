@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.io.queries import PostgresQueries
-from farrier.model import clocks
-from farrier.model.limits import Limits
-from farrier.model.views import Wanted
-from farrier.model.why import explain
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.advice.why_node import explain
+from farrier.model.node import clocks
+from farrier.model.node.limits import Limits
+from farrier.model.views.nodes import NodeFilter
 from tests.support.site import Site
 
 
@@ -70,5 +70,5 @@ async def test_consumers_see_that_a_node_is_unmanaged(site: Site) -> None:
     seen = await site.conn.fetch("SELECT name, unmanaged, schedulable FROM farrier.node_inventory ORDER BY id")
     assert [tuple(row) for row in seen] == [(without.name, True, True), (with_one.name, False, False)]
     queries = PostgresQueries(site.pool)
-    page = await queries.inventory(Wanted(managements=("unmanaged",)))
+    page = await queries.inventory(NodeFilter(managements=("unmanaged",)))
     assert [node.name for node in page.rows] == [without.name]

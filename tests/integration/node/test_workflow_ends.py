@@ -10,8 +10,8 @@ from itertools import permutations
 
 import pytest
 
-from farrier.io.pool import Connection
-from farrier.model.workflow import AT_WORK, FAILED, SUCCEEDED, TERMINAL, WorkflowKind, WorkflowStatus
+from farrier.io.connections.pool import Connection
+from farrier.model.node.workflow import AT_WORK, FAILED, SUCCEEDED, TERMINAL, WorkflowKind, WorkflowStatus
 from tests.support import pg
 
 ENDS = sorted(TERMINAL)

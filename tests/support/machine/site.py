@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from farrier.model.doors import DoorKind
+from farrier.model.loop.doors import DoorKind
 from farrier.sim.bmc import SimulatedBmc
 from farrier.sim.certificates import Authority
 from farrier.sim.maas import ADMIN, Region, open_region

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import typer
 
-from farrier.cli import arguments
+from farrier.cli.options import arguments
 
 
 def test_pairs_are_split_at_the_first_equals_sign() -> None:

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 import msgspec
 from rich.console import Console
 
-from farrier.cli.board import board
-from farrier.model.fleet import NodeGlance
-from farrier.model.history import HistoryEntry
-from farrier.model.management import Management
-from farrier.model.stages import DecommissionStage, OnboardingStage
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import WorkflowStatus
+from farrier.cli.service.board import board
+from farrier.model.node.management import Management
+from farrier.model.node.stages import DecommissionStage, OnboardingStage
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import WorkflowStatus
+from farrier.model.views.fleet import NodeGlance
+from farrier.model.views.history import HistoryEntry
 
 PLACES = (("nodes", "http://127.0.0.1:1/"), ("database", "psql 'postgresql:///farrier'"))
 NODES = (

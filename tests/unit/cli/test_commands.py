@@ -10,12 +10,14 @@ import typer
 from typer.testing import CliRunner, Result
 
 from farrier import cli, config
-from farrier.model import diagram, kind_diagram, limits
-from farrier.model.actions import Action
-from farrier.model.built_in import BUILT_IN
-from farrier.model.edges import Layer
-from farrier.model.kinds import KindSpec
-from farrier.model.status import NodeStatus
+from farrier.model.intents.actions import Action
+from farrier.model.kinds import diagram as kind_diagram
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.kinds.spec import KindSpec
+from farrier.model.node import limits
+from farrier.model.node.edges import Layer
+from farrier.model.node.status import NodeStatus
+from farrier.model.views import diagram
 from tests.support import crates
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from farrier import cli, clock
 from farrier.handlers.resource import Extension
-from farrier.model.measures import KindMetric
+from farrier.model.kinds.measures import KindMetric
 from farrier.sim.certificates import Authority
 from tests.support import crates
 

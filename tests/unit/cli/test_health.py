@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
 from farrier import cli, clock
-from farrier.cli import health
-from farrier.cli.health import Process
+from farrier.cli.service import health
+from farrier.cli.service.health import Process
 from farrier.config import AgentsConfig, Config, HttpConfig, MetricsConfig
 from farrier.sim.certificates import Authority
-from farrier.web.server import serving
-from farrier.web.site import Site
-from farrier.web.tls import Certificate
+from farrier.web.server.serving import serving
+from farrier.web.server.site import WebApplication
+from farrier.web.server.tls import Certificate
 from tests.support import containers
 from tests.support.sockets import free_port
 
@@ -31,7 +31,7 @@ async def daemon(certificate: Certificate | None = None) -> AsyncIterator[dict[s
     """A process that is alive and not ready; yields the settings of a container with it. With a certificate, the
     process serves the pages."""
     section = "METRICS" if certificate is None else "HTTP"
-    site = Site(CollectorRegistry(), unready_because=lambda: "waiting for the database")
+    site = WebApplication(CollectorRegistry(), unready_because=lambda: "waiting for the database")
     tls = None if certificate is None else certificate.context
     async with serving(site.app, host="127.0.0.1", port=0, tls=tls) as url:
         # In a container, it listens on every address.

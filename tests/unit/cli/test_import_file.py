@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from farrier.cli import import_file
-from farrier.cli.import_file import Wrong
+from farrier.cli.imports import file
+from farrier.cli.imports.file import Wrong
 
 CSV = """name,site,labels,macs,agentless,bmc_address
 gpu-1,ams1,row=b;gpu=h100,02:00:00:00:00:01;02:00:00:00:00:02,true,https://10.0.0.1
@@ -29,7 +29,7 @@ def written(directory: Path, name: str, text: str | bytes) -> Path:
 
 @pytest.mark.parametrize(("name", "text"), [("n.csv", CSV), ("n.json", JSON), ("bom.csv", "\ufeff" + CSV)])
 def test_csv_and_json_files_give_the_same_nodes(tmp_path: Path, name: str, text: str) -> None:
-    (first, second), faults = import_file.read(written(tmp_path, name, text))
+    (first, second), faults = file.read(written(tmp_path, name, text))
     assert not faults
     assert (first.name, first.bmc) == ("gpu-1", {"bmc_address": "https://10.0.0.1"})
     assert first.values == {
@@ -59,7 +59,7 @@ def test_csv_and_json_files_give_the_same_nodes(tmp_path: Path, name: str, text:
 )
 def test_a_file_that_is_no_list_of_nodes_is_refused(tmp_path: Path, name: str, text: str | bytes, error: str) -> None:
     with pytest.raises(Wrong) as raised:
-        import_file.read(written(tmp_path, name, text))
+        file.read(written(tmp_path, name, text))
     assert error in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -100,7 +100,7 @@ def test_a_file_that_is_no_list_of_nodes_is_refused(tmp_path: Path, name: str, t
 def test_a_mistake_is_one_line_with_the_place_the_field_the_value_and_the_rule(
     tmp_path: Path, text: str, error: str
 ) -> None:
-    _, faults = import_file.read(written(tmp_path, "n.csv", text))
+    _, faults = file.read(written(tmp_path, "n.csv", text))
     (said,) = map(str, faults)
     assert error in said
     assert "s3cret" not in said
@@ -122,11 +122,11 @@ def test_a_mistake_is_one_line_with_the_place_the_field_the_value_and_the_rule(
     ],
 )
 def test_a_mistake_in_json_names_the_element(tmp_path: Path, element: str, error: str) -> None:
-    _, faults = import_file.read(written(tmp_path, "n.json", f"[{element}]"))
+    _, faults = file.read(written(tmp_path, "n.json", f"[{element}]"))
     (said,) = map(str, faults)
     assert said.startswith(error)
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Wrong, match="cannot read the file: No such file"):
-        import_file.read(tmp_path / "n.csv")
+        file.read(tmp_path / "n.csv")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 
-from farrier.cli import layout
+from farrier.cli.output import layout
 
 WORDS = st.lists(st.text(alphabet="abc-宿", min_size=1, max_size=30), max_size=4).map(" ".join)
 HEADINGS = ("NAME", "STATE", "FOR", "", "NOTE")

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import typer
 
-from farrier.cli import listing
-from farrier.cli.form import Form, Output
-from farrier.cli.listing import Column, Listing
-from farrier.model.views import Page
+from farrier.cli.output import lists
+from farrier.cli.output.form import Output, OutputFormat
+from farrier.cli.output.lists import Column, Listing
+from farrier.model.views.nodes import Page
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -47,8 +47,8 @@ def listed(*given: Sequence[Row]) -> Listing[Row]:
     )
 
 
-def form(output: Output = Output.TABLE, *, path: str = "", sort_by: str = "", watch: bool = False) -> Form:
-    return Form(output=output, path=path, sort_by=sort_by, watch=watch)
+def form(output: Output = Output.TABLE, *, path: str = "", sort_by: str = "", watch: bool = False) -> OutputFormat:
+    return OutputFormat(output=output, path=path, sort_by=sort_by, watch=watch)
 
 
 ROWS = (Row(1, "gpu-10", "offline", labels={"row": 2}), Row(2, "gpu-9", labels={"row": 10, "a.b": "x"}), Row(3, "cpu"))
@@ -73,29 +73,29 @@ ROWS = (Row(1, "gpu-10", "offline", labels={"row": 2}), Row(2, "gpu-9", labels={
     ],
 )
 async def test_a_list_is_printed_in_the_requested_form(
-    chosen: Form, expected: list[str], capsys: pytest.CaptureFixture[str]
+    chosen: OutputFormat, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await listing.show(listed(ROWS[:1], ROWS[1:]), chosen)
+    await lists.show(listed(ROWS[:1], ROWS[1:]), chosen)
     assert capsys.readouterr().out.splitlines()[: len(expected) or 1] == expected
 
 
 async def test_the_json_is_one_array_also_when_it_is_sorted(capsys: pytest.CaptureFixture[str]) -> None:
     for sort_by, names in (("", ["gpu-10", "gpu-9", "cpu"]), ("name", ["cpu", "gpu-9", "gpu-10"])):
-        await listing.show(listed(ROWS), form(Output.JSON, sort_by=sort_by))
+        await lists.show(listed(ROWS), form(Output.JSON, sort_by=sort_by))
         assert [row["name"] for row in msgspec.json.decode(capsys.readouterr().out)] == names
 
 
 async def test_an_empty_list_is_reported_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     for output in (Output.TABLE, Output.NAME, Output.JSONPATH):
-        await listing.show(listed(()), form(output, path="$[*]" if output is Output.JSONPATH else ""))
+        await lists.show(listed(()), form(output, path="$[*]" if output is Output.JSONPATH else ""))
         assert capsys.readouterr() == ("", "no row matches\n")
-    await listing.show(listed(()), form(Output.JSON))
+    await lists.show(listed(()), form(Output.JSON))
     assert capsys.readouterr() == ("[]\n", "")
 
 
 async def test_a_field_that_the_json_does_not_have_is_refused_with_the_nearest() -> None:
     with pytest.raises(typer.BadParameter, match="no field is named 'sate'; did you mean 'state'"):
-        await listing.show(listed(ROWS), form(sort_by="-sate.x"))
+        await lists.show(listed(ROWS), form(sort_by="-sate.x"))
 
 
 async def test_a_watch_yields_new_changed_and_removed_rows_but_not_rows_that_only_aged() -> None:
@@ -107,7 +107,7 @@ async def test_a_watch_yields_new_changed_and_removed_rows_but_not_rows_that_onl
     ]
     watched = listed()
     watched = msgspec.structs.replace(watched, pages=lambda: pages(readings.pop(0)))
-    found = listing.changes(watched, timedelta(0))
+    found = lists.changes(watched, timedelta(0))
     begin, then = await anext(found), await anext(found)
     assert list(begin.rows) == first
     assert ([row.name for row in then.rows], then.gone) == (["a", "c", "d"], {2: "b"})
@@ -117,7 +117,7 @@ async def test_a_watch_yields_new_changed_and_removed_rows_but_not_rows_that_onl
 async def test_a_row_displaced_by_newer_rows_from_a_limited_list_is_not_reported_as_gone() -> None:
     readings = [[Row(5, "e"), Row(4, "d")], [Row(6, "f"), Row(5, "e")], [Row(7, "g"), Row(5, "e")], [Row(7, "g")]]
     watched = msgspec.structs.replace(listed(), pages=lambda: pages(readings.pop(0)), newest=2)
-    found = listing.changes(watched, timedelta(0))
+    found = lists.changes(watched, timedelta(0))
     assert [(await anext(found)).gone for _ in range(4)] == [{}, {}, {6: "f"}, {5: "e"}]
 
 
@@ -130,10 +130,10 @@ def test_changes_are_printed_as_rows_or_as_one_json_object_a_line(capsys: pytest
         ),
         (Output.TABLE, ["NAME  STATE   FOR", "a     active  1m", "b     gone"]),
     ):
-        listing.Printer(listed(), form(output)).print_more(NOW, [Row(1, "a")], gone={("b", 2): "b"})
+        lists.Printer(listed(), form(output)).print_more(NOW, [Row(1, "a")], gone={("b", 2): "b"})
         assert capsys.readouterr().out.splitlines() == expected
 
 
 async def test_a_name_with_several_rows_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    await listing.show(listed([Row(1, "a"), Row(2, "a", "offline"), Row(3, "b")]), form(Output.NAME))
+    await lists.show(listed([Row(1, "a"), Row(2, "a", "offline"), Row(3, "b")]), form(Output.NAME))
     assert capsys.readouterr().out.splitlines() == ["a", "b"]

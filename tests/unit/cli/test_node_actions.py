@@ -6,8 +6,8 @@ import pytest
 import typer
 
 from farrier import cli
-from farrier.model import actions
-from farrier.model.actions import Action
+from farrier.model.intents import actions
+from farrier.model.intents.actions import Action
 
 
 @pytest.mark.parametrize("action", [action for action in Action if action is not Action.SET])

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from farrier.cli import COMMANDS, load
-from farrier.cli.suggestions import is_destructive, suggested
+from farrier.cli.options.suggestions import is_destructive, suggested
 
 GROUPS = {name: sorted(getattr(typer.main.get_command(load(name)), "commands", {})) for name in COMMANDS}
 ENDS = {"delete", "remove", "decommission", "reimage", "clean-storage", "power-off", "power-reset", "prune"}

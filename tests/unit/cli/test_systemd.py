@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from farrier import cli
-from farrier.cli.systemd import CONTROLLERS, SERVICES
+from farrier.cli.service.systemd import CONTROLLERS, SERVICES
 from farrier.errors import ExitCode
 from tests.support import units
 

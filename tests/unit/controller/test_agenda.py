@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from farrier.controller.agenda import Agenda, Entry, Phase
+from farrier.controller.agenda import Agenda, AgendaEntry, Phase
 
 NOW = 1000.0
 PERIOD = 30.0
@@ -20,7 +20,7 @@ def agenda_of(*ids: int, marked: int | None = None) -> Agenda[str]:
     return agenda
 
 
-def loaded(agenda: Agenda[str], *, wakes: tuple[int, ...] = ()) -> list[Entry[str]]:
+def loaded(agenda: Agenda[str], *, wakes: tuple[int, ...] = ()) -> list[AgendaEntry[str]]:
     """Load the waiting entries; returns those to run."""
     return [entry for entry in agenda.load(1000) if agenda.loaded(entry, "snapshot", wakes, now=NOW)]
 
@@ -32,7 +32,7 @@ def at_rest(*ids: int) -> Agenda[str]:
     return agenda
 
 
-def taken(agenda: Agenda[str], after: float) -> list[Entry[str]]:
+def taken(agenda: Agenda[str], after: float) -> list[AgendaEntry[str]]:
     """Take the due entries; returns those that run over their snapshots in memory, and has the others loaded."""
     entries = agenda.wheel.take(NOW + after, 1000)
     old = [entry for entry in entries if entry.snapshot is None or entry.reload_at <= NOW + after]

@@ -12,9 +12,9 @@ from hypothesis import given, strategies
 from farrier.config import ControllerConfig
 from farrier.controller.outcome_validator import OutcomeValidator, recorded
 from farrier.errors import HandlerGarbage, HandlerTimeout, InternalError
-from farrier.model.measures import Sample
-from farrier.model.outcome import Deleted, DoNothing, Outcome, Transition, Update, Wait
-from farrier.model.runs import Due, Finished, Move, Turn
+from farrier.model.kinds.measures import Sample
+from farrier.model.loop.outcome import Deleted, DoNothing, Outcome, Transition, Update, Wait
+from farrier.model.loop.runs import Due, Finished, Move, Turn
 from tests.support import toy
 from tests.support.toy import Answer, Shape, State, Widget
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from farrier.controller.ownership import EXPIRED_AFTER, GIVE_UP_AFTER, RENEW_EVERY, SETTLED_AFTER, Ownership
-from farrier.model.controllers import ACT_FOR, SHARDS, Controller, Seen, Shard, ShardRow
+from farrier.model.loop.controllers import ACT_FOR, SHARDS, ControllerRow, Renewal, Shard, ShardRow
 
 KINDS = frozenset({"node"})
 START = 100.0
@@ -26,20 +26,20 @@ def rows(owners: Mapping[int, UUID | None], *, epoch: int = 1) -> tuple[ShardRow
     return tuple(ShardRow(("node", number), owners.get(number), epoch) for number in range(SHARDS))
 
 
-def live(*ids: UUID, renewals: int = 1) -> list[Controller]:
-    return [Controller(id_, KINDS, renewals, "1") for id_ in ids]
+def live(*ids: UUID, renewals: int = 1) -> list[ControllerRow]:
+    return [ControllerRow(id_, KINDS, renewals, "1") for id_ in ids]
 
 
 def renewed(
     ownership: Ownership,
-    controllers: Sequence[Controller],
+    controllers: Sequence[ControllerRow],
     shards: Sequence[ShardRow],
     sent_at: float = START,
     *,
     row: bool = True,
 ) -> tuple[Shard, ...]:
     """Record a renewal that found these rows. Returns the shards that were lost."""
-    seen = Seen(row, "1", 0.0, tuple(controllers), False, tuple(shards))
+    seen = Renewal(row, "1", 0.0, tuple(controllers), False, tuple(shards))
     return ownership.renewed(seen, sent_at)
 
 
@@ -63,7 +63,7 @@ def test_two_controllers_take_half_each_and_begin_with_different_ones() -> None:
 
 def test_a_controller_that_does_not_run_the_kind_has_no_share() -> None:
     ownership = joined()
-    other = Controller(OTHER, frozenset({"maas_region"}), 1, "1")
+    other = ControllerRow(OTHER, frozenset({"maas_region"}), 1, "1")
     renewed(ownership, [*live(ME), other], rows({}))
     assert len(taken(ownership)) == SHARDS
 
@@ -71,7 +71,7 @@ def test_a_controller_that_does_not_run_the_kind_has_no_share() -> None:
 def test_a_controller_that_leaves_has_no_share() -> None:
     ownership = joined()
     ownership.took({("node", number): 1 for number in range(SHARDS // 2)})
-    leaving = Controller(YOU, KINDS, 1, "1", leaving=True)
+    leaving = ControllerRow(YOU, KINDS, 1, "1", leaving=True)
     renewed(ownership, [*live(ME), leaving], rows(dict.fromkeys(range(SHARDS // 2), ME)))
     assert len(taken(ownership)) == SHARDS // 2, "it takes what the other has given back"
 
@@ -88,7 +88,7 @@ def test_a_controller_that_leaves_closes_all_shards_and_takes_none() -> None:
 def test_a_controller_that_renewed_only_before_a_promotion_is_declared_dead_when_it_can_no_longer_act() -> None:
     ownership = joined()
     ownership.read_timeline("2", START + 10)
-    isolated, follower = Controller(YOU, KINDS, 1, "1"), Controller(OTHER, KINDS, 1, "2")
+    isolated, follower = ControllerRow(YOU, KINDS, 1, "1"), ControllerRow(OTHER, KINDS, 1, "2")
     renewed(ownership, [isolated, follower], rows({0: YOU}), START + 10)
     assert ownership.plan(START + 10 + ACT_FOR).expired == ()
     assert [each.id for each in ownership.plan(START + 10 + SETTLED_AFTER).expired] == [YOU]

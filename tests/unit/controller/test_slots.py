@@ -7,15 +7,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farrier.controller.agenda import Entry
+from farrier.controller.agenda import AgendaEntry
 from farrier.controller.slots import Slots
 
 
-def entries(*ids: int) -> list[Entry[Any]]:
-    return [Entry(id=id_, shard=id_) for id_ in ids]
+def entries(*ids: int) -> list[AgendaEntry[Any]]:
+    return [AgendaEntry(id=id_, shard=id_) for id_ in ids]
 
 
-def ids(found: list[Entry[Any]]) -> list[int]:
+def ids(found: list[AgendaEntry[Any]]) -> list[int]:
     return [entry.id for entry in found]
 
 

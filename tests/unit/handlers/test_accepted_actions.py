@@ -16,15 +16,17 @@ from farrier.handlers.maas_region import REGION_KIND, RegionHandler
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.handlers.resource import Extension, ResourceKind, accept
 from farrier.handlers.resource.guarded import Guarded
-from farrier.model import ib_partition, maas_region, network_segment
-from farrier.model.built_in import BUILT_IN
-from farrier.model.ib_partition import IbPartition
-from farrier.model.kinds import KindAction, KindSpec
-from farrier.model.maas_region import MaasRegion
-from farrier.model.network_segment import NetworkSegment
-from farrier.model.outcome import Decision, Deleted, DoNothing, Step, Transition, Update, Wait
-from farrier.model.resource import Answer, Pending, Resource
-from farrier.model.ufm import RateLimit
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.kinds.resource import Answer, Pending, Resource
+from farrier.model.kinds.spec import KindAction, KindSpec
+from farrier.model.loop.outcome import Decision, Deleted, DoNothing, Step, Transition, Update, Wait
+from farrier.model.maas import region
+from farrier.model.maas.region import MaasRegion
+from farrier.model.network import segment
+from farrier.model.network.segment import NetworkSegment
+from farrier.model.partition import partition
+from farrier.model.partition.partition import IbPartition
+from farrier.model.partition.ufm import RateLimit
 from farrier.protocols import StateHandler
 from farrier.wiring.kinds import loop_of
 from tests.support import crates
@@ -54,21 +56,21 @@ class Subject(msgspec.Struct, frozen=True):
 
 KINDS = (
     Subject(
-        maas_region.SPEC,
+        region.SPEC,
         REGION_KIND,
         RegionHandler(),
         MaasRegion(**BASE, url="http://maas.test/MAAS", configured_at=NOW),
         {"delete": {}},
     ),
     Subject(
-        network_segment.SPEC,
+        segment.SPEC,
         SEGMENT_KIND,
         SegmentHandler(),
         NetworkSegment(**BASE, prefixes=("10.0.0.0/24",), mtu=1500),
         {"update": {"mtu": 9000}, "delete": {}},
     ),
     Subject(
-        ib_partition.SPEC,
+        partition.SPEC,
         PARTITION_KIND,
         PartitionHandler(),
         IbPartition(**BASE, pkey=17, mtu_limit=2, rate_limit=RateLimit.G2_5, service_level=0),

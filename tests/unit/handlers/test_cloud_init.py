@@ -11,9 +11,9 @@ import pytest
 from farrier.config import templates
 from farrier.config.sites import CloudInitSite, Site
 from farrier.errors import ConfigError
-from farrier.handlers.node import bootstrap, cloud_init
-from farrier.model.networks import Networks, SegmentUse
-from farrier.model.node import Bmc, Node
+from farrier.handlers.node.maas import bootstrap, cloud_init
+from farrier.model.network.uses import NodeNetworks, SegmentUse
+from farrier.model.node.snapshot import Bmc, Node
 from tests.support.nodes import node
 
 TOKEN = "5ec2e7" * 10
@@ -70,7 +70,7 @@ LAN = SegmentUse(name="tenant-a", state="ready", mtu=9000, vlan=7, address="10.9
 
 
 def test_a_template_has_the_addresses_of_the_node_by_segment() -> None:
-    used = Networks(segments=(LAN, SegmentUse(name="tenant-b", state="ready")))
+    used = NodeNetworks(segments=(LAN, SegmentUse(name="tenant-b", state="ready")))
     assert set(cloud_init.of_segments(a_node(networks=used))["tenant-a"]) == set(templates.SEGMENT)
     template = (
         HEAD + "{% for name, lan in segments.items() %}{{ name }} {{ lan.address }}/{{ lan.prefix_length }}{% endfor %}"

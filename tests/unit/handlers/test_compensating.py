@@ -7,19 +7,19 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.handlers.node import region
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import with_fields
 from farrier.handlers.node.onboarding import detour
-from farrier.model.actions import Action
-from farrier.model.maas_changes import Deploy, Release
-from farrier.model.networks import Networks, SegmentUse
-from farrier.model.node import AfterUndo, Memo, Onboarding
-from farrier.model.stages import DETOUR, PATHS
-from farrier.model.stages import OnboardingStage as O
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import OnboardingMode
-from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import ForgetAgent, RevokeBootstrap, UseNetworks
+from farrier.model.intents.actions import Action
+from farrier.model.maas.changes import Deploy, Release
+from farrier.model.network.uses import NodeNetworks, SegmentUse
+from farrier.model.node.snapshot import AfterUndo, Memo, Onboarding
+from farrier.model.node.stages import DETOUR, PATHS
+from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.model.node.writes import ForgetAgent, RevokeBootstrap, UseNetworks
 from farrier.sim.maas import Status
 from tests.support.handled import Handled
 from tests.support.machines import created, machine_in, slow_region
@@ -290,7 +290,7 @@ async def test_an_undo_revokes_the_bootstrap_token_and_the_agent(at: Stand) -> N
 
 async def test_addresses_are_released_only_after_the_machine_is_released(at: Stand) -> None:
     it = await standing(at, O.WAIT_FOR_AGENT_ENROLLMENT, S.DEPLOYED, memo=ASKED)
-    at.node = with_fields(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
+    at.node = with_fields(at.node, networks=NodeNetworks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
     await it.ask(Action.CANCEL)
     assert UseNetworks() not in it.written, "the machine is not released yet"
     assert await it.finish() is W.CANCELLED
@@ -300,7 +300,7 @@ async def test_addresses_are_released_only_after_the_machine_is_released(at: Sta
 async def test_a_machine_that_is_not_released_keeps_its_addresses(at: Stand) -> None:
     """The machine may still use them, so no other node may get them."""
     it = await standing(at, O.WAIT_FOR_DEPLOYED, S.DEPLOYED, memo=ASKED)
-    at.node = with_fields(at.node, networks=Networks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
+    at.node = with_fields(at.node, networks=NodeNetworks(segments=(SegmentUse(name="lan", address="10.9.0.2"),)))
     assert at.node.maas_id is not None
     at.region.machines[at.node.maas_id].locked = True
     await it.ask(Action.CANCEL)

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from farrier import config, errors
 from farrier.config import NodeConfig
 from farrier.handlers.node.handler import NodeHandler
-from farrier.model.condition_effects import ConditionRule
-from farrier.model.conditions import CRITICAL, Condition, Effect, Source, stated
-from farrier.model.node import Bmc, Node
-from farrier.model.outcome import Transition, Update, Wait
-from farrier.model.status import NodeStatus as N
+from farrier.model.loop.outcome import Transition, Update, Wait
+from farrier.model.node.condition_effects import ConditionRule
+from farrier.model.node.conditions import CRITICAL, Condition, Effect, Source, stated
+from farrier.model.node.snapshot import Bmc, Node
+from farrier.model.node.status import NodeStatus as N
 from tests.support.nodes import MINUTE, NOW, SECOND, agent, hold, node
 
 NOTE, QUARANTINE = Effect.NOTE, Effect.QUARANTINE

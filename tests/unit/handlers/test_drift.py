@@ -10,7 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.model.conditions import (
+from farrier.model.loop.outcome import Transition, Wait
+from farrier.model.maas.reading import MaasStatus
+from farrier.model.machine.observation import CONFIRMED_AFTER, MaasObservation
+from farrier.model.node.conditions import (
     DISAGREEMENT,
     FROZEN,
     MACHINE_DELETED,
@@ -21,12 +24,9 @@ from farrier.model.conditions import (
     quarantining,
     stated,
 )
-from farrier.model.maas import MaasStatus
-from farrier.model.node import Decommission, Node
-from farrier.model.observation import CONFIRMED_AFTER, MaasObservation
-from farrier.model.outcome import Transition, Wait
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import OnboardingMode as M
+from farrier.model.node.snapshot import Decommission, Node
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import OnboardingMode as M
 from tests.support.nodes import LONG_AGO, MINUTE, NOW, SECOND, agent, decide, decommission, hold, moved, node, unclean
 
 DRIFTED = replace(stated(Source.REGION, DISAGREEMENT, "MAAS says ready"), since=LONG_AGO)

@@ -19,18 +19,18 @@ from farrier.config import ControllerConfig, NodeConfig
 from farrier.config.sites import NetworkSite, Site
 from farrier.handlers.node.handler import RULES, RULES_FOR, NodeHandler
 from farrier.handlers.node.moves import Decision, Policy
-from farrier.model.actions import Action
-from farrier.model.bmc import BmcFailure, PowerState
-from farrier.model.management import Management as M
-from farrier.model.networks import Networks, SegmentUse
-from farrier.model.node import Bmc, Node, Options, TaskStatus, TaskType
-from farrier.model.outcome import DoNothing, Step, Transition, Update, Wait
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.stages import OnboardingStage as O
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import DecommissionMode, OnboardingMode
-from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import CreateTask
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import DoNothing, Step, Transition, Update, Wait
+from farrier.model.machine.bmc import BmcFailure, PowerState
+from farrier.model.network.uses import NodeNetworks, SegmentUse
+from farrier.model.node.management import Management as M
+from farrier.model.node.snapshot import Bmc, Node, TaskStatus, TaskType, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import DecommissionMode, OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.model.node.writes import CreateTask
 from tests.support.exploration import Played, acted
 from tests.support.nodes import (
     MINUTE,
@@ -78,7 +78,7 @@ class Circumstances(msgspec.Struct, frozen=True):
 
 
 READ = Bmc(power=PowerState.ON, power_at=NOW, good_version="v1", system_path="/redfish/v1/Systems/1")
-FORCED = Options(force=True, reason="dead")
+FORCED = WorkflowOptions(force=True, reason="dead")
 SOFT: dict[str, Any] = {"mode": DecommissionMode.SOFT_RESET}
 IN_MAAS = {"site": SITE.name, "maas_id": SYSTEM_ID}
 
@@ -97,7 +97,7 @@ def deploys(stage: O, management: M = M.MANAGEABLE, bmc: Bmc = READ) -> Node:
 # A segment with a free address, which this node never gets.
 LAN = Site(name="south", maas=SITE.maas, network=NetworkSite(segments=("lan",)))
 SITES = {SITE.name: SITE, LAN.name: LAN}
-NEVER_HAD = Networks(segments=(SegmentUse(name="lan", state="ready", site=LAN.name, free=True),))
+NEVER_HAD = NodeNetworks(segments=(SegmentUse(name="lan", state="ready", site=LAN.name, free=True),))
 
 STARTS: dict[str, Node] = {
     "a drain whose lease ran out": drains(),

@@ -9,12 +9,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.actions import Action
-from farrier.model.maas import StatusNumber as S
-from farrier.model.node import Node, Onboarding, TaskStatus
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import OnboardingMode
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.intents.actions import Action
+from farrier.model.maas.reading import StatusNumber as S
+from farrier.model.node.snapshot import Node, Onboarding, TaskStatus
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support import walks_in_maas
 from tests.support.exploration import HOUR, Place, Stimulus, asks, ends, explore, reach, waits
 from tests.support.nodes import NOW, agent, node, onboarding

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from farrier.config import NodeConfig
 from farrier.handlers.node.handler import NodeHandler
-from farrier.model.actions import Action
-from farrier.model.evidence import Require
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import CleaningBy
+from farrier.model.intents.actions import Action
+from farrier.model.node.evidence import Require
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import CleaningBy
 from tests.support import exploration
 from tests.support.exploration import STIMULI, WALKED, Place, Stimulus, asks, explore
 from tests.support.nodes import NOW, agent, node

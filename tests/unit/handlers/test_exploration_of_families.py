@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.actions import Action
-from farrier.model.bmc import PowerState
-from farrier.model.management import Management
-from farrier.model.node import Bmc, Node, TaskStatus
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.intents.actions import Action
+from farrier.model.machine.bmc import PowerState
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Bmc, Node, TaskStatus
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support import walks_in_maas
 from tests.support.exploration import (
     HOUR,

@@ -11,9 +11,9 @@ from farrier.config import ControllerConfig
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import HandlerGarbage
 from farrier.handlers.resource import Extension
-from farrier.model.outcome import Update
-from farrier.model.resource import Answer
-from farrier.model.runs import Turn
+from farrier.model.kinds.resource import Answer
+from farrier.model.loop.outcome import Update
+from farrier.model.loop.runs import Turn
 from farrier.wiring.kinds import loop_of
 from tests.support.crates import SPEC, Crate, CrateHandler, Hand
 

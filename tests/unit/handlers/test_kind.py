@@ -11,16 +11,16 @@ from farrier.config import ControllerConfig
 from farrier.controller.outcome_validator import OutcomeValidator
 from farrier.errors import IllegalEdge
 from farrier.handlers.node.kind import NODE_KIND
-from farrier.model import edges
-from farrier.model.edges import Layer
-from farrier.model.management import Management
-from farrier.model.node import Node
-from farrier.model.outcome import Transition
-from farrier.model.runs import Move, Turn
-from farrier.model.stages import DecommissionStage
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import WorkflowStatus
-from farrier.model.writes import Write
+from farrier.model.loop.outcome import Transition
+from farrier.model.loop.runs import Move, Turn
+from farrier.model.node import edges
+from farrier.model.node.edges import Layer
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Node
+from farrier.model.node.stages import DecommissionStage
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import WorkflowStatus
+from farrier.model.node.writes import Write
 from tests.support.nodes import LONG_AGO, decommission, node, onboarding
 
 TURN = Turn(id=1)

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from farrier.config.sites import DeploySite, NetworkSite, PortSite
-from farrier.handlers.node.moves import Done, Failed, Settled, Step, with_note
-from farrier.model.failures import FailureClass
-from farrier.model.node import Memo
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.stages import OnboardingStage as O
+from farrier.handlers.node.moves import Done, Failed, Settled, StageStep, with_note
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Memo
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.stages import OnboardingStage as O
 from farrier.sim.maas import ADMIN, OPERATOR, Status
 from farrier.sim.maas.records import Machine
 from tests.support.decommissions import given, sent
@@ -98,6 +98,6 @@ async def test_a_machine_that_this_onboarding_had_deployed_is_released_first(
 ) -> None:
     await machine_at(stand, stage, status, owner=ADMIN.username)
     stand.node = with_note(stand.node, deploys=1)
-    assert isinstance(await stand.once(), Step)
+    assert isinstance(await stand.once(), StageStep)
     assert stand.node.live.stage is O.RECOVER_FOR_DATASOURCE_RETRY
     assert sent(stand) == []

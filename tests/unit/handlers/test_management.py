@@ -12,16 +12,16 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from farrier.handlers.node.logins import target_of
+from farrier.handlers.node.bmc.logins import target_of
 from farrier.handlers.node.moves import NodeServices, Outcome
-from farrier.model.actions import Action
-from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
-from farrier.model.management import Management as M
-from farrier.model.node import Bmc, Node, Pause
-from farrier.model.outcome import DoNothing, Step, Wait
-from farrier.model.params import PowerRequest
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.intents.actions import Action
+from farrier.model.intents.params import PowerRequest
+from farrier.model.loop.outcome import DoNothing, Step, Wait
+from farrier.model.machine.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, BmcReading, BmcTarget, PowerState
+from farrier.model.node.management import Management as M
+from farrier.model.node.snapshot import Bmc, Node, Pause
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.protocols import BmcClient
 from tests.support.nodes import (
     HANDLER,

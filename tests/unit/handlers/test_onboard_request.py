@@ -10,15 +10,15 @@ import pytest
 from farrier.config import NodeConfig
 from farrier.config.sites import Site
 from farrier.handlers.node.handler import NodeHandler
-from farrier.model.actions import Action
-from farrier.model.maas import MaasStatus
-from farrier.model.management import Management as M
-from farrier.model.node import Node, Onboarding
-from farrier.model.observation import MaasObservation
-from farrier.model.outcome import Transition, Update
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import OnboardingMode
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Transition, Update
+from farrier.model.maas.reading import MaasStatus
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.management import Management as M
+from farrier.model.node.snapshot import Node, Onboarding
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.nodes import LONG_AGO, NOW, answers, intent, moved, node, onboarding
 from tests.support.stages import SITE
 

@@ -8,27 +8,27 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node import intents
 from farrier.handlers.node.handler import RESPONSES
+from farrier.handlers.node.intents import answering
 from farrier.handlers.node.moves import Change, Policy
-from farrier.model.acceptance import Allowed
-from farrier.model.actions import ACTIONS, Action, Group, check
-from farrier.model.maas import MaasStatus
-from farrier.model.node import Decommission, Memo, Node, Onboarding, TaskStatus, TaskType
-from farrier.model.observation import MaasObservation
-from farrier.model.outcome import Transition, Update, Wait
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.stages import OnboardingStage as O
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import LIVE, OnboardingMode
-from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import AnswerIntent, CreateTask, EndTask, Write
+from farrier.model.intents.acceptance import Allowed
+from farrier.model.intents.actions import ACTIONS, Action, ActionGroup, check
+from farrier.model.loop.outcome import Transition, Update, Wait
+from farrier.model.maas.reading import MaasStatus
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.snapshot import Decommission, Memo, Node, Onboarding, TaskStatus, TaskType
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import LIVE, OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.model.node.writes import AnswerIntent, CreateTask, EndTask, Write
 from tests.support.nodes import MINUTE, NOW, agent, decide, decommission, intent, moved, node, onboarding, task
 from tests.support.stages import SITE
 from tests.support.stored import stored
 
 POLICY = Policy(sites={SITE.name: SITE})
-OPERATOR = tuple(action for action, spec in ACTIONS.items() if spec.group is Group.OPERATOR)
+OPERATOR = tuple(action for action, spec in ACTIONS.items() if spec.group is ActionGroup.OPERATOR)
 FAILED = (W.FAILED_RETRYABLE, W.FAILED_MANUAL_INTERVENTION)
 COUNTED = Memo(deploys=3, commissions=4, failed_deploys=3, datasource_retries=2)
 
@@ -74,7 +74,7 @@ NODES: Mapping[str, Callable[[W], Node]] = {
 
 def asked(it: Node, action: Action) -> tuple[Node, Change | Wait[Write] | tuple[Write, ...]]:
     """The node after the commit that answers the intent, and the answer."""
-    answered = intents.answer(replace(it, intents=(intent(action),)), NOW, POLICY, RESPONSES)
+    answered = answering.answer(replace(it, intents=(intent(action),)), NOW, POLICY, RESPONSES)
     assert isinstance(answered, Transition | Update | Wait | tuple)
     after = it if isinstance(answered, Wait | tuple) else answered.to
     return stored(replace(it, intents=()), replace(after, intents=()), written(answered), NOW), answered

@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.handlers.node.failing import fail
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.moves import NodeServices, Outcome, Policy, is_late, waited
 from farrier.handlers.node.onboarding import detour
-from farrier.model import outcome
-from farrier.model.actions import Action
-from farrier.model.bmc import BmcFailure
-from farrier.model.failures import MAX_ATTEMPTS, FailureClass
-from farrier.model.management import Management
-from farrier.model.node import AfterUndo, Bmc, Memo, Node, Options, TaskStatus, TaskType
-from farrier.model.observation import Outage
-from farrier.model.outcome import Wait
-from farrier.model.stages import WITH_MAAS, DecommissionStage, OnboardingStage
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import OnboardingMode
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.handlers.node.workflow.failing import fail
+from farrier.model.intents.actions import Action
+from farrier.model.loop import outcome
+from farrier.model.loop.outcome import Wait
+from farrier.model.machine.bmc import BmcFailure
+from farrier.model.machine.observation import Outage
+from farrier.model.node.failures import MAX_ATTEMPTS, FailureClass
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import AfterUndo, Bmc, Memo, Node, TaskStatus, TaskType, WorkflowOptions
+from farrier.model.node.stages import WITH_MAAS, DecommissionStage, OnboardingStage
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.fake_bmc import FakeBmc
 from tests.support.nodes import (
     MINUTE,
@@ -230,7 +230,10 @@ def test_dead_doors_extend_the_lease_of_an_agent_and_not_that_of_a_worker() -> N
 def test_dead_doors_do_not_count_towards_force_after() -> None:
     queued = task(TaskType.DRAIN, created_at=BEGAN)
     job = decommission(
-        DecommissionStage.DRAIN_NODE, status_entered_at=BEGAN, stage_entered_at=BEGAN, options=Options(force=True)
+        DecommissionStage.DRAIN_NODE,
+        status_entered_at=BEGAN,
+        stage_entered_at=BEGAN,
+        options=WorkflowOptions(force=True),
     )
     it = node(NodeStatus.DRAINING, workflow=job, tasks=(queued,))
     assert writes(decide(it)), "without dead doors, force cancels the task"
@@ -248,7 +251,7 @@ def test_an_outage_of_farrier_does_not_count_towards_force_after() -> None:
         DecommissionStage.DRAIN_NODE,
         status_entered_at=BEGAN,
         stage_entered_at=BEGAN,
-        options=Options(force=True, reason="dead"),
+        options=WorkflowOptions(force=True, reason="dead"),
     )
     it = node(NodeStatus.DRAINING, workflow=forced, tasks=(task(TaskType.DRAIN, created_at=BEGAN),))
     assert moved(decide(it)).status is NodeStatus.RETIRED

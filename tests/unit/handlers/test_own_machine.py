@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.handlers.node import region
-from farrier.handlers.node.moves import Call, Failed, Waiting, with_fields
-from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasFailure, Machine
-from farrier.model.observation import Region
-from farrier.model.stages import OnboardingStage
+from farrier.handlers.node.maas import region
+from farrier.handlers.node.moves import Failed, ServiceCall, Waiting, with_fields
+from farrier.model.maas.reading import MaasFailure, Machine
+from farrier.model.machine.observation import Region
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.stages import OnboardingStage
 from farrier.protocols import MaasClient
 from tests.support.machines import created
 from tests.support.stages import Stand
@@ -32,7 +32,7 @@ async def asked(stand: Stand) -> Waiting | Failed:
         pytest.fail("a stage was called with a machine of another user")
 
     result = region.with_machine(stand.node, stand.policy, decide, name="look")
-    settled = await result.act(stand.services) if isinstance(result, Call) else result
+    settled = await result.act(stand.services) if isinstance(result, ServiceCall) else result
     assert isinstance(settled, Waiting | Failed)
     return settled
 

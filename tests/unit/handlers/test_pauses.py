@@ -9,16 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.handlers.node.compensating import CAUSE
-from farrier.model.actions import Action
-from farrier.model.node import AfterUndo, Node, Options, Pause, TaskType, Workflow
-from farrier.model.outcome import Transition, Wait
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.stages import OnboardingStage as O
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import OnboardingMode
-from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import EndTask
+from farrier.handlers.node.workflow.compensating import CAUSE
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Transition, Wait
+from farrier.model.node.snapshot import AfterUndo, Node, Pause, TaskType, Workflow, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.model.node.writes import EndTask
 from tests.support.nodes import HANDLER, MINUTE, NOW, agent, decommission, intent, moved, node, onboarding, task, writes
 
 DAY = timedelta(days=1)
@@ -45,7 +45,7 @@ def test_after_a_pause_a_stage_has_its_whole_deadline_again() -> None:
 
 def test_after_a_pause_force_waits_the_whole_time_for_the_agent_again() -> None:
     """No agent can claim the task of a paused node."""
-    job = decommission(D.SCRUB_GPU, options=Options(force=True, reason="it is dead"), **entered(NOW - DAY))
+    job = decommission(D.SCRUB_GPU, options=WorkflowOptions(force=True, reason="it is dead"), **entered(NOW - DAY))
     it = paused_for_a_day(job, status=N.RETIRED, agent=agent(), tasks=(task(TaskType.SCRUB_GPU),))
     assert not given_up(it, NOW + ENOUGH - MINUTE)
     assert given_up(it, NOW + ENOUGH)

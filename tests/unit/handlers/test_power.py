@@ -9,15 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.handlers.node import power
 from farrier.handlers.node.moves import Policy, has_fresh_power
-from farrier.model.actions import Action
-from farrier.model.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, PowerState
-from farrier.model.management import Management as M
-from farrier.model.node import Node, OtherLogin, Pause
-from farrier.model.outcome import DoNothing, Step, Wait
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.handlers.node.rules import power
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import DoNothing, Step, Wait
+from farrier.model.machine.bmc import LOGIN_CAP, LOGIN_WINDOW, BmcError, BmcFailure, PowerState
+from farrier.model.node.management import Management as M
+from farrier.model.node.snapshot import Node, OtherLogin, Pause
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, Secrets, answers, decide, intent, moved, onboarding
 from tests.support.power import READING, World, gaps, manageable
 

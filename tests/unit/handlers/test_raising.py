@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.actions import Action
-from farrier.model.node import Decommission, Node, Options, Pause, TaskStatus, TaskType
-from farrier.model.outcome import Wait
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import DecommissionMode
-from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import CreateTask, EndTask
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Wait
+from farrier.model.node.snapshot import Decommission, Node, Pause, TaskStatus, TaskType, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import DecommissionMode
+from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.model.node.writes import CreateTask, EndTask
 from tests.support.nodes import (
     LONG_AGO,
     MINUTE,
@@ -44,7 +44,7 @@ def asked(it: Node, action: Action, **params: Any) -> tuple[str, str, Node]:
     return verdict, reason, stored(it, replace(after, intents=()), writes(decision), NOW)
 
 
-def options_of(it: Node) -> Options:
+def options_of(it: Node) -> WorkflowOptions:
     assert isinstance(it.workflow, Decommission)
     return it.workflow.options
 
@@ -53,7 +53,7 @@ def draining(**options: Any) -> Node:
     job = decommission(
         D.DRAIN_NODE,
         mode=DecommissionMode.SOFT_RESET,
-        options=Options(retire=True, leave_out=DRAIN_ONLY, **options),
+        options=WorkflowOptions(retire=True, leave_out=DRAIN_ONLY, **options),
         stage_entered_at=LONG_AGO,
     )
     return node(N.DRAINING, workflow=job, tasks=(task(TaskType.DRAIN),), agent=agent())
@@ -61,7 +61,11 @@ def draining(**options: Any) -> Node:
 
 def resetting(status: W = W.RUNNING, where: N = N.RETIRED, **options: Any) -> Node:
     job = decommission(
-        D.SCRUB_GPU, status, mode=DecommissionMode.SOFT_RESET, options=Options(**options), stage_entered_at=LONG_AGO
+        D.SCRUB_GPU,
+        status,
+        mode=DecommissionMode.SOFT_RESET,
+        options=WorkflowOptions(**options),
+        stage_entered_at=LONG_AGO,
     )
     return node(where, workflow=job, tasks=(task(TaskType.SCRUB_GPU),), agent=agent())
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.handlers.node import region
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import Failed, Waiting, with_fields
-from farrier.model.expected import BY_RESCUE, disagreement
-from farrier.model.failures import FAILURES, FailureClass
-from farrier.model.maas import MaasError, MaasFailure, Machine, StatusNumber
-from farrier.model.observation import MaasObservation
-from farrier.model.status import NodeStatus
+from farrier.model.maas.reading import MaasError, MaasFailure, Machine, StatusNumber
+from farrier.model.machine.expected import BY_RESCUE, disagreement
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.failures import FAILURES, FailureClass
+from farrier.model.node.status import NodeStatus
 from tests.support.maas import state_of
 from tests.support.nodes import NOW, node
 

@@ -9,8 +9,8 @@ import pytest
 
 from farrier.errors import RefusedByModel
 from farrier.handlers.resource import ResourceKind, accept, params_of, reject
-from farrier.model.resource import Pending
-from farrier.model.runs import Answered, Place
+from farrier.model.kinds.resource import Pending
+from farrier.model.loop.runs import AnsweredIntent, LayerState
 from tests.support.crates import SPEC, Crate, Relabel
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -46,10 +46,10 @@ def test_a_kind_gives_the_loop_its_answers_layers_and_labels() -> None:
     update = asked(1, "update")
     one = crate("emptying/unpack", update, asked(2, "delete"))
     assert kind.answers(one, [accept(update), reject(one.requests[1], "no"), object()]) == [
-        Answered(1, "update", "accepted", "", "ops"),
-        Answered(2, "delete", "rejected", "no", "ops"),
+        AnsweredIntent(1, "update", "accepted", "", "ops"),
+        AnsweredIntent(2, "delete", "rejected", "no", "ops"),
     ]
-    assert kind.current_layers(one) == {"state": Place("emptying/unpack", AT)}
+    assert kind.current_layers(one) == {"state": LayerState("emptying/unpack", AT)}
     assert kind.target_layers(msgspec.structs.replace(one, state="gone")) == {"state": "gone"}
     assert kind.label(one) == ("emptying", "unpack")
     assert kind.edges["state"] == SPEC.pairs

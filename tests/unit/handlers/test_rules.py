@@ -9,22 +9,22 @@ import pytest
 
 from farrier.config import NodeConfig
 from farrier.handlers.node.handler import NodeHandler
-from farrier.handlers.node.workflow import MOST_INTERRUPTIONS
-from farrier.model.actions import Action
-from farrier.model.bmc import PowerState
-from farrier.model.failures import MAX_ATTEMPTS, FailureClass, stage_backoff
-from farrier.model.health import Alert, Health
-from farrier.model.limits import Limits
-from farrier.model.management import Management as M
-from farrier.model.node import AfterUndo, Bmc, Node, Options, Pause, StopRequest, TaskStatus, TaskType
-from farrier.model.observation import Outage
-from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Wait
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.stages import OnboardingStage
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import OnboardingMode
-from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import CreateTask, EndTask, RevokeBootstrap
+from farrier.handlers.node.rules.workflow import MOST_INTERRUPTIONS
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Wait
+from farrier.model.machine.bmc import PowerState
+from farrier.model.machine.health import Alert, Health
+from farrier.model.machine.observation import Outage
+from farrier.model.node.failures import MAX_ATTEMPTS, FailureClass, stage_backoff
+from farrier.model.node.limits import Limits
+from farrier.model.node.management import Management as M
+from farrier.model.node.snapshot import AfterUndo, Bmc, Node, Pause, StopRequest, TaskStatus, TaskType, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.stages import OnboardingStage
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.model.node.writes import CreateTask, EndTask, RevokeBootstrap
 from tests.support.nodes import (
     LONG_AGO,
     MINUTE,
@@ -224,7 +224,7 @@ def test_a_pause_stops_a_workflow_but_not_a_cancel_or_a_stop(workflow: object, g
 
 
 def test_a_pause_does_not_stop_the_deletion_of_a_node() -> None:
-    walk = decommission(D.DISABLE_NODE, options=Options(untouched="not_applicable"))
+    walk = decommission(D.DISABLE_NODE, options=WorkflowOptions(untouched="not_applicable"))
     assert moved(decide(node(N.QUARANTINED, workflow=walk, deleting=True, paused=PAUSED))).status is N.DRAINING
 
 

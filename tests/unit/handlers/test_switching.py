@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from farrier.handlers.node import power
+from farrier.handlers.node.bmc.switching import ENFORCE_EVERY
 from farrier.handlers.node.moves import Decision, Policy
-from farrier.handlers.node.switching import ENFORCE_EVERY
-from farrier.model.actions import Action
-from farrier.model.bmc import LOGIN_CAP, BmcError, BmcFailure, PowerState
-from farrier.model.management import Management as M
-from farrier.model.node import Intent, Node, Pause, Switching
-from farrier.model.outcome import DoNothing, Step, Wait
-from farrier.model.params import PowerRequest
-from farrier.model.workflow import DecommissionMode
+from farrier.handlers.node.rules import power
+from farrier.model.intents.actions import Action
+from farrier.model.intents.params import PowerRequest
+from farrier.model.loop.outcome import DoNothing, Step, Wait
+from farrier.model.machine.bmc import LOGIN_CAP, BmcError, BmcFailure, PowerState
+from farrier.model.node.management import Management as M
+from farrier.model.node.snapshot import Intent, Node, Pause, Switching
+from farrier.model.node.workflow import DecommissionMode
 from tests.support.nodes import HANDLER, MINUTE, NOW, SECOND, answers, decide, decommission, intent, moved, writes
 from tests.support.power import READING, World, gaps, manageable
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.actions import Action
-from farrier.model.conditions import NOT_SCRUBBED
-from farrier.model.node import Memo, Node, TaskStatus, TaskType
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import DecommissionMode, OnboardingMode
-from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import CreateTask
+from farrier.model.intents.actions import Action
+from farrier.model.node.conditions import NOT_SCRUBBED
+from farrier.model.node.snapshot import Memo, Node, TaskStatus, TaskType
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import DecommissionMode, OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.model.node.writes import CreateTask
 from tests.support.nodes import (
     HANDLER,
     MINUTE,

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.handlers.node import region
-from farrier.model.actions import Action
-from farrier.model.maas_changes import Deploy
-from farrier.model.stages import OnboardingStage as O
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.handlers.node.maas import region
+from farrier.model.intents.actions import Action
+from farrier.model.maas.changes import Deploy
+from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.sim.maas import OPERATOR, Broken, Fault, Nature, Status
 from tests.support.machines import COMMENT, slow_region
 from tests.support.stages import Stand, stand

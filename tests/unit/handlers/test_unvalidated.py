@@ -8,14 +8,14 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from farrier.model.actions import Action
-from farrier.model.conditions import VALIDATION_FAILED
-from farrier.model.node import Node, TaskStatus, TaskType
-from farrier.model.outcome import Transition, Update
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import DecommissionMode
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Transition, Update
+from farrier.model.node.conditions import VALIDATION_FAILED
+from farrier.model.node.snapshot import Node, TaskStatus, TaskType
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import DecommissionMode
+from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.nodes import agent, decide, decommission, intent, moved, node, reporting, task, told, unclean
 
 UNVALIDATED = unclean(VALIDATION_FAILED, "dirty")

@@ -15,18 +15,28 @@ from msgspec.structs import replace
 from farrier.config import NodeConfig
 from farrier.config.sites import CleaningSite
 from farrier.handlers.node.handler import NodeHandler
-from farrier.model import edges
-from farrier.model.actions import Action
-from farrier.model.edges import Layer
-from farrier.model.evidence import By, Cleaned, Device, DeviceKind, DeviceResult, Evidence, Expected, Part, Require
-from farrier.model.management import Management
-from farrier.model.node import Decommission, Memo, Node, Options, TaskStatus, TaskType
-from farrier.model.outcome import Step, Wait
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.stages import OnboardingStage as O
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import CleaningBy, DecommissionMode, OnboardingMode
-from farrier.model.writes import CreateTask, EndTask
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Step, Wait
+from farrier.model.node import edges
+from farrier.model.node.edges import Layer
+from farrier.model.node.evidence import (
+    By,
+    Cleaned,
+    Device,
+    DeviceKind,
+    DeviceResult,
+    Evidence,
+    ExpectedDevices,
+    Part,
+    Require,
+)
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Decommission, Memo, Node, TaskStatus, TaskType, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import CleaningBy, DecommissionMode, OnboardingMode
+from farrier.model.node.writes import CreateTask, EndTask
 from tests.support.nodes import (
     MINUTE,
     NOW,
@@ -43,7 +53,7 @@ from tests.support.nodes import (
 )
 from tests.support.stages import SITE
 
-EXPECTED = Expected(disks=(Part(serial="S1"),), gpus=(Part(serial="G1"),))
+EXPECTED = ExpectedDevices(disks=(Part(serial="S1"),), gpus=(Part(serial="G1"),))
 IN_SERVICE = (N.ACTIVE, N.OFFLINE)
 FORCE = {"force": True, "reason": "it is dead"}
 LATER = NOW + NodeConfig().force_after
@@ -151,7 +161,9 @@ def walked(starts: list[Node], by: NodeHandler) -> list[tuple[Node, Node]]:
 def starts() -> list[Node]:
     """A node in service, without a workflow and in each decommission that began before the site required evidence."""
     it = node(N.ACTIVE, site=SITE.name, agent=agent(heard=LATER), expected=EXPECTED)
-    begun = (decommission(D.DISABLE_NODE, mode=mode, options=Options(leave_on=True)) for mode in DecommissionMode)
+    begun = (
+        decommission(D.DISABLE_NODE, mode=mode, options=WorkflowOptions(leave_on=True)) for mode in DecommissionMode
+    )
     return [it, *(replace(it, workflow=each) for each in begun if each.mode is not DecommissionMode.REIMAGE)]
 
 
@@ -188,7 +200,7 @@ ENROLLED = onboarding(
 
 def last(mode: DecommissionMode) -> Decommission:
     return decommission(
-        D.RETIRE_GPUAAS_NODE, mode=mode, options=Options(leave_out=(D.REMOVE_MAAS_RECORD,)), memo=Memo()
+        D.RETIRE_GPUAAS_NODE, mode=mode, options=WorkflowOptions(leave_out=(D.REMOVE_MAAS_RECORD,)), memo=Memo()
     )
 
 

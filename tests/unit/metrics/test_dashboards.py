@@ -19,8 +19,8 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from farrier.metrics import dashboards, definitions, gauges
 from farrier.metrics.families import Definition, Gauge
 from farrier.metrics.runbooks import Runbooks
-from farrier.model.failures import FailureClass
-from farrier.model.limits import END_TO_END
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.limits import END_TO_END
 from farrier.wiring.vocabulary import vocabulary
 from tests.support.programs import program
 from tools.dashboards import BOARDS, promql, text

@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from farrier.metrics.sink import PrometheusSink
-from farrier.model.runs import Failure
-from farrier.web.exposition import Exposition
+from farrier.model.loop.runs import Failure
+from farrier.web.server.exposition import Exposition
 from farrier.wiring.vocabulary import vocabulary
 from tests.support.clock import HandClock
 

@@ -17,9 +17,9 @@ from farrier.metrics import definitions
 from farrier.metrics.definitions import KindWords, OwnMetric, Vocabulary
 from farrier.metrics.families import Definition, Histogram
 from farrier.metrics.sink import PrometheusSink
-from farrier.model.kinds import KindEdge, KindSpec, KindState
-from farrier.model.measures import Sample
-from farrier.model.runs import Failure, Move
+from farrier.model.kinds.measures import Sample
+from farrier.model.kinds.spec import KindEdge, KindSpec, KindState
+from farrier.model.loop.runs import Failure, Move
 
 PAINT = OwnMetric(
     sample="paint",

@@ -7,9 +7,9 @@ from collections import defaultdict
 import pytest
 
 from farrier.metrics.sink import PrometheusSink
-from farrier.model import node_spec
-from farrier.model.built_in import BUILT_IN
-from farrier.model.runs import Move
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.loop.runs import Move
+from farrier.model.node import spec as node_spec
 from farrier.wiring.vocabulary import vocabulary
 from tests.support import crates
 

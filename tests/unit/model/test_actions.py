@@ -7,12 +7,13 @@ import itertools
 import msgspec
 import pytest
 
-from farrier.model import actions, details, edges, workflow_condition
-from farrier.model.acceptance import Allowed, Later, Refused
-from farrier.model.actions import ACTIONS, Action, Group
-from farrier.model.management import TRANSIENT, Management
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import (
+from farrier.model.intents import actions, workflow_condition
+from farrier.model.intents.acceptance import Allowed, Later, Refused
+from farrier.model.intents.actions import ACTIONS, Action, ActionGroup
+from farrier.model.node import details, edges
+from farrier.model.node.management import TRANSIENT, Management
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import (
     LIVE,
     DecommissionMode,
     Mode,
@@ -59,10 +60,10 @@ def accepted_in(action: Action) -> set[str]:
 
 def test_every_action_has_a_row_in_order_and_belongs_to_its_group() -> None:
     assert list(ACTIONS) == list(Action)
-    groups = {group: [str(a) for a, spec in ACTIONS.items() if spec.group is group] for group in Group}
+    groups = {group: [str(a) for a, spec in ACTIONS.items() if spec.group is group] for group in ActionGroup}
     assert groups == {
-        Group.BMC: ["set_bmc", "clear_bmc", "manage", "adopt", "set_power"],
-        Group.LIFECYCLE: [
+        ActionGroup.BMC: ["set_bmc", "clear_bmc", "manage", "adopt", "set_power"],
+        ActionGroup.LIFECYCLE: [
             "onboard",
             "quarantine",
             "release",
@@ -72,7 +73,7 @@ def test_every_action_has_a_row_in_order_and_belongs_to_its_group() -> None:
             "delete",
             "decommission",
         ],
-        Group.OPERATOR: [
+        ActionGroup.OPERATOR: [
             "retry_stage",
             "resume",
             "rerun",
@@ -81,7 +82,7 @@ def test_every_action_has_a_row_in_order_and_belongs_to_its_group() -> None:
             "adopt_observed_state",
             "mark_manual_intervention_required",
         ],
-        Group.CONTROL: ["set", "pause", "unpause"],
+        ActionGroup.CONTROL: ["set", "pause", "unpause"],
     }
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.model import recommended
-from farrier.model.bmc import BmcFailure
-from farrier.model.conditions import stated
-from farrier.model.diagnosis import Patience
-from farrier.model.failures import BMC_ADVICE, FAILURES, FailureClass
-from farrier.model.limits import Limits
-from farrier.model.node import Bmc
-from farrier.model.outcome import Record
-from farrier.model.views import MaasView, RegionView, RequestView, WorkflowView
-from farrier.model.why import explain
+from farrier.model.advice import recommended
+from farrier.model.advice.diagnosis import Patience
+from farrier.model.advice.why_node import explain
+from farrier.model.loop.outcome import Record
+from farrier.model.machine.bmc import BmcFailure
+from farrier.model.node.conditions import stated
+from farrier.model.node.failures import BMC_ADVICE, FAILURES, FailureClass
+from farrier.model.node.limits import Limits
+from farrier.model.node.snapshot import Bmc
+from farrier.model.views.nodes import MaasView, RegionView, RequestView, WorkflowView
 from tests.unit.model.test_clocks import HOUR, MINUTE, NOW, workflow
 from tests.unit.model.test_why import UNOWNED, detail, why
 

@@ -18,10 +18,18 @@ from farrier.controller.foresee import foresee
 from farrier.handlers.node.handler import NodeHandler
 from farrier.handlers.node.kind import NODE_KIND
 from farrier.handlers.node.moves import with_workflow
-from farrier.model import actions, mapping, recommended
-from farrier.model.actions import Action
-from farrier.model.bmc import BmcFailure, PowerState
-from farrier.model.conditions import (
+from farrier.model.advice import recommended
+from farrier.model.advice.recommended import Recommended
+from farrier.model.advice.why_node import Why, candidates, explain
+from farrier.model.intents import actions
+from farrier.model.intents.actions import Action
+from farrier.model.intents.params import PowerRequest
+from farrier.model.intents.preview import PreviewVerdict
+from farrier.model.loop.outcome import Deleted, DoNothing, EndsBy, Record, Step, describe
+from farrier.model.maas.reading import StatusNumber as S
+from farrier.model.machine.bmc import BmcFailure, PowerState
+from farrier.model.node import mapping
+from farrier.model.node.conditions import (
     AGENT_KEY,
     ANOTHER_MACHINE,
     BMC_HEALTH,
@@ -41,21 +49,15 @@ from farrier.model.conditions import (
     find,
     stated,
 )
-from farrier.model.failures import FailureClass
-from farrier.model.foreseen import Verdict
-from farrier.model.limits import Limits
-from farrier.model.maas import StatusNumber as S
-from farrier.model.management import Management as M
-from farrier.model.node import Bmc, Decommission, Node, Onboarding, Options
-from farrier.model.outcome import Deleted, DoNothing, EndsBy, Record, Step, describe
-from farrier.model.params import PowerRequest
-from farrier.model.recommended import Recommended
-from farrier.model.stages import BY_REGION, PATHS
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.status import NodeStatus as N
-from farrier.model.why import Why, candidates, explain
-from farrier.model.workflow import FAILED, CleaningBy, DecommissionMode, Mode, OnboardingMode, WorkflowKind
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.limits import Limits
+from farrier.model.node.management import Management as M
+from farrier.model.node.snapshot import Bmc, Decommission, Node, Onboarding, WorkflowOptions
+from farrier.model.node.stages import BY_REGION, PATHS
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import FAILED, CleaningBy, DecommissionMode, Mode, OnboardingMode, WorkflowKind
+from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support import exploration, shown
 from tests.support.exploration import FRESH_NODES, Place, explore
 from tests.support.nodes import (
@@ -86,7 +88,9 @@ FILLED: dict[str, Any] = {
 UNUSED = ("ready", "new", "absent")
 
 
-def verdict(it: Node, intent_of: Recommended, now: datetime, handler: NodeHandler = HANDLER) -> tuple[Verdict, str]:
+def verdict(
+    it: Node, intent_of: Recommended, now: datetime, handler: NodeHandler = HANDLER
+) -> tuple[PreviewVerdict, str]:
     """The answer of the real handler to a recommended intent."""
     params = dict(intent_of.params) | {name: FILLED[name] for name in intent_of.fill}
     asked = intent(intent_of.action, **params)
@@ -109,7 +113,7 @@ def refused(it: Node, now: datetime = NOW, handler: NodeHandler = HANDLER) -> It
     said = advised(it, now, handler)
     for each in said.recommended:
         told, reason = verdict(it, each, now, handler)
-        if told is Verdict.REJECTED:
+        if told is PreviewVerdict.REJECTED:
             yield f"{each} is refused: {reason}"
         in_use = it.maas is None or it.maas.state not in UNUSED or not it.maas.fresh(now, NodeConfig().observation_ttl)
         if in_use and actions.is_destructive(each.action, each.params, it.workflow):
@@ -233,7 +237,7 @@ def test_the_advice_about_a_machine_that_is_marked_broken_is_to_repair_it() -> N
 def test_after_a_check_by_the_region_failed_the_advice_is_to_mend_the_disk_and_to_check_again(mode: Mode) -> None:
     failure, status = FailureClass.VALIDATION_FAILED, W.FAILED_MANUAL_INTERVENTION
     it = with_failure(mode, failure, status, N.RETIRED, "ready", deleting=False)
-    it = with_workflow(it, stage=D.CLEANUP_STORAGE, options=Options(cleaned_by=CleaningBy.REGION))
+    it = with_workflow(it, stage=D.CLEANUP_STORAGE, options=WorkflowOptions(cleaned_by=CleaningBy.REGION))
     said = advised(it)
     assert "replace a disk that keeps its data" in said.advice
     assert {each.action for each in said.recommended} == {Action.RETRY_STAGE, Action.CANCEL} and list(refused(it)) == []

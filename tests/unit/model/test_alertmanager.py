@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.model.alertmanager import Labels, Webhook, reports
-from farrier.model.monitors import Report
+from farrier.model.monitors.alertmanager import Labels, Webhook, reports
+from farrier.model.monitors.monitor import Report
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 BY_DEFAULT = {"node": "gpu-1", "condition": "gpu/xid-79", "target": "GPU-5e", "effect": "quarantine"}

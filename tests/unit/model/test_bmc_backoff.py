@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farrier.model import bmc
+from farrier.model.machine import bmc
 
 SECONDS_OF_FIRST_AND_LONGEST = {
     bmc.BmcFailure.UNREACHABLE: (30, 300),

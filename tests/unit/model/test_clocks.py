@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from farrier.model import clocks
-from farrier.model.limits import Limits
-from farrier.model.views import NodeView, WorkflowView
+from farrier.model.node import clocks
+from farrier.model.node.limits import Limits
+from farrier.model.views.nodes import NodeView, WorkflowView
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.model.counted import counted
+from farrier.model.plural import counted
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from farrier.model import detail_changes
-from farrier.model.details import DETAILS, Details
+from farrier.model.node import detail_changes
+from farrier.model.node.details import DETAILS, Details
 
 NODE = Details(site="ams1", model="R760", labels={"row": "a", "spare": "yes"}, macs=("02:00:00:00:00:01",))
 

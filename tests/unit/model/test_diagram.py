@@ -7,10 +7,12 @@ import re
 import msgspec
 import pytest
 
-from farrier.model import actions, condition_effects, conditions, diagram, edges, failures, sla
-from farrier.model.bmc import BmcFailure
-from farrier.model.edges import Layer
-from farrier.model.limits import KEYS
+from farrier.model.intents import actions
+from farrier.model.machine.bmc import BmcFailure
+from farrier.model.node import condition_effects, conditions, edges, failures, sla
+from farrier.model.node.edges import Layer
+from farrier.model.node.limits import KEYS
+from farrier.model.views import diagram
 
 ARROW = re.compile(r"^    (\S+) --> (\S+)(?: : .+)?$")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.model import edges
-from farrier.model.edges import Layer
+from farrier.model.node import edges
+from farrier.model.node.edges import Layer
 
 # States in which a node may stay for ever.
 RESTING = {Layer.STATUS: {"active", "retired"}, Layer.MANAGEMENT: {"unmanaged", "manageable"}}

@@ -8,24 +8,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.model.evidence import (
+from farrier.model.node.evidence import (
     By,
     Contradicted,
     Device,
     DeviceKind,
     DeviceResult,
     Evidence,
-    Expected,
+    ExpectedDevices,
     Part,
     PowerCycle,
     Proven,
-    Script,
-    Unproven,
+    RanScript,
+    UnprovenCleaning,
     judge,
 )
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-DISKS = Expected(disks=(Part(serial="S1", size=1000), Part(serial="S2")))
+DISKS = ExpectedDevices(disks=(Part(serial="S1", size=1000), Part(serial="S2")))
 COLD = PowerCycle(off_seen_at=AT, on_seen_at=AT + timedelta(seconds=20))
 EVERY = tuple(DeviceKind)
 
@@ -48,14 +48,14 @@ def test_every_expected_disk_that_is_erased_is_proven() -> None:
 
 
 def test_a_machine_without_disks_has_nothing_to_erase() -> None:
-    assert judge(told(), Expected(disks=()), [DeviceKind.DISK]) == Proven(By.AGENT)
+    assert judge(told(), ExpectedDevices(disks=()), [DeviceKind.DISK]) == Proven(By.AGENT)
 
 
 @pytest.mark.parametrize(
     ("evidence", "expected", "why"),
     [
         (None, DISKS, "the result has no evidence"),
-        (told(disk("S1"), disk("S2")), Expected(), "disk: nothing says which the machine should have"),
+        (told(disk("S1"), disk("S2")), ExpectedDevices(), "disk: nothing says which the machine should have"),
         (told(disk("S1")), DISKS, "disk S2 is not in the evidence"),
         (told(), DISKS, "disk S1 is not in the evidence; disk S2 is not in the evidence"),
         (told(disk("S1"), disk("S2"), disk("S3")), DISKS, "disk S3 is not known as a part of the machine"),
@@ -68,8 +68,8 @@ def test_a_machine_without_disks_has_nothing_to_erase() -> None:
         (told(gpu("S1"), gpu("S2")), DISKS, "disk S1 is not in the evidence; disk S2 is not in the evidence"),
     ],
 )
-def test_incomplete_evidence_is_unproven(evidence: Evidence | None, expected: Expected, why: str) -> None:
-    assert judge(evidence, expected, [DeviceKind.DISK]) == Unproven(why)
+def test_incomplete_evidence_is_unproven(evidence: Evidence | None, expected: ExpectedDevices, why: str) -> None:
+    assert judge(evidence, expected, [DeviceKind.DISK]) == UnprovenCleaning(why)
 
 
 @pytest.mark.parametrize(
@@ -83,25 +83,25 @@ def test_incomplete_evidence_is_unproven(evidence: Evidence | None, expected: Ex
 )
 def test_evidence_of_a_failure_contradicts_success(device: Device, why: str) -> None:
     assert judge(told(disk("S1"), device), DISKS, [DeviceKind.DISK]) == Contradicted(why)
-    assert judge(told(disk("S1"), device), Expected(), []) == Contradicted(why)
+    assert judge(told(disk("S1"), device), ExpectedDevices(), []) == Contradicted(why)
 
 
 def test_only_a_cold_start_that_the_region_saw_proves_memory() -> None:
     memory = [DeviceKind.GPU, DeviceKind.HOST_MEMORY]
-    assert judge(told(by=By.REGION, power_cycle=COLD), Expected(), memory) == Proven(By.REGION)
+    assert judge(told(by=By.REGION, power_cycle=COLD), ExpectedDevices(), memory) == Proven(By.REGION)
     for doubtful in (told(by=By.REGION), told(power_cycle=COLD)):
-        verdict = judge(doubtful, Expected(gpus=()), EVERY)
-        assert isinstance(verdict, Unproven) and "host_memory: no cold start" in verdict.why
+        verdict = judge(doubtful, ExpectedDevices(gpus=()), EVERY)
+        assert isinstance(verdict, UnprovenCleaning) and "host_memory: no cold start" in verdict.why
 
 
 def test_gpus_that_the_agent_overwrote_are_compared_with_its_facts() -> None:
-    expected = Expected(gpus=(Part(serial="G1"), Part(serial="G2")))
+    expected = ExpectedDevices(gpus=(Part(serial="G1"), Part(serial="G2")))
     assert judge(told(gpu("G1"), gpu("G2")), expected, [DeviceKind.GPU]) == Proven(By.AGENT)
-    assert judge(told(gpu("G1")), expected, [DeviceKind.GPU]) == Unproven("gpu G2 is not in the evidence")
+    assert judge(told(gpu("G1")), expected, [DeviceKind.GPU]) == UnprovenCleaning("gpu G2 is not in the evidence")
 
 
 def test_evidence_keeps_the_revision_of_the_script_and_the_times_of_the_cold_start() -> None:
-    script = Script(name="farrier-clean-check", revision=7, sha256="0" * 64)
+    script = RanScript(name="farrier-clean-check", revision=7, sha256="0" * 64)
     kept = msgspec.json.decode(
         msgspec.json.encode(told(by=By.REGION, script=script, power_cycle=COLD)), type=Evidence, strict=True
     )

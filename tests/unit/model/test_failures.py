@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farrier.model import conditions, failures
-from farrier.model.bmc import BmcFailure
-from farrier.model.failures import FailureClass
-from farrier.model.recommended import text
+from farrier.model.advice.recommended import text
+from farrier.model.machine.bmc import BmcFailure
+from farrier.model.node import conditions, failures
+from farrier.model.node.failures import FailureClass
 
 
 def test_the_manual_intervention_triggers_are_the_eight_of_the_model() -> None:

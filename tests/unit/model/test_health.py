@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from farrier.model import health
-from farrier.model.bmc import PowerState
-from farrier.model.conditions import Condition, stated
-from farrier.model.health import Alert, Health, SshSeed, Vitals
+from farrier.model.machine import health
+from farrier.model.machine.bmc import PowerState
+from farrier.model.machine.health import Alert, Health, SshSeed, Vitals
+from farrier.model.node.conditions import Condition, stated
 
 BLOCKING = (stated("agent", "xid-79"),)
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from farrier.model.identity import Another, Identity, Same, Unproven, compare, kept
+from farrier.model.machine.identity import Another, Identity, Same, Unproven, compare, kept
 from tests.support.identities import OWN_SERIALS, OWN_UUIDS, SHIPPED_MACS, SHIPPED_SERIALS, SHIPPED_UUIDS
 
 UUID = "38b7a8c4-0001-11ec-9621-0242ac130002"

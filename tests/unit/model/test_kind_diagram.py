@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from farrier.model import kind_diagram
-from farrier.model.built_in import BUILT_IN
-from farrier.model.kinds import KindSpec
+from farrier.model.kinds import diagram
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.kinds.spec import KindSpec
 
 ARROW = re.compile(r"^    (\S+) --> (\S+)(?: : [^:;#`]+)?$")
 
@@ -17,7 +17,7 @@ every_kind = pytest.mark.parametrize("spec", BUILT_IN, ids=lambda spec: spec.nam
 
 @every_kind
 def test_a_diagram_shows_each_edge_once_with_beginning_and_end(spec: KindSpec) -> None:
-    head, *lines = kind_diagram.mermaid(spec).splitlines()
+    head, *lines = diagram.mermaid(spec).splitlines()
     named = dict(line.split(" : ") for line in lines if "-->" not in line)
     names = {key.strip(): state for key, state in named.items()}
     arrows = [match.groups() for line in lines if (match := ARROW.match(line))]
@@ -29,7 +29,7 @@ def test_a_diagram_shows_each_edge_once_with_beginning_and_end(spec: KindSpec) -
 
 @every_kind
 def test_tables_name_every_state_and_every_action_with_the_states_that_accept_it(spec: KindSpec) -> None:
-    text = kind_diagram.markdown(spec)
+    text = diagram.markdown(spec)
     assert not [state for state in spec.states if f"| `{state}` |" not in text]
     rows = {row.split(" | ")[0].strip("| "): row.split(" | ")[2] for row in text.splitlines() if row.count(" | ") == 3}
     assert rows == {"action": "accepted in", "---": "---"} | {

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from farrier.errors import ConfigError
-from farrier.model import params
-from farrier.model.built_in import BUILT_IN
-from farrier.model.kinds import KindAction, KindEdge, KindState, label
-from farrier.model.limits import limit_key
-from farrier.model.params import Params
+from farrier.model.intents import params
+from farrier.model.intents.params import Params
+from farrier.model.kinds.built_in import BUILT_IN
+from farrier.model.kinds.spec import KindAction, KindEdge, KindState, label
+from farrier.model.node.limits import limit_key
 from tests.support.crates import SPEC
 
 LASTS = KindState(why_none="this is where it belongs")
@@ -120,7 +120,9 @@ class Everything(Params, frozen=True, kw_only=True):
 
 def test_numbers_and_lists_are_described_for_the_database() -> None:
     fields = params.describe(Everything).fields
-    assert fields["number"] == params.Field("integer", True, 4094, min=1)
-    assert fields["any_number"] == params.Field("integer")
-    assert fields["names"] == params.Field("array", max=2, items=params.Field("string", max=9, pattern="^[a-z]+$"))
+    assert fields["number"] == params.FieldRules("integer", True, 4094, min=1)
+    assert fields["any_number"] == params.FieldRules("integer")
+    assert fields["names"] == params.FieldRules(
+        "array", max=2, items=params.FieldRules("string", max=9, pattern="^[a-z]+$")
+    )
     assert fields["word"].pattern == "."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from farrier.model import edges, limits
-from farrier.model.edges import Layer
-from farrier.model.limits import PLACES, STATES, Limits
+from farrier.model.node import edges, limits
+from farrier.model.node.edges import Layer
+from farrier.model.node.limits import PLACES, STATES, Limits
 
 HOUR = timedelta(hours=1)
 SOME = Limits(

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from farrier.model.maas import Event, MaasStatus, StatusNumber
-from farrier.model.maas_changes import Deploy, PowerAccess
+from farrier.model.maas.changes import Deploy, PowerAccess
+from farrier.model.maas.reading import Event, MaasStatus, StatusNumber
 from tests.support.maas import state_of
 
 FAILED = {2, 11, 13, 15, 22}

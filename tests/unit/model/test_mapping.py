@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from farrier.model import mapping
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import WorkflowKind, WorkflowStatus
+from farrier.model.node import mapping
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import WorkflowKind, WorkflowStatus
 
 # The table of the model's page; all other pairs must be refused.
 ALLOWED = {

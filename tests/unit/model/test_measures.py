@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from farrier.errors import ConfigError, HandlerGarbage
-from farrier.model.measures import SERIES_AT_MOST, KindMetric, Sample
+from farrier.model.kinds.measures import SERIES_AT_MOST, KindMetric, Sample
 from farrier.wiring.vocabulary import vocabulary
 from tests.support.crates import SPEC
 

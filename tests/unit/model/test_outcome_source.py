@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-WAITS = "from farrier.model.outcome import Wait\n\n\ndef made():\n    return Wait(reason='full')\n"
+WAITS = "from farrier.model.loop.outcome import Wait\n\n\ndef made():\n    return Wait(reason='full')\n"
 
 
 def run_from(root: Path, statement: str) -> str:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import strategies as st
 
 from farrier import errors
-from farrier.model import actions, params
-from farrier.model.actions import Action
-from farrier.model.workflow import DecommissionMode, OnboardingMode
+from farrier.model.intents import actions, params
+from farrier.model.intents.actions import Action
+from farrier.model.node.workflow import DecommissionMode, OnboardingMode
 
 GOOD: list[tuple[Action, dict[str, Any], params.Params]] = [
     (Action.SET_BMC, {"address": "https://10.0.0.9"}, params.SetBmc(address="https://10.0.0.9")),
@@ -21,14 +21,14 @@ GOOD: list[tuple[Action, dict[str, Any], params.Params]] = [
     (Action.CLEAR_BMC, {}, params.NoParams()),
     (Action.SET_POWER, {"power": "reset"}, params.SetPower(power=params.PowerRequest.RESET)),
     (Action.ONBOARD, {"mode": "manual"}, params.Onboard(mode=OnboardingMode.MANUAL)),
-    (Action.QUARANTINE, {"reason": "x" * 500}, params.Quarantine(reason="x" * 500)),
+    (Action.QUARANTINE, {"reason": "x" * 500}, params.QuarantineParams(reason="x" * 500)),
     (Action.DRAIN, {}, params.Drain()),
     (Action.DRAIN, {"force": True, "reason": "fire"}, params.Drain(force=True, reason="fire")),
-    (Action.REMOVE, {"remove_maas": True}, params.Remove(remove_maas=True)),
+    (Action.REMOVE, {"remove_maas": True}, params.RemoveParams(remove_maas=True)),
     (
         Action.DECOMMISSION,
         {"mode": "soft_reset", "retire": True},
-        params.Decommission(mode=DecommissionMode.SOFT_RESET, retire=True),
+        params.DecommissionParams(mode=DecommissionMode.SOFT_RESET, retire=True),
     ),
     (Action.MARK_MANUAL_INTERVENTION_REQUIRED, {}, params.MaybeBecause()),
     (Action.PAUSE, {"reason": "maintenance"}, params.Because(reason="maintenance")),

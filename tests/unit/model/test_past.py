@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from farrier.model.history import HistoryFilter, HistoryKey, parse_bound, parse_key
+from farrier.model.views.history import HistoryFilter, HistoryKey, parse_bound, parse_key
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farrier.model import selection
-from farrier.model.selection import LabelTest
+from farrier.model.intents import selection
+from farrier.model.intents.selection import LabelTest
 
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,6}[A-Za-z0-9])?", fullmatch=True)
 GLOBS = st.text(alphabet="ab1-._*?[]!", max_size=8) | NAMES

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from farrier.model import edges, limits, sla
-from farrier.model.edges import Layer
-from farrier.model.management import Management
-from farrier.model.sla import SlaFacts
-from farrier.model.stages import DecommissionStage, OnboardingStage, Stage
-from farrier.model.workflow import WorkflowStatus
+from farrier.model.node import edges, limits, sla
+from farrier.model.node.edges import Layer
+from farrier.model.node.management import Management
+from farrier.model.node.sla import SlaFacts
+from farrier.model.node.stages import DecommissionStage, OnboardingStage, Stage
+from farrier.model.node.workflow import WorkflowStatus
 from tests.unit.model.test_edges import RESTING
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from farrier.model import clocks, timeline
-from farrier.model.history import HistoryEntry
-from farrier.model.limits import Limits
-from farrier.model.node import Skipped
-from farrier.model.timeline import Row
+from farrier.model.node import clocks
+from farrier.model.node.limits import Limits
+from farrier.model.node.snapshot import Skipped
+from farrier.model.views import timeline
+from farrier.model.views.history import HistoryEntry
+from farrier.model.views.timeline import TimelineRow
 from tests.unit.model.test_clocks import MINUTE, NOW, view, workflow
 
 BEGAN = NOW - 60 * MINUTE
@@ -46,13 +47,13 @@ CHANGES = (
 NEWEST_FIRST = CHANGES[::-1]
 
 
-def stages(*changes: HistoryEntry, **fields: object) -> dict[str, Row]:
+def stages(*changes: HistoryEntry, **fields: object) -> dict[str, TimelineRow]:
     """The stages of a deployment that began an hour ago."""
     live = workflow(mode="deploy", stage=None, created_at=BEGAN, **fields)
     return {row.name: row for row in timeline.of_workflow(live, changes[::-1], (), NOW).stages}
 
 
-def bars(row: Row) -> list[tuple[str, timedelta, str]]:
+def bars(row: TimelineRow) -> list[tuple[str, timedelta, str]]:
     return [(bar.state, bar.lasts, bar.result) for bar in row.bars]
 
 
@@ -76,7 +77,7 @@ def test_stages_of_the_path_that_have_not_begun_are_shown_in_order_as_to_come() 
     found = stages(*CHANGES)
     assert list(found)[:3] == ["load_site_config", "resolve_power_credentials", "create_or_find_in_maas"]
     assert list(found)[-1] == "wait_for_agent_enrollment"
-    assert found["wait_for_deployed"] == Row(name="wait_for_deployed", state="to come")
+    assert found["wait_for_deployed"] == TimelineRow(name="wait_for_deployed", state="to come")
 
 
 def test_a_workflow_that_ended_has_no_stage_to_come_and_its_last_attempt_has_a_result() -> None:

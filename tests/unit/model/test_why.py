@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.model.bmc import BmcFailure, PowerState
-from farrier.model.conditions import stated
-from farrier.model.diagnosis import Patience
-from farrier.model.failures import BMC_ADVICE, CONDITION_ADVICE, FAILURES, FailureClass
-from farrier.model.limits import Limits
-from farrier.model.node import Bmc
-from farrier.model.outcome import Record
-from farrier.model.views import NodeDetail
-from farrier.model.why import Why, explain
+from farrier.model.advice.diagnosis import Patience
+from farrier.model.advice.why_node import Why, explain
+from farrier.model.loop.outcome import Record
+from farrier.model.machine.bmc import BmcFailure, PowerState
+from farrier.model.node.conditions import stated
+from farrier.model.node.failures import BMC_ADVICE, CONDITION_ADVICE, FAILURES, FailureClass
+from farrier.model.node.limits import Limits
+from farrier.model.node.snapshot import Bmc
+from farrier.model.views.nodes import NodeDetail
 from tests.unit.model.test_clocks import HOUR, MINUTE, NOW, view, workflow
 
 SECOND = timedelta(seconds=1)

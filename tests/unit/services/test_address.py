@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from farrier.config import BmcConfig
-from farrier.model.bmc import BmcError, BmcFailure
-from farrier.services.address import Networks, parse
+from farrier.model.machine.bmc import BmcError, BmcFailure
+from farrier.services.bmc.address import AllowedNetworks, parse
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_any_other_address_is_incomplete_and_the_error_repeats_no_password(addre
     ],
 )
 def test_private_networks_are_allowed_by_default_and_this_host_is_not(address: str, allowed: bool) -> None:
-    assert Networks(BmcConfig().allowed_networks).allows(address) is allowed
+    assert AllowedNetworks(BmcConfig().allowed_networks).allows(address) is allowed
 
 
 def test_only_the_configured_networks_are_allowed() -> None:
-    networks = Networks(("203.0.113.0/24",))
+    networks = AllowedNetworks(("203.0.113.0/24",))
     assert networks.allows("203.0.113.7")
     assert not networks.allows("10.0.0.5")
-    assert not Networks(()).allows("203.0.113.7")
+    assert not AllowedNetworks(()).allows("203.0.113.7")

@@ -6,8 +6,8 @@ import pytest
 
 from farrier.config import CredentialBinding
 from farrier.errors import CredentialError
-from farrier.model.bmc import BmcTarget
-from farrier.services.bindings import Bindings
+from farrier.model.machine.bmc import BmcTarget
+from farrier.services.credentials.bindings import Bindings
 
 
 def fits(reference: str, host: str, *, references: str = "file:/run/creds/bmc-*", hosts: str = "*.bmc.example") -> bool:

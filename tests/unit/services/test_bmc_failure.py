@@ -12,8 +12,8 @@ import pytest
 from redfish import aio as redfish
 
 from farrier.errors import CredentialError
-from farrier.model.bmc import BmcError, BmcFailure
-from farrier.services import bmc_failure
+from farrier.model.machine.bmc import BmcError, BmcFailure
+from farrier.services.bmc import failure as bmc_failure
 
 
 def subclasses(kind: type[Exception]) -> set[type[Exception]]:

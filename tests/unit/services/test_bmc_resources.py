@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from farrier.model.bmc import BmcError, PowerState
-from farrier.services import bmc_resources as resources
+from farrier.model.machine.bmc import BmcError, PowerState
+from farrier.services.bmc import resources
 
 RESET = {"#ComputerSystem.Reset": {"target": "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset"}}
 BIOS = {"@odata.id": "/redfish/v1/Systems/1/Bios"}

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.model.maas import MaasError, MaasFailure
-from farrier.services.breaker import Breaker
+from farrier.model.maas.reading import MaasError, MaasFailure
+from farrier.services.http.breaker import Breaker
 from tests.support.clock import HandClock
 
 PAUSE, LONGEST = timedelta(seconds=5), timedelta(seconds=30)

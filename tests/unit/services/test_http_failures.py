@@ -7,16 +7,19 @@ from typing import Any
 
 import pytest
 
-from farrier.services import maas_requests, maas_service, ufm_requests, ufm_service, vault_answers
-from farrier.services.http_failures import Failures, Reason
-from farrier.services.http_messages import Answer, Request
+from farrier.services.http.failures import Failures, Reason
+from farrier.services.http.messages import HttpRequest, HttpResponse
+from farrier.services.maas import requests, service
+from farrier.services.ufm import requests as ufm_requests
+from farrier.services.ufm import service as ufm_service
+from farrier.services.vault import answers
 
 SERVICES = pytest.mark.parametrize(
     ("failures", "operations"),
     [
-        (maas_service.FAILURES, maas_requests.Operation),
-        (ufm_service.FAILURES, ufm_requests.Operation),
-        (vault_answers.FAILURES, vault_answers.Operation),
+        (service.FAILURES, requests.MaasOperation),
+        (ufm_service.FAILURES, ufm_requests.UfmOperation),
+        (answers.FAILURES, answers.VaultOperation),
     ],
     ids=["maas", "ufm", "vault"],
 )
@@ -37,16 +40,16 @@ def test_every_http_status_has_a_failure_class(failures: Failures[Any], operatio
     for operation in operations:
         for status in (0, *range(100, 600), 999):
             error = failures.of_answer(
-                Request(operation=operation, path=""), Answer(status=status, body=body), secrets=()
+                HttpRequest(operation=operation, path=""), HttpResponse(status=status, body=body), secrets=()
             )
             assert isinstance(error.failure, failures.failure)
 
 
 def test_the_text_of_a_response_is_quoted_and_a_page_is_only_named() -> None:
-    request = Request(operation=maas_requests.Operation.MACHINE, path="")
+    request = HttpRequest(operation=requests.MaasOperation.MACHINE, path="")
     for body, end in (
         (b"", "HTTP 500 without a text"),
         (b"boom", "HTTP 500: boom"),
         (b"<html>", "HTTP 500 with a web page"),
     ):
-        assert maas_service.FAILURES.of_answer(request, Answer(status=500, body=body), secrets=()).detail.endswith(end)
+        assert service.FAILURES.of_answer(request, HttpResponse(status=500, body=body), secrets=()).detail.endswith(end)

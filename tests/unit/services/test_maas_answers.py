@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from farrier.model.maas import Event, Identity, Interface, PowerAddress
-from farrier.model.maas_scripts import ScriptSet
-from farrier.services import maas_answers
-from farrier.services.http_messages import Answer, Garbled
+from farrier.model.maas.reading import Event, Interface, MaasUser, PowerAddress
+from farrier.model.maas.scripts import ScriptSet
+from farrier.services.http.messages import Garbled, HttpResponse
+from farrier.services.maas import answers
 
 RECORDED = Path(__file__).parents[2] / "data" / "maas"
 STATES = {
@@ -26,15 +26,15 @@ STATES = {
 }
 
 
-def recorded(name: str) -> tuple[Answer, Any]:
+def recorded(name: str) -> tuple[HttpResponse, Any]:
     body = (RECORDED / f"{name}.json").read_bytes()
-    return Answer(status=200, body=body, content_type="application/json; charset=utf-8"), json.loads(body)
+    return HttpResponse(status=200, body=body, content_type="application/json; charset=utf-8"), json.loads(body)
 
 
 @pytest.mark.parametrize("name", STATES)
 def test_a_recorded_machine_is_parsed(name: str) -> None:
     answer, said = recorded(f"machine-{name}")
-    machine = maas_answers.machine(said["system_id"], answer)
+    machine = answers.machine(said["system_id"], answer)
     assert machine.state == STATES[name]
     for field in ("status", "owner", "hostname", "locked", "netboot", "power_state", "error_description", "osystem"):
         assert getattr(machine, field) == said[field]
@@ -45,21 +45,21 @@ def test_a_recorded_machine_is_parsed(name: str) -> None:
 
 def test_recorded_lists_are_parsed() -> None:
     answer, said = recorded("interfaces")
-    interfaces = maas_answers.shaped(tuple[Interface, ...])(answer)
+    interfaces = answers.shaped(tuple[Interface, ...])(answer)
     assert [[link.mode for link in one.links] for one in interfaces] == [
         [link["mode"] for link in one["links"]] for one in said
     ]
     answer, said = recorded("results")
-    rounds = maas_answers.shaped(tuple[ScriptSet, ...])(answer)
+    rounds = answers.shaped(tuple[ScriptSet, ...])(answer)
     assert [one.status_name for one in rounds] == ["Aborted", "Failed"]
     answer, said = recorded("whoami")
-    assert maas_answers.shaped(Identity)(answer) == Identity(username="admin", is_superuser=True)
+    assert answers.shaped(MaasUser)(answer) == MaasUser(username="admin", is_superuser=True)
 
 
 def test_recorded_power_parameters_are_read_without_their_secret() -> None:
     answer, said = recorded("power-parameters")
     ((system_id, given),) = said.items()
-    found = maas_answers.shaped(dict[str, PowerAddress])(answer)
+    found = answers.shaped(dict[str, PowerAddress])(answer)
     where = PowerAddress(**{name: given[name] for name in ("power_address", "power_user", "node_id")})
     assert found == {system_id: where}
     assert not hasattr(found[system_id], "power_pass")
@@ -67,20 +67,20 @@ def test_recorded_power_parameters_are_read_without_their_secret() -> None:
 
 def test_recorded_events_come_oldest_first_with_their_time() -> None:
     answer, said = recorded("events-query")
-    events = maas_answers.events(answer)
+    events = answers.events(answer)
     assert [event.id for event in events] == sorted(one["id"] for one in said["events"])
     assert all(event.at is not None for event in events)
 
 
 def test_an_event_that_is_listed_twice_is_returned_once() -> None:
     one = {"id": 5, "node": "abc123", "type": "Ready", "level": "INFO"}
-    answer = Answer(status=200, body=json.dumps({"events": [one, one]}).encode())
-    assert maas_answers.events(answer) == (Event(id=5, node="abc123", type="Ready"),)
+    answer = HttpResponse(status=200, body=json.dumps({"events": [one, one]}).encode())
+    assert answers.events(answer) == (Event(id=5, node="abc123", type="Ready"),)
 
 
 def test_a_change_may_be_answered_with_text_or_json() -> None:
-    maas_answers.done(Answer(status=200, body=b"OK", content_type="text/plain"))
-    maas_answers.done(Answer(status=204, body=b""))
-    maas_answers.done(Answer(status=200, body=b"null", content_type="application/json"))
+    answers.done(HttpResponse(status=200, body=b"OK", content_type="text/plain"))
+    answers.done(HttpResponse(status=204, body=b""))
+    answers.done(HttpResponse(status=200, body=b"null", content_type="application/json"))
     with pytest.raises(Garbled):
-        maas_answers.done(Answer(status=200, body=b'{"system', content_type="application/json"))
+        answers.done(HttpResponse(status=200, body=b'{"system', content_type="application/json"))

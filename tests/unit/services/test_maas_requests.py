@@ -5,19 +5,19 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from farrier.model import maas_changes as changes
-from farrier.model.maas import MaasError, MaasFailure
-from farrier.model.maas_changes import Change, LinkMode, NewMachine, PowerAccess
-from farrier.services.maas_requests import creation, of_change, path
+from farrier.model.maas import changes
+from farrier.model.maas.changes import Change, LinkMode, NewMachine, PowerAccess
+from farrier.model.maas.reading import MaasError, MaasFailure
+from farrier.services.maas.requests import creation, of_change, path
 
 POWER = PowerAccess(address="10.0.0.1", username="root", password="calvin")
 NEW = NewMachine(hostname="gpu001", mac_addresses=("m1", "m2"), power=POWER, description="workflow 7")
 SID = "abc123"
 
 EVERY_CHANGE: tuple[Change, ...] = (
-    changes.Update(hostname="b", power=POWER, enable_hw_sync=True),
+    changes.UpdateMachine(hostname="b", power=POWER, enable_hw_sync=True),
     changes.Commission(skip_networking=True, skip_storage=False, testing_scripts=()),
-    changes.Test(script="farrier-clean-check"),
+    changes.TestMachine(script="farrier-clean-check"),
     changes.Abort(comment="c"),
     changes.SetBootDisk(device=7),
     changes.SetStorageLayout(layout="flat", root_size=5),

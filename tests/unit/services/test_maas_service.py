@@ -8,14 +8,16 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from farrier.model.maas import MaasFailure
-from farrier.services.http_messages import Answer, Request
-from farrier.services.maas_requests import Operation
-from farrier.services.maas_service import FAILURES
-from farrier.services.quoting import scrubbed
+from farrier.model.maas.reading import MaasFailure
+from farrier.services.http.messages import HttpRequest, HttpResponse
+from farrier.services.http.quoting import scrubbed
+from farrier.services.maas.requests import MaasOperation
+from farrier.services.maas.service import FAILURES
 
-READ = Request(operation=Operation.MACHINE, path="machines/abc123/")
-CHANGE = Request(operation=Operation.RELEASE, method="POST", path="machines/abc123/", query=(("op", "release"),))
+READ = HttpRequest(operation=MaasOperation.MACHINE, path="machines/abc123/")
+CHANGE = HttpRequest(
+    operation=MaasOperation.RELEASE, method="POST", path="machines/abc123/", query=(("op", "release"),)
+)
 TEXT, HTML = "text/plain; charset=utf-8", "text/html; charset=utf-8"  # MAAS sends the text of a refused key as HTML
 PAGE = b"<html><head><title>Oops</title></head></html>"
 
@@ -75,7 +77,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("status", "body", "kind", "retry", "expected"), TABLE)
 def test_every_answer_has_its_class(status: int, body: bytes, kind: str, retry: str, expected: str) -> None:
-    answer = Answer(status=status, body=body, content_type=kind, retry_after=retry)
+    answer = HttpResponse(status=status, body=body, content_type=kind, retry_after=retry)
     for request in (READ, CHANGE):
         error = FAILURES.of_answer(request, answer, secrets=())
         assert error.failure == expected
@@ -85,16 +87,18 @@ def test_every_answer_has_its_class(status: int, body: bytes, kind: str, retry: 
 
 def test_a_machine_is_absent_only_if_the_response_comes_from_the_region() -> None:
     """A 404 of a proxy that has lost the region must not make machines look deleted."""
-    proxy = Answer(status=404, body=b"<html>No Machine matches the given query.</html>", content_type="text/html")
+    proxy = HttpResponse(status=404, body=b"<html>No Machine matches the given query.</html>", content_type="text/html")
     assert FAILURES.of_answer(READ, proxy, secrets=()).failure is MaasFailure.PROTOCOL
 
 
 @pytest.mark.parametrize("status", [400, 401])
 def test_a_missing_key_is_distinguished_from_a_refused_key(status: int) -> None:
     body = {400: b"Unrecognised signature: method=GET op=None", 401: b"Forbidden"}[status]
-    error = FAILURES.of_answer(READ, Answer(status=status, body=body, content_type="text/plain"), secrets=())
+    error = FAILURES.of_answer(READ, HttpResponse(status=status, body=body, content_type="text/plain"), secrets=())
     assert error.failure is MaasFailure.AUTH and "received no API key" in error.detail
-    refused = FAILURES.of_answer(READ, Answer(status=401, body=b"Authorization Error: Invalid API key."), secrets=())
+    refused = FAILURES.of_answer(
+        READ, HttpResponse(status=401, body=b"Authorization Error: Invalid API key."), secrets=()
+    )
     assert "refuses the API key" in refused.detail
 
 
@@ -113,18 +117,18 @@ def test_a_missing_key_is_distinguished_from_a_refused_key(status: int) -> None:
 def test_a_web_page_is_recognised_by_its_markup_and_not_only_by_its_content_type(
     body: bytes, kind: str, *, is_page: bool
 ) -> None:
-    assert Answer(status=401, body=body, content_type=kind).is_page is is_page
+    assert HttpResponse(status=401, body=body, content_type=kind).is_page is is_page
 
 
 def test_errors_of_a_form_are_kept_by_field() -> None:
     body = b'{"mac_addresses": ["MAC address is already in use", "x"], "network": "none"}'
-    error = FAILURES.of_answer(CHANGE, Answer(status=400, body=body), secrets=())
+    error = FAILURES.of_answer(CHANGE, HttpResponse(status=400, body=body), secrets=())
     assert error.fields == {"mac_addresses": ("MAC address is already in use", "x"), "network": ("none",)}
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("0", 0), ("999999999999", 300), ("Sat, 21 Nov 2026", 300)])
 def test_retry_after_of_the_region_is_limited(text: str, seconds: int) -> None:
-    error = FAILURES.of_answer(READ, Answer(status=503, body=b"", retry_after=text), secrets=())
+    error = FAILURES.of_answer(READ, HttpResponse(status=503, body=b"", retry_after=text), secrets=())
     assert error.retry_after == (timedelta(seconds=seconds) or None)
 
 
@@ -170,10 +174,10 @@ def test_a_secret_is_removed_from_a_text_in_every_encoding() -> None:
         scrubbed("""json p&w d\\"'%\\u00e9 and p&w d\\"'%é path a/b%3F""", [secret, "a/b?"])
         == "json *** and *** path ***"
     )
-    error = FAILURES.of_answer(CHANGE, Answer(status=500, body=body), secrets=[secret])
+    error = FAILURES.of_answer(CHANGE, HttpResponse(status=500, body=body), secrets=[secret])
     assert "w" not in error.detail.partition(":")[2]
 
 
 def test_a_secret_is_removed_before_a_long_text_is_cut() -> None:
     body = b"x" * 297 + b"topsecret"
-    assert "tops" not in FAILURES.of_answer(CHANGE, Answer(status=500, body=body), secrets=["topsecret"]).detail
+    assert "tops" not in FAILURES.of_answer(CHANGE, HttpResponse(status=500, body=body), secrets=["topsecret"]).detail

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from farrier.model.maas import MaasError, MaasFailure
-from farrier.services.maas_signing import parsed
+from farrier.model.maas.reading import MaasError, MaasFailure
+from farrier.services.maas.signing import parsed
 
 KEY = "consumer01:token02:secret03"
 

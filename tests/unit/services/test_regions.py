@@ -14,12 +14,12 @@ import pytest
 from anyio import CancelScope
 from anyio.abc import TaskGroup
 
-from farrier.model.maas import MaasError, MaasFailure
-from farrier.services import maas
-from farrier.services.maas_service import CONCURRENCY, MaasSettings
-from farrier.services.region_limiter import LONGEST_AGAIN, PLACE_KEPT, SLOTS
-from farrier.services.regions import Regions
-from farrier.services.times import Times
+from farrier.model.maas.reading import MaasError, MaasFailure
+from farrier.services.http.times import Times
+from farrier.services.maas import client as maas
+from farrier.services.maas.limiter import LONGEST_AGAIN, PLACE_KEPT, SLOTS
+from farrier.services.maas.regions import Regions
+from farrier.services.maas.service import CONCURRENCY, MaasSettings
 from farrier.sim.maas import Broken, Fault, Region, RegionTransport
 from tests.support.clock import HandClock
 from tests.support.maas import NEW, KeyOfMaas

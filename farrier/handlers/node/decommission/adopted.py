@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node import region
 from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import Done, Policy
-from farrier.model.maas import MaasStatus as M
-from farrier.model.node import Decommission, Node
-from farrier.model.observation import MaasObservation
-from farrier.model.observed_goals import goals_left, shows_goal
-from farrier.model.stages import DecommissionStage as D
+from farrier.model.maas.reading import MaasStatus as M
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.machine.observed_goals import goals_left, shows_goal
+from farrier.model.node.snapshot import Decommission, Node
+from farrier.model.node.stages import DecommissionStage as D
 
 
 def left(workflow: Decommission) -> tuple[D, ...]:

@@ -11,27 +11,27 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import probing
+from farrier.handlers.node.bmc import probing
+from farrier.handlers.node.bmc.logins import counted, has_try, target_of, tries_before
 from farrier.handlers.node.decommission.own import own
-from farrier.handlers.node.logins import counted, has_try, target_of, tries_before
 from farrier.handlers.node.moves import (
-    Call,
     Done,
     Failed,
     NodeServices,
+    ServiceCall,
     Settled,
     StageResult,
-    Step,
+    StageStep,
     Waiting,
     with_fields,
 )
-from farrier.model.bmc import BmcError, NotYet, PowerState
-from farrier.model.failures import FailureClass
-from farrier.model.management import Management
-from farrier.model.node import Node
-from farrier.model.outcome import Wait
-from farrier.model.params import PowerRequest
-from farrier.model.stages import DecommissionStage
+from farrier.model.intents.params import PowerRequest
+from farrier.model.loop.outcome import Wait
+from farrier.model.machine.bmc import BmcError, NotYet, PowerState
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Node
+from farrier.model.node.stages import DecommissionStage
 
 _LOOK_AGAIN_AFTER = timedelta(seconds=5)
 
@@ -50,14 +50,14 @@ def switched_off(node: Node, now: datetime, done: Done) -> StageResult:
         may = counted(node.bmc, now)
         if isinstance(may, Wait):
             return Waiting(reason=may.reason, requeue_after=may.requeue_after)
-        return Step(
+        return StageStep(
             to=with_fields(node, bmc=may), reason="farrier records the login before it switches the machine off"
         )
 
     async def off(services: NodeServices) -> Settled:
         return await _off(node, now, services, done)
 
-    return Call(name="power_off_by_bmc", act=off, reads_only=False)
+    return ServiceCall(name="power_off_by_bmc", act=off, reads_only=False)
 
 
 def why_not(node: Node) -> str | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.decommission.pointless import pointless
-from farrier.handlers.node.moves import Done, Failed, Step, at_stage
-from farrier.model.failures import FailureClass
-from farrier.model.node import Node, StopRequest
-from farrier.model.stages import DecommissionStage
-from farrier.model.workflow import CleaningBy
+from farrier.handlers.node.moves import Done, Failed, StageStep, at_stage
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node, StopRequest
+from farrier.model.node.stages import DecommissionStage
+from farrier.model.node.workflow import CleaningBy
 
 
 def by_region(node: Node) -> bool:
@@ -23,11 +23,11 @@ def unchecked(node: Node) -> Done:
     return Done(reason=why, skipped=why)
 
 
-def again(node: Node) -> Step | None:
+def again(node: Node) -> StageStep | None:
     """Go back to the check in a further attempt of a stage that only judges its evidence."""
     if node.live.status_entered_at <= node.live.stage_entered_at:
         return None
-    return Step(to=at_stage(node, DecommissionStage.CLEANUP_STORAGE), reason="the machine is checked again")
+    return StageStep(to=at_stage(node, DecommissionStage.CLEANUP_STORAGE), reason="the machine is checked again")
 
 
 def unclean(why: str) -> Failed:

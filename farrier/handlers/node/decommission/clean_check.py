@@ -10,9 +10,19 @@ import msgspec
 from msgspec.structs import replace
 
 from farrier.config.sites import Erase
-from farrier.model.evidence import By, Device, DeviceKind, DeviceResult, Evidence, Expected, Part, PowerCycle, Script
-from farrier.model.maas import BlockDevice, Machine
-from farrier.model.maas_scripts import ScriptResult, TestRun
+from farrier.model.maas.reading import BlockDevice, Machine
+from farrier.model.maas.scripts import ScriptResult, TestRun
+from farrier.model.node.evidence import (
+    By,
+    Device,
+    DeviceKind,
+    DeviceResult,
+    Evidence,
+    ExpectedDevices,
+    Part,
+    PowerCycle,
+    RanScript,
+)
 
 FORMAT = 1
 """The format of the output that this release reads."""
@@ -21,7 +31,7 @@ _MOST_BYTES = 1024 * 1024  # a line about a thousand disks has 250 kB
 _METHOD = {Erase.SECURE: "secure erasure, or zeros", Erase.FULL: "zeros"}
 
 
-class _Output(msgspec.Struct, frozen=True, kw_only=True):
+class _CheckOutput(msgspec.Struct, frozen=True, kw_only=True):
     """The line that the check prints."""
 
     format: int
@@ -50,27 +60,27 @@ def reported(
         return Evidence(
             by=By.REGION,
             devices=(*found, *missing),
-            script=Script(name=run.script, revision=run.revision, sha256=run.sha256),
+            script=RanScript(name=run.script, revision=run.revision, sha256=run.sha256),
             power_cycle=power_cycle,
         )
     except ValueError as error:
         return str(error)
 
 
-def expected_of(evidence: Evidence) -> Expected:
+def expected_of(evidence: Evidence) -> ExpectedDevices:
     """Return the disks that MAAS knows, as the evidence shows them."""
     known = (
         device
         for device in evidence.devices
         if device.kind is DeviceKind.DISK and device.result is not DeviceResult.UNEXPECTED
     )
-    return Expected(disks=tuple(Part(serial=device.serial, size=device.size) for device in known))
+    return ExpectedDevices(disks=tuple(Part(serial=device.serial, size=device.size) for device in known))
 
 
-def _read(output: bytes) -> _Output | str:
+def _read(output: bytes) -> _CheckOutput | str:
     lines = output[-_MOST_BYTES:].strip().splitlines()
     try:
-        found = msgspec.json.decode(lines[-1] if lines else b"", type=_Output)
+        found = msgspec.json.decode(lines[-1] if lines else b"", type=_CheckOutput)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return f"its last line is not the JSON that the check prints: {error}"
     if found.format != FORMAT:

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 from farrier.handlers.node.decommission.own import back_to_removing
 from farrier.handlers.node.moves import Done, Policy, StageResult, Waiting
-from farrier.model.node import Node
-from farrier.model.writes import ForgetAgent, RevokeBootstrap, UseNetworks
+from farrier.model.node.snapshot import Node
+from farrier.model.node.writes import ForgetAgent, RevokeBootstrap, UseNetworks
 
 _AT_ONCE = timedelta(0)
 

@@ -12,29 +12,30 @@ from functools import partial
 
 from farrier import agent
 from farrier.config.sites import Erase
-from farrier.handlers.node import proof, ready_test, region, tasks, unclean
 from farrier.handlers.node.decommission import by_bmc, checked, machine, power_cycle
 from farrier.handlers.node.decommission.clean_check import expected_of, reported
 from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.maas import ready_test, region
+from farrier.handlers.node.maas.ready_test import Ran, Test
+from farrier.handlers.node.maas.region import Send
 from farrier.handlers.node.moves import (
     Done,
     Failed,
     Policy,
     Settled,
     StageResult,
-    Step,
+    StageStep,
     Waiting,
     at_stage,
     attempt_began_at,
     with_note,
 )
-from farrier.handlers.node.ready_test import Ran, Test
-from farrier.handlers.node.region import Send
-from farrier.model.evidence import Contradicted, DeviceKind, Evidence, judge
-from farrier.model.maas import Machine
-from farrier.model.maas_changes import PowerOff
-from farrier.model.node import Node, TaskType
-from farrier.model.stages import DecommissionStage
+from farrier.handlers.node.workflow import proof, tasks, unclean
+from farrier.model.maas.changes import PowerOff
+from farrier.model.maas.reading import Machine
+from farrier.model.node.evidence import Contradicted, DeviceKind, Evidence, judge
+from farrier.model.node.snapshot import Node, TaskType
+from farrier.model.node.stages import DecommissionStage
 from farrier.protocols import MaasClient
 
 _OFF = "switch the machine off before its test"
@@ -76,13 +77,13 @@ def _judged(node: Node, policy: Policy) -> Done | Failed | None:
     return proof.settled(node, policy, done, verdict)
 
 
-def _erased_again(node: Node) -> Step | None:
+def _erased_again(node: Node) -> StageStep | None:
     """Go back to the release if an earlier check found data, and an operator requests another attempt."""
     evidence = _evidence(node, of_attempt=False)
     if evidence is None or not any(device.bad_samples for device in evidence.devices):
         return None
     back = with_note(at_stage(node, DecommissionStage.RELEASE_MAAS_NODE), evidence=None, erases_again=True)
-    return Step(to=back, reason="the last check found data, so MAAS erases the disks again")
+    return StageStep(to=back, reason="the last check found data, so MAAS erases the disks again")
 
 
 def _evidence(node: Node, *, of_attempt: bool) -> Evidence | None:
@@ -104,7 +105,7 @@ def _switched_off(node: Node, now: datetime, policy: Policy) -> StageResult | No
     return region.with_machine(node, policy, decide, name="power_off")
 
 
-def _cold(node: Node, now: datetime) -> Waiting | Step | None:
+def _cold(node: Node, now: datetime) -> Waiting | StageStep | None:
     """See the machine off before the test, and on during it. Without a usable BMC, the power cycle stays unproven."""
     if by_bmc.why_not(node) is not None:
         return None
@@ -128,4 +129,6 @@ def _recorded(node: Node, now: datetime, erase: Erase, ran: Ran) -> Settled:
     evidence = reported(ran.run, ran.results[0], ran.machine, erase=erase, power_cycle=power_cycle.seen(node))
     if isinstance(evidence, str):
         return checked.unclean(f"test {ran.run.script}: {evidence}")
-    return Step(to=with_note(node, evidence=evidence, checked_at=now), reason="farrier has the result of the check")
+    return StageStep(
+        to=with_note(node, evidence=evidence, checked_at=now), reason="farrier has the result of the check"
+    )

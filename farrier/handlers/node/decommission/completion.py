@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node import proof, unclean
 from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Policy, with_fields, with_workflow
-from farrier.model.node import Node
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import DecommissionMode
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.handlers.node.workflow import proof, unclean
+from farrier.model.node.snapshot import Node
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import DecommissionMode
+from farrier.model.node.workflow import WorkflowStatus as W
 
 
 def complete(node: Node, policy: Policy) -> Node:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node import tasks
 from farrier.handlers.node.decommission.own import IN_SERVICE
 from farrier.handlers.node.moves import Done, Policy, StageResult, with_fields
-from farrier.model.node import Node, TaskType
-from farrier.model.status import NodeStatus as N
+from farrier.handlers.node.workflow import tasks
+from farrier.model.node.snapshot import Node, TaskType
+from farrier.model.node.status import NodeStatus as N
 
 
 def disable_node(node: Node, now: datetime, policy: Policy) -> StageResult:

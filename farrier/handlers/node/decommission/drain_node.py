@@ -6,16 +6,24 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import tasks
 from farrier.handlers.node.decommission.own import IN_SERVICE
-from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Step, ended_with_the_workflow, with_fields
-from farrier.model.node import Node, StopRequest, TaskType
-from farrier.model.status import NodeStatus as N
+from farrier.handlers.node.moves import (
+    Done,
+    Failed,
+    Policy,
+    StageResult,
+    StageStep,
+    ended_with_the_workflow,
+    with_fields,
+)
+from farrier.handlers.node.workflow import tasks
+from farrier.model.node.snapshot import Node, StopRequest, TaskType
+from farrier.model.node.status import NodeStatus as N
 
 
 def drain_node(node: Node, now: datetime, policy: Policy) -> StageResult:
     if node.status in IN_SERVICE:  # resumed after a drain that failed for good
-        return Step(
+        return StageStep(
             to=with_fields(node, status=N.DRAINING),
             reason="farrier drains the node again",
             writes=tasks.reissue(node, TaskType.DRAIN, now),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node import region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission.machine import left_alone
 from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult
-from farrier.model.failures import FailureClass
-from farrier.model.node import Node
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
 from farrier.protocols import MaasClient
 
 

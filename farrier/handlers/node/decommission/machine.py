@@ -8,15 +8,15 @@ so the stage reads the machine and decides by the result.
 from __future__ import annotations
 
 from farrier.config.sites import Erase
-from farrier.handlers.node import region
 from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.maas import region
+from farrier.handlers.node.maas.region import Send
 from farrier.handlers.node.moves import Done, Failed, Policy, Waiting
-from farrier.handlers.node.region import Send
-from farrier.model.failures import FailureClass
-from farrier.model.maas import BEING_RELEASED, Machine, StatusNumber
-from farrier.model.maas_changes import Unlock
-from farrier.model.node import Node
-from farrier.model.workflow import CleaningBy
+from farrier.model.maas.changes import Unlock
+from farrier.model.maas.reading import BEING_RELEASED, Machine, StatusNumber
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
+from farrier.model.node.workflow import CleaningBy
 
 S = StatusNumber
 

@@ -6,10 +6,10 @@ can become `deleted`, so a continued removal enters `removing` again.
 
 from __future__ import annotations
 
-from farrier.handlers.node.moves import Step, with_fields
-from farrier.model.node import Decommission, Node
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import DecommissionMode
+from farrier.handlers.node.moves import StageStep, with_fields
+from farrier.model.node.snapshot import Decommission, Node
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import DecommissionMode
 
 IN_SERVICE = (N.ACTIVE, N.OFFLINE, N.QUARANTINED)
 
@@ -20,9 +20,9 @@ def own(node: Node) -> Decommission:
     return node.workflow
 
 
-def back_to_removing(node: Node) -> Step | None:
+def back_to_removing(node: Node) -> StageStep | None:
     """Return the first step for a node whose removal continues after a stop; None if the node is already in the right
     status."""
     if own(node).mode is not DecommissionMode.FULL_DECOMMISSION or node.status is not N.RETIRED:
         return None
-    return Step(to=with_fields(node, status=N.REMOVING), reason="the removal of the node continues")
+    return StageStep(to=with_fields(node, status=N.REMOVING), reason="the removal of the node continues")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farrier.model.node import Node
+from farrier.model.node.snapshot import Node
 
 MACHINE_RELEASED = "machine_released"
 """The result of a task whose agent is gone."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from farrier.handlers.node import region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import in_use, left_alone, unlock
 from farrier.handlers.node.decommission.pointless import pointless
+from farrier.handlers.node.maas import region
+from farrier.handlers.node.maas.region import Send
 from farrier.handlers.node.moves import Done, Policy, Settled, StageResult, Waiting
-from farrier.handlers.node.region import Send
-from farrier.model.maas import BEING_RELEASED, Machine
-from farrier.model.maas_changes import PowerOff
-from farrier.model.node import Node
-from farrier.model.stages import DecommissionStage
+from farrier.model.maas.changes import PowerOff
+from farrier.model.maas.reading import BEING_RELEASED, Machine
+from farrier.model.node.snapshot import Node
+from farrier.model.node.stages import DecommissionStage
 from farrier.protocols import MaasClient
 
 _OFF = "off"

@@ -12,20 +12,20 @@ from functools import partial
 from msgspec.structs import replace
 
 from farrier.config.sites import Erase
-from farrier.handlers.node import lost_power, region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import S, in_use, left_alone, unlock
 from farrier.handlers.node.decommission.own import own
+from farrier.handlers.node.maas import lost_power, region
+from farrier.handlers.node.maas.region import Send
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting, with_note
-from farrier.handlers.node.region import Send
-from farrier.model.failures import FailureClass
-from farrier.model.maas import BEING_RELEASED, Machine
-from farrier.model.maas_changes import Abort, MarkBroken, Release
-from farrier.model.node import Node
-from farrier.model.stages import DecommissionStage
-from farrier.model.workflow import DecommissionMode
-from farrier.model.writes import ForgetAgent, RevokeBootstrap, UseNetworks
+from farrier.model.maas.changes import Abort, MarkBroken, Release
+from farrier.model.maas.reading import BEING_RELEASED, Machine
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
+from farrier.model.node.stages import DecommissionStage
+from farrier.model.node.workflow import DecommissionMode
+from farrier.model.node.writes import ForgetAgent, RevokeBootstrap, UseNetworks
 from farrier.protocols import MaasClient
 
 _RELEASABLE = frozenset(

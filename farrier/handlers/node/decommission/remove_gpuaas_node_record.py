@@ -6,20 +6,20 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import tasks
 from farrier.handlers.node.decommission import by_bmc
 from farrier.handlers.node.decommission.pointless import pointless
-from farrier.handlers.node.moves import Done, Policy, StageResult, Step, with_fields
-from farrier.model.node import Node, TaskType
-from farrier.model.status import NodeStatus as N
-from farrier.model.writes import ForgetAgent, Write
+from farrier.handlers.node.moves import Done, Policy, StageResult, StageStep, with_fields
+from farrier.handlers.node.workflow import tasks
+from farrier.model.node.snapshot import Node, TaskType
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.writes import ForgetAgent, Write
 
 
 def remove_gpuaas_node_record(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Enter `removing`, and create the agent's task in the same commit. If no agent can uninstall anything, the task is
     inserted with status `cancelled`. If MAAS could not switch the machine off, farrier then does this by BMC."""
     if node.status is N.RETIRED:
-        return Step(
+        return StageStep(
             to=with_fields(node, status=N.REMOVING),
             reason="the removal of the node begins",
             writes=_uninstall(node, now),

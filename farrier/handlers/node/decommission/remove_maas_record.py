@@ -10,18 +10,18 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import region
 from farrier.handlers.node.decommission import adopted
 from farrier.handlers.node.decommission import machine as machines
 from farrier.handlers.node.decommission.machine import in_use, unlock
 from farrier.handlers.node.decommission.own import back_to_removing, own
+from farrier.handlers.node.maas import region
+from farrier.handlers.node.maas.region import Send
 from farrier.handlers.node.moves import Done, Policy, Settled, StageResult, with_fields
-from farrier.handlers.node.region import Send
-from farrier.model.maas import BEING_RELEASED, Machine
-from farrier.model.maas_changes import Delete
-from farrier.model.node import Node
-from farrier.model.stages import DecommissionStage
-from farrier.model.workflow import DecommissionMode
+from farrier.model.maas.changes import Delete
+from farrier.model.maas.reading import BEING_RELEASED, Machine
+from farrier.model.node.snapshot import Node
+from farrier.model.node.stages import DecommissionStage
+from farrier.model.node.workflow import DecommissionMode
 from farrier.protocols import MaasClient
 
 

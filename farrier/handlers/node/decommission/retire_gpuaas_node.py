@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.handlers.node.moves import Done, Failed, Policy, StageResult
-from farrier.model.failures import FailureClass
-from farrier.model.node import Node
-from farrier.model.status import NodeStatus as N
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
+from farrier.model.node.status import NodeStatus as N
 
 
 def retire_gpuaas_node(node: Node, now: datetime, policy: Policy) -> StageResult:

@@ -9,13 +9,13 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import proof, tasks, unclean
 from farrier.handlers.node.decommission import checked
 from farrier.handlers.node.decommission.clean_check import expected_of
 from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.moves import Done, Failed, Policy, StageResult
-from farrier.model.evidence import DeviceKind, judge
-from farrier.model.node import Node, TaskType
+from farrier.handlers.node.workflow import proof, tasks, unclean
+from farrier.model.node.evidence import DeviceKind, judge
+from farrier.model.node.snapshot import Node, TaskType
 
 _MEMORY = (DeviceKind.GPU, DeviceKind.HOST_MEMORY)
 

@@ -13,25 +13,25 @@ from datetime import datetime
 
 from farrier.config.sites import NetworkSite
 from farrier.errors import ConfigError
-from farrier.handlers.node import region
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult
-from farrier.handlers.node.onboarding import network_uses
-from farrier.handlers.node.onboarding.network_places import Places, nearby
-from farrier.handlers.node.onboarding.network_plan import Missing, Seen, plan
+from farrier.handlers.node.onboarding.network import uses
+from farrier.handlers.node.onboarding.network.places import RegionPlaces, nearby
+from farrier.handlers.node.onboarding.network.plan import MissingChange, SeenNetwork, plan
 from farrier.handlers.node.onboarding.preparing import unready
-from farrier.model.failures import FailureClass
-from farrier.model.maas import Machine, StatusNumber
-from farrier.model.node import Node
+from farrier.model.maas.reading import Machine, StatusNumber
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
 from farrier.protocols import MaasClient
 
 
 def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
     site = region.site_of(node, policy)
     network = site.network
-    waits = network_uses.held_up(node, site, now)
+    waits = uses.held_up(node, site, now)
     if waits is not None:
         return waits
-    has = network_uses.in_use(node)
+    has = uses.in_use(node)
     if not network.ports and not network.bonds:
         if has:
             return Done(reason=f"the machine has {has}; the site configures no ports and no bonds")
@@ -48,7 +48,7 @@ def apply_roce_phase2(node: Node, now: datetime, policy: Policy) -> StageResult:
     return region.with_machine(node, policy, decide, name="apply_roce_phase2")
 
 
-async def _missing(machine: Machine, client: MaasClient, network: NetworkSite, name: str) -> tuple[Missing, ...]:
+async def _missing(machine: Machine, client: MaasClient, network: NetworkSite, name: str) -> tuple[MissingChange, ...]:
     """Return the changes that the machine's network still needs. Raises `ConfigError`."""
     subnets = await client.subnets()
     try:
@@ -56,15 +56,15 @@ async def _missing(machine: Machine, client: MaasClient, network: NetworkSite, n
     except ConfigError:
         # The list of all VLANs is long, because many fabrics have only one NIC. Read it only if neither the machine nor
         # a subnet has the VLAN.
-        return plan(_seen(machine, Places(vlans=await client.vlans(), subnets=subnets)), network, name)
+        return plan(_seen(machine, RegionPlaces(vlans=await client.vlans(), subnets=subnets)), network, name)
 
 
-def _seen(machine: Machine, places: Places) -> Seen:
+def _seen(machine: Machine, places: RegionPlaces) -> SeenNetwork:
     boot = machine.boot_interface.id if machine.boot_interface is not None else None
-    return Seen(interfaces=machine.interface_set, boot=boot, places=places)
+    return SeenNetwork(interfaces=machine.interface_set, boot=boot, places=places)
 
 
-def _next(node: Node, now: datetime, missing: tuple[Missing, ...]) -> Settled | region.Send:
+def _next(node: Node, now: datetime, missing: tuple[MissingChange, ...]) -> Settled | region.Send:
     if not missing:
         return Done(reason="the network matches the configuration of the site")
     return region.asking(node, now, missing[0].change, missing[0].what)

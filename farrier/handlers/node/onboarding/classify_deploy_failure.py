@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node import region
-from farrier.handlers.node.moves import Failed, Policy, Settled, StageResult, Step, at_stage, with_note
+from farrier.handlers.node.maas import region
+from farrier.handlers.node.moves import Failed, Policy, Settled, StageResult, StageStep, at_stage, with_note
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.deploy_failure import DeployCause, DeployFailure, classify
-from farrier.model.failures import FailureClass
-from farrier.model.maas import Machine
-from farrier.model.maas import StatusNumber as S
-from farrier.model.node import Node
-from farrier.model.stages import OnboardingStage
+from farrier.model.maas.reading import Machine
+from farrier.model.maas.reading import StatusNumber as S
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
+from farrier.model.node.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
 # The failed statuses, and the statuses after a release, because the events remain.
@@ -37,7 +37,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
     if detour.is_another_attempt(node.live):
         # The first attempt after an intent has number one; automatic attempts continue the count.
         base = detour.with_reset_counters(node) if node.live.attempt == 1 else node
-        return Step(
+        return StageStep(
             to=at_stage(base, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
             reason="the machine is being deployed again",
         )
@@ -45,7 +45,7 @@ def classify_deploy_failure(node: Node, now: datetime, policy: Policy) -> StageR
     async def decide(machine: Machine, client: MaasClient) -> Settled:
         if machine.status == S.DEPLOYED:
             to = at_stage(node, OnboardingStage.WAIT_FOR_DEPLOYED)
-            return Step(to=to, reason="the deployment succeeded after all")
+            return StageStep(to=to, reason="the deployment succeeded after all")
         if machine.status not in _TO_JUDGE:
             return detour.disagrees(machine, "after its deployment failed")
         events = await client.events(system_id=machine.system_id, limit=detour.MOST_EVENTS)
@@ -72,7 +72,7 @@ def _without_datasource(node: Node, policy: Policy, failure: DeployFailure) -> S
     if retries >= region.site_of(node, policy).deploy.max_datasource_retries:
         return Failed(failure=FailureClass.DATASOURCE_FAILED_REPEATEDLY, detail=str(failure))
     again = with_note(node, datasource_retries=retries + 1)
-    return Step(
+    return StageStep(
         to=at_stage(again, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
         reason=f"the deployment failed; farrier retries it: {failure}",
     )

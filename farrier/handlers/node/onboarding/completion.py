@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from farrier.handlers.node import onboarding_adopt, unclean
 from farrier.handlers.node.moves import ended_with_the_workflow, with_fields, with_workflow
-from farrier.model.bmc import PowerState
-from farrier.model.node import Bmc, Node
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import OnboardingMode
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.handlers.node.workflow import onboarding_adopt, unclean
+from farrier.model.machine.bmc import PowerState
+from farrier.model.node.snapshot import Bmc, Node
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
 
 
 def complete(node: Node, *, ending: W | None = None) -> Node:

@@ -14,13 +14,13 @@ from functools import partial
 from typing import assert_never
 
 from farrier.config.sites import Layout, StorageSite
-from farrier.handlers.node import region
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, listed
 from farrier.handlers.node.onboarding.preparing import unready
-from farrier.model.failures import FailureClass
-from farrier.model.maas import BlockDevice, Filesystem, Machine, Partition, StatusNumber
-from farrier.model.maas_changes import SetBootDisk, SetStorageLayout
-from farrier.model.node import Node
+from farrier.model.maas.changes import SetBootDisk, SetStorageLayout
+from farrier.model.maas.reading import BlockDevice, DiskPartition, Filesystem, Machine, StatusNumber
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
 from farrier.protocols import MaasClient
 
 GB = 10**9
@@ -108,5 +108,5 @@ def _is_root(filesystem: Filesystem | None) -> bool:
     return filesystem is not None and filesystem.mount_point == "/"
 
 
-def _as_large(partition: Partition, size: int | None) -> bool:
+def _as_large(partition: DiskPartition, size: int | None) -> bool:
     return size is None or partition.size is None or abs(partition.size - size) <= _ROUNDING

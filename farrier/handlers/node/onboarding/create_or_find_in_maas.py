@@ -12,31 +12,31 @@ import re
 from datetime import datetime
 
 from farrier.config.sites import MaasSite
-from farrier.handlers.node import region
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import (
-    Call,
     Done,
     Failed,
     NodeServices,
     Policy,
+    ServiceCall,
     Settled,
     StageResult,
-    Step,
+    StageStep,
     Waiting,
     attempt_began_at,
     with_fields,
     with_note,
 )
 from farrier.handlers.node.onboarding import discovery
-from farrier.handlers.node.onboarding.discovery import Clues, Found
+from farrier.handlers.node.onboarding.discovery import Clues, FoundMachine
 from farrier.handlers.node.onboarding.power_credential import power_credential
 from farrier.handlers.node.onboarding.preparing import PASSED
-from farrier.handlers.node.onboarding_adopt import adopts
+from farrier.handlers.node.workflow.onboarding_adopt import adopts
 from farrier.model.credential import Credential
-from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasError, MaasFailure, MaasStatus, Machine, PowerAddress, StatusNumber
-from farrier.model.maas_changes import NewMachine, PowerAccess, Update
-from farrier.model.node import Node
+from farrier.model.maas.changes import NewMachine, PowerAccess, UpdateMachine
+from farrier.model.maas.reading import MaasError, MaasFailure, MaasStatus, Machine, PowerAddress, StatusNumber
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
 from farrier.protocols import MaasClient
 
 _NAME = "create_or_find_in_maas"
@@ -84,9 +84,9 @@ def _with_credential(node: Node, now: datetime, policy: Policy) -> StageResult:
             return credential
         run = _Run(node, now, maas, credential)
         turn = region.with_region(node, policy, run.ask, name=_NAME)
-        return await turn.act(services) if isinstance(turn, Call) else turn
+        return await turn.act(services) if isinstance(turn, ServiceCall) else turn
 
-    return Call(name=_NAME, act=act, reads_only=False)
+    return ServiceCall(name=_NAME, act=act, reads_only=False)
 
 
 def _candidate(node: Node) -> str | None:
@@ -107,7 +107,7 @@ async def _recorded(client: MaasClient, node: Node) -> Settled:
     no recorded value."""
     known = discovery.clues(node)
     found = await _looked(client, node, known)
-    if not isinstance(found, Found):
+    if not isinstance(found, FoundMachine):
         return found or region.gone(node)
     machine = found.machine
     if machine.state is not MaasStatus.DEPLOYED:
@@ -115,16 +115,16 @@ async def _recorded(client: MaasClient, node: Node) -> Settled:
     return Done(reason=f"machine {machine.system_id} belongs to this node, found by {' and '.join(found.by)}")
 
 
-async def _looked(client: MaasClient, node: Node, known: Clues) -> Found | Failed | None:
+async def _looked(client: MaasClient, node: Node, known: Clues) -> FoundMachine | Failed | None:
     """Return the only matching machine if no other user owns it; None without a match."""
     seen = await discovery.look(client, known)
     if seen is None:
         return region.gone(node)
     found = discovery.the_one(seen)
-    return found if not isinstance(found, Found) else await _checked(client, node, known, found)
+    return found if not isinstance(found, FoundMachine) else await _checked(client, node, known, found)
 
 
-async def _checked(client: MaasClient, node: Node, known: Clues, found: Found) -> Found | Failed:
+async def _checked(client: MaasClient, node: Node, known: Clues, found: FoundMachine) -> FoundMachine | Failed:
     machine = found.machine
     if machine.owner and not await client.holds(machine):
         return region.foreign(node, machine)
@@ -166,18 +166,20 @@ class _Run:
         except MaasError as error:
             if error.failure is not MaasFailure.ABSENT:
                 raise
-            return Step(
+            return StageStep(
                 to=with_note(self._node, candidate=None),
                 reason=f"machine {system_id} no longer exists; farrier searches again",
             )
         addresses = await client.power_addresses((system_id,))
-        found = Found(machine=machine, by=("the previous search",), power=addresses.get(system_id, PowerAddress()))
+        found = FoundMachine(
+            machine=machine, by=("the previous search",), power=addresses.get(system_id, PowerAddress())
+        )
         checked = await _checked(client, self._node, self._known, found)
         if isinstance(checked, Failed):
             return checked
         return _elsewhere(machine) or await self._keep(client, found)
 
-    async def _keep(self, client: MaasClient, found: Found) -> Settled:
+    async def _keep(self, client: MaasClient, found: FoundMachine) -> Settled:
         """Assign the machine to this node, and configure its BMC in MAAS."""
         machine = found.machine
         wanted = corrections(self._known, found, self._power, made=self._node.maas_created)
@@ -227,15 +229,15 @@ class _Run:
         made = with_fields(self._node, maas_id=machine.system_id, maas_created=True)
         return Done(reason=f"machine {machine.system_id} was created", to=made)
 
-    def _noted(self, found: Found) -> Step:
+    def _noted(self, found: FoundMachine) -> StageStep:
         system_id = found.machine.system_id
-        return Step(
+        return StageStep(
             to=with_note(self._node, candidate=system_id, asked_at=self._now),
             reason=f"machine {system_id} was found by {' and '.join(found.by)}",
         )
 
 
-def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -> Update | None:
+def corrections(known: Clues, found: FoundMachine, power: PowerAccess, *, made: bool) -> UpdateMachine | None:
     """Return the changes after which MAAS can reach the node's BMC. A machine that MAAS discovered gets all settings of
     farrier. A machine that an operator set up keeps its account and name, unless its BMC is missing or wrong. A machine
     that farrier created gets the current password.
@@ -255,7 +257,7 @@ def corrections(known: Clues, found: Found, power: PowerAccess, *, made: bool) -
     hostname = known.hostname if discovered and machine.hostname.lower() != known.hostname else None
     if not wrong and hostname is None:
         return None
-    return Update(hostname=hostname, power=power if wrong else None)
+    return UpdateMachine(hostname=hostname, power=power if wrong else None)
 
 
 def _is_discovered(machine: Machine) -> bool:

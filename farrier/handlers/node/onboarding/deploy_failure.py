@@ -15,8 +15,8 @@ from typing import TypeAlias
 import msgspec
 from typing_extensions import override
 
-from farrier.model.maas import Event, MaasStatus, Machine
-from farrier.model.maas_scripts import ScriptSet
+from farrier.model.maas.reading import Event, MaasStatus, Machine
+from farrier.model.maas.scripts import ScriptSet
 
 
 class DeployCause(StrEnum):

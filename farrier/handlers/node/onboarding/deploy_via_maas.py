@@ -11,28 +11,28 @@ from datetime import datetime
 from farrier.config import templates
 from farrier.config.sites import Site
 from farrier.errors import ConfigError, CredentialError
-from farrier.handlers.node import bootstrap, cloud_init, region
+from farrier.handlers.node.maas import bootstrap, cloud_init, region
+from farrier.handlers.node.maas.region import Send
 from farrier.handlers.node.moves import (
-    Call,
     Done,
     Failed,
     NodeServices,
     Policy,
+    ServiceCall,
     Settled,
     StageResult,
-    Step,
+    StageStep,
     Waiting,
     at_stage,
     with_note,
 )
 from farrier.handlers.node.onboarding import detour
-from farrier.handlers.node.region import Send
-from farrier.model.failures import FailureClass
-from farrier.model.maas import BEING_RELEASED, Event, Machine
-from farrier.model.maas import StatusNumber as S
-from farrier.model.maas_changes import Deploy
-from farrier.model.node import Node
-from farrier.model.stages import OnboardingStage
+from farrier.model.maas.changes import Deploy
+from farrier.model.maas.reading import BEING_RELEASED, Event, Machine
+from farrier.model.maas.reading import StatusNumber as S
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
+from farrier.model.node.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
 _DEPLOYABLE = (S.READY, S.ALLOCATED)
@@ -54,9 +54,9 @@ def deploy_via_maas(node: Node, now: datetime, policy: Policy) -> StageResult:
             return await _deployment(services, node, now, region.site_of(node, policy))
 
         asked = region.with_machine(node, policy, decide, name="deploy")
-        return await asked.act(services) if isinstance(asked, Call) else asked
+        return await asked.act(services) if isinstance(asked, ServiceCall) else asked
 
-    return Call(name="deploy", act=act, reads_only=False)
+    return ServiceCall(name="deploy", act=act, reads_only=False)
 
 
 def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
@@ -70,8 +70,8 @@ def _found(node: Node, machine: Machine, newest: Event | None) -> Settled:
     if machine.status == S.FAILED_DEPLOYMENT:
         if lost:
             failed = detour.to_classification(_asked(node, _earliest(node, newest)))
-            return Step(to=failed, reason="the deployment was already requested and failed")
-        return Step(
+            return StageStep(to=failed, reason="the deployment was already requested and failed")
+        return StageStep(
             to=at_stage(detour.with_reset_counters(node), OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
             reason="the last deployment failed; its failure is classified",
         )
@@ -114,8 +114,8 @@ def _needs_token(site: Site, node: Node) -> bool:
     return bool(template) and not node.agentless and templates.names_token(template)
 
 
-def _rendered(node: Node, reason: str) -> Step:
-    return Step(to=at_stage(node, OnboardingStage.RENDER_CLOUD_INIT), reason=reason)
+def _rendered(node: Node, reason: str) -> StageStep:
+    return StageStep(to=at_stage(node, OnboardingStage.RENDER_CLOUD_INIT), reason=reason)
 
 
 def _asked(node: Node, at: datetime) -> Node:

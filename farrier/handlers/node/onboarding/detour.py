@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from farrier.handlers.node import region
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import Failed, Policy, at_stage, waited, with_note
 from farrier.handlers.node.onboarding.deploy_failure import START
-from farrier.model import sla
-from farrier.model.edges import Layer
-from farrier.model.failures import FailureClass
-from farrier.model.maas import Event, MaasStatus, Machine
-from farrier.model.node import Node, Workflow
-from farrier.model.observation import MaasObservation
-from farrier.model.stages import OnboardingStage
+from farrier.model.maas.reading import Event, MaasStatus, Machine
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node import sla
+from farrier.model.node.edges import Layer
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node, Workflow
+from farrier.model.node.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
 MOST_EVENTS = 1000

@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from farrier.handlers.node.logins import split
+from farrier.handlers.node.bmc.logins import split
 from farrier.handlers.node.moves import Failed
-from farrier.model import identity
-from farrier.model.failures import FailureClass
-from farrier.model.identity import Another, Identity, Same
-from farrier.model.maas import HardwareInfo, MaasError, MaasFailure, Machine, PowerAddress
-from farrier.model.maas_changes import LookUp
-from farrier.model.node import Node
+from farrier.model.maas.changes import LookUp
+from farrier.model.maas.reading import HardwareInfo, MaasError, MaasFailure, Machine, PowerAddress
+from farrier.model.machine import identity
+from farrier.model.machine.identity import Another, Identity, Same
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
 from farrier.protocols import MaasClient
 
 _MAC_DIGITS = 12
@@ -50,7 +50,7 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str | None = None
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FoundMachine(msgspec.Struct, frozen=True, kw_only=True):
     """A machine, the clues that found it, and the address of its BMC. `only_by_name` is set if the host name is the
     only clue that found it."""
 
@@ -102,7 +102,7 @@ def other_host(one: str, other: str) -> bool:
     return bool(one and other) and one != other and _is_number(one) == _is_number(other)
 
 
-async def look(client: MaasClient, known: Clues) -> tuple[Found, ...] | None:
+async def look(client: MaasClient, known: Clues) -> tuple[FoundMachine, ...] | None:
     """Return every machine that matches at least one clue; None if the recorded machine no longer exists. Each machine
     is returned only one time."""
     seen = _Sightings()
@@ -143,9 +143,9 @@ class _Sightings:
         if not is_name:
             self._by_others.add(machine.system_id)
 
-    def found(self, addresses: Mapping[str, PowerAddress]) -> tuple[Found, ...]:
+    def found(self, addresses: Mapping[str, PowerAddress]) -> tuple[FoundMachine, ...]:
         return tuple(
-            Found(
+            FoundMachine(
                 machine=machine,
                 by=tuple(self._by[id_]),
                 only_by_name=id_ not in self._by_others,
@@ -163,7 +163,7 @@ def is_at(known: Clues, power: PowerAddress) -> bool:
     return not known.system or not power.node_id or known.system == power.node_id
 
 
-def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
+def the_one(found: tuple[FoundMachine, ...]) -> FoundMachine | Failed | None:
     """Return the only machine; a failure if there are several machines, None if there is no machine."""
     if len(found) > 1:
         candidates = "; ".join(f"{_named(one.machine)} by {' and '.join(one.by)}" for one in found[:_MOST_NAMED])
@@ -173,7 +173,7 @@ def the_one(found: tuple[Found, ...]) -> Found | Failed | None:
     return found[0] if found else None
 
 
-def contradiction(known: Clues, found: Found) -> Failed | None:
+def contradiction(known: Clues, found: FoundMachine) -> Failed | None:
     """Return why a machine that a clue found does not belong to the node; None if nothing contradicts the match. If
     only one side has a value, the value proves nothing."""
     machine = found.machine

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node import region
+from farrier.handlers.node.maas import region
+from farrier.handlers.node.maas.region import Send
 from farrier.handlers.node.moves import Done, Policy, Settled, StageResult
 from farrier.handlers.node.onboarding import detour
-from farrier.handlers.node.region import Send
-from farrier.model.maas import Machine
-from farrier.model.maas import StatusNumber as S
-from farrier.model.maas_changes import Update
-from farrier.model.node import Node
+from farrier.model.maas.changes import UpdateMachine
+from farrier.model.maas.reading import Machine
+from farrier.model.maas.reading import StatusNumber as S
+from farrier.model.node.snapshot import Node
 from farrier.protocols import MaasClient
 
 
@@ -37,4 +37,4 @@ async def _decided(machine: Machine, _client: MaasClient) -> Settled | Send:
     then = Done(
         reason="hardware sync was enabled in MAAS, but only a new deployment installs the service that sends the data"
     )
-    return Send(change=Update(enable_hw_sync=True), reason="enable hardware sync", then=then)
+    return Send(change=UpdateMachine(enable_hw_sync=True), reason="enable hardware sync", then=then)

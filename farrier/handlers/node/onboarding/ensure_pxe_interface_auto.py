@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node import region
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, listed
-from farrier.handlers.node.onboarding.network_places import Places, same_network
+from farrier.handlers.node.onboarding.network.places import RegionPlaces, same_network
 from farrier.handlers.node.onboarding.preparing import unready
-from farrier.model.failures import FailureClass
-from farrier.model.maas import Interface, Machine, StatusNumber, Subnet
-from farrier.model.maas_changes import LinkMode, LinkSubnet
-from farrier.model.node import Node
+from farrier.model.maas.changes import LinkMode, LinkSubnet
+from farrier.model.maas.reading import Interface, Machine, StatusNumber, Subnet
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
 from farrier.protocols import MaasClient
 
 
@@ -29,7 +29,7 @@ def ensure_pxe_interface_auto(node: Node, now: datetime, policy: Policy) -> Stag
         wanted = region.site_of(node, policy).network.pxe_subnet
         if _is_auto(nic, wanted):
             return Done(reason=f"{nic.name} gets its address automatically")
-        subnet = _subnet(nic, wanted, Places(vlans=(), subnets=await client.subnets()))
+        subnet = _subnet(nic, wanted, RegionPlaces(vlans=(), subnets=await client.subnets()))
         if isinstance(subnet, Failed):
             return subnet
         link = LinkSubnet(interface=nic.id, mode=LinkMode.AUTO, subnet=subnet.id)
@@ -59,7 +59,7 @@ def _is_auto(nic: Interface, wanted: str | None) -> bool:
     return subnet is not None and (wanted is None or same_network(subnet.cidr, wanted))
 
 
-def _subnet(nic: Interface, wanted: str | None, places: Places) -> Subnet | Failed:
+def _subnet(nic: Interface, wanted: str | None, places: RegionPlaces) -> Subnet | Failed:
     """Return the subnet from which the boot interface boots."""
     here = places.on(nic.vlan)
     if wanted is not None:
@@ -74,7 +74,7 @@ def _subnet(nic: Interface, wanted: str | None, places: Places) -> Subnet | Fail
     return _unfixable(f"{_place(nic)}, which has several subnets; set network.pxe_subnet of the site: {seen}")
 
 
-def _of_site(nic: Interface, wanted: str, places: Places, here: list[Subnet]) -> Subnet | Failed:
+def _of_site(nic: Interface, wanted: str, places: RegionPlaces, here: list[Subnet]) -> Subnet | Failed:
     fit = [subnet for subnet in here if same_network(subnet.cidr, wanted)]
     if len(fit) == 1:
         return fit[0]

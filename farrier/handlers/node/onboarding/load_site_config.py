@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node import region
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting
-from farrier.handlers.node.onboarding_adopt import adopts
-from farrier.model.failures import FailureClass
-from farrier.model.management import Management
-from farrier.model.node import Node
+from farrier.handlers.node.workflow.onboarding_adopt import adopts
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Node
 from farrier.protocols import MaasClient
 
 

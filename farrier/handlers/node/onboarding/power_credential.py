@@ -8,11 +8,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from farrier.errors import CredentialError
-from farrier.handlers.node.logins import missing_detail, target_of
+from farrier.handlers.node.bmc.logins import missing_detail, target_of
 from farrier.handlers.node.moves import Failed, NodeServices, Waiting
 from farrier.model.credential import Credential
-from farrier.model.failures import FailureClass
-from farrier.model.node import Node
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
 
 # A credential store is usually unavailable only while it restarts. A retry needs no login at a BMC.
 _RESOLVE_AGAIN = timedelta(seconds=30)

@@ -8,12 +8,12 @@ the attempt fails, and a back-off follows.
 
 from __future__ import annotations
 
-from farrier.handlers.node.moves import Done, Failed, Settled, Step, at_stage
-from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasStatus, Machine
-from farrier.model.maas import StatusNumber as S
-from farrier.model.node import Node, StopRequest
-from farrier.model.stages import OnboardingStage
+from farrier.handlers.node.moves import Done, Failed, Settled, StageStep, at_stage
+from farrier.model.maas.reading import MaasStatus, Machine
+from farrier.model.maas.reading import StatusNumber as S
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node, StopRequest
+from farrier.model.node.stages import OnboardingStage
 
 # Statuses after a deployment and during a release, which stage `recover_for_datasource_retry` handles.
 _GIVEN_BACK = frozenset(
@@ -38,7 +38,7 @@ def quoted(said: str | None) -> str:
     return f": {said[:300]}" if said else ""
 
 
-def deployed_before(node: Node, machine: Machine, *, left_as: frozenset[S]) -> Done | Step | None:
+def deployed_before(node: Node, machine: Machine, *, left_as: frozenset[S]) -> Done | StageStep | None:
     """Return the result of the stage if this onboarding already deploys the machine, or if its last deployment left the
     machine in one of the statuses `left_as`; otherwise None."""
     if not (node.live.memo.has_deployed and machine.owner):
@@ -48,7 +48,7 @@ def deployed_before(node: Node, machine: Machine, *, left_as: frozenset[S]) -> D
         return Done(reason=f"this onboarding already deploys the machine: {stands}")
     if machine.status not in left_as:
         return None
-    return Step(
+    return StageStep(
         to=at_stage(node, OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY),
         reason=f"an earlier deployment of this onboarding left the machine as {stands}; MAAS must release the machine "
         "first",

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from farrier.handlers.node import region
+from farrier.handlers.node.maas import region
+from farrier.handlers.node.maas.region import Send
 from farrier.handlers.node.moves import (
     Policy,
     Settled,
     StageResult,
-    Step,
+    StageStep,
     Waiting,
     at_stage,
     attempt_began_at,
     with_note,
 )
 from farrier.handlers.node.onboarding import detour
-from farrier.handlers.node.region import Send
-from farrier.model.maas import BEING_RELEASED, Machine
-from farrier.model.maas import StatusNumber as S
-from farrier.model.maas_changes import Abort, Release
-from farrier.model.node import Node
-from farrier.model.stages import OnboardingStage
+from farrier.model.maas.changes import Abort, Release
+from farrier.model.maas.reading import BEING_RELEASED, Machine
+from farrier.model.maas.reading import StatusNumber as S
+from farrier.model.node.snapshot import Node
+from farrier.model.node.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
 _RELEASABLE = (S.FAILED_DEPLOYMENT, S.ALLOCATED, S.RELEASING_FAILED, S.FAILED_DISK_ERASING)
@@ -74,13 +74,13 @@ def _waits(node: Node) -> bool:
 def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     number = node.live.memo.deploys
     if machine.status == S.READY:
-        return Step(to=at_stage(node, OnboardingStage.DEPLOY_VIA_MAAS), reason="the machine is ready again")
+        return StageStep(to=at_stage(node, OnboardingStage.DEPLOY_VIA_MAAS), reason="the machine is ready again")
     if machine.status == S.NEW:
         to = at_stage(node, OnboardingStage.COMMISSION_NODE)
-        return Step(to=to, reason="the machine must be commissioned again: its last commissioning did not pass")
+        return StageStep(to=to, reason="the machine must be commissioned again: its last commissioning did not pass")
     if machine.status == S.DEPLOYED:
         to = at_stage(node, OnboardingStage.WAIT_FOR_DEPLOYED)
-        return Step(to=to, reason="the deployment succeeded after all")
+        return StageStep(to=to, reason="the deployment succeeded after all")
     if machine.status in BEING_RELEASED:
         return _asked(node, now, _RELEASE)
     if machine.status == S.DEPLOYING:
@@ -92,5 +92,5 @@ def _decided(node: Node, now: datetime, machine: Machine) -> Settled | Send:
     return detour.disagrees(machine, "while farrier released it")
 
 
-def _asked(node: Node, now: datetime, what: str) -> Step:
-    return Step(to=with_note(node, asked_at=now, asked=what), reason="the machine is being released")
+def _asked(node: Node, now: datetime, what: str) -> StageStep:
+    return StageStep(to=with_note(node, asked_at=now, asked=what), reason="the machine is being released")

@@ -10,22 +10,22 @@ from datetime import datetime
 from farrier.config import templates
 from farrier.config.sites import Site
 from farrier.errors import ConfigError, CredentialError
-from farrier.handlers.node import bootstrap, cloud_init, region
+from farrier.handlers.node.maas import bootstrap, cloud_init, region
 from farrier.handlers.node.moves import (
-    Call,
     Done,
     Failed,
     NodeServices,
     Policy,
+    ServiceCall,
     Settled,
     StageResult,
     Waiting,
     with_note,
 )
-from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasStatus
-from farrier.model.node import Node
-from farrier.model.writes import IssueBootstrap
+from farrier.model.maas.reading import MaasStatus
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node
+from farrier.model.node.writes import IssueBootstrap
 
 
 def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
@@ -54,7 +54,7 @@ def render_cloud_init(node: Node, now: datetime, policy: Policy) -> StageResult:
     async def act(services: NodeServices) -> Settled:
         return await _with_token(services, node, site, now)
 
-    return Call(name="render", act=act, reads_only=True)
+    return ServiceCall(name="render", act=act, reads_only=True)
 
 
 def _without_token(node: Node, site: Site) -> Settled:

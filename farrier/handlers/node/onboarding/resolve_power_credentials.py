@@ -12,27 +12,27 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from farrier.handlers.node.logins import missing_detail
+from farrier.handlers.node.bmc.logins import missing_detail
 from farrier.handlers.node.moves import (
-    Call,
     Done,
     Failed,
     NodeServices,
     Policy,
+    ServiceCall,
     Settled,
     StageResult,
-    Step,
+    StageStep,
     Waiting,
     is_late,
     with_fields,
 )
 from farrier.handlers.node.onboarding.power_credential import power_credential
-from farrier.handlers.node.onboarding_adopt import GATE, adopts, begin
+from farrier.handlers.node.workflow.onboarding_adopt import GATE, adopts, begin
 from farrier.model.credential import Credential
-from farrier.model.failures import UNSAFE_OF_BMC, FailureClass
-from farrier.model.management import Management as M
-from farrier.model.node import Node
-from farrier.model.outcome import Wait
+from farrier.model.loop.outcome import Wait
+from farrier.model.node.failures import UNSAFE_OF_BMC, FailureClass
+from farrier.model.node.management import Management as M
+from farrier.model.node.snapshot import Node
 
 
 def resolve_power_credentials(node: Node, now: datetime, config: Policy) -> StageResult:
@@ -60,7 +60,7 @@ def _resolved(node: Node) -> StageResult:
         found = await power_credential(node, services)
         return Done(reason="the BMC is manageable") if isinstance(found, Credential) else found
 
-    return Call(name="resolve_power_credentials", act=resolve, reads_only=True)
+    return ServiceCall(name="resolve_power_credentials", act=resolve, reads_only=True)
 
 
 def _look(node: Node, now: datetime) -> StageResult:
@@ -69,7 +69,7 @@ def _look(node: Node, now: datetime) -> StageResult:
     begun = begin(node, now, cause=f"stage: {GATE}")
     if isinstance(begun, Wait):
         return Waiting(reason=begun.reason, requeue_after=begun.requeue_after)
-    return Step(to=begun.to, reason=begun.reason)
+    return StageStep(to=begun.to, reason=begun.reason)
 
 
 def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
@@ -80,7 +80,7 @@ def _enrolled(node: Node, now: datetime, config: Policy) -> StageResult:
     if bmc.failures > 0 and bmc.failure is not None and bmc.failure in UNSAFE_OF_BMC:
         return Failed(failure=UNSAFE_OF_BMC[bmc.failure], detail=bmc.last_error or "another machine responds")
     if bmc.asked_at is None:
-        return Step(
+        return StageStep(
             to=with_fields(node, bmc=replace(bmc, asked_at=now)),
             reason=("farrier requests the verification of the BMC"),
         )

@@ -10,13 +10,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from farrier.config.sites import Site
-from farrier.handlers.node import proof, region
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import (
-    Call,
     Done,
     Failed,
     NodeServices,
     Policy,
+    ServiceCall,
     Settled,
     StageResult,
     Waiting,
@@ -26,15 +26,16 @@ from farrier.handlers.node.moves import (
 )
 from farrier.handlers.node.onboarding import detour
 from farrier.handlers.node.onboarding.deploy_failure import post_install
-from farrier.model import conditions
-from farrier.model.counted import counted
-from farrier.model.failures import FailureClass
-from farrier.model.health import SSH_SEED_LIMIT, SshSeed
-from farrier.model.maas import Event, MaasError
-from farrier.model.node import Agent, Node, StopRequest
-from farrier.model.outcome import EndsBy
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import OnboardingMode
+from farrier.handlers.node.workflow import proof
+from farrier.model.loop.outcome import EndsBy
+from farrier.model.maas.reading import Event, MaasError
+from farrier.model.machine.health import SSH_SEED_LIMIT, SshSeed
+from farrier.model.node import conditions
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Agent, Node, StopRequest
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import OnboardingMode
+from farrier.model.plural import counted
 
 
 def wait_for_agent_enrollment(node: Node, now: datetime, config: Policy) -> StageResult:
@@ -153,4 +154,4 @@ def _late(node: Node, site: Site, waited: Waiting, now: datetime) -> StageResult
             detail += "; the token in the user data has expired, and only another deployment has a new token"
         return Failed(failure=FailureClass.TIMEOUT, detail=detail, stop=StopRequest.FAILED if dead else None)
 
-    return Call(name="first_boot", act=act, reads_only=True)
+    return ServiceCall(name="first_boot", act=act, reads_only=True)

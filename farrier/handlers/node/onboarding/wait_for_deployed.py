@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from farrier.handlers.node import lost_power, region
-from farrier.handlers.node.moves import Done, Policy, StageResult, Step, Waiting, with_note
+from farrier.handlers.node.maas import lost_power, region
+from farrier.handlers.node.moves import Done, Policy, StageResult, StageStep, Waiting, with_note
 from farrier.handlers.node.onboarding import detour
-from farrier.model.maas import StatusNumber as S
-from farrier.model.node import Node
-from farrier.model.observation import MaasObservation
+from farrier.model.maas.reading import StatusNumber as S
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.snapshot import Node
 
 # The status messages of MAAS during a deployment, latest first, reduced to a few phases, because a wait is stored
 # whenever its text changes.
@@ -43,13 +43,15 @@ def wait_for_deployed(node: Node, now: datetime, policy: Policy) -> StageResult:
         return Done(reason="MAAS reports deployed", to=_noted(node, seen))
     if seen.status == S.DEPLOYING:
         if detour.is_overdue(node, now, policy):
-            return Step(to=detour.to_classification(node), reason="the deployment takes too long")
+            return StageStep(to=detour.to_classification(node), reason="the deployment takes too long")
         if lost_power.is_lost(node, now, policy, seen):
-            return Step(to=detour.to_classification(node), reason="MAAS deploys the machine, but did not switch it on")
+            return StageStep(
+                to=detour.to_classification(node), reason="MAAS deploys the machine, but did not switch it on"
+            )
         return Waiting(reason=f"waits for MAAS to deploy the machine: {_phase(seen)}", timed=False)
     reason = _ENDED.get(seen.status)
     if reason is not None:
-        return Step(to=detour.to_classification(node), reason=reason)
+        return StageStep(to=detour.to_classification(node), reason=reason)
     return detour.disagrees(seen, "while farrier deployed it")
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from farrier.handlers.node import region
+from farrier.handlers.node.maas import region
 from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiting, is_late
 from farrier.handlers.node.onboarding import detour
-from farrier.model.failures import MAX_ATTEMPTS, FailureClass
-from farrier.model.node import Node
-from farrier.model.observation import MaasObservation
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.failures import MAX_ATTEMPTS, FailureClass
+from farrier.model.node.snapshot import Node
 
 # The number of intervals after which a machine is out of sync, the same as in MAAS: one interval, and half an interval
 # for a late report.

@@ -12,17 +12,27 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from farrier.handlers.node import lost_power, ready_test, region
-from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Step, Waiting, at_stage, with_note
+from farrier.handlers.node.maas import lost_power, ready_test, region
+from farrier.handlers.node.maas.ready_test import Ran, Test
+from farrier.handlers.node.maas.region import Send
+from farrier.handlers.node.moves import (
+    Done,
+    Failed,
+    Policy,
+    Settled,
+    StageResult,
+    StageStep,
+    Waiting,
+    at_stage,
+    with_note,
+)
 from farrier.handlers.node.onboarding.preparing import PASSED, failed_testing, quoted
-from farrier.handlers.node.ready_test import Ran, Test
-from farrier.handlers.node.region import Send
-from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasStatus, Machine, StatusNumber
-from farrier.model.maas_changes import Abort
-from farrier.model.node import Node, StopRequest, Workflow
-from farrier.model.observation import MaasObservation
-from farrier.model.stages import OnboardingStage
+from farrier.model.maas.changes import Abort
+from farrier.model.maas.reading import MaasStatus, Machine, StatusNumber
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Node, StopRequest, Workflow
+from farrier.model.node.stages import OnboardingStage
 from farrier.protocols import MaasClient
 
 _ABORT = "abort"
@@ -51,7 +61,7 @@ def wait_for_ready(node: Node, now: datetime, policy: Policy) -> StageResult:
         return failed_testing(seen.system_id, seen.error_description or seen.status_message)
     if seen.state is MaasStatus.BROKEN:
         back = at_stage(node, OnboardingStage.COMMISSION_NODE)
-        return Step(to=back, reason=f"machine {seen.system_id} was marked broken in MAAS")
+        return StageStep(to=back, reason=f"machine {seen.system_id} was marked broken in MAAS")
     why = _NEVER_ON.format(seen.system_id) if region.was_asked(node, _ABORT) else _failure(seen)
     if why is None:
         detail = f"machine {seen.system_id} is {stands} in MAAS, which this onboarding did not request"
@@ -78,7 +88,7 @@ def _burnt_in(node: Node, ran: Ran) -> Settled:
     if not ran.passed:
         detail = f"machine {ran.machine.system_id} failed {shown} of its burn-in; read its output in MAAS"
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=detail, stop=StopRequest.FAILED)
-    return Step(to=with_note(node, burn_in=(*node.live.memo.burn_in, run)), reason=f"the machine passed {shown}")
+    return StageStep(to=with_note(node, burn_in=(*node.live.memo.burn_in, run)), reason=f"the machine passed {shown}")
 
 
 def _failure(seen: MaasObservation) -> str | None:
@@ -114,6 +124,6 @@ def _again(node: Node, workflow: Workflow, why: str) -> StageResult:
     if workflow.status_entered_at <= workflow.stage_entered_at:
         number = max(workflow.memo.commissions, 1)
         return Failed(failure=FailureClass.COMMISSIONING_FAILED, detail=why, attempt=number)
-    return Step(
+    return StageStep(
         to=at_stage(node, OnboardingStage.COMMISSION_NODE), reason=(f"farrier commissions the machine again: {why}")
     )

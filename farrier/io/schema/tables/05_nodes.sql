@@ -20,23 +20,23 @@ CREATE TABLE farrier.nodes (
                                                                -- decided on another version is a conflict
     commit_id             uuid,                                -- the last commit of a run that wrote the row; null: no commit. See
                                                                -- settle_runs
-    status                text        NOT NULL,                -- coarse lifecycle (farrier.model.status); edges are in
+    status                text        NOT NULL,                -- coarse lifecycle (farrier.model.node.status); edges are in
                                                                -- farrier.edges
     status_entered_at     timestamptz NOT NULL DEFAULT farrier.now(),  -- when the node entered this status
-    management            text        NOT NULL,                -- whether the BMC may be used (farrier.model.management); edges
+    management            text        NOT NULL,                -- whether the BMC may be used (farrier.model.node.management); edges
                                                                -- are in farrier.edges
     management_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- when the node entered this management state
     bmc_address           text,                                -- https URL or host[:port] of the BMC
     bmc_endpoint          text COLLATE "C",                    -- host and port of bmc_address; set by a trigger
     bmc_credential        text,                                -- a reference such as file:/run/creds/bmc-1, never a secret
-    bmc                   jsonb       NOT NULL DEFAULT '{}',   -- results of access to the BMC (farrier.model.node.Bmc)
+    bmc                   jsonb       NOT NULL DEFAULT '{}',   -- results of access to the BMC (farrier.model.node.snapshot.Bmc)
     -- These columns are generated, because every reading of power would update an index on an expression over bmc. An
     -- index on these columns changes only when their values change.
     power                 text        GENERATED ALWAYS AS (bmc ->> 'power') STORED,
                                                                -- power of the last reading, on or off; null: unknown
     sync_failure          text        GENERATED ALWAYS AS (bmc ->> 'sync_failure') STORED,
                                                                -- failure class of the last regular reading
-                                                               -- (farrier.model.bmc.BmcFailure); null: no failure
+                                                               -- (farrier.model.machine.bmc.BmcFailure); null: no failure
     paused                jsonb,                               -- {reason, at}: an operator has paused the node: it is observed and
                                                                -- not changed; null: not paused
     ever_onboarded        boolean     NOT NULL DEFAULT false,  -- an onboarding of this node has ended as completed or reconciled
@@ -45,7 +45,7 @@ CREATE TABLE farrier.nodes (
     deleting              boolean     NOT NULL DEFAULT false,  -- an intent `delete` was accepted, and the node is not deleted yet
     redeploying           boolean     NOT NULL DEFAULT false,  -- a reimage has ended, and the onboarding after it has not begun
     cleaned               jsonb,                               -- the last proven cleaning since the node was in service
-                                                               -- (farrier.model.evidence.Cleaned); null: none
+                                                               -- (farrier.model.node.evidence.Cleaned); null: none
     live_workflow_kind    text CHECK (live_workflow_kind IN ('onboarding', 'decommission')),
                                                                -- the table of its live workflow; null: no workflow is live
     live_workflow_id      bigint,                              -- the live workflow; checked at COMMIT (check_pair)

@@ -5,7 +5,7 @@ CREATE TABLE farrier.node_onboardings (
     id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node_id           bigint      NOT NULL REFERENCES farrier.nodes,
     mode              text,                                        -- deploy, adopt or manual; null until an intent gives the mode
-    status            text        NOT NULL DEFAULT 'pending',      -- farrier.model.workflow.WorkflowStatus; edges are in
+    status            text        NOT NULL DEFAULT 'pending',      -- farrier.model.node.workflow.WorkflowStatus; edges are in
                                                                    -- farrier.edges
     status_entered_at timestamptz NOT NULL DEFAULT farrier.now(),  -- when the workflow entered this status
     stage             text,                                        -- null before the first stage
@@ -13,7 +13,7 @@ CREATE TABLE farrier.node_onboardings (
     attempt           integer     NOT NULL DEFAULT 1,              -- counts attempts of the stage, from 1
     next_attempt_at   timestamptz,                                 -- when a failed stage is retried
     failure_class     text,                                        -- why the last attempt failed
-                                                                   -- (farrier.model.failures.FailureClass)
+                                                                   -- (farrier.model.node.failures.FailureClass)
     failure_detail    text,                                        -- text of the same failure for operators
     stop_requested    text,                                        -- why the workflow must stop: drain_failed, frozen
                                                                    -- (by an operator) or failed. Stopping takes several
@@ -21,10 +21,10 @@ CREATE TABLE farrier.node_onboardings (
     after_undo        text,                                        -- what follows `compensating`: cancel or restart;
                                                                    -- null: neither
     mode_given_at     timestamptz,                                 -- when the end-to-end clock began
-    options           jsonb       NOT NULL DEFAULT '{}',           -- options of the intent that began it (farrier.model.node.Options)
+    options           jsonb       NOT NULL DEFAULT '{}',           -- options of the intent that began it (farrier.model.node.snapshot.Options)
     skipped           jsonb       NOT NULL DEFAULT '[]',           -- [{stage, why}]: stages that were not run
     memo              jsonb       NOT NULL DEFAULT '{}',           -- results of its stages in MAAS that later stages
-                                                                   -- need (farrier.model.node.Memo)
+                                                                   -- need (farrier.model.node.snapshot.Memo)
     -- Random, because ids begin at 1 in each database, and several databases may use one region: only a value that cannot be guessed
     -- proves that a request belongs to this workflow.
     mark              text        NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 16),

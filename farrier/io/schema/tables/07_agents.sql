@@ -24,7 +24,7 @@ CREATE TABLE farrier.node_agents (
     boot_id           uuid,                               -- boot of the machine that sent the last heartbeat; null if it sent none
     past_boots        uuid[]      NOT NULL DEFAULT '{}',  -- boots that another boot has replaced, the newest first, at most 8;
                                                           -- their heartbeats are refused
-    health            jsonb       NOT NULL DEFAULT '{}',  -- the agent's last report: {ok, alerts, ssh_seed} (farrier.model.health)
+    health            jsonb       NOT NULL DEFAULT '{}',  -- the agent's last report: {ok, alerts, ssh_seed} (farrier.model.machine.health)
     condition         text        GENERATED ALWAYS AS (
         CASE WHEN health @> '{"ok": false}' OR health @> '{"alerts": [{"blocks_scheduling": true}]}' THEN 'blocked'
              WHEN health -> 'alerts' <> '[]' THEN 'alerting'

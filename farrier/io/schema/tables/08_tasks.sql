@@ -27,7 +27,7 @@ CREATE TABLE farrier.node_tasks (
     result        jsonb,                                       -- JSON from the claimant; for a task that no claimant ended, the
                                                                -- reason as a text
     evidence      jsonb,                                       -- what was done to each device, and seen afterwards
-                                                               -- (farrier.model.evidence); null: not reported
+                                                               -- (farrier.model.node.evidence); null: not reported
     created_at    timestamptz NOT NULL DEFAULT farrier.now(),  -- when it was queued
     dispatched_at timestamptz,                                 -- when it was claimed
     ended_at      timestamptz,                                 -- when it ended, in whichever status

@@ -5,7 +5,7 @@ CREATE TABLE farrier.intents (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node            text        NOT NULL,                           -- name or id, as the client gave it
     node_id         bigint      NOT NULL REFERENCES farrier.nodes,  -- the node with that name or id; set by a trigger
-    action          text        NOT NULL,                           -- farrier.model.actions.Action
+    action          text        NOT NULL,                           -- farrier.model.intents.actions.Action
     params          jsonb       NOT NULL DEFAULT '{}',              -- must obey the rules in farrier.kind_actions
     api_version     integer,                                        -- version of the API that the client uses; null: the lowest
                                                                     -- supported one

@@ -14,10 +14,10 @@ CREATE TABLE farrier.maas_regions (
                                                                -- reported it
     identified_at timestamptz,                                 -- when a controller last read username from the region
     cursor        jsonb       NOT NULL DEFAULT '{}',           -- {newest, gaps}: how far the region's events were read
-                                                               -- (farrier.model.maas_region.Cursor)
+                                                               -- (farrier.model.maas.region.Cursor)
     complete_at   timestamptz,                                 -- every event before this time was read
     swept_at      timestamptz,                                 -- the sweep has read the machines that were due before this time
-    failure       text,                                        -- class of the last failure (farrier.model.maas.MaasFailure);
+    failure       text,                                        -- class of the last failure (farrier.model.maas.reading.MaasFailure);
                                                                -- last_error may be about machines in unreadable
     failures      integer     NOT NULL DEFAULT 0,              -- consecutive failures
     next_try_at   timestamptz,                                 -- the region is not read before this time; null: no pause
@@ -35,7 +35,7 @@ CREATE TABLE farrier.node_observations (
     node_id     bigint      PRIMARY KEY REFERENCES farrier.nodes,
     site        text        NOT NULL,                          -- site of the region
     system_id   text        NOT NULL,                          -- ID of the machine in MAAS
-    state       text,                                          -- farrier.model.maas.MaasStatus; null until the first reading
+    state       text,                                          -- farrier.model.maas.reading.MaasStatus; null until the first reading
     since       timestamptz,                                   -- when the first of the consecutive readings with this state began
     read_at     timestamptz,                                   -- when the last reading began
     stale_since timestamptz,                                   -- the time of the last event about the machine, or of lost events,
@@ -44,7 +44,7 @@ CREATE TABLE farrier.node_observations (
                                                                -- after an earlier reading had found it, while no
                                                                -- decommission of its node was live
     detail      jsonb       NOT NULL DEFAULT '{}',             -- fields of the last reading
-                                                               -- (farrier.model.maas.Recorded)
+                                                               -- (farrier.model.maas.reading.Recorded)
     owner_by_rescue boolean   NOT NULL DEFAULT false,          -- rescue mode gave the machine to its owner; kept until
                                                                -- the owner changes
     CONSTRAINT read_whole CHECK ((read_at IS NULL) = (state IS NULL) AND (read_at IS NULL) = (since IS NULL))
@@ -59,5 +59,5 @@ CREATE INDEX node_observations_state ON farrier.node_observations (site, state, 
 CREATE TABLE farrier.machine_disks (
     node_id   bigint PRIMARY KEY REFERENCES farrier.node_observations ON DELETE CASCADE,
     system_id text   NOT NULL,  -- the machine that has these disks
-    disks     jsonb  NOT NULL   -- [{serial, size}] (farrier.model.evidence.Part)
+    disks     jsonb  NOT NULL   -- [{serial, size}] (farrier.model.node.evidence.Part)
 );

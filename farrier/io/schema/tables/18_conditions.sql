@@ -1,11 +1,11 @@
 -- Conditions of nodes: facts that stand until their source ends them.
 
--- Conditions that stand now. farrier.model.conditions says what they do in each status. Heartbeats write the conditions of source
+-- Conditions that stand now. farrier.model.node.conditions says what they do in each status. Heartbeats write the conditions of source
 -- agent, other calls of agents write identity/enrolment and identity/agent, calls of monitors write those of monitor:NAME, and the
 -- commits of the node's runs write all others. Only a run decides the effect. A deleted node has none.
 CREATE TABLE farrier.node_conditions (
     node    bigint      NOT NULL REFERENCES farrier.nodes,
-    source  text        COLLATE "C" NOT NULL,             -- who states it (farrier.model.conditions.Source), or monitor:NAME
+    source  text        COLLATE "C" NOT NULL,             -- who states it (farrier.model.node.conditions.Source), or monitor:NAME
     id      text        COLLATE "C" NOT NULL,             -- what it is; for operator, the key of the hold
     target  text        COLLATE "C" NOT NULL DEFAULT '',  -- the part that it concerns, such as a serial number; '': the whole node
     message text        NOT NULL DEFAULT '',              -- text of the source

@@ -2,7 +2,7 @@
 -- health and power. $1 to $6: limits as (kind, state, substate, scope, name, lasts), scope '', 'model' or 'site'; $7
 -- offline_after, $8 observation_ttl, $9 how many clocks above a limit to name; $10 to $14: limits of registered kinds
 -- that differ from the kinds' own, as for farrier.count_resources; $15 how many alerts to name; $16 how long a resource
--- must fail to be counted; $17 names of conditions (farrier.model.conditions.NAMES). Reads one index and the agents completely, and otherwise only exceptional rows. Conditions
+-- must fail to be counted; $17 names of conditions (farrier.model.node.conditions.NAMES). Reads one index and the agents completely, and otherwise only exceptional rows. Conditions
 -- use `<` and `>` instead of `<>`, because an index scan needs ranges.
 WITH counted AS MATERIALIZED (
     SELECT status, count(*) AS n, min(status_entered_at) AS first FROM farrier.nodes WHERE status < 'deleted' GROUP BY status

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from farrier import agent
 from farrier.config.sites import Erase, ReleaseSite
-from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_fields, with_note, with_workflow
-from farrier.model.bmc import PowerState
-from farrier.model.evidence import DeviceResult
-from farrier.model.failures import FailureClass as F
-from farrier.model.maas_scripts import Text
-from farrier.model.node import Bmc, Options
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.workflow import CleaningBy
+from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting, with_fields, with_note, with_workflow
+from farrier.model.maas.scripts import Text
+from farrier.model.machine.bmc import PowerState
+from farrier.model.node.evidence import DeviceResult
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.snapshot import Bmc, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.workflow import CleaningBy
 from farrier.sim.maas import Status, testing
 from farrier.sim.maas.hardware import Printed, RunFate
 from farrier.sim.maas.records import Machine, Remains
@@ -25,7 +25,7 @@ from tests.support.decommissions import again, fails, given, is_through, sent, s
 from tests.support.maas_region import put_into
 from tests.support.stages import Stand
 
-BY_REGION = Options(cleaned_by=CleaningBy.REGION)
+BY_REGION = WorkflowOptions(cleaned_by=CleaningBy.REGION)
 NAME = agent.CLEAN_CHECK
 TEST = timedelta(minutes=6)
 
@@ -164,7 +164,7 @@ async def test_a_foreign_script_under_farriers_name_as_a_tag_is_not_run(stand: S
 
 async def test_a_foreign_script_that_is_tagged_after_the_check_fails_the_stage(stand: Stand) -> None:
     await released(stand)
-    assert isinstance(await stand.once(), Step)
+    assert isinstance(await stand.once(), StageStep)
     await stand.world.client.save_script(Text(name="mine", text="#!/bin/sh\n", tags=(NAME,)), is_new=True)
     fails(await checked(stand), F.INVALID_CONFIG, "mine")
 
@@ -192,7 +192,7 @@ async def test_an_earlier_result_of_the_script_does_not_count(stand: Stand) -> N
 
 async def test_a_test_whose_response_was_lost_is_found_and_not_repeated(stand: Stand) -> None:
     await released(stand)
-    assert isinstance(await stand.once(), Step)
+    assert isinstance(await stand.once(), StageStep)
     before = stand.node
     await stand.settle()
     stand.node = before  # the commit after the request was lost
@@ -256,7 +256,7 @@ async def test_the_test_begins_after_the_bmc_has_shown_the_machine_off_for_a_whi
     stand.node = with_fields(stand.node, bmc=Bmc(system_path=path, power=PowerState.UNKNOWN, power_at=stand.now))
     waits(await stand.settle(), "off for 10")
     stand.pass_time(timedelta(seconds=11))
-    assert isinstance(await stand.once(), Step) and stand.node.bmc.next_sync_at == stand.now, "the read is due now"
+    assert isinstance(await stand.once(), StageStep) and stand.node.bmc.next_sync_at == stand.now, "the read is due now"
     off = Bmc(system_path=path, power=PowerState.OFF, power_at=stand.now, power_since=stand.now)
     stand.node = with_fields(stand.node, bmc=off)
     waits(await stand.settle(), "off for 10")

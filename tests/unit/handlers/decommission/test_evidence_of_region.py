@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from farrier.config.sites import CleaningSite
 from farrier.handlers.node.moves import Done, Failed, with_fields, with_note, with_workflow
-from farrier.model.conditions import UNPROVEN
-from farrier.model.evidence import By, Cleaned, PowerCycle, Require
-from farrier.model.failures import FailureClass as F
-from farrier.model.node import Options, TaskStatus, TaskType
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.workflow import CleaningBy
+from farrier.model.node.conditions import UNPROVEN
+from farrier.model.node.evidence import By, Cleaned, PowerCycle, Require
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.snapshot import TaskStatus, TaskType, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.workflow import CleaningBy
 from tests.support.decommissions import fails, is_through, waits
 from tests.support.nodes import NOW, task
 from tests.support.stages import Stand
@@ -70,7 +70,7 @@ async def test_a_worker_cleans_a_machine_that_lost_its_agent_where_evidence_is_r
     """Otherwise, nobody could give the evidence, and the node could never return."""
     await released(stand)
     stand.use(cleaning=CleaningSite(by=CleaningBy.WORKER, require=Require.EVIDENCE))
-    stand.node = with_workflow(stand.node, options=Options(cleaned_by=CleaningBy.WORKER))
+    stand.node = with_workflow(stand.node, options=WorkflowOptions(cleaned_by=CleaningBy.WORKER))
     waits(await stand.once(), "was issued")
     stand.node = with_fields(stand.node, tasks=(task(TaskType.CLEANUP_STORAGE, TaskStatus.QUEUED),))
     waits(await stand.once(), "to take task")

@@ -9,30 +9,30 @@ import pytest
 from farrier.config import NodeConfig
 from farrier.config.sites import CleaningSite
 from farrier.handlers.node.moves import Done, with_fields
-from farrier.model.conditions import UNPROVEN, Effect
-from farrier.model.evidence import (
+from farrier.model.node.conditions import UNPROVEN, Effect
+from farrier.model.node.evidence import (
     By,
     Cleaned,
     Device,
     DeviceKind,
     DeviceResult,
     Evidence,
-    Expected,
+    ExpectedDevices,
     Judged,
     Part,
     Require,
 )
-from farrier.model.failures import FailureClass as F
-from farrier.model.node import Memo, Skipped, Task, TaskStatus, TaskType
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.workflow import DecommissionMode
-from farrier.model.writes import CreateTask
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.snapshot import Memo, Skipped, Task, TaskStatus, TaskType
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.workflow import DecommissionMode
+from farrier.model.node.writes import CreateTask
 from tests.support.decommissions import fails, is_through, waits
 from tests.support.nodes import task, unclean
 from tests.support.stages import Stand
 
 MAX = NodeConfig().max_task_attempts
-EXPECTED = Expected(disks=(Part(serial="S1"),), gpus=(Part(serial="G1"),))
+EXPECTED = ExpectedDevices(disks=(Part(serial="S1"),), gpus=(Part(serial="G1"),))
 KIND = {
     TaskType.CLEANUP_STORAGE: (DeviceKind.DISK, "S1"),
     TaskType.SCRUB_GPU: (DeviceKind.GPU, "G1"),

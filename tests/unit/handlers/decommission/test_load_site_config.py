@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from farrier.handlers.node.moves import Call, with_fields
-from farrier.handlers.node.stages import run_stage
-from farrier.model.failures import FailureClass as F
-from farrier.model.node import Options
-from farrier.model.stages import DecommissionStage as D
+from farrier.handlers.node.moves import ServiceCall, with_fields
+from farrier.handlers.node.workflow.stages import run_stage
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.snapshot import WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
 from farrier.sim.maas import OPERATOR, Broken, Fault
 from tests.support.decommissions import asked, fails, given_deployed, is_through, sent, skips, waits
 from tests.support.stages import Stand
@@ -24,7 +24,7 @@ async def test_a_region_in_which_farriers_key_is_an_administrators_passes_the_st
 async def test_the_stage_gives_way_to_an_intent(stand: Stand) -> None:
     await given_deployed(stand, STAGE)
     call = run_stage(stand.node, stand.now, stand.policy)
-    assert isinstance(call, Call) and call.reads_only
+    assert isinstance(call, ServiceCall) and call.reads_only
 
 
 async def test_a_key_of_a_user_who_is_not_an_administrator_needs_an_operator(stand: Stand) -> None:
@@ -66,6 +66,6 @@ async def test_a_node_that_is_not_in_maas_skips_the_stage(stand: Stand) -> None:
 
 
 async def test_a_deletion_skips_the_stage_without_a_request_to_maas(stand: Stand) -> None:
-    await given_deployed(stand, STAGE, options=Options(untouched="not_applicable"))
+    await given_deployed(stand, STAGE, options=WorkflowOptions(untouched="not_applicable"))
     skips(await stand.settle(), "not_applicable")
     assert asked(stand) == 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from farrier.config import NodeConfig
-from farrier.handlers.node.moves import Done, Failed, Step, with_fields
-from farrier.model.conditions import DISAGREEMENT, DRAIN_FAILED, Source, stated
-from farrier.model.failures import FailureClass as F
-from farrier.model.node import Options, StopRequest, TaskStatus, TaskType
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.status import NodeStatus as N
-from farrier.model.writes import CreateTask
+from farrier.handlers.node.moves import Done, Failed, StageStep, with_fields
+from farrier.model.node.conditions import DISAGREEMENT, DRAIN_FAILED, Source, stated
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.snapshot import StopRequest, TaskStatus, TaskType, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.writes import CreateTask
 from tests.support.decommissions import fails, is_through, skips, waits
 from tests.support.nodes import hold, task
 from tests.support.stages import Stand
@@ -49,7 +49,7 @@ async def test_a_node_that_is_out_of_service_keeps_its_state(stand: Stand, statu
 
 
 async def test_a_deletion_creates_a_drain_task_that_is_already_cancelled(stand: Stand) -> None:
-    stand.decommissions(D.DISABLE_NODE, options=Options(untouched="not_applicable"))
+    stand.decommissions(D.DISABLE_NODE, options=WorkflowOptions(untouched="not_applicable"))
     stand.node = with_fields(stand.node, status=N.QUARANTINED)
     is_through(await stand.settle())
     assert stand.writes == [CreateTask(type=TaskType.DRAIN, ended=T.CANCELLED, result="not_applicable")]
@@ -76,7 +76,7 @@ async def test_the_stage_waits_for_an_open_drain(stand: Stand) -> None:
 async def test_a_decommission_that_is_resumed_drains_the_node_again(stand: Stand, status: N) -> None:
     at(stand, D.DRAIN_NODE, status, tasks=(task(TaskType.DRAIN, T.FAILED),))
     step = await stand.once()
-    assert isinstance(step, Step) and step.to.status is N.DRAINING
+    assert isinstance(step, StageStep) and step.to.status is N.DRAINING
     assert [write.type for write in stand.writes if isinstance(write, CreateTask)] == [TaskType.DRAIN]
 
 

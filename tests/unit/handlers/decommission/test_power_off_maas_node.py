@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from farrier.model.failures import FailureClass as F
-from farrier.model.node import Memo, Options
-from farrier.model.stages import DecommissionStage as D
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.snapshot import Memo, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
 from farrier.sim.maas import Broken, Durations, Fault, Nature, Region, Status
 from tests.support.decommissions import (
     again,
@@ -130,7 +130,7 @@ async def test_a_machine_whose_agent_still_has_to_uninstall_stays_on(stand: Stan
 
 
 async def test_a_deletion_does_not_switch_the_machine(stand: Stand) -> None:
-    await given(stand, STAGE, S.READY, owner=None, options=Options(untouched="not_applicable"), **RELEASED)
+    await given(stand, STAGE, S.READY, owner=None, options=WorkflowOptions(untouched="not_applicable"), **RELEASED)
     skips(await stand.settle(), "not_applicable")
     assert asked(stand) == 0
 

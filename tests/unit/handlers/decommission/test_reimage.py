@@ -10,15 +10,15 @@ from msgspec.structs import replace
 
 from farrier.config import NodeConfig
 from farrier.handlers.node.handler import NodeHandler
-from farrier.model.actions import Action
-from farrier.model.maas import MaasStatus
-from farrier.model.node import Node, Onboarding, Options, Pause
-from farrier.model.observation import MaasObservation
-from farrier.model.outcome import Wait
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import DecommissionMode, OnboardingMode
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Wait
+from farrier.model.maas.reading import MaasStatus
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.snapshot import Node, Onboarding, Pause, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import DecommissionMode, OnboardingMode
+from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.nodes import NOW, agent, answers, decommission, intent, moved, node
 from tests.support.stages import SITE
 
@@ -61,13 +61,13 @@ def test_a_paused_node_is_installed_after_its_pause_ends() -> None:
 
 
 def test_a_reimage_with_the_option_retire_installs_nothing() -> None:
-    kept = replace(LAST, options=Options(retire=True))
+    kept = replace(LAST, options=WorkflowOptions(retire=True))
     assert not moved(HANDLER.handle(in_maas(workflow=kept), NOW)).redeploying
 
 
 @pytest.mark.parametrize("mode", [DecommissionMode.SOFT_RESET, DecommissionMode.STORAGE_CLEANUP])
 def test_no_other_mode_installs_anything(mode: DecommissionMode) -> None:
-    last = decommission(D.RETIRE_GPUAAS_NODE, mode=mode, options=Options(leave_out=(D.REMOVE_MAAS_RECORD,)))
+    last = decommission(D.RETIRE_GPUAAS_NODE, mode=mode, options=WorkflowOptions(leave_out=(D.REMOVE_MAAS_RECORD,)))
     ended = moved(HANDLER.handle(in_maas(agent=agent(), workflow=last), NOW))
     assert (ended.status, ended.redeploying) == (N.OFFLINE, False)
 

@@ -10,15 +10,15 @@ import pytest
 from farrier.config.sites import Erase, ReleaseSite
 from farrier.handlers.node.decommission.release_maas_node import wanted
 from farrier.handlers.node.moves import Waiting, with_fields, with_workflow
-from farrier.model.bmc import PowerState
-from farrier.model.failures import FAILURES
-from farrier.model.failures import FailureClass as F
-from farrier.model.maas_changes import Release
-from farrier.model.management import Management
-from farrier.model.node import Agent, Bmc, Options
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.workflow import DecommissionMode
-from farrier.model.writes import ForgetAgent, RevokeBootstrap
+from farrier.model.maas.changes import Release
+from farrier.model.machine.bmc import PowerState
+from farrier.model.node.failures import FAILURES
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Agent, Bmc, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.workflow import DecommissionMode
+from farrier.model.node.writes import ForgetAgent, RevokeBootstrap
 from farrier.sim.maas import Broken, EraseFate, Fault, Nature, Status
 from farrier.sim.maas.records import Machine
 from tests.support.decommissions import (
@@ -408,7 +408,7 @@ async def test_a_node_without_a_machine_has_nothing_to_release(stand: Stand) -> 
 
 
 async def test_a_deletion_does_not_release_the_machine(stand: Stand) -> None:
-    await given_deployed(stand, STAGE, options=Options(untouched="not_applicable"))
+    await given_deployed(stand, STAGE, options=WorkflowOptions(untouched="not_applicable"))
     skips(await stand.settle(), "not_applicable")
     assert asked(stand) == 0
 

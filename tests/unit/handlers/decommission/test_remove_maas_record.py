@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import ReleaseSite
-from farrier.handlers.node.moves import Step, Waiting, with_fields
-from farrier.model.failures import FailureClass as F
-from farrier.model.node import Options
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import DecommissionMode
+from farrier.handlers.node.moves import StageStep, Waiting, with_fields
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.snapshot import WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import DecommissionMode
 from farrier.sim.maas import Broken, Fault, Status
 from farrier.sim.maas.records import Machine
 from tests.support.decommissions import FORCED, asked, fails, given, is_through, sent, skips, waits
@@ -24,7 +24,7 @@ FREE = (S.READY, S.NEW, S.FAILED_COMMISSIONING, S.FAILED_TESTING, S.BROKEN)
 USED = (S.DEPLOYED, S.DEPLOYING, S.ALLOCATED, S.RESERVED, S.FAILED_DEPLOYMENT, S.COMMISSIONING, S.RESCUE_MODE)
 REMOVES = ReleaseSite(remove_record=True)
 STORAGE: dict[str, Any] = {"mode": DecommissionMode.STORAGE_CLEANUP}
-WALK: dict[str, Any] = {"options": Options(untouched="not_applicable", retire=True)}
+WALK: dict[str, Any] = {"options": WorkflowOptions(untouched="not_applicable", retire=True)}
 
 
 async def removing(stand: Stand, status: Status, *, owner: str | None = None, **fields: Any) -> Machine:
@@ -116,7 +116,7 @@ async def test_a_node_that_was_stopped_in_this_stage_first_returns_to_removing(s
     await removing(stand, S.READY)
     stand.node = with_fields(stand.node, status=N.RETIRED)
     step = await stand.once()
-    assert isinstance(step, Step) and step.to.status is N.REMOVING
+    assert isinstance(step, StageStep) and step.to.status is N.REMOVING
     is_through(await stand.settle())
 
 

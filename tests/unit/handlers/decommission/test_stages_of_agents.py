@@ -8,11 +8,11 @@ import pytest
 
 from farrier.config import NodeConfig
 from farrier.handlers.node.moves import with_fields
-from farrier.model.conditions import NOT_SCRUBBED, VALIDATION_FAILED
-from farrier.model.failures import FailureClass as F
-from farrier.model.node import Memo, Options, TaskStatus, TaskType
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.writes import CreateTask, EndTask, ForgetAgent
+from farrier.model.node.conditions import NOT_SCRUBBED, VALIDATION_FAILED
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.snapshot import Memo, TaskStatus, TaskType, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.writes import CreateTask, EndTask, ForgetAgent
 from tests.support.decommissions import fails, is_through, skips, waits
 from tests.support.nodes import task, unclean
 from tests.support.stages import Stand
@@ -25,7 +25,7 @@ STAGES = {
     D.VALIDATE_CLEAN_NODE: TaskType.VALIDATE_CLEAN,
 }
 MAX = NodeConfig().max_task_attempts
-FORCE = Options(force=True, reason="dead", asked_by="ann")
+FORCE = WorkflowOptions(force=True, reason="dead", asked_by="ann")
 
 
 each_stage = pytest.mark.parametrize(("stage", "type_"), STAGES.items())
@@ -110,7 +110,7 @@ async def test_no_task_is_issued_for_a_released_machine(stand: Stand, stage: D, 
 
 @each_stage
 async def test_a_deletion_issues_no_task(stand: Stand, stage: D, type_: TaskType) -> None:
-    stand.decommissions(stage, options=Options(untouched="not_applicable"))
+    stand.decommissions(stage, options=WorkflowOptions(untouched="not_applicable"))
     skips(await stand.settle(), "not_applicable")
     assert stand.writes == []
 

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.handlers.node.moves import with_fields
-from farrier.model.actions import Action
-from farrier.model.node import Onboarding, TaskStatus, TaskType
-from farrier.model.outcome import Deleted, Step
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import OnboardingMode
-from farrier.model.writes import CreateTask
+from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Deleted, Step
+from farrier.model.node.snapshot import Onboarding, TaskStatus, TaskType
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import OnboardingMode
+from farrier.model.node.writes import CreateTask
 from farrier.sim.maas import Broken, Fault, Status
 from farrier.sim.maas.records import Machine
 from tests.support.decommissions import CHANGES

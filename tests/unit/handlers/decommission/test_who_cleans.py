@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from farrier.config import NodeConfig
 from farrier.config.sites import CleaningSite
 from farrier.handlers.node.handler import NodeHandler
-from farrier.model import stages
-from farrier.model.actions import Action
-from farrier.model.failures import FailureClass
-from farrier.model.node import Decommission, Node, Options
-from farrier.model.stages import DecommissionStage as D
-from farrier.model.status import NodeStatus as N
-from farrier.model.workflow import CleaningBy, DecommissionMode
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.intents.actions import Action
+from farrier.model.node import stages
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Decommission, Node, WorkflowOptions
+from farrier.model.node.stages import DecommissionStage as D
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import CleaningBy, DecommissionMode
+from farrier.model.node.workflow import WorkflowStatus as W
 from tests.support.nodes import NOW, agent, decommission, intent, moved, node
 from tests.support.stages import SITE
 
@@ -87,7 +87,7 @@ def test_a_node_whose_check_is_cancelled_is_marked_as_not_scrubbed(stage: D) -> 
         stage,
         W.FAILED_MANUAL_INTERVENTION,
         mode=REIMAGE,
-        options=Options(cleaned_by=REGION),
+        options=WorkflowOptions(cleaned_by=REGION),
         failure_class=FailureClass.VALIDATION_FAILED,
     )
     stopped = in_service(N.RETIRED, agent=None, workflow=job, intents=(intent(Action.CANCEL),))

@@ -10,30 +10,30 @@ import pytest
 
 from farrier.handlers.ib_partition.apply import MOST_REQUESTS, make
 from farrier.handlers.ib_partition.plan import MOST_AT_ONCE, SEEN_AGAIN_AFTER, marks, planned
-from farrier.model.ib_partition import IbPartition, Left, Marked, Member, MemberState, Stranger
-from farrier.model.ufm import (
+from farrier.model.partition.partition import IbPartition, Left, Marked, Member, MemberState, Stranger
+from farrier.model.partition.ufm import (
     Add,
     Create,
     Membership,
     PartitionChange,
+    PartitionPort,
     Pkey,
-    Port,
     Qos,
     RateLimit,
-    Remove,
+    RemovePorts,
     SetPorts,
     SetQos,
     UfmError,
     UfmFailure,
-    Wanted,
+    WantedPartition,
 )
-from farrier.services.ufm import READING_KEPT
+from farrier.services.ufm.client import READING_KEPT
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GUIDS = tuple(f"{number:016x}" for number in range(1, 400))
 QOS = Qos(mtu_limit=2, rate_limit=2.5, service_level=0)
-WANTED = Wanted(number=16, qos=QOS, ip_over_ib=True, index0=False)
-HAVE = Pkey(number=16, name="api_pkey_0x10", qos=QOS, ports={GUIDS[0]: Port(), GUIDS[1]: Port()})
+WANTED = WantedPartition(number=16, qos=QOS, ip_over_ib=True, index0=False)
+HAVE = Pkey(number=16, name="api_pkey_0x10", qos=QOS, ports={GUIDS[0]: PartitionPort(), GUIDS[1]: PartitionPort()})
 
 
 def member(number: int, **changes: Any) -> Member:
@@ -84,10 +84,10 @@ def test_ports_are_removed_before_others_are_added_unless_none_would_be_left() -
     members = (member(0, state=MemberState.LEAVING), member(1), member(2, state=MemberState.PENDING))
     remove, add = planned(partition(members=members), HAVE, NOW, named=False).changes
     assert isinstance(add, Add) and add.guids == (GUIDS[2],)
-    assert remove == Remove(WANTED, (GUIDS[0],))
-    alone = msgspec.structs.replace(HAVE, ports={GUIDS[0]: Port()})
+    assert remove == RemovePorts(WANTED, (GUIDS[0],))
+    alone = msgspec.structs.replace(HAVE, ports={GUIDS[0]: PartitionPort()})
     changes = planned(partition(members=members), alone, NOW, named=False).changes
-    assert [type(change) for change in changes] == [Add, Remove]
+    assert [type(change) for change in changes] == [Add, RemovePorts]
 
 
 def test_ports_that_were_refused_are_added_last() -> None:
@@ -98,20 +98,20 @@ def test_ports_that_were_refused_are_added_last() -> None:
 
 def test_many_ports_go_in_requests_of_a_bounded_size() -> None:
     members = tuple(member(number, state=MemberState.LEAVING) for number in range(350))
-    have = msgspec.structs.replace(HAVE, ports=dict.fromkeys(GUIDS[:350], Port()))
+    have = msgspec.structs.replace(HAVE, ports=dict.fromkeys(GUIDS[:350], PartitionPort()))
     changes = planned(partition(members=members), have, NOW, named=False).changes
-    assert [len(change.guids) for change in changes if isinstance(change, Remove)] == [MOST_AT_ONCE] * 3 + [50]
+    assert [len(change.guids) for change in changes if isinstance(change, RemovePorts)] == [MOST_AT_ONCE] * 3 + [50]
 
 
 def test_a_stranger_is_recorded_and_removed_only_after_the_delay() -> None:
-    have = msgspec.structs.replace(HAVE, ports={**HAVE.ports, GUIDS[9]: Port()})
+    have = msgspec.structs.replace(HAVE, ports={**HAVE.ports, GUIDS[9]: PartitionPort()})
     first = planned(partition(), have, NOW, named=False)
     assert (first.changes, first.strangers) == ((), (Stranger(GUIDS[9], NOW),))
     known = partition(strangers=first.strangers)
     early = planned(known, have, NOW + SEEN_AGAIN_AFTER - timedelta(seconds=1), named=False)
     assert early.changes == () and early.strangers == first.strangers
     late = planned(known, have, NOW + SEEN_AGAIN_AFTER, named=False)
-    assert late.changes == (Remove(WANTED, (GUIDS[9],)),) and late.removed == (GUIDS[9],)
+    assert late.changes == (RemovePorts(WANTED, (GUIDS[9],)),) and late.removed == (GUIDS[9],)
 
 
 def test_the_delay_before_a_stranger_is_removed_spans_two_readings() -> None:
@@ -119,21 +119,21 @@ def test_the_delay_before_a_stranger_is_removed_spans_two_readings() -> None:
 
 
 def test_set_ports_keeps_new_strangers_and_leaves_out_ports_that_leave() -> None:
-    ports = {GUIDS[0]: Port(Membership.LIMITED), GUIDS[1]: Port(), GUIDS[9]: Port()}
+    ports = {GUIDS[0]: PartitionPort(Membership.LIMITED), GUIDS[1]: PartitionPort(), GUIDS[9]: PartitionPort()}
     members = (member(0), member(1, state=MemberState.LEAVING), member(2, state=MemberState.PENDING))
     have = msgspec.structs.replace(HAVE, ports=ports)
     change, remove, add = planned(partition(members=members), have, NOW, named=False).changes
     assert isinstance(change, SetPorts)
-    assert change.ports == {GUIDS[0]: Port(), GUIDS[9]: Port()} and change.off == (GUIDS[0],)
-    assert remove == Remove(WANTED, (GUIDS[1],))
+    assert change.ports == {GUIDS[0]: PartitionPort(), GUIDS[9]: PartitionPort()} and change.off == (GUIDS[0],)
+    assert remove == RemovePorts(WANTED, (GUIDS[1],))
     assert isinstance(add, Add) and add.guids == (GUIDS[2],)
 
 
 def test_ports_are_not_set_to_an_empty_list_while_ports_wait_to_be_added() -> None:
     members = (member(0, state=MemberState.LEAVING), member(2, state=MemberState.PENDING))
-    have = msgspec.structs.replace(HAVE, name="theirs", ports={GUIDS[0]: Port()})
+    have = msgspec.structs.replace(HAVE, name="theirs", ports={GUIDS[0]: PartitionPort()})
     changes = planned(partition(members=members), have, NOW, named=True).changes
-    assert [type(change) for change in changes] == [Add, Remove]
+    assert [type(change) for change in changes] == [Add, RemovePorts]
 
 
 def test_members_are_marked_by_the_partition_that_was_read() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from farrier.handlers.maas_region import cursor as cursors
-from farrier.model.maas import Event
-from farrier.model.maas_region import Cursor, Gap
+from farrier.model.maas.reading import Event
+from farrier.model.maas.region import Cursor, Gap
 from tests.support.nodes import NOW
 
 MINUTE = timedelta(minutes=1)

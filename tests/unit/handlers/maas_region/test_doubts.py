@@ -12,9 +12,9 @@ import pytest
 from farrier.config.sites import ObserveSite
 from farrier.handlers.maas_region.handler import settle
 from farrier.handlers.maas_region.observe import Findings, look
-from farrier.model.maas import MaasFailure, MaasStatus
-from farrier.model.maas_region import Cursor, DueMachine, Gap, MaasRegion, RegionState, Unknown
-from farrier.model.outcome import Transition, Update
+from farrier.model.loop.outcome import Transition, Update
+from farrier.model.maas.reading import MaasFailure, MaasStatus
+from farrier.model.maas.region import Cursor, DueMachine, Gap, MaasRegion, MissedEvents, RegionState
 from farrier.sim.maas import ADMIN, Broken, Fault, Region
 from tests.support.maas import World, world_with
 from tests.support.maas_region import Caller, created
@@ -135,7 +135,7 @@ async def test_a_key_of_another_user_is_accepted_after_the_former_user_holds_no_
     left = settle(region, await look(at.world.client, region, NOW, events=True, identify=True), NOW, ObserveSite())
     assert isinstance(left, Update)
     assert left.to.username == ADMIN.username
-    assert Unknown(at=NOW) in left.writes, "owners of machines have to be compared anew"
+    assert MissedEvents(at=NOW) in left.writes, "owners of machines have to be compared anew"
 
 
 async def test_late_events_are_found_behind_more_than_a_page_of_other_events(at: Place) -> None:

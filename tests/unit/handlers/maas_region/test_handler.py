@@ -11,9 +11,9 @@ from farrier.config.sites import MaasSite, ObserveSite, Site
 from farrier.handlers.maas_region import RegionHandler
 from farrier.handlers.maas_region.handler import UNCONFIGURED_AFTER, UNREADABLE_AGAIN, back_off, settle
 from farrier.handlers.maas_region.observe import Findings
-from farrier.model.maas import MaasError, MaasFailure, MaasStatus
-from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, Named, Reading, RegionState, Unknown
-from farrier.model.outcome import DoNothing, Step, Transition, Update, Wait
+from farrier.model.loop.outcome import DoNothing, Step, Transition, Update, Wait
+from farrier.model.maas.reading import MaasError, MaasFailure, MaasStatus
+from farrier.model.maas.region import Cursor, DueMachine, MaasRegion, MissedEvents, NamedMachines, Reading, RegionState
 from tests.support.nodes import NOW
 
 SECOND = timedelta(seconds=1)
@@ -178,9 +178,9 @@ def test_findings_are_written_with_events_before_readings() -> None:
     looked = found(begun_anew=True, named={"b": True, "a": False}, readings=[reading(DUE)])
     left = settle(region(), looked, NOW, PACE)
     assert left.writes == (
-        Unknown(at=NOW),
-        Named(system_id="a", at=NOW, status_changed=False),
-        Named(system_id="b", at=NOW, status_changed=True),
+        MissedEvents(at=NOW),
+        NamedMachines(system_id="a", at=NOW, status_changed=False),
+        NamedMachines(system_id="b", at=NOW, status_changed=True),
         reading(DUE),
     )
 
@@ -194,7 +194,7 @@ def test_an_observation_that_fails_keeps_its_findings_and_its_cursor() -> None:
     assert left.to.cursor == Cursor(newest=9)
     assert left.to.complete_at == before.complete_at
     assert left.to.swept_at is None
-    assert left.writes == (Named(system_id="a", at=NOW, status_changed=True), reading(DUE))
+    assert left.writes == (NamedMachines(system_id="a", at=NOW, status_changed=True), reading(DUE))
     assert left.to.last_error == "events: unreachable: nobody answers"
     assert (left.to.failure, left.to.next_try_at) == (MaasFailure.UNREACHABLE, NOW + 5 * SECOND)
 

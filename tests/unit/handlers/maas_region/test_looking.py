@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from farrier.handlers.maas_region.observe import Findings, look
-from farrier.model.maas import MaasFailure, MaasStatus
-from farrier.model.maas_region import Cursor, DueMachine, MaasRegion, RegionState
+from farrier.model.maas.reading import MaasFailure, MaasStatus
+from farrier.model.maas.region import Cursor, DueMachine, MaasRegion, RegionState
 from farrier.sim.maas import ADMIN, Broken, Fault, Region, Status
 from tests.support.maas import World, world_with
 from tests.support.maas_region import Caller, created

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from farrier.handlers.network_segment import SEGMENT_KIND, SegmentHandler
 from farrier.handlers.network_segment.prefixes import parse_prefix, room
-from farrier.model.network_segment import SPEC, Closing, Growing, NetworkSegment, SegmentState
-from farrier.model.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
-from farrier.model.resource import Answer, Pending
+from farrier.model.kinds.resource import Answer, Pending
+from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
+from farrier.model.network.segment import SPEC, Closing, Growing, NetworkSegment, SegmentState
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PERIOD = timedelta(minutes=5)

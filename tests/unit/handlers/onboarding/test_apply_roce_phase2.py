@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from farrier.handlers.node.moves import Done, Failed, Step, Waiting
-from farrier.model.failures import FailureClass
-from farrier.model.stages import OnboardingStage
+from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault
 from farrier.sim.maas.records import Link, Vlan
 from tests.support.networks import begin, changes, links, named, ready
@@ -120,7 +120,7 @@ async def test_each_run_sends_at_most_one_change(at: Stand) -> None:
     await ready(at, TABLES)
     for expected in range(1, len(EVERY_CHANGE) + 1):
         settled = await at.once()
-        assert isinstance(settled, Step) and settled.reason.startswith("requested from MAAS: ")
+        assert isinstance(settled, StageStep) and settled.reason.startswith("requested from MAAS: ")
         assert len(changes(at)) == expected
     await done(at)
     assert len(changes(at)) == len(EVERY_CHANGE)

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from farrier.config.burn_in import ValidationSite
 from farrier.handlers.node.moves import Done, Failed, Waiting, with_fields, with_workflow
-from farrier.model.failures import FailureClass as F
-from farrier.model.maas_scripts import Text
-from farrier.model.stages import OnboardingStage as O
+from farrier.model.maas.scripts import Text
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.stages import OnboardingStage as O
 from farrier.sim.maas import Status
 from farrier.sim.maas.hardware import Printed
 from farrier.sim.maas.records import Machine

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from farrier.config.sites import DeploySite
-from farrier.handlers.node.moves import Call, Done, Failed, Settled, Step, Waiting, with_note, with_workflow
-from farrier.handlers.node.stages import run_stage
-from farrier.model.failures import FailureClass
-from farrier.model.stages import OnboardingStage
+from farrier.handlers.node.moves import Done, Failed, ServiceCall, Settled, StageStep, Waiting, with_note, with_workflow
+from farrier.handlers.node.workflow.stages import run_stage
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import DeployFate, Fault, Nature, Status
 from tests.support.deployments import (
     changes,
@@ -87,7 +87,7 @@ async def test_a_second_run_reports_the_same_cause(at: Stand) -> None:
 async def test_a_failure_of_the_datasource_is_retried_at_once(at: Stand) -> None:
     await after(at, DeployFate.NO_DATASOURCE)
     settled = await judged(at)
-    assert isinstance(settled, Step) and "datasource" in settled.reason
+    assert isinstance(settled, StageStep) and "datasource" in settled.reason
     assert (workflow(at).stage, memo(at).datasource_retries) == (RECOVER, 1)
 
 
@@ -106,8 +106,8 @@ async def test_the_next_attempt_starts_another_deployment_without_a_request(at: 
     await after(at, DeployFate.STORAGE_FAILS)
     at.node = with_note(at.node, failed_deploys=3, datasource_retries=1)
     taken_up_again(at, attempt=4)
-    assert not isinstance(run_stage(at.node, at.now, at.policy), Call)
-    assert isinstance(await judged(at), Step)
+    assert not isinstance(run_stage(at.node, at.now, at.policy), ServiceCall)
+    assert isinstance(await judged(at), StageStep)
     assert (workflow(at).stage, workflow(at).attempt) == (RECOVER, 1)
     assert (memo(at).failed_deploys, memo(at).datasource_retries) == (3, 1)
 
@@ -116,7 +116,7 @@ async def test_an_attempt_of_an_operator_resets_the_counts(at: Stand) -> None:
     await after(at, DeployFate.NO_DATASOURCE)
     at.node = with_note(at.node, failed_deploys=5, datasource_retries=2)
     taken_up_again(at, attempt=1)
-    assert isinstance(await judged(at), Step) and workflow(at).stage is RECOVER
+    assert isinstance(await judged(at), StageStep) and workflow(at).stage is RECOVER
     assert (memo(at).failed_deploys, memo(at).datasource_retries) == (0, 0)
 
 
@@ -139,12 +139,12 @@ async def test_a_stuck_deployment_times_out_and_reports_where_it_is_stuck(at: St
 async def test_a_deployment_stuck_without_its_datasource_is_retried_at_once(at: Stand) -> None:
     await after(at, DeployFate.NO_DATASOURCE, time=timedelta(minutes=30))
     assert record(at).status is Status.DEPLOYING
-    assert isinstance(await judged(at), Step) and workflow(at).stage is RECOVER
+    assert isinstance(await judged(at), StageStep) and workflow(at).stage is RECOVER
 
 
 async def test_a_deployment_that_succeeded_after_all_returns_to_wait_for_deployed(at: Stand) -> None:
     await after(at, DeployFate.SUCCEEDS)
-    assert isinstance(await judged(at), Step) and workflow(at).stage is OnboardingStage.WAIT_FOR_DEPLOYED
+    assert isinstance(await judged(at), StageStep) and workflow(at).stage is OnboardingStage.WAIT_FOR_DEPLOYED
 
 
 @pytest.mark.parametrize("status", [Status.READY, Status.NEW, Status.RELEASING, Status.RELEASING_FAILED])

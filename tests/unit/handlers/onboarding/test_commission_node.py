@@ -11,12 +11,12 @@ import pytest
 from farrier.config.sites import CommissionSite
 from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.handlers.node.onboarding.commission_node import commission
-from farrier.model.failures import FailureClass as F
-from farrier.model.maas import BlockDevice
-from farrier.model.maas import Machine as Reading
-from farrier.model.maas_changes import Commission
-from farrier.model.node import Memo, StopRequest
-from farrier.model.stages import OnboardingStage as O
+from farrier.model.maas.changes import Commission
+from farrier.model.maas.reading import BlockDevice
+from farrier.model.maas.reading import Machine as Reading
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.snapshot import Memo, StopRequest
+from farrier.model.node.stages import OnboardingStage as O
 from farrier.sim.maas import Broken, Fault, Nature, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
 from tests.support.found_machines import (

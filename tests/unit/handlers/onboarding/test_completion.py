@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from farrier.handlers.node.onboarding.completion import complete
-from farrier.model.bmc import PowerState
-from farrier.model.management import Management
-from farrier.model.node import Bmc
-from farrier.model.status import NodeStatus as N
+from farrier.model.machine.bmc import PowerState
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Bmc
+from farrier.model.node.status import NodeStatus as N
 from tests.support.nodes import onboarding, with_bmc
 
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from farrier.config.sites import Layout, StorageSite
-from farrier.handlers.node.moves import Done, Failed, Step, Waiting
-from farrier.model.failures import FailureClass
-from farrier.model.stages import OnboardingStage
+from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, DiskModel, Fault, Hardware, Nature, Status
 from farrier.sim.maas.hardware import boss, nvme
 from farrier.sim.maas.inside import lay_out
@@ -87,7 +87,7 @@ async def test_two_changes_make_the_boss_disk_the_boot_disk_with_the_root_file_s
 async def test_each_run_sends_at_most_one_change(at: Stand) -> None:
     await ready(at)
     for expected in (1, 2):
-        assert isinstance(await at.once(), Step)
+        assert isinstance(await at.once(), StageStep)
         assert len(changes(at)) == expected
 
 

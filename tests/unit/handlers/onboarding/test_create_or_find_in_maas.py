@@ -12,12 +12,12 @@ import pytest
 
 from farrier.handlers.node.moves import with_fields, with_workflow
 from farrier.handlers.node.onboarding.create_or_find_in_maas import corrections
-from farrier.handlers.node.onboarding.discovery import Clues, Found
-from farrier.model import maas as seen_in_maas
-from farrier.model.failures import FailureClass as F
-from farrier.model.maas_changes import PowerAccess
-from farrier.model.node import Bmc
-from farrier.model.stages import OnboardingStage as O
+from farrier.handlers.node.onboarding.discovery import Clues, FoundMachine
+from farrier.model.maas import reading as seen_in_maas
+from farrier.model.maas.changes import PowerAccess
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.snapshot import Bmc
+from farrier.model.node.stages import OnboardingStage as O
 from farrier.sim.maas import OPERATOR, Broken, Fault, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
 from tests.support.found_machines import (
@@ -317,7 +317,7 @@ def test_of_the_machines_that_a_region_showed_as_new_only_the_enlisted_one_is_re
 ) -> None:
     machine = msgspec.json.decode((RECORDED / f"machine-{answer}.json").read_bytes(), type=seen_in_maas.Machine)
     known = Clues(maas_id=None, hostname="gpu-1", macs=(), host=HOST, system="1", named=False, serial=None)
-    found = Found(machine=machine, by=("MAC",))
+    found = FoundMachine(machine=machine, by=("MAC",))
     power = PowerAccess(address=HOST, username="admin", password="secret")
     update = corrections(known, found, power, made=False)
     assert update is not None and (update.hostname, update.power) == (named, power), "no power type is redfish yet"

@@ -17,10 +17,10 @@ from farrier.handlers.node.onboarding.deploy_failure import (
     classify,
     post_install,
 )
-from farrier.model.maas import Event, Machine, StatusNumber
-from farrier.model.maas_changes import Deploy
-from farrier.model.maas_scripts import ScriptSet
-from farrier.model.stages import OnboardingStage
+from farrier.model.maas.changes import Deploy
+from farrier.model.maas.reading import Event, Machine, StatusNumber
+from farrier.model.maas.scripts import ScriptSet
+from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import DeployFate, Nature
 from tests.support.deployments import on_ready, read, record
 from tests.support.stages import Stand, open_stand

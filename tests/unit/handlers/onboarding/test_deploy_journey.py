@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.handlers.node import bootstrap
+from farrier.handlers.node.maas import bootstrap
 from farrier.handlers.node.moves import with_fields
-from farrier.model.actions import Action
-from farrier.model.failures import MAX_ATTEMPTS
-from farrier.model.node import Agent
-from farrier.model.stages import OnboardingStage as O
-from farrier.model.status import NodeStatus
+from farrier.model.intents.actions import Action
+from farrier.model.node.failures import MAX_ATTEMPTS
+from farrier.model.node.snapshot import Agent
+from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.status import NodeStatus
 from farrier.sim.maas import Broken, DeployFate, Durations, Fault, Nature, Region, Status
 from tests.support.deployments import Journey, changes, memo, on_ready, record, sent, workflow
 from tests.support.stages import Stand, stand

@@ -10,15 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config.sites import CloudInitSite, DeploySite
-from farrier.handlers.node import bootstrap
-from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_fields, with_note
+from farrier.handlers.node.maas import bootstrap
+from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting, with_fields, with_note
 from farrier.handlers.node.onboarding import detour
-from farrier.model.failures import FailureClass
-from farrier.model.maas_changes import Deploy, Release
-from farrier.model.stages import OnboardingStage
-from farrier.model.stages import OnboardingStage as O
-from farrier.model.workflow import WorkflowStatus as W
-from farrier.model.writes import IssueBootstrap
+from farrier.model.maas.changes import Deploy, Release
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.stages import OnboardingStage
+from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.workflow import WorkflowStatus as W
+from farrier.model.node.writes import IssueBootstrap
 from farrier.sim.maas import Broken, DeployFate, Fault, Nature, Status
 from tests.support.deployments import changes, issue, memo, on_ready, read, record, sent, taken_up_again, workflow
 from tests.support.handled import Handled
@@ -93,14 +93,14 @@ async def test_a_token_that_was_not_issued_returns_the_workflow_to_the_stage_tha
     at.services = replace(at.services, credentials=Secrets())
     at.node = with_note(at.node, token=bootstrap.digest("of a key that was rotated"))
     settled = await at.once()
-    assert isinstance(settled, Step) and workflow(at).stage is RENDER
+    assert isinstance(settled, StageStep) and workflow(at).stage is RENDER
     assert sent(at, "deploy") == 0
 
 
 async def test_an_expired_token_is_issued_again(at: Stand) -> None:
     at.now += at.site.deploy.bootstrap_ttl
     settled = await at.once()
-    assert isinstance(settled, Step) and workflow(at).stage is RENDER and sent(at, "deploy") == 0
+    assert isinstance(settled, StageStep) and workflow(at).stage is RENDER and sent(at, "deploy") == 0
     assert not memo(at).has_deployed, "no deployment was requested"
     at.onboards(RENDER, memo=memo(at))
     assert isinstance(await at.settle(), Done)
@@ -166,7 +166,7 @@ async def test_a_failed_deployment_whose_response_was_lost_is_classified(at: Sta
     await at.once()
     at.pass_time(HOUR)
     settled = await at.once()
-    assert isinstance(settled, Step)
+    assert isinstance(settled, StageStep)
     assert workflow(at).stage is OnboardingStage.CLASSIFY_DEPLOY_FAILURE and memo(at).deploys == 1
 
 
@@ -191,7 +191,7 @@ async def test_a_rerun_after_a_failed_deployment_recovers_with_counts_of_zero(at
     at.pass_time(HOUR)
     at.onboards(STAGE, memo=memo(at))
     at.node = with_note(at.node, failed_deploys=5, datasource_retries=2)
-    assert isinstance(await at.once(), Step)
+    assert isinstance(await at.once(), StageStep)
     assert workflow(at).stage is OnboardingStage.RECOVER_FOR_DATASOURCE_RETRY
     assert (memo(at).failed_deploys, memo(at).datasource_retries) == (0, 0)
 

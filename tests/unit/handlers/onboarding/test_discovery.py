@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from farrier.handlers.node.moves import with_fields
-from farrier.handlers.node.onboarding.discovery import Found, clues, contradiction
-from farrier.model.failures import FailureClass as F
-from farrier.model.maas import Machine as Reading
-from farrier.model.node import Bmc
-from farrier.model.stages import OnboardingStage as O
+from farrier.handlers.node.onboarding.discovery import FoundMachine, clues, contradiction
+from farrier.model.maas.reading import Machine as Reading
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.snapshot import Bmc
+from farrier.model.node.stages import OnboardingStage as O
 from farrier.sim.maas import Fault
 from farrier.sim.maas.records import Machine
 from tests.support.found_machines import REDFISH, changes, fails, has, is_done, shown
@@ -123,7 +123,9 @@ async def test_a_machine_that_matches_by_name_and_uuid_is_no_contradiction(
 ) -> None:
     known = clues(with_fields(stand.node, bmc=Bmc(uuid=UUID)))
     machine = Reading(system_id="abc123", status=4, hostname="gpu-1", hardware_uuid=uuid)
-    assert (contradiction(known, Found(machine=machine, by=("host name gpu-1",), only_by_name=True)) is None) is proves
+    assert (
+        contradiction(known, FoundMachine(machine=machine, by=("host name gpu-1",), only_by_name=True)) is None
+    ) is proves
 
 
 # --- serials

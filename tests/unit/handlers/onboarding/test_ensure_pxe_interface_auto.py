@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import NetworkSite
-from farrier.handlers.node.moves import Done, Failed, Step, Waiting
-from farrier.model.failures import FailureClass
-from farrier.model.stages import OnboardingStage
+from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault, Status
 from farrier.sim.maas.records import Interface, Link, Machine, Subnet, Vlan
 from tests.support.machines import machine_in
@@ -98,7 +98,7 @@ async def test_any_other_links_are_replaced_by_one_automatic_link(at: Stand, had
     machine.interfaces[0].links = [
         Link(id=100 + number, mode=mode, subnet=pxe(at) if cidr else None) for number, (mode, cidr) in enumerate(had)
     ]
-    assert isinstance(await at.once(), Step)
+    assert isinstance(await at.once(), StageStep)
     assert links(machine) == [("auto", PXE_CIDR)]
     await done(at)
     assert changes(at) == 1

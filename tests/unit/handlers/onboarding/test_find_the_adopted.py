@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from farrier.handlers.node.moves import with_fields
-from farrier.model.failures import FailureClass as F
-from farrier.model.stages import OnboardingStage as O
-from farrier.model.workflow import OnboardingMode
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.workflow import OnboardingMode
 from farrier.sim.maas import OPERATOR
 from farrier.sim.maas import Status as S
 from tests.support.found_machines import REDFISH, changes, fails, has, is_done, is_held

@@ -10,8 +10,8 @@ import pytest
 
 from farrier.config.sites import DeploySite
 from farrier.handlers.node.moves import Done, Failed, Settled, Waiting, with_note
-from farrier.model.failures import MAX_ATTEMPTS, FailureClass
-from farrier.model.stages import OnboardingStage
+from farrier.model.node.failures import MAX_ATTEMPTS, FailureClass
+from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault, Status
 from tests.support.deployments import (
     MINUTE,

@@ -9,10 +9,10 @@ import pytest
 
 from farrier.config.sites import NetworkSite
 from farrier.errors import ConfigError
-from farrier.handlers.node.onboarding.network_places import Places
-from farrier.handlers.node.onboarding.network_plan import Seen, plan
-from farrier.model.maas import Interface, Link, Subnet, Vlan
-from farrier.model.maas_changes import Change, CreateBond, CreateVlan, LinkMode, LinkSubnet, UpdateInterface
+from farrier.handlers.node.onboarding.network.places import RegionPlaces
+from farrier.handlers.node.onboarding.network.plan import SeenNetwork, plan
+from farrier.model.maas.changes import Change, CreateBond, CreateVlan, LinkMode, LinkSubnet, UpdateInterface
+from farrier.model.maas.reading import Interface, Link, Subnet, Vlan
 
 PXE = Vlan(id=1, vid=0, fabric="pxe", fabric_id=1)
 RAIL = Vlan(id=2, vid=0, fabric="rail", fabric_id=2)
@@ -25,7 +25,7 @@ BOOT_NET = Subnet(id=10, cidr="10.0.0.0/16", vlan=PXE)
 NET_200 = Subnet(id=20, cidr="10.200.0.0/16", vlan=RAIL_200)
 NET_300 = Subnet(id=30, cidr="10.31.0.0/16", vlan=RAIL_300)
 NET_300_B = Subnet(id=31, cidr="10.32.0.0/16", vlan=RAIL_300)
-PLACES = Places(
+PLACES = RegionPlaces(
     vlans=(PXE, RAIL, RAIL_200, RAIL_300, FAR, FAR_300, ONLY_FAR), subnets=(BOOT_NET, NET_200, NET_300, NET_300_B)
 )
 UP = Link(id=90, mode="link_up")
@@ -58,7 +58,7 @@ TWO = {"name": "bond0", "ports": ["enp1s0f*"]}
 
 def missing(*interfaces: Interface, **tables: Any) -> list[Change]:
     network = msgspec.convert(tables, NetworkSite)
-    seen = Seen(interfaces=(BOOT, *interfaces), boot=BOOT.id, places=PLACES)
+    seen = SeenNetwork(interfaces=(BOOT, *interfaces), boot=BOOT.id, places=PLACES)
     return [one.change for one in plan(seen, network, "gpu-1")]
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from farrier.handlers.node.moves import Done, Failed
-from farrier.model.failures import FailureClass
+from farrier.model.node.failures import FailureClass
 from tests.support.networks import PORTS, changes, links, named, ready
 from tests.support.stages import open_stand
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import InfinibandSite, NetworkSite
-from farrier.handlers.node.moves import Done, Failed, Settled, Step, Waiting, with_fields, with_note
-from farrier.model.failures import FailureClass
-from farrier.model.ib_partition import MemberState
-from farrier.model.networks import Networks, PartitionUse, PortUse, SegmentUse
-from farrier.model.stages import OnboardingStage
-from farrier.model.writes import UseNetworks
+from farrier.handlers.node.moves import Done, Failed, Settled, StageStep, Waiting, with_fields, with_note
+from farrier.model.network.uses import NodeNetworks, PartitionUse, PortUse, SegmentUse
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.stages import OnboardingStage
+from farrier.model.node.writes import UseNetworks
+from farrier.model.partition.partition import MemberState
 from tests.support.stages import Stand, open_stand
 
 PORT, OTHER = "0002c903000e0001", "0002c903000e0002"
@@ -44,7 +44,7 @@ async def at() -> AsyncIterator[Stand]:
 
 async def with_(at: Stand, segment: SegmentUse = HELD, of: PartitionUse | None = None) -> Settled:
     """The stage's result for a node with these networks."""
-    known = Networks(segments=(segment,), partitions=(of or partition(port()),))
+    known = NodeNetworks(segments=(segment,), partitions=(of or partition(port()),))
     at.node = with_fields(at.node, networks=known)
     return await at.once()
 
@@ -145,13 +145,13 @@ async def test_a_network_that_can_be_allocated_is_requested_again_after_a_pause(
 ) -> None:
     """A client may hold a lock, and an immediate rerun would find it again."""
     asked = await with_(at, segment, of)
-    assert isinstance(asked, Step), "a step, so that later rules of the run can run"
+    assert isinstance(asked, StageStep), "a step, so that later rules of the run can run"
     assert at.writes == [UseNetworks(segments=("lan",), partitions=("ib",))]
     settled = await at.once()
     assert isinstance(settled, Waiting) and settled.requeue_after == timedelta(seconds=1)
     assert len(at.writes) == 1
     at.now += timedelta(seconds=1)
-    assert isinstance(await at.once(), Step)
+    assert isinstance(await at.once(), StageStep)
 
 
 @pytest.mark.parametrize(

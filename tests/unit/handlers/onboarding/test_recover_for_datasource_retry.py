@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from farrier.handlers.node.moves import Call, Done, Failed, Step, Waiting, with_note
-from farrier.handlers.node.stages import run_stage
-from farrier.model.failures import FailureClass
-from farrier.model.maas_changes import Deploy
-from farrier.model.stages import OnboardingStage
+from farrier.handlers.node.moves import Done, Failed, ServiceCall, StageStep, Waiting, with_note
+from farrier.handlers.node.workflow.stages import run_stage
+from farrier.model.maas.changes import Deploy
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, DeployFate, Durations, Fault, Nature, Region, Status
 from tests.support.deployments import (
     MINUTE,
@@ -51,7 +51,7 @@ async def at() -> AsyncIterator[Stand]:
 
 def asks(at: Stand) -> bool:
     """Return whether the stage calls the region instead of waiting for its observer."""
-    return isinstance(run_stage(at.node, at.now, at.policy), Call)
+    return isinstance(run_stage(at.node, at.now, at.policy), ServiceCall)
 
 
 async def through(at: Stand) -> None:
@@ -159,13 +159,13 @@ async def test_a_release_that_failed_is_requested_again(at: Stand) -> None:
 
 async def test_a_machine_that_ends_as_new_is_commissioned_again(at: Stand) -> None:
     record(at).status, record(at).owner = Status.NEW, None
-    assert isinstance(await at.once(), Step)
+    assert isinstance(await at.once(), StageStep)
     assert workflow(at).stage is OnboardingStage.COMMISSION_NODE and changes(at) == []
 
 
 async def test_a_deployment_that_succeeded_after_all_is_kept(at: Stand) -> None:
     record(at).status = Status.DEPLOYED
-    assert isinstance(await at.once(), Step)
+    assert isinstance(await at.once(), StageStep)
     assert workflow(at).stage is OnboardingStage.WAIT_FOR_DEPLOYED and changes(at) == []
 
 

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from farrier.config.sites import CloudInitSite
-from farrier.handlers.node import bootstrap
+from farrier.handlers.node.maas import bootstrap
 from farrier.handlers.node.moves import Done, Failed, Waiting, with_fields, with_note
-from farrier.model.failures import FailureClass
-from farrier.model.maas import MaasStatus
-from farrier.model.node import Memo
-from farrier.model.observation import MaasObservation
-from farrier.model.stages import OnboardingStage
-from farrier.model.writes import IssueBootstrap
+from farrier.model.maas.reading import MaasStatus
+from farrier.model.machine.observation import MaasObservation
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Memo
+from farrier.model.node.stages import OnboardingStage
+from farrier.model.node.writes import IssueBootstrap
 from tests.support.nodes import Secrets
 from tests.support.stages import Stand, observation, open_stand
 

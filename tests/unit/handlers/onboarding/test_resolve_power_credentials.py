@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from farrier.handlers.node.moves import with_fields
-from farrier.model.bmc import BmcFailure
-from farrier.model.failures import FailureClass as F
-from farrier.model.management import Management as M
-from farrier.model.node import Bmc
-from farrier.model.stages import OnboardingStage as O
+from farrier.model.machine.bmc import BmcFailure
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.management import Management as M
+from farrier.model.node.snapshot import Bmc
+from farrier.model.node.stages import OnboardingStage as O
 from farrier.protocols import NodeCredentials
 from tests.support.found_machines import fails, is_done, steps, waits
 from tests.support.nodes import Secrets

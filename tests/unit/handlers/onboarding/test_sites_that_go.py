@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from farrier.handlers.node.moves import Failed, Waiting
-from farrier.model.failures import FailureClass
-from farrier.model.stages import DETOUR, PATHS, OnboardingStage
-from farrier.model.workflow import OnboardingMode
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.stages import DETOUR, PATHS, OnboardingStage
+from farrier.model.node.workflow import OnboardingMode
 from tests.support.stages import open_stand
 
 _ANYWHERE = frozenset(

@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.handlers.node.moves import Done, Failed, Waiting, with_fields
-from farrier.handlers.node.stages import run_stage
-from farrier.model.bmc import PowerState
-from farrier.model.failures import FailureClass
-from farrier.model.health import Health, SshSeed
-from farrier.model.node import Agent, Bmc, Onboarding, StopRequest
-from farrier.model.stages import OnboardingStage
-from farrier.model.status import NodeStatus
-from farrier.model.workflow import OnboardingMode
+from farrier.handlers.node.workflow.stages import run_stage
+from farrier.model.machine.bmc import PowerState
+from farrier.model.machine.health import Health, SshSeed
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Agent, Bmc, Onboarding, StopRequest
+from farrier.model.node.stages import OnboardingStage
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import OnboardingMode
 from farrier.sim.maas import OPERATOR, DeployFate, Fault, Nature, Status
 from tests.support.deployments import (
     MINUTE,

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from farrier.handlers.node.moves import Done, Failed, Step, Waiting, with_fields, with_note
-from farrier.model.bmc import PowerState
-from farrier.model.failures import FailureClass
-from farrier.model.management import Management
-from farrier.model.node import Bmc
-from farrier.model.stages import OnboardingStage
+from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting, with_fields, with_note
+from farrier.model.machine.bmc import PowerState
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Bmc
+from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import OPERATOR, DeployFate, Nature, Status
 from tests.support.deployments import MINUTE, SECOND, entered, issue, memo, on_ready, record, workflow
 from tests.support.stages import SITE, Stand, open_stand
@@ -36,7 +36,7 @@ async def at() -> AsyncIterator[Stand]:
         yield stand
 
 
-async def look(at: Stand, **fields: Any) -> Done | Failed | Waiting | Step:
+async def look(at: Stand, **fields: Any) -> Done | Failed | Waiting | StageStep:
     """The stage's result for the machine as it is now; asserts that the stage sends no request."""
     at.observe(**fields)
     settled = await at.once()
@@ -112,7 +112,7 @@ async def test_a_failed_deployment_is_counted_and_classified(at: Stand) -> None:
     at.region.default_nature = Nature(deploy=DeployFate.STORAGE_FAILS)
     at.pass_time(HOUR)
     assert record(at).status is Status.FAILED_DEPLOYMENT
-    assert isinstance(await look(at), Step)
+    assert isinstance(await look(at), StageStep)
     assert (workflow(at).stage, workflow(at).attempt, memo(at).failed_deploys) == (JUDGE, 1, 1)
 
 
@@ -125,21 +125,21 @@ async def test_the_classification_of_the_fourth_failure_is_the_fourth_attempt(at
 
 async def test_an_aborted_deployment_is_classified(at: Stand) -> None:
     record(at).status = Status.ALLOCATED
-    assert isinstance(await look(at), Step) and workflow(at).stage is JUDGE
+    assert isinstance(await look(at), StageStep) and workflow(at).stage is JUDGE
 
 
 async def test_a_deployment_that_takes_too_long_is_classified_while_it_continues(at: Stand) -> None:
     at.now += timedelta(minutes=89)
     assert isinstance(await look(at), Waiting)
     at.now += timedelta(minutes=2)
-    assert isinstance(await look(at), Step)
+    assert isinstance(await look(at), StageStep)
     assert workflow(at).stage is JUDGE and memo(at).failed_deploys == 1
 
 
 async def test_the_time_counts_from_the_request_even_if_the_stage_is_entered_again(at: Stand) -> None:
     at.now += timedelta(minutes=91)
     entered(at, STAGE)
-    assert isinstance(await look(at), Step) and workflow(at).stage is JUDGE
+    assert isinstance(await look(at), StageStep) and workflow(at).stage is JUDGE
 
 
 async def test_no_deployment_is_ended_before_maas_would_end_it(at: Stand) -> None:
@@ -148,7 +148,7 @@ async def test_no_deployment_is_ended_before_maas_would_end_it(at: Stand) -> Non
     at.now += timedelta(minutes=110)
     assert isinstance(await look(at), Waiting)
     at.now += timedelta(minutes=11)
-    assert isinstance(await look(at), Step)
+    assert isinstance(await look(at), StageStep)
 
 
 async def test_the_wait_has_no_time_limit_of_the_stage(at: Stand) -> None:
@@ -215,5 +215,5 @@ async def test_a_deployment_whose_power_action_was_lost_is_classified_before_its
     at.node = with_fields(at.node, management=Management.MANAGEABLE, bmc=off)
     at.pass_time(timedelta(minutes=6))
     settled = await look(at, power_state="off")
-    assert isinstance(settled, Step) and "did not switch it on" in settled.reason
+    assert isinstance(settled, StageStep) and "did not switch it on" in settled.reason
     assert settled.to.live.stage is OnboardingStage.CLASSIFY_DEPLOY_FAILURE

@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.handlers.node.moves import with_fields, with_workflow
-from farrier.model.bmc import PowerState
-from farrier.model.failures import MAX_ATTEMPTS
-from farrier.model.failures import FailureClass as F
-from farrier.model.management import Management
-from farrier.model.node import Bmc, Memo, StopRequest
-from farrier.model.stages import OnboardingStage as O
-from farrier.model.workflow import WorkflowStatus as W
+from farrier.model.machine.bmc import PowerState
+from farrier.model.node.failures import MAX_ATTEMPTS
+from farrier.model.node.failures import FailureClass as F
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Bmc, Memo, StopRequest
+from farrier.model.node.stages import OnboardingStage as O
+from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.sim.maas import OPERATOR, CommissionFate, Nature, Status
 from farrier.sim.maas.records import Machine, ScriptStatus
 from tests.support.found_machines import changes, fails, has, is_done, is_held, memo, round_of_scripts, steps, waits

@@ -1,5 +1,5 @@
 -- Returns the segments and partitions that a node uses, with the addresses and memberships that it has, for its snapshot
--- (farrier.model.networks); null for a node that uses none. The language is PL/pgSQL because it caches the plan; an SQL
+-- (farrier.model.network.uses); null for a node that uses none. The language is PL/pgSQL because it caches the plan; an SQL
 -- function does not.
 CREATE OR REPLACE FUNCTION farrier.networks_of(of_node bigint, called text) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$

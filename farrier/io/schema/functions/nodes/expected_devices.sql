@@ -1,4 +1,4 @@
--- Returns the devices that the machine of a node should have, for its snapshot (farrier.model.evidence.Expected). The disks are those
+-- Returns the devices that the machine of a node should have, for its snapshot (farrier.model.node.evidence.Expected). The disks are those
 -- that MAAS knows or, without a machine in MAAS, those in the facts of the agent; the GPUs are those in the facts of the agent. A key
 -- is missing if no source reports its devices.
 CREATE OR REPLACE FUNCTION farrier.expected_devices(node bigint, machine text) RETURNS jsonb

@@ -2,7 +2,7 @@
 -- blanks at its ends, after the letters and digits of the manufacturer; a UUID in the smaller of the two byte orders of its first
 -- three fields, which firmware updates swap. A value is an identity only if it can be unique: neither one of identity_placeholders nor
 -- a pattern of digits (is_pattern, is_unique_uuid, is_unique_mac). MAC addresses count only if a BMC reports no serial number, because
--- network cards are replaced. farrier.model.identity compares by the same rules.
+-- network cards are replaced. farrier.model.machine.identity compares by the same rules.
 CREATE OR REPLACE FUNCTION farrier.identity_keys(serial text, uuid text, manufacturer text, macs jsonb) RETURNS TABLE (kind text, value text)
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_variable

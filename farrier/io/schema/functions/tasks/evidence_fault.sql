@@ -1,5 +1,5 @@
 -- Returns what is wrong with the evidence that a claimant ('agent of NODE' or 'worker LOGIN') reports with the result of a task, as
--- the end of a sentence, or null. The rules are those of farrier.model.evidence.Reported. Nobody may report evidence in the name of
+-- the end of a sentence, or null. The rules are those of farrier.model.node.evidence.Reported. Nobody may report evidence in the name of
 -- another.
 CREATE OR REPLACE FUNCTION farrier.evidence_fault(evidence jsonb, claimant text) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$

@@ -1,0 +1,1 @@
+"""`farrier history`: takes filters, and prints changes, or follows them."""

@@ -1,0 +1,1 @@
+"""`farrier intent`: takes actions with parameters, and prints intents and their answers."""

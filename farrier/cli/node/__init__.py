@@ -1,0 +1,1 @@
+"""`farrier node`: takes names and selections of nodes, and prints nodes or submits intents for them."""

@@ -1,0 +1,1 @@
+"""Options that commands share: take words from the command line, and return values, completions and suggestions."""

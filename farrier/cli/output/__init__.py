@@ -1,0 +1,1 @@
+"""Output that commands share: takes views, and prints tables, JSON or names."""

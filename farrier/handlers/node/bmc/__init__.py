@@ -1,0 +1,1 @@
+"""The BMC of a node: takes snapshots and readings, and returns steps that log in, read or switch."""

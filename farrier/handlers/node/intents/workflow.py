@@ -1,0 +1,285 @@
+"""Responses to the intents that begin a decommission, and to the intents by which an operator controls a workflow.
+
+A response only creates the workflow; the workflow's stages take the node to `draining` and `removing`. All these
+intents may be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from farrier.handlers.node.bmc import probing
+from farrier.handlers.node.decommission import by_bmc
+from farrier.handlers.node.intents.reply import Accept, FinalReply, Reject, Reply, Request
+from farrier.handlers.node.moves import with_fields, with_note, with_workflow
+from farrier.handlers.node.workflow import compensating, proof, tasks, unclean
+from farrier.handlers.node.workflow.failing import fallback, freeze
+from farrier.handlers.node.workflow.stages import continued, counted_anew, started
+from farrier.model.intents import params as p
+from farrier.model.loop.runs import cause_of_intent
+from farrier.model.node import conditions
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import AfterUndo, Decommission, Node, Onboarding, StopRequest, WorkflowOptions
+from farrier.model.node.stages import BY_REGION, PATHS, REMOVE_STARTS_AT, DecommissionStage
+from farrier.model.node.status import NodeStatus as N
+from farrier.model.node.workflow import FAILED, CleaningBy, DecommissionMode
+from farrier.model.node.workflow import WorkflowStatus as W
+
+D = DecommissionStage
+# Intent drain is a soft reset that only drains the node.
+_MORE_THAN_DRAINING = (D.FORCE_RELEASE_ALLOCATIONS, D.SCRUB_GPU, D.VALIDATE_CLEAN_NODE)
+_FULL_PATH = PATHS[DecommissionMode.FULL_DECOMMISSION]
+_BEFORE_REMOVAL = tuple(s for s in _FULL_PATH[: _FULL_PATH.index(REMOVE_STARTS_AT)] if isinstance(s, D))
+
+
+def drain(request: Request) -> FinalReply:
+    """Drain the node and retire it."""
+    assert isinstance(request.params, p.Drain), "the table of actions declares this type"
+    options = _options(request, request.params, retire=True, leave_out=_MORE_THAN_DRAINING)
+    return _decommission(request, DecommissionMode.SOFT_RESET, options, "drain")
+
+
+def remove(request: Request) -> FinalReply:
+    """Uninstall a retired node and delete it."""
+    params = request.params
+    assert isinstance(params, p.RemoveParams), "the table of actions declares this type"
+    if params.remove_maas and (why := _record_stays(request)) is not None:
+        return Reject(reason=f"remove: {why}")
+    keep = () if params.remove_maas else (D.REMOVE_MAAS_RECORD,)
+    options = _options(request, params, retire=True, leave_out=_BEFORE_REMOVAL + keep)
+    return _decommission(request, DecommissionMode.FULL_DECOMMISSION, options, "remove")
+
+
+def decommission(request: Request) -> Reply:
+    """Drain and clean the node; the mode decides its final status."""
+    params = request.params
+    assert isinstance(params, p.DecommissionParams), "the table of actions declares this type"
+    if params.mode is DecommissionMode.REIMAGE and request.node.maas_id is None:
+        return Reject(reason="decommission: mode reimage needs a machine in MAAS; this node has no MAAS ID")
+    if params.mode is DecommissionMode.REIMAGE and request.config.maas_of(request.node) is None:
+        site = request.node.site or "(none)"
+        return Reject(reason=f"decommission: mode reimage needs MAAS, but site {site} has no MAAS configured")
+    if (why := proof.why_not_in_mode(request.node, request.config, params.mode)) is not None:
+        return Reject(reason=f"decommission: {why}")
+    if params.leave_on and params.mode is not DecommissionMode.FULL_DECOMMISSION:
+        return Reject(
+            reason=f"decommission: leave_on needs mode full_decommission; mode {params.mode} leaves the power"
+        )
+    stays = _stays_on(request.node) if params.mode is DecommissionMode.FULL_DECOMMISSION else None
+    options = replace(
+        _options(request, params, retire=params.retire),
+        leave_on=params.leave_on,
+        cleaned_by=_who_cleans(request, params.mode),
+    )
+    reply = _decommission(request, params.mode, options, f"decommission ({params.mode})")
+    if stays is None or not isinstance(reply, Accept):
+        return reply
+    if not params.leave_on:
+        return Reject(reason=f"decommission: {by_bmc.would_stay(stays)}, add leave_on: true")
+    return replace(reply, reason=f"{reply.reason}; the machine stays on: {stays}")
+
+
+def _who_cleans(request: Request, mode: DecommissionMode) -> CleaningBy | None:
+    """Return who cleans the machine in a decommission that begins now; None if nobody is set up for it. The region
+    cleans only machines that it releases."""
+    site, node = request.config.site_of(request.node), request.node
+    by = None if site is None else site.cleaning.by
+    has_region = site is not None and site.maas is not None and node.maas_id is not None
+    if has_region and mode in BY_REGION and by in (None, CleaningBy.REGION):
+        return CleaningBy.REGION
+    return CleaningBy.AGENT if by is CleaningBy.REGION else by
+
+
+def _stays_on(node: Node) -> str | None:
+    """Return why neither MAAS nor farrier can switch the machine off; None if one of them may."""
+    if node.maas_id is not None or isinstance(node.workflow, Decommission):
+        return None
+    return by_bmc.why_not(node)
+
+
+def retry_stage(request: Request) -> Reply:
+    """Retry the failed stage now, and count its attempts from the beginning."""
+    node = request.node
+    return Accept(reason=f"stage {node.live.stage} is retried", to=continued(node))
+
+
+def resume(request: Request) -> Reply:
+    """Continue from the last safe stage. A lost task is issued again; a new or claimed task does not change. A lost
+    decommission is created again."""
+    node = request.node
+    if node.workflow is None:
+        return _owner(request)
+    if node.workflow.status in FAILED:
+        if node.deleting and isinstance(node.workflow, Onboarding):  # the undo failed, and nothing else may continue
+            return Accept(reason="the undo of the workflow continues", to=compensating.undoing(node, AfterUndo.CANCEL))
+        held = conditions.in_words(node.conditions) if isinstance(node.workflow, Onboarding) else ""
+        then = f"; it does not complete before a release: {held}" if held else ""
+        return Accept(reason=f"the workflow continues at stage {node.workflow.stage}{then}", to=continued(node))
+    type_ = tasks.OWNING.get(node.status)
+    if type_ is None:
+        return Accept(reason="nothing to resume: the workflow is running")
+    writes = tasks.reissue(node, type_, request.now)
+    if not writes:
+        return Accept(reason=f"task {type_} is in progress")
+    if node.paused is not None:
+        later = None if node.workflow.memo.resumed else with_note(node, resumed=True)
+        return Accept(reason=f"farrier issues task {type_} again when the pause ends", to=later)
+    return Accept(reason=f"task {type_} was issued again", writes=writes)
+
+
+def rerun(request: Request) -> Reply:
+    """Run all stages again, and skip work that is done. The workflow still records that its work in MAAS may have to be
+    undone."""
+    node, workflow = request.node, request.node.live
+    known = replace(counted_anew(workflow), touched=compensating.has_work(node))
+    return Accept(
+        reason="the workflow runs again from its first stage",
+        to=with_workflow(started(node), memo=known),
+    )
+
+
+def restart_clean(request: Request) -> Reply:
+    """Undo the workflow, then run all stages again. During the undo, the node is in a status that needs no workflow."""
+    node = with_note(request.node, restarted_at=request.now, adopted=False)
+    return Accept(
+        reason="farrier undoes the work of the workflow, and then starts the workflow again",
+        to=with_fields(compensating.undoing(node, AfterUndo.RESTART), status=fallback(node)),
+        writes=tasks.end_live(node, "restart_clean"),
+    )
+
+
+def cancel(request: Request) -> Reply:
+    """Stop the workflow and a running verification. The node returns to a status that requires no workflow. If the
+    node's cleaning did not complete, the node is marked as not clean."""
+    node = request.node
+    if node.management is Management.VERIFYING:  # otherwise `auto_manage` would begin the verification again at once
+        node = probing.deferred(node, request.now)
+    if node.workflow is None:
+        return Accept(reason="the verification is cancelled", to=node)
+    workflow = node.workflow
+    if workflow.status is W.COMPENSATING:
+        if workflow.after_undo is AfterUndo.CANCEL and not node.deleting:
+            return Accept(reason="the workflow is already being cancelled")
+        to = with_fields(with_workflow(node, after_undo=AfterUndo.CANCEL), deleting=False)
+        return Accept(reason="the workflow ends when its undo is done", to=to)
+    if compensating.has_work(node):
+        to = with_fields(compensating.undoing(node, AfterUndo.CANCEL), deleting=False)
+        return Accept(reason=f"{workflow.kind} cancelled; the workflow ends when its undo is done", to=to)
+    ended = with_workflow(unclean.given_up(node), status=W.CANCELLED, stop_requested=None, next_attempt_at=None)
+    return Accept(
+        reason=f"{workflow.kind} cancelled",
+        to=with_fields(ended, status=fallback(node), deleting=False),
+        writes=tasks.end_live(node, "cancel"),
+    )
+
+
+def mark_manual_intervention_required(request: Request) -> Reply:
+    """Freeze the workflow until an operator resolves it."""
+    assert isinstance(request.params, p.MaybeBecause), "the table of actions declares this type"
+    # A cancel of a workflow with class `undo_failed` ends it, even if its work cannot be undone.
+    undoes = request.node.live.status is W.COMPENSATING and compensating.has_work(request.node)
+    frozen = freeze(
+        request.node,
+        FailureClass.UNDO_FAILED if undoes else FailureClass.OPERATOR_REQUEST,
+        request.params.reason or "frozen by an operator",
+        stop=StopRequest.FROZEN,
+        cause=cause_of_intent(request.intent.id),
+    )
+    return Accept(reason=frozen.reason, to=frozen.to, writes=frozen.writes)
+
+
+_LED_THERE: Mapping[N, tuple[Callable[[Request], FinalReply], p.Drain | p.RemoveParams]] = {
+    N.DRAINING: (drain, p.Drain()),
+    N.REMOVING: (remove, p.RemoveParams()),
+}
+
+
+def _owner(request: Request) -> FinalReply:
+    """Create the decommission that normally leads into the node's status; its stages continue from there."""
+    status = request.node.status
+    assert status in _LED_THERE, "in other statuses, the table of actions requires a live workflow"
+    unowned = f"the node is {status}, but no decommission of it is live"
+    respond, params = _LED_THERE[status]
+    if request.node.agentless:  # no agent can finish these tasks, so force is required
+        params = replace(params, force=True, reason=unowned)
+    made = respond(replace(request, params=params))
+    return replace(made, reason=f"{unowned}; {made.reason}")
+
+
+def _decommission(request: Request, mode: DecommissionMode, options: WorkflowOptions, what: str) -> FinalReply:
+    node, live = request.node, request.node.workflow
+    if isinstance(live, Decommission):
+        return _raised(node, live, mode, options, what)
+    if node.agentless and not options.force:
+        return Reject(
+            reason=f"{what}: this node is agentless, and only an agent can drain and clean a node. To skip these "
+            "tasks, use force: true with a reason; a cleaning that force skips keeps the node out of service"
+        )
+    begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
+    return Accept(reason=f"{what} accepted", to=with_fields(request.node, workflow=begun, redeploying=False))
+
+
+def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: WorkflowOptions, what: str) -> FinalReply:
+    """Return the live decommission with additional options. Options are added, never removed."""
+    if (live.mode, _left_out(live.options)) != (mode, _left_out(options)):
+        return Reject(
+            reason=f"{what}: refused, because decommission {live.id} of this node is live (mode {live.mode}); to "
+            "extend the options of the live decommission, submit the same action with the same mode"
+        )
+    now = live.options
+    force = options.force and not now.force
+    raised = replace(
+        now,
+        force=now.force or options.force,
+        retire=now.retire or options.retire,
+        leave_on=now.leave_on or options.leave_on,
+        leave_out=tuple(stage for stage in now.leave_out if stage in options.leave_out),
+        reason=options.reason if force else now.reason,
+        asked_by=options.asked_by if force else now.asked_by,
+    )
+    if raised == now:
+        return Accept(reason=f"{what} is already in progress")
+    return Accept(
+        reason=f"{what}: the options of the live decommission were extended",
+        to=with_workflow(node, options=raised),
+    )
+
+
+def _left_out(options: WorkflowOptions) -> set[D]:
+    """Return the left-out stages, which show by which action the decommission was requested. The stage that the flag
+    `remove_maas` of `remove` leaves out is not included."""
+    return {*options.leave_out} - {D.REMOVE_MAAS_RECORD}
+
+
+def _record_stays(request: Request) -> str | None:
+    """Return why the machine cannot be deleted in MAAS, if this is already known. The stage checks everything else."""
+    node = request.node
+    if node.maas_id is None:
+        return None
+    if request.config.maas_of(node) is None:
+        return f"remove_maas needs MAAS, but site {node.site or '(none)'} has no MAAS configured"
+    if request.in_maas_as(deployed=True):
+        return (
+            f"machine {node.maas_id} is deployed in MAAS; use decommission in mode full_decommission, which releases "
+            "the machine first"
+        )
+    return None
+
+
+def _options(
+    request: Request,
+    params: p.Drain | p.RemoveParams | p.DecommissionParams,
+    *,
+    retire: bool,
+    leave_out: tuple[DecommissionStage, ...] = (),
+) -> WorkflowOptions:
+    return WorkflowOptions(
+        retire=retire,
+        force=params.force,
+        reason=params.reason,
+        asked_by=request.intent.requested_by,
+        leave_out=leave_out,
+    )

@@ -1,0 +1,101 @@
+"""Turns recorded facts about the machine into conditions: the health that its BMC reports, its identity, and its state
+in MAAS.
+
+The facts stay in `Node.bmc` and `Node.maas`; a condition only states what they mean for the node. A condition that an
+operator released stays a note as long as the fact lasts. Each run of a node begins with `with_conditions`, so its rules
+see the effects that the policy decides, and the run's commit stores them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from farrier.handlers.node.moves import Decision, Policy
+from farrier.handlers.node.rules import drift
+from farrier.model.loop.outcome import Deleted, DoNothing, Step, Transition, Update, Wait
+from farrier.model.machine.bmc import BmcFailure
+from farrier.model.machine.expected import IN_SERVICE
+from farrier.model.node import conditions
+from farrier.model.node.condition_effects import decided
+from farrier.model.node.conditions import CRITICAL, Condition, Source
+from farrier.model.node.management import Management
+from farrier.model.node.snapshot import Bmc, Node
+from farrier.model.node.status import NodeStatus
+from farrier.model.node.writes import Write
+
+_AT_ONCE = timedelta(0)
+_BMC_IS_CRITICAL = conditions.stated(Source.BMC, conditions.BMC_HEALTH, "the BMC reports the health Critical")
+
+
+def with_conditions(node: Node, now: datetime, config: Policy) -> Node:
+    """Return the node with the conditions that the facts show, and with their effects; the same object if nothing
+    changes. A deletion ignores conditions."""
+    bmc, seen = node.bmc, node.maas
+    if (
+        not node.conditions
+        and (seen is None or (seen.ours and seen.state in IN_SERVICE))
+        and bmc.sync_failure is None
+        and bmc.failure is None
+        and bmc.health != CRITICAL
+    ):
+        return node  # nearly every run
+    if node.deleting or node.status is NodeStatus.DELETED:
+        return node
+    standing = drift.compared(node, _by_bmc(node), now, config)
+    new = decided(standing, config.conditions, node.site, node.model or bmc.product)
+    return node if new is node.conditions else replace(node, conditions=new)
+
+
+def recorded(stored: Node, node: Node, decision: Decision) -> Decision:
+    """Return the decision about the node, which differs from the stored node in its conditions. If the decision writes
+    no node, the conditions are written first, and the node runs again at once."""
+    match decision:
+        case Transition() | Update() | Deleted():
+            return decision
+        case Step():
+            writes: tuple[Write, ...] = ()
+        case Wait() | DoNothing():
+            writes = decision.writes
+        case _ as never:
+            assert_never(never)
+    changed = ", ".join(sorted({each.name for each in {*stored.conditions} ^ {*node.conditions}}))
+    return Update(to=node, reason=f"conditions changed: {changed}", requeue_after=_AT_ONCE, writes=writes)
+
+
+def _by_bmc(node: Node) -> tuple[Condition, ...]:
+    """Return the node's conditions after a comparison with the facts of its BMC; the same object if nothing changes."""
+    bmc, seen = node.bmc, node.conditions
+    critical, another = bmc.health == conditions.CRITICAL, _another(bmc)
+    known = conditions.find(seen, Source.BMC, conditions.BMC_HEALTH)
+    if critical and known is None:
+        seen = conditions.added(seen, _BMC_IS_CRITICAL)
+    elif known is not None and not critical:
+        seen = conditions.without(seen, Source.BMC, conditions.BMC_HEALTH)
+    known = conditions.find(seen, Source.IDENTITY, conditions.ANOTHER_MACHINE)
+    if another is not None and (known is None or known.message != another):
+        new = conditions.stated(Source.IDENTITY, conditions.ANOTHER_MACHINE, another)
+        seen = conditions.added(seen, new if known is None else replace(known, message=another))
+    elif known is not None and another is None and _is_proven_since(node, known):
+        seen = conditions.without(seen, Source.IDENTITY, conditions.ANOTHER_MACHINE)
+    return seen
+
+
+def _another(bmc: Bmc) -> str | None:
+    """Return how the machine behind the BMC differs from the recorded one, as the last read or verification found. A
+    first verification compares with registered values only, and quarantines nothing."""
+    if bmc.sync_failure is BmcFailure.IDENTITY_MISMATCH:
+        return bmc.sync_error or ""
+    if bmc.failure is BmcFailure.IDENTITY_MISMATCH and bmc.verified_at is not None:
+        return bmc.last_error or ""
+    return None
+
+
+def _is_proven_since(node: Node, known: Condition) -> bool:
+    """Return whether a later read has found the recorded machine. Any other failure proves nothing."""
+    read_at = node.bmc.power_at
+    if node.management is not Management.MANAGEABLE or node.bmc.sync_failure is not None or read_at is None:
+        return False
+    return known.since is None or read_at > known.since

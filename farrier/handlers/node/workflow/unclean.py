@@ -1,0 +1,99 @@
+"""The conditions about the cleaning of a node: `not_scrubbed`, `validation_failed` and `unproven`.
+
+The first two keep the node out of service: `not_scrubbed` stands until a scrub is finished, and `validation_failed`
+until a validation succeeds; an operator can release both by their names, with a reason. `unproven` is a note about a
+stage without evidence, until this stage is proven. The conditions are set and ended only by stages, `failing` and
+responses, and only through this module.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from farrier.model.node import conditions
+from farrier.model.node.conditions import Effect, Source
+from farrier.model.node.failures import FailureClass
+from farrier.model.node.snapshot import Decommission, Node, TaskStatus, TaskType
+from farrier.model.node.stages import CLEANING
+from farrier.model.node.workflow import CleaningBy
+
+REFUSAL = (
+    "the node is not scrubbed, because its cleaning was skipped; decommission it with a complete scrub first, or "
+    "release cleaning/not_scrubbed with a reason"
+)
+"""Why a node with this condition may not enter service."""
+
+_CLEANING = (TaskType.CLEANUP_STORAGE, TaskType.SCRUB_GPU)
+
+
+def is_marked(node: Node) -> bool:
+    """Return whether the node's cleaning is incomplete."""
+    return node.not_scrubbed or node.failed_validation
+
+
+def scrubbed(node: Node) -> Node:
+    """Return the node after a finished scrub."""
+    return _without(node, conditions.NOT_SCRUBBED)
+
+
+def validated(node: Node) -> Node:
+    """Return the node after a successful validation."""
+    return _without(node, conditions.VALIDATION_FAILED)
+
+
+def installed(node: Node) -> Node:
+    """Return the node after farrier installed its machine anew. That a scrub was skipped is then only noted."""
+    if not node.not_scrubbed:
+        return node
+    message = "the machine was installed again without a scrub"
+    note = conditions.stated(Source.CLEANING, conditions.NOT_SCRUBBED, message, Effect.NOTE)
+    return replace(node, conditions=conditions.added(node.conditions, note))
+
+
+def unproven(node: Node, stage: str, why: str) -> Node:
+    """Return the node after a cleaning stage ended without a proof."""
+    note = replace(conditions.stated(Source.CLEANING, conditions.UNPROVEN, why, Effect.NOTE), target=stage)
+    return replace(node, conditions=conditions.added(node.conditions, note))
+
+
+def proven(node: Node, stage: str) -> Node:
+    """Return the node after a cleaning stage was proven."""
+    key = (Source.CLEANING, conditions.UNPROVEN, stage)
+    return replace(node, conditions=tuple(each for each in node.conditions if each.key != key))
+
+
+def failed(node: Node, failure: FailureClass, detail: str) -> Node:
+    """Return the node after the failure of a stage. If a validation failed, the node is marked."""
+    if failure is not FailureClass.VALIDATION_FAILED:
+        return node
+    return _with(node, conditions.VALIDATION_FAILED, detail)
+
+
+def skipped(node: Node, type_: TaskType, why: str) -> Node:
+    """Return the node after a task of this type was skipped. Only tasks that clean or validate mark the node."""
+    if type_ in _CLEANING:
+        return _with(node, conditions.NOT_SCRUBBED, why)
+    if type_ is TaskType.VALIDATE_CLEAN and not node.failed_validation:
+        return _with(node, conditions.VALIDATION_FAILED, why)
+    return node
+
+
+def given_up(node: Node) -> Node:
+    """Return the node after its workflow was cancelled. If a task of a cleaning or validation was issued and did not
+    succeed, or if the region was to check the released machine, the node is marked."""
+    workflow = node.workflow
+    by_region = isinstance(workflow, Decommission) and workflow.options.cleaned_by is CleaningBy.REGION
+    if by_region and workflow is not None and workflow.stage in CLEANING:
+        node = _with(node, conditions.NOT_SCRUBBED, "the check of the released machine was cancelled")
+    for task in node.tasks:
+        if task.status is not TaskStatus.SUCCEEDED:
+            node = skipped(node, task.type, f"task {task.type} was cancelled with its workflow")
+    return node
+
+
+def _with(node: Node, id_: str, message: str) -> Node:
+    return replace(node, conditions=conditions.added(node.conditions, conditions.stated(Source.CLEANING, id_, message)))
+
+
+def _without(node: Node, id_: str) -> Node:
+    return replace(node, conditions=conditions.without(node.conditions, Source.CLEANING, id_))

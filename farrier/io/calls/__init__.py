@@ -1,0 +1,3 @@
+"""Implementations of protocols that change something: take calls of commands, servers and loops, and return
+answers.
+"""

@@ -1,0 +1,41 @@
+"""`protocols.MonitorCalls` on PostgreSQL: the functions that a server of the HTTP API calls for monitors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from farrier.io import statements
+from farrier.io.connections import refusals
+from farrier.io.connections.pool import Pool
+from farrier.model.monitors.alertmanager import Labels
+from farrier.model.monitors.monitor import Report, ReportAnswer, Verdict
+
+_LABELS = statements.load("monitors/labels")
+_REPORT = statements.load("monitors/report")
+_REFUSE_TRUNCATED = statements.load("monitors/refuse_truncated")
+
+
+class PostgresMonitorCalls:
+    """Implements `protocols.MonitorCalls`."""
+
+    def __init__(self, connections: Pool) -> None:
+        self._pool = connections
+
+    async def labels(self, monitor: str) -> Labels:
+        (record,) = await self._fetch(_LABELS, monitor)
+        return msgspec.json.decode(record[0], type=Labels)
+
+    async def report(self, monitor: str, reports: Sequence[Report]) -> tuple[ReportAnswer, ...]:
+        records = await self._fetch(_REPORT, monitor, msgspec.json.encode(reports).decode())
+        return tuple(ReportAnswer(Verdict(verdict), reason) for verdict, reason in records)
+
+    async def refuse_truncated(self, monitor: str, group: str, missing: int) -> None:
+        await self._fetch(_REFUSE_TRUNCATED, monitor, group, missing)
+
+    async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
+        async with refusals.borrowed(self._pool) as conn:
+            return await conn.fetch(sql, *arguments)

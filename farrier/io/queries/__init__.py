@@ -1,0 +1,1 @@
+"""Queries for display: take filters, and return views."""

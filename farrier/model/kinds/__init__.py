@@ -1,0 +1,3 @@
+"""Kinds of resources as data: layers, edges, actions and metrics go in; guards, tables and diagrams are made from
+them.
+"""

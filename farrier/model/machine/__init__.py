@@ -1,0 +1,1 @@
+"""The physical machine of a node: readings go in; identity, health and differences come out."""

@@ -1,0 +1,1 @@
+"""Network segments: their states and actions, and how a node uses them."""

@@ -1,0 +1,1 @@
+"""A node: its layers, edges, stages, limits and conditions as data, and its snapshot."""

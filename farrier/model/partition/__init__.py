@@ -1,0 +1,1 @@
+"""InfiniBand partitions: their states and actions, and the keys of a UFM."""

@@ -1,0 +1,235 @@
+"""Pure functions that interpret responses of a BMC: a resource, a new session, or a refusal.
+
+`bmc_exchange` calls these functions for each response. A refusal becomes an error with a class and a text. The text has
+the path, the status, and the BMC's own message, without secrets and shortened. It never quotes a web page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+from redfish import aio as redfish
+from yarl import URL
+
+from farrier.model.machine.bmc import BmcError, BmcFailure
+from farrier.services.bmc import failure as bmc_failure
+from farrier.services.bmc import links, messages, resources
+from farrier.services.bmc.links import Own
+from farrier.services.bmc.messages import Message
+from farrier.services.bmc.resources import Resource
+
+Response: TypeAlias = redfish.AsyncRestResponse
+
+LONGEST_STAY = timedelta(minutes=15)
+"""The longest retry_after that farrier accepts from a BMC: the duration of a firmware update. Some BMCs require a wait
+of a day, although they are ready after a minute."""
+
+_NO_FREE_SESSION = ("SessionLimitExceeded", "RAC0218")
+"""Messages of a BMC that has no free session: the standard's, and that of Dell's iDRACs."""
+
+_NO_RIGHT = frozenset({"InsufficientPrivilege", "InsufficientPrivileges", "OemLicenseNotPassed", "LicenseRequired"})
+"""Messages of a BMC that knows the user, but does not permit the request. Some BMCs send them with 400 or 401."""
+_NO_LOGIN = frozenset({"NoValidSession", "UnauthorizedLoginAttempt", "LoginFailed", "AccountLocked"})
+"""Messages of a BMC that does not accept the login. Some BMCs send them with 403."""
+_MOVED = (
+    HTTPStatus.MOVED_PERMANENTLY,
+    HTTPStatus.FOUND,
+    HTTPStatus.TEMPORARY_REDIRECT,
+    HTTPStatus.PERMANENT_REDIRECT,
+)
+_STATUSES_OF_RIGHTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+_UNREADABLE = object()
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The response to a request of `path`, the BMC that sent it, and the secrets that no text may contain. `basic` is
+    whether the request had basic authentication."""
+
+    path: str
+    response: Response
+    own: Own
+    secrets: tuple[str, ...] = ()
+    basic: bool = False
+
+
+class Hints(NamedTuple):
+    """What a refusal shows besides its class. `moved_to` is the path to which a redirect leads, if farrier may follow
+    it. `unclear` is whether a refused login may concern the kind of authentication. `offers_basic` is whether the BMC
+    lists basic authentication among the kinds that it accepts."""
+
+    moved_to: str | None = None
+    unclear: bool = False
+    offers_basic: bool = False
+
+
+class ErrorStatus(BmcError):
+    """The BMC responded with a status that is no success."""
+
+    def __init__(
+        self,
+        status: int,
+        failure: BmcFailure,
+        detail: str,
+        *,
+        retry_after: timedelta | None = None,
+        hints: Hints = Hints(),  # noqa: B008 - immutable
+    ) -> None:
+        super().__init__(failure, detail, retry_after=retry_after)
+        self.status = status
+        self.hints = hints
+
+
+def accepted(reply: Reply) -> None:
+    """Check that the response is a success. Raises `ErrorStatus` for any other status."""
+    response, wait = reply.response, _retry_after(reply.response)
+    failure = bmc_failure.of_status(response.status)
+    if failure is None:
+        return
+    if any(message in response.text for message in _NO_FREE_SESSION):
+        detail = f"{reply.path}: the BMC has no free session; end sessions there, or use basic authentication"
+        raise ErrorStatus(response.status, BmcFailure.UNREACHABLE, detail, retry_after=wait)
+    said = _messages(response)
+    text = _status_text(reply, said)
+    if reply.basic and _refuses_basic(response, said):
+        raise ErrorStatus(response.status, BmcFailure.AUTH_SCHEME, f"{text}; the BMC refuses basic authentication")
+    # An iLO refuses an action in this way, also for a short time after a change of power.
+    if response.status == HTTPStatus.BAD_REQUEST and "InvalidOperationForSystemState" in response.text:
+        detail = f"{text}; the BMC refuses this action in the machine's present state"
+        raise ErrorStatus(response.status, BmcFailure.UNREACHABLE, detail, retry_after=wait)
+    shown, offers_basic = _by_message(response, said), _offers_basic(response)
+    hints = Hints(_moved_to(reply), shown is None and not offers_basic, offers_basic)
+    raise ErrorStatus(response.status, shown or failure, text, retry_after=wait, hints=hints)
+
+
+def has_no_sessions(refusal: BmcError, *, good: bool) -> bool:
+    """Return whether a BMC opens no session, whatever the password: it says so, it has no such resource, or it refuses
+    a secret that it has accepted otherwise (`good`)."""
+    if not isinstance(refusal, ErrorStatus):
+        return refusal.failure is BmcFailure.AUTH_SCHEME
+    known = (BmcFailure.AUTH_SCHEME, BmcFailure.UNSUPPORTED)
+    return refusal.failure in known or (good and refusal.failure is BmcFailure.AUTH)
+
+
+def resource(reply: Reply) -> Resource:
+    """Return the JSON object in a successful response, with all links to the BMC's own host as paths. Raises `BmcError`
+    for any other status or body."""
+    accepted(reply)
+    body = _decoded(reply.response.text) if reply.response.read else {}
+    if body is _UNREADABLE:
+        raise BmcError(BmcFailure.PROTOCOL, "the response is not JSON")
+    if not isinstance(body, dict):
+        raise BmcError(BmcFailure.PROTOCOL, f"{reply.path} is not a JSON object")
+    found: Resource = links.with_paths(body, reply.own)
+    return found
+
+
+def opened(reply: Reply) -> tuple[str, str | None, str | None]:
+    """Return the token, the location and the creation time of a new session. The time is by the BMC's clock."""
+    try:
+        body = resource(reply)
+    except ErrorStatus as refusal:
+        # A BMC without the message may count the login as failed, and so does farrier.
+        says = any(is_off(one, "session") or is_off(one, "service") for one in _messages(reply.response))
+        failure = BmcFailure.AUTH_SCHEME if says else refusal.failure
+        if failure is BmcFailure.REFUSED:
+            failure = BmcFailure.AUTH
+        hints = refusal.hints._replace(unclear=not _by_message(reply.response, _messages(reply.response)))
+        raise ErrorStatus(
+            refusal.status, failure, refusal.detail, retry_after=refusal.retry_after, hints=hints
+        ) from None
+    token = reply.response.getheader("X-Auth-Token")
+    if not isinstance(token, str) or not token.strip():
+        raise BmcError(BmcFailure.PROTOCOL, f"{reply.path} opened a session, but returned no token")
+    # Some BMCs return a URL with another host or with http, so farrier uses only its path.
+    try:
+        place = URL(reply.response.getheader("Location") or "").path
+    except ValueError:
+        place = ""
+    location = resources.link({"@odata.id": place}) or resources.link(body)
+    return token, location, resources.text(body.get("CreatedTime"))
+
+
+def _decoded(text: str) -> Any:
+    """Return the decoded JSON, or `_UNREADABLE`. Firmware puts bytes of its flash memory into texts, so control
+    characters within a text are accepted, and zero bytes around the JSON."""
+    try:
+        return json.loads(text.strip("\0 \t\r\n"), strict=False)
+    except ValueError:
+        return _UNREADABLE
+
+
+def _messages(response: Response) -> tuple[Message, ...]:
+    try:
+        return messages.messages(_decoded(response.text))
+    except RecursionError:  # the status is known, and counts
+        return ()
+
+
+def _by_message(response: Response, said: Iterable[Message]) -> BmcFailure | None:
+    """Return the failure class that a message shows, because firmware confuses 401 and 403."""
+    names = {message.name for message in said}
+    if response.status not in _STATUSES_OF_RIGHTS:
+        return None
+    if names & _NO_LOGIN or "PasswordChangeRequired" in response.text:
+        return BmcFailure.AUTH
+    return BmcFailure.REFUSED if names & _NO_RIGHT else None
+
+
+def _refuses_basic(response: Response, said: Iterable[Message]) -> bool:
+    """Return whether a BMC says that it does not accept basic authentication: in the list of the kinds that it accepts,
+    or in a message."""
+    if response.status not in _STATUSES_OF_RIGHTS:
+        return False
+    offers_others = response.getheader("WWW-Authenticate") is not None and not _offers_basic(response)
+    if response.status == HTTPStatus.UNAUTHORIZED and offers_others:
+        return True
+    return any(is_off(one, "basic") for one in said)
+
+
+def _offers_basic(response: Response) -> bool:
+    """Return whether a BMC lists basic authentication among the kinds that it accepts."""
+    named = (value for name, value in response.getheaders() if name.lower() == "www-authenticate")
+    return any("basic" in value.lower() for value in named)
+
+
+def is_off(message: Message, what: str) -> bool:
+    """Return whether a message says that something is switched off."""
+    text = f"{message.name} {message.text}".lower()
+    return what in text and any(word in text for word in ("disabled", "notsupported", "not supported", "not allowed"))
+
+
+def _moved_to(reply: Reply) -> str | None:
+    location = reply.response.getheader("Location")
+    if reply.response.status not in _MOVED or not isinstance(location, str):
+        return None
+    return links.moved_to(location.strip(), reply.path, reply.own)
+
+
+def _status_text(reply: Reply, said: tuple[Message, ...]) -> str:
+    response = reply.response
+    text = f"{reply.path} returned HTTP {response.status}"
+    if 300 <= response.status < 400:
+        return f"{text}, a redirect; farrier follows only redirects of reads to another path of the same BMC"
+    if response.status == HTTPStatus.FORBIDDEN and "PasswordChangeRequired" in response.text:
+        return f"{text}: the BMC requires a new password for this user first"
+    return f"{text}{messages.said(said, reply.secrets)}"
+
+
+def _retry_after(response: Response) -> timedelta | None:
+    """Return the wait that `Retry-After` requires. The header states seconds, or a date by the BMC's clock."""
+    wanted = response.getheader("Retry-After") or ""
+    try:
+        if wanted.isdecimal():
+            stay = timedelta(seconds=int(wanted))
+        else:
+            stay = parsedate_to_datetime(wanted) - parsedate_to_datetime(response.getheader("Date") or "")
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return min(stay, LONGEST_STAY) if stay > timedelta(0) else None

@@ -1,0 +1,218 @@
+"""The BMC client over Redfish, with DMTF's asyncio library, and with basic authentication or sessions.
+
+`wiring` opens the client, and the node's steps call it through `protocols.BmcClient`. The client sends one call at a
+time to each BMC, begins a call's deadline only after the wait for other calls, and limits failed logins. Every failure
+is a `BmcError` with a class, and its text and traceback contain no secret. The client sends only GETs, except to switch
+power and to open or close a session. Each call checks the host against the bindings of the reference, resolves the name
+once, and checks its addresses against the networks. A call connects after these checks, and reads the secret last.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import aiohttp
+import structlog
+from typing_extensions import override
+
+from farrier import protocols
+from farrier.config import BmcConfig, BmcTrustConfig
+from farrier.errors import ConfigError, LeaseLost
+from farrier.model.intents.params import PowerRequest
+from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcReading, BmcTarget, NotYet
+from farrier.services.bmc import failure as bmc_failure
+from farrier.services.bmc import resources
+from farrier.services.bmc.exchange import BmcAccess, Exchange, Shared
+from farrier.services.bmc.limiter import BmcLimiter
+from farrier.services.bmc.logins import Logins
+from farrier.services.bmc.power import PowerChange
+from farrier.services.bmc.probe import FoundSystem, Probe, read_system
+from farrier.services.bmc.schemes import Schemes
+from farrier.services.bmc.session_records import SessionRecords, open_records
+from farrier.services.bmc.sessions import BmcSessions
+from farrier.services.bmc.times import BmcTimes
+from farrier.services.bmc.transport import Lookup, look_up, open_sessions
+from farrier.services.credentials.bindings import Bindings
+from farrier.services.credentials.routes import Ways
+from farrier.services.http.quoting import scrubbed
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@asynccontextmanager
+async def open_bmc(
+    config: BmcConfig,
+    times: BmcTimes,
+    *,
+    credentials: protocols.CredentialStore,
+    bindings: Bindings,
+    observer: protocols.ServiceObserver,
+    lookup: Lookup = look_up,
+) -> AsyncIterator[RedfishBmc]:
+    """Open the client, which closes with the context. Raises `ConfigError` for an unusable TLS policy."""
+    usual = BmcTrustConfig(
+        ca_file=config.ca_file, fingerprint=config.fingerprint, insecure=config.insecure, ciphers=config.ciphers
+    )
+    trusts = {usual, *config.hosts.values()}
+    if any(trust.insecure for trust in trusts):
+        hosts = [host for host, trust in config.hosts.items() if trust.insecure]
+        log.warning("bmc.tls_not_verified", hosts="all" if usual.insecure else hosts)
+    if any(trust.ciphers for trust in trusts):
+        hosts = [host for host, trust in config.hosts.items() if trust.ciphers]
+        log.warning("bmc.tls_other_ciphers", hosts="all" if usual.ciphers else hosts)
+    ways = Ways(bindings, config.allowed_networks, lookup=lookup)
+    with _records(config) as records:
+        sessions = BmcSessions(records, times.clock)
+        shared = Shared(
+            schemes=Schemes(config.auth, _forced(config)),
+            times=times,
+            credentials=credentials,
+            limiter=BmcLimiter(config.concurrency, times.patience),
+            logins=Logins(times.clock),
+            sessions=sessions,
+            observer=observer,
+        )
+        async with open_sessions(trusts, connect_timeout=config.connect_timeout) as opened:
+            of_hosts = {host.lower(): opened[trust] for host, trust in config.hosts.items()}
+            try:
+                yield RedfishBmc(shared, opened[usual], of_hosts, ways)
+            finally:
+                await sessions.close()
+
+
+@contextmanager
+def _records(config: BmcConfig) -> Iterator[SessionRecords]:
+    """Open the records of sessions. Raises `ConfigError` if the settings require sessions, but there is no directory
+    for the records."""
+    # systemd separates several directories by colons; the first directory belongs to farrier.
+    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    directory = config.session_directory or (f"{state}/bmc-sessions" if state else "")
+    if not directory and BmcAuth.SESSION in (config.auth, *_forced(config).values()):
+        raise ConfigError(
+            "bmc.auth is session, but bmc.session_directory is not set, so farrier could not close open "
+            "sessions after a crash; set bmc.session_directory to a local directory"
+        )
+    if not directory:
+        yield SessionRecords.none()
+        return
+    records, let_go = open_records(Path(directory))
+    try:
+        yield records
+    finally:
+        let_go()
+
+
+def _forced(config: BmcConfig) -> Mapping[str, BmcAuth]:
+    """Return the kind of authentication that the settings force, by host."""
+    return {host: trust.auth for host, trust in config.hosts.items() if trust.auth is not None}
+
+
+class RedfishBmc(protocols.BmcClient):
+    """The `BmcClient` over Redfish."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        http: aiohttp.ClientSession,
+        http_of_hosts: Mapping[str, aiohttp.ClientSession],
+        ways: Ways,
+    ) -> None:
+        self._shared = shared
+        self._http = http
+        self._http_of_hosts = http_of_hosts
+        self._ways = ways
+
+    @override
+    async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
+        async def verify(exchange: Exchange) -> FoundSystem:
+            async with exchange.slot():
+                return await Probe(exchange).run(target.system_path, macs=macs)
+
+        return await self._call(target, verify)
+
+    @override
+    async def read(self, target: BmcTarget) -> BmcReading:
+        path = _known(target)
+
+        async def read(exchange: Exchange) -> FoundSystem:
+            async with exchange.slot():
+                return await read_system(exchange, path)
+
+        return await self._call(target, read)
+
+    @override
+    async def set_power(
+        self, target: BmcTarget, wanted: PowerRequest, *, graceful: bool = False, send: bool = True
+    ) -> BmcReading:
+        path = _known(target)
+
+        async def switch(exchange: Exchange) -> FoundSystem:
+            return await PowerChange(exchange, path, graceful=graceful).run(wanted, send=send)
+
+        return await self._call(target, switch)
+
+    async def _call(self, target: BmcTarget, work: Callable[[Exchange], Awaitable[FoundSystem]]) -> BmcReading:
+        exchange = None
+        try:
+            exchange = Exchange(self._access(target), self._shared)
+            return _reading(await work(exchange), exchange)
+        except LeaseLost:
+            raise  # nothing was sent, so nothing of this call may be stored
+        except Exception as error:
+            failure = self._failure(error, exchange)
+        # The new exception is raised outside the `except` block, so it contains neither the old exception nor its
+        # frames, which contain the headers.
+        raise failure
+
+    def _access(self, target: BmcTarget) -> BmcAccess:
+        bmc, route = self._ways.to(target)
+        http = self._http_of_hosts.get(bmc.host or "", self._http)
+        return BmcAccess(bmc=bmc, route=route, reference=target.credential, http=http, only_reads=target.only_reads)
+
+    def _failure(self, error: Exception, exchange: Exchange | None) -> BmcError:
+        credential = exchange.credential if exchange is not None else None
+        failure, detail = bmc_failure.of_exception(error)
+        secrets = exchange.secrets if exchange is not None else ()
+        if failure is BmcFailure.INTERNAL:
+            trace = "".join(traceback.format_exception(error))
+            log.error("bmc.client_bug", traceback=scrubbed(trace, secrets))
+        return (NotYet if isinstance(error, NotYet) else BmcError)(
+            failure,
+            scrubbed(detail, secrets),
+            credential_version=credential.version if credential is not None else None,
+            retry_after=bmc_failure.retry_after(error),
+            # If the BMC details are wrong or the secret cannot be read, the call does not count as a request to the
+            # BMC.
+            dialled=exchange is not None and exchange.requests > 0 and not _is_ours(error, failure),
+            sent=exchange is not None and exchange.sent,
+        )
+
+
+def _known(target: BmcTarget) -> str:
+    if target.system_path is None:
+        raise ValueError("a target without a system_path cannot be read or switched; verify finds the path")
+    return target.system_path
+
+
+def _is_ours(error: Exception, failure: BmcFailure) -> bool:
+    return failure is BmcFailure.INCOMPLETE or bmc_failure.is_of_credential(error)
+
+
+def _reading(found: FoundSystem, exchange: Exchange) -> BmcReading:
+    assert exchange.credential is not None, "every read of a system requires the credential"
+    system = found.system
+    return BmcReading(
+        power=resources.power(system),
+        system_path=found.system_path,
+        serial=resources.text(system.get("SerialNumber")),
+        uuid=resources.uuid(system),
+        macs=found.macs,
+        manufacturer=resources.text(system.get("Manufacturer")),
+        model=resources.text(system.get("Model")),
+        health=resources.health(system),
+        credential_version=exchange.credential.version,
+    )

@@ -1,0 +1,483 @@
+"""Sends the requests of one call to a BMC one at a time within a deadline, reports them, and decodes the responses.
+
+A call reads the credential once, after it has connected to the checked address. A call sends the credential with each
+request, or once to open a session. Every login counts against the login cap; after a refusal, the call sends nothing
+more. An action is sent once, and its result is one of: responded, never sent, unknown.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from datetime import timedelta
+from enum import Enum, StrEnum, auto
+from functools import partial
+from http import HTTPStatus
+from typing import TypeVar, assert_never
+
+import aiohttp
+import anyio
+import msgspec
+from redfish import aio as redfish
+from yarl import URL
+
+from farrier import protocols
+from farrier.model.credential import Credential
+from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure
+from farrier.protocols.acting import require_lease
+from farrier.services.bmc import answers, failure, resources
+from farrier.services.bmc import sessions as bmc_sessions
+from farrier.services.bmc.answers import ErrorStatus, Reply, Response
+from farrier.services.bmc.limiter import BmcLimiter
+from farrier.services.bmc.links import Own
+from farrier.services.bmc.logins import Logins, Secret
+from farrier.services.bmc.redirects import followed
+from farrier.services.bmc.resources import Resource
+from farrier.services.bmc.schemes import Schemes
+from farrier.services.bmc.session_records import RecordFile
+from farrier.services.bmc.sessions import BmcSession, BmcSessions
+from farrier.services.bmc.times import BmcTimes
+from farrier.services.bmc.transport import Dial, Headers, Route, dialling
+
+SERVICE_ROOT = "/redfish/v1/"
+# The path of the collection of sessions on every known BMC; used only if the service root has no link to it.
+STANDARD_SESSIONS = "/redfish/v1/SessionService/Sessions"
+SESSION_SERVICE = "/redfish/v1/SessionService"
+
+# Statuses after which the action may have taken effect: the error may have occurred in transit or during the action.
+_PERHAPS_DONE = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
+
+T = TypeVar("T")
+
+
+class BmcOperation(StrEnum):
+    """The purpose of a request, also the value of a metric label."""
+
+    ROOT = "root"
+    SESSION = "session"
+    SYSTEMS = "systems"
+    SYSTEM = "system"
+    MANAGERS = "managers"
+    MANAGER = "manager"
+    INTERFACES = "interfaces"
+    ACTION_INFO = "action_info"
+    RESET = "reset"
+
+    @property
+    def changes(self) -> bool:
+        """Whether the request changes something at the BMC."""
+        return self in (BmcOperation.RESET, BmcOperation.SESSION)
+
+
+class _AnotherSecret(Exception):
+    """The open session was opened with another secret, so the request was not sent in it."""
+
+
+class _Shows(Enum):
+    """The kind of authentication that requests contain."""
+
+    NOTHING = auto()
+    HEADER = auto()  # the credential in a header
+    BODY = auto()  # the credential in the body of the request that opens a session
+    SESSION = auto()
+
+
+class BmcAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """A BMC, the route to it, and the reference to its credential."""
+
+    bmc: URL
+    route: Route
+    reference: str
+    http: aiohttp.ClientSession
+    only_reads: bool
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects that all calls of a client share."""
+
+    schemes: Schemes
+    times: BmcTimes
+    credentials: protocols.CredentialStore
+    limiter: BmcLimiter
+    logins: Logins
+    sessions: BmcSessions
+    observer: protocols.ServiceObserver
+
+
+class Exchange:
+    """The requests of one call. `requests` counts the sent requests; `sent` is true if an action may have reached the
+    BMC."""
+
+    def __init__(self, access: BmcAccess, shared: Shared) -> None:
+        self.times = shared.times
+        self._access = access
+        self._shared = shared
+        self._client = self._anonymous()
+        self._session: BmcSession | None = None
+        self._root: Resource | None = None
+        self._asked_for_root = False
+        self._shows = _Shows.NOTHING
+        self._session_is_old = False
+        self._asked_for_session = False
+        self._was_good = False
+        self.credential: Credential | None = None
+        self.deadline = 0.0
+        self.requests = 0
+        self.sent = False
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The secrets that no text may contain."""
+        tokens = self._shared.sessions.tokens(self._access.bmc)
+        return tokens if self.credential is None else (*tokens, self.credential.password, _basic(self.credential))
+
+    @asynccontextmanager
+    async def slot(self, within: timedelta | None = None) -> AsyncIterator[None]:
+        """Wait for the exclusive use of the BMC. The deadline is `within`, or the usual deadline. Raises `BmcError` if
+        the login cap is reached."""
+        async with self._shared.limiter.slot(self._access.bmc):
+            self._shared.logins.admit(self._access.bmc)
+            self.deadline = anyio.current_time() + (within or self.times.deadline).total_seconds()
+            yield
+
+    async def log_in(self) -> None:
+        """Send the credential with all further requests, or use a session. Call this once per slot, after `root`."""
+        match self._shared.schemes.of(self._access.bmc):
+            case BmcAuth.BASIC:
+                self._use_basic()
+            case BmcAuth.SESSION:
+                await self._join_session()
+            case _ as never:
+                assert_never(never)
+
+    async def root(self) -> Resource | None:
+        """Return the service root, which is read at most once. Returns None if the BMC requires a login for the service
+        root, although Redfish forbids this requirement. Call this method before `log_in`: after `log_in`, the read
+        contains the credential, and may cause an unnecessary login."""
+        if not self._asked_for_root:
+            self._asked_for_root = True
+            try:
+                self._root = await self._get(BmcOperation.ROOT, SERVICE_ROOT)
+            except ErrorStatus as refusal:
+                if refusal.failure not in (BmcFailure.AUTH, BmcFailure.REFUSED):
+                    raise
+        return self._root
+
+    async def get(self, operation: BmcOperation, path: str) -> Resource:
+        """Read the JSON object at a path."""
+        try:
+            return await self._get(operation, path)
+        except _AnotherSecret:
+            pass
+        except ErrorStatus as refusal:
+            ended = refusal.status == HTTPStatus.UNAUTHORIZED and self._session_is_old
+            if not ended and not self._goes_on_after(refusal):
+                raise
+        # This is outside the `try`, so that an error here does not count as an error of the read. The BMC reports that
+        # it has ended the session. If the session is still open, `_replace_session` ends it; otherwise it would occupy
+        # one of the BMC's few sessions.
+        await self._replace_session()
+        return await self._get(operation, path)
+
+    def _goes_on_after(self, refusal: ErrorStatus) -> bool:
+        """Return whether a session may be opened instead, because the BMC refuses basic authentication."""
+        is_basic = self._shows is _Shows.HEADER and refusal.failure is BmcFailure.AUTH_SCHEME
+        is_free = is_basic and not self._access.only_reads and not self._asked_for_session
+        return is_free and self._shared.schemes.use_other(self._access.bmc)
+
+    async def reset(self, path: str, kind: str) -> None:
+        """Send the action that switches power, once. Raises `ErrorStatus` for a refusal. Afterwards `sent` is false if
+        the action cannot have reached the BMC."""
+        self.sent = True
+        try:
+            request = partial(self._client.post, path, body={"ResetType": kind})
+            await self._send(BmcOperation.RESET, path, request, answers.accepted)
+        except ErrorStatus as error:
+            self.sent = error.status in _PERHAPS_DONE
+            raise
+        except Exception as error:
+            self.sent = failure.may_have_arrived(error)
+            raise
+
+    async def _get(self, operation: BmcOperation, path: str) -> Resource:
+        def at(place: str) -> Awaitable[Resource]:
+            return self._send(operation, place, partial(self._client.get, place), answers.resource)
+
+        return await followed(path, at)
+
+    async def _send(
+        self,
+        operation: BmcOperation,
+        path: str,
+        request: Callable[[], Awaitable[Response]],
+        understand: Callable[[Reply], T],
+    ) -> T:
+        """Send one request, and report it to the observer, even if it fails or is cancelled."""
+        self.requests += 1
+        started = anyio.current_time()
+        result = "cancelled"
+        try:
+            dial = Dial(self._access.route, partial(self._connected, operation, login := ExitStack()))
+            with login, anyio.fail_after(max(0.0, self.deadline - started)), dialling(dial):
+                response = await request()
+                own = Own(self._access.bmc, self._access.route.addresses)
+                basic = self._shows is _Shows.HEADER
+                understood = understand(Reply(path, response, own, self.secrets, basic))
+            result = "ok"
+        except _AnotherSecret:
+            self.requests -= 1
+            raise
+        except Exception as error:
+            result = failure.of_exception(error)[0]
+            raise
+        finally:
+            self._shared.observer.requested("bmc", operation, result, anyio.current_time() - started)
+        return understood
+
+    async def _connected(self, operation: BmcOperation, login: ExitStack, headers: Headers) -> None:
+        """Read the secret and add it to the headers after TLS has proven the host. The result of the login is recorded
+        when `login` closes. If the lease is invalid, a change sends no secret, and no login is counted."""
+        secret = await self._show(headers)
+        if operation.changes:
+            require_lease()
+        if secret is not None:
+            login.enter_context(self._shared.logins.attempt(self._access.bmc, secret))
+            login.enter_context(self._noted(secret))
+
+    @contextmanager
+    def _noted(self, secret: Secret) -> Iterator[None]:
+        """Note whether the BMC accepts a login of this kind."""
+        bmc, schemes = self._access.bmc, self._shared.schemes
+        of_the_kind = self._shows is not _Shows.HEADER or schemes.of(bmc) is BmcAuth.BASIC
+        try:
+            yield
+        except ErrorStatus as refusal:
+            if (
+                refusal.failure is BmcFailure.AUTH
+                and refusal.hints.unclear
+                and of_the_kind
+                and not self._access.only_reads
+            ):
+                schemes.login_failed(bmc, secret)
+            raise
+        else:
+            if of_the_kind:
+                schemes.accepted(bmc)
+
+    async def _show(self, headers: Headers) -> Secret | None:
+        """Add the authentication to the headers. Returns the secret if the request logs in with it, otherwise None."""
+        match self._shows:
+            case _Shows.NOTHING:
+                return None
+            case _Shows.SESSION:
+                if self._session is None or self._session.secret != await self._secret():
+                    raise _AnotherSecret
+                return None
+            case _Shows.HEADER:
+                headers["Authorization"] = f"Basic {_basic(await self._read())}"
+            case _Shows.BODY:
+                pass
+            case _ as never:
+                assert_never(never)
+        return await self._secret()
+
+    async def _read(self) -> Credential:
+        """Return the secret, which is read once per call. Raises `CredentialError`."""
+        if self.credential is None:
+            self.credential = await self._shared.credentials.resolve(self._access.reference)
+        return self.credential
+
+    async def _secret(self) -> Secret:
+        return Secret(self._access.reference, (await self._read()).version)
+
+    async def _join_session(self) -> None:
+        """Use the open session of the BMC, or open one."""
+        session = self._shared.sessions.of(self._access.bmc)
+        changed = session is not None and self.credential is not None and session.secret != await self._secret()
+        if session is None or changed:
+            await self._replace_session()
+        else:
+            self._session_is_old = True
+            self._enter(session)
+
+    async def _replace_session(self) -> None:
+        """End the open session, if any, and open another. In three cases, send the credential with each request
+        instead: `only_reads` forbids the POST that opens a session, the login cannot be recorded, or another session of
+        farrier at this BMC cannot be closed. farrier has at most one open session at a BMC."""
+        self._session_is_old = False
+        bmc, sessions = self._access.bmc, self._shared.sessions
+        if self._access.only_reads:
+            self._use_basic()
+            return
+        await sessions.end(bmc)
+        entry = None if await self._waits_for_expiry() else await sessions.records.begin(bmc)
+        if entry is None:
+            self._use_basic()
+            return
+        self._asked_for_session = True
+        try:
+            session = await self._open_session(entry)
+        except BmcError as refusal:
+            if not answers.has_no_sessions(refusal, good=self._was_good):
+                raise
+            if self._was_good:
+                self._shared.logins.forgive(bmc, await self._secret())
+            if not self._shared.schemes.use_other(bmc):
+                raise BmcError(BmcFailure.AUTH_SCHEME, f"{refusal.detail}; bmc.hosts forces sessions") from refusal
+            self._use_basic()
+            return
+        sessions.keep(bmc, session)
+        self._enter(session)
+        if not await self._closed_all_left():
+            await sessions.end(bmc)
+            self._use_basic()
+
+    def _use_basic(self) -> None:
+        self._client, self._shows = self._anonymous(), _Shows.HEADER
+
+    async def _waits_for_expiry(self) -> bool:
+        """Return whether farrier has an open session that it cannot close and that must expire first."""
+        bmc, sessions = self._access.bmc, self._shared.sessions
+        await sessions.forget_expired(bmc)
+        stuck = [entry for entry in sessions.records.left(bmc) if sessions.is_stuck(entry)]
+        untimed = [entry for entry in stuck if not sessions.is_timed(entry)]
+        if untimed:
+            self._use_basic()
+            timeout = await self._session_timeout()
+            for entry in untimed:
+                sessions.expires(entry, timeout)
+        return bool(stuck)
+
+    async def _closed_all_left(self) -> bool:
+        """Close the sessions of ended processes by their recorded IDs, using the current session. Returns whether all
+        are closed."""
+        sessions = self._shared.sessions
+        for entry in sessions.records.left(self._access.bmc):
+            if await self._closed(entry):
+                await sessions.forget(entry)
+            else:
+                sessions.expires(entry, await self._session_timeout())
+        return not sessions.records.left(self._access.bmc)
+
+    async def _closed(self, entry: RecordFile) -> bool:
+        """Close a recorded session, and return whether it has ended. Reads the session first, because the BMC may have
+        given the session's ID to another session."""
+        place = entry.record.location
+        assert place is not None, "a session without a location waits for its expiry"
+        credential = await self._read()
+        try:
+            found = await self._get(BmcOperation.SESSION, place)
+            same = bmc_sessions.is_same(found, entry.record, username=credential.username)
+            if same:
+                await self._send(BmcOperation.SESSION, place, partial(self._client.delete, place), answers.accepted)
+        except ErrorStatus as refusal:
+            return refusal.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+        return same is not None
+
+    async def _session_timeout(self) -> timedelta:
+        """Return the time after which the BMC ends an unused session."""
+        try:
+            service = await self._get(BmcOperation.SESSION, SESSION_SERVICE)
+        except ErrorStatus as refusal:
+            if refusal.failure is BmcFailure.AUTH:
+                raise
+            return bmc_sessions.USUAL_TIMEOUT
+        return bmc_sessions.timeout(service)
+
+    def _enter(self, session: BmcSession) -> None:
+        self._session = session
+        self._client = session.client(self._access.bmc)
+        self._shows = _Shows.SESSION
+
+    async def _open_session(self, entry: RecordFile) -> BmcSession:
+        """Open a session and record it. If the session may be open after an error, the record stays."""
+        sent = False
+        try:
+            self._client, self._shows = self._anonymous(), _Shows.NOTHING
+            path = await self._sessions_path()
+            if not self._shared.schemes.is_proven(self._access.bmc):
+                await self._check_sessions()
+            self._was_good = self._shared.logins.is_good(self._access.bmc, await self._secret())
+            sent = True
+            opened = await self._log_in_at(path)
+        except BaseException as error:
+            refused = isinstance(error, ErrorStatus) and error.status not in _PERHAPS_DONE
+            never_had = isinstance(error, Exception) and not failure.may_have_arrived(error)
+            if not sent or refused or (never_had and not isinstance(error, BmcError)):
+                with anyio.CancelScope(shield=True):
+                    await self._shared.sessions.forget(entry)
+            else:
+                self._shared.sessions.records.leave(entry)
+            raise
+        token, location, created = opened
+        entry = await self._shared.sessions.records.opened(entry, location=location, created=created)
+        access = self._access
+        return BmcSession(
+            secret=await self._secret(),
+            token=token,
+            location=location,
+            http=access.http,
+            route=access.route,
+            entry=entry,
+        )
+
+    async def _log_in_at(self, path: str) -> tuple[str, str | None, str | None]:
+        """Send the login that opens a session, and return the decoded response."""
+        credential = await self._read()
+        body = {"UserName": credential.username, "Password": credential.password}
+        self._shows = _Shows.BODY
+
+        def at(place: str) -> Awaitable[tuple[str, str | None, str | None]]:
+            return self._send(BmcOperation.SESSION, place, partial(self._client.post, place, body=body), answers.opened)
+
+        try:
+            return await followed(path, at)
+        finally:
+            self._shows = _Shows.NOTHING
+
+    async def _sessions_path(self) -> str:
+        """Return the path at which sessions are opened. If a BMC has no sessions, it may count the attempt as a failed
+        login."""
+        root = await self.root()
+        if root is None:
+            return STANDARD_SESSIONS
+        links = root.get("Links")
+        path = resources.link(links.get("Sessions")) if isinstance(links, Mapping) else None
+        if path is None and resources.link(root.get("SessionService")) is None:
+            raise BmcError(BmcFailure.AUTH_SCHEME, "the BMC has no sessions")
+        return path or STANDARD_SESSIONS
+
+    async def _check_sessions(self) -> None:
+        """Raise `BmcError` if the BMC declares that it opens no sessions, or refuses the password. This costs a login
+        only if the BMC offers basic authentication for the read."""
+        root = await self.root()
+        path = (root is not None and resources.link(root.get("SessionService"))) or SESSION_SERVICE
+        service: Resource = {}
+        try:
+            service = await self._get(BmcOperation.SESSION, path)
+        except failure.FORESEEN as refusal:
+            asks = isinstance(refusal, ErrorStatus) and refusal.hints.offers_basic
+            if asks and not self._shared.schemes.is_forced(self._access.bmc):
+                service = await self._session_service(path)
+        if service.get("ServiceEnabled") is False:
+            raise BmcError(BmcFailure.AUTH_SCHEME, "the BMC's session service is disabled")
+
+    async def _session_service(self, path: str) -> Resource:
+        """Read the session service with basic authentication; empty if it cannot be read. Raises a refused login."""
+        self._shows = _Shows.HEADER
+        try:
+            return await self._get(BmcOperation.SESSION, path)
+        except BmcError as refusal:
+            if refusal.failure is BmcFailure.AUTH:
+                raise
+            return {}
+        finally:
+            self._shows = _Shows.NOTHING
+
+    def _anonymous(self) -> redfish.AsyncRedfishClient:
+        return redfish.AsyncRedfishClient(str(self._access.bmc), session=self._access.http)
+
+
+def _basic(credential: Credential) -> str:
+    return base64.b64encode(f"{credential.username}:{credential.password}".encode()).decode()

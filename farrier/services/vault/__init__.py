@@ -1,0 +1,1 @@
+"""Vault: paths go in; secrets or a classified failure come out."""

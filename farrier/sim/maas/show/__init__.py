@@ -1,0 +1,1 @@
+"""How the simulated region shows its records: machines, networks and disks, with exactly the recorded fields."""

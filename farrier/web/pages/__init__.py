@@ -1,0 +1,1 @@
+"""The pages for operators: views go in; HTML, forms and submitted intents come out."""

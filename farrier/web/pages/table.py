@@ -1,0 +1,66 @@
+"""The pages for operators: their paths, the kinds and the controllers.
+
+`lists` has the inventory and the resources of a kind, `one` has the page of one resource, `past` has the page of
+history, `acting` has the pages that submit an intent, `many` those that submit an action for many nodes, and
+`login` has the login page. The server renders all pages, and
+they need no script; `live.js` updates an open page.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from farrier.model.node.edges import NODE
+from farrier.web.api import monitors
+from farrier.web.pages import acting, brakes, history, lists, login, many, render, resource
+from farrier.web.server.backend import backend_of
+
+
+async def kinds(request: Request) -> Response:
+    """GET /resources: all kinds, and how many resources each state has."""
+    found = await backend_of(request).queries.kinds()
+    return render.page(request, "kinds.html", {"at": "resources", "every": lists.LIVE_SECONDS, "kinds": found})
+
+
+async def controllers(request: Request) -> Response:
+    """GET /controllers: the controllers with their shards, the shards without a controller, and the brakes."""
+    queries = backend_of(request).queries
+    held = await queries.brakes()
+    values = {
+        "found": await queries.controllers(),
+        "brakes": held.rows,
+        "now": held.now,
+        "may_lift": await acting.client_of(request) is not None,
+    }
+    return render.page(request, "controllers.html", {"at": "controllers", "every": lists.LIVE_SECONDS, **values})
+
+
+async def style(_request: Request) -> Response:
+    return FileResponse(render.TEMPLATES / "style.css", media_type="text/css")
+
+
+async def live(_request: Request) -> Response:
+    return FileResponse(render.TEMPLATES / "live.js", media_type="text/javascript")
+
+
+ROUTES = [
+    Route("/", lists.inventory),
+    Route("/nodes", lists.nodes),
+    Route("/nodes/{node}", resource.node),
+    Route("/resources", kinds),
+    Route(f"/resources/{NODE}", lists.nodes),
+    Route(f"/resources/{NODE}/{{node}}", resource.node),
+    Route("/resources/{kind}", lists.resources),
+    Route("/resources/{kind}/{name}", resource.resource),
+    *acting.ROUTES,
+    *many.ROUTES,
+    *brakes.ROUTES,
+    *login.ROUTES,
+    Route("/controllers", controllers),
+    *monitors.ROUTES,
+    Route("/history", history.history),
+    Route("/style.css", style),
+    Route("/live.js", live),
+]

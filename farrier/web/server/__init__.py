@@ -1,0 +1,1 @@
+"""What every server of HTTP needs: access, limits, certificates and errors."""
