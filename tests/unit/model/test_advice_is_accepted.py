@@ -278,6 +278,7 @@ CONDITIONS = (
 )
 WITH_A_WORKFLOW = [known for known in KNOWN if known.source in ENDS_WITH_A_WORKFLOW]
 OF_SERVICE = {DRAIN_FAILED, FROZEN, DECOMMISSION_FAILED}
+MISMATCH = BmcFailure.IDENTITY_MISMATCH
 
 
 @pytest.mark.parametrize("condition", CONDITIONS, ids=lambda it: it.name if it else "no condition")
@@ -290,6 +291,7 @@ def test_each_intent_recommended_for_a_quarantine_is_accepted(
     cleaned = condition is not None and condition.source == Source.CLEANING
     if not served and (cleaned or (cause is not None and cause.id in OF_SERVICE)):
         return  # no node gets there
+    is_another = condition is not None and condition.id == ANOTHER_MACHINE
     faults: list[str] = []
     for machine in (None, *MACHINES):
         it = node(
@@ -308,7 +310,8 @@ def test_each_intent_recommended_for_a_quarantine_is_accepted(
             ),
             bmc_address="https://10.0.0.1",
             bmc_credential="env:BMC",
-            bmc=Bmc(serial="SN-1", power=PowerState.ON, power_at=NOW),
+            # The last read of the BMC shows the fact that the condition states.
+            bmc=Bmc(serial="SN-1", power=PowerState.ON, power_at=NOW, sync_failure=MISMATCH if is_another else None),
         )
         faults += (f"{machine}: {why}" for why in refused(it))
     assert faults == []
