@@ -60,8 +60,9 @@ async def _power_cut(ground: Ground, loop: daemon.Running, server: OverTls, node
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(enroll)
         meanwhile = await _asked(ground, untouched, until=lambda _: bool(enrolled))
+    ends = time.perf_counter() + _PATIENCE
     while (count := await ground.pool.fetchval(_ARRIVED) - arrived) < nodes:
-        assert time.perf_counter() - began < _PATIENCE, f"{count} of {nodes} nodes are in service"
+        assert time.perf_counter() < ends, f"{count} of {nodes} nodes are in service"
         await anyio.sleep(_PAUSE)
     active = time.perf_counter() - began
     storm = (busy() - worked) / active - at_rest

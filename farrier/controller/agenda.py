@@ -102,7 +102,7 @@ class Agenda(Generic[R]):
         self._modulus = shards
         self._shards: dict[int, dict[int, AgendaEntry[R]]] = {}
         self._queues = {queue: _Waiting[R]() for queue in Queue}
-        self.load_at = math.inf  # when `load` is due; `load_mass` is due as long as it finds something
+        self.load_at = math.inf  # when `load` is due
         self.under_way: dict[int, AgendaEntry[R]] = {}  # ACTING or COMMITTING
         # Resting entries by due time. The loop takes due entries out and runs them over their snapshots. Then it puts
         # them back, enqueues entries that no longer rest, and reloads entries whose snapshots are old.
@@ -168,8 +168,8 @@ class Agenda(Generic[R]):
         return unknown
 
     def woken_together(self, ids: Iterable[int]) -> None:
-        """Enqueue very many resources, except resources of shards that this controller does not own. `load_mass` takes
-        them."""
+        """Enqueue very many resources, except resources of shards that this controller does not own. Only a load
+        with `mass` takes them."""
         for id_ in ids:
             entry = self.entry(id_)
             if entry is None:
@@ -202,37 +202,26 @@ class Agenda(Generic[R]):
                 elif entry.phase is not Phase.QUEUED and not entry.again:
                     entry.again, entry.queue = True, Queue.ROUTINE
 
-    def load(self, limit: int) -> list[AgendaEntry[R]]:
+    def load(self, limit: int, *, mass: bool = False) -> list[AgendaEntry[R]]:
         """Take up to `limit` entries that have a wake of their own or are due; the caller loads them in one statement
-        now. A quarter of `limit` is reserved for resources that are due without a wake."""
+        now. A quarter of `limit` is reserved for resources that are due without a wake. With `mass`, take instead those
+        that were woken with very many others, or that nobody waits for; the caller takes such entries only when it has
+        committed those before. So however many there are, another resource waits for none of them."""
+        chosen: list[AgendaEntry[R]] = []
         routine = min(limit // 4, len(self._queues[Queue.ROUTINE].entries))
-        chosen = self._take(Queue.URGENT, limit - routine)
-        chosen += self._take(Queue.ROUTINE, limit - len(chosen))
-        if not (self._queues[Queue.URGENT].entries or self._queues[Queue.ROUTINE].entries):
+        ends = {Queue.MASS: limit} if mass else {Queue.URGENT: limit - routine, Queue.ROUTINE: limit}
+        for queue, end in ends.items():
+            waiting = self._queues[queue]
+            before = len(waiting.entries)
+            while waiting.entries and len(chosen) < end:
+                entry = waiting.entries.popleft()
+                if entry.phase is Phase.QUEUED and entry.queue is queue:
+                    entry.phase = Phase.LOADING
+                    chosen.append(entry)
+            waiting.ahead = max(0, waiting.ahead - before + len(waiting.entries))
+        if not any(waiting.entries for waiting in self._queues.values()):
             self.load_at = math.inf
         return chosen
-
-    def load_mass(self, limit: int) -> list[AgendaEntry[R]]:
-        """Take up to `limit` entries that were woken with very many others, or that nobody waits for; the caller loads
-        them in one statement now, and only when it has committed those that it took before. So however many there are,
-        another resource waits for none of them."""
-        return self._take(Queue.MASS, limit)
-
-    def _take(self, queue: Queue, limit: int) -> list[AgendaEntry[R]]:
-        waiting = self._queues[queue]
-        chosen: list[AgendaEntry[R]] = []
-        before = len(waiting.entries)
-        while waiting.entries and len(chosen) < limit:
-            entry = waiting.entries.popleft()
-            if entry.phase is Phase.QUEUED and entry.queue is queue:
-                entry.phase = Phase.LOADING
-                chosen.append(entry)
-        waiting.ahead = max(0, waiting.ahead - before + len(waiting.entries))
-        return chosen
-
-    def is_due(self, now: float) -> bool:
-        """Return whether a load has something to take."""
-        return self.load_at <= now or bool(self._queues[Queue.MASS].entries)
 
     def partly_loaded(self, entries: Iterable[AgendaEntry[R]]) -> None:
         """Load these entries again after their runs, because their load left out wakes."""
@@ -379,8 +368,7 @@ class Agenda(Generic[R]):
         waiting = self._queues[queue]
         waiting.entries.append(entry)
         waiting.ahead += once_more
-        if queue is not Queue.MASS:
-            self.load_at = min(self.load_at, load_at)
+        self.load_at = min(self.load_at, load_at)
 
     def _settle(self, entry: AgendaEntry[R], due_at: float) -> None:
         """Let the entry rest until `due_at`, or enqueue it if a wake has arrived."""

@@ -226,7 +226,7 @@ class Loop(Generic[R, S, W, V]):
             self._host.sink.ran(
                 self.kind, {name: each for name, each in (("do_nothing", done), ("wait", waited)) if each}
             )
-        if agenda.is_due(now):
+        if agenda.load_at <= now:
             self._to_load.ring()
         return len(due) == _SLICE
 
@@ -248,7 +248,7 @@ class Loop(Generic[R, S, W, V]):
         The statements are short and never two at a time, so that they leave the database and this process to others."""
         while not self._stopping:
             may = self._host.may_act() and not self._seen.are_many
-            entries = self.agenda.load_mass(_MASS) if may else ()
+            entries = self.agenda.load(_MASS, mass=True) if may else ()
             if entries:
                 finished: list[tuple[AgendaEntry[R], Run[R, S, W]]] = []
                 await self._run_batch(entries, finished)
@@ -415,7 +415,7 @@ class Loop(Generic[R, S, W, V]):
         self._publisher.publish([run for _, run in settled], results)
         for entry, run in settled:
             self._settle_entry(entry, run, results[entry.id])
-        if self.agenda.is_due(self._clock.monotonic()):
+        if self.agenda.load_at <= self._clock.monotonic():
             self._to_load.ring()
 
     async def _report_locks(

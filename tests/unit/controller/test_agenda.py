@@ -205,7 +205,7 @@ def test_no_load_of_others_contains_resources_that_were_woken_together() -> None
         assert entry is not None
         agenda.reload(entry, NOW)
     others = [entry.id for _ in range(10) for entry in agenda.load(20)]
-    mass = [entry.id for _ in range(6) for entry in agenda.load_mass(20)]
+    mass = [entry.id for _ in range(6) for entry in agenda.load(20, mass=True)]
     assert (sorted(others), sorted(mass)) == ([*range(101, 201)], [*range(1, 101), 300])
 
 
@@ -213,27 +213,28 @@ def test_a_resource_with_quiet_wakes_alone_is_loaded_with_those_for_which_nobody
     agenda = at_rest(1, 2)
     agenda.polled({1: {4}, 2: {5}}, loud={2})
     assert [entry.id for entry in agenda.load(10)] == [2]
-    assert [entry.id for entry in agenda.load_mass(10)] == [1]
+    assert [entry.id for entry in agenda.load(10, mass=True)] == [1]
 
 
 def test_a_resource_for_which_nobody_waits_stays_such_until_it_rests() -> None:
     agenda = at_rest(1)
     agenda.woken_together([1])
-    [entry] = agenda.load_mass(1)
+    [entry] = agenda.load(1, mass=True)
     assert agenda.loaded(entry, "snapshot", (4,), now=NOW)
     assert agenda.commits(entry)
     agenda.committed(entry, None)
     assert agenda.load(1) == []
-    assert agenda.load_mass(1) == [entry]
+    assert agenda.load(1, mass=True) == [entry]
 
 
 def test_a_load_is_due_as_long_as_a_resource_waits_that_was_woken_together_with_others() -> None:
     agenda = at_rest(1)
-    assert not agenda.is_due(NOW)
+    assert agenda.load_at == math.inf
     agenda.woken_together([1])
-    assert agenda.is_due(NOW)
-    agenda.load_mass(1)
-    assert not agenda.is_due(NOW)
+    agenda.load(1)
+    assert agenda.load_at <= NOW
+    agenda.load(1, mass=True)
+    assert agenda.load_at == math.inf
 
 
 def test_a_wake_of_its_own_overtakes_the_resources_that_were_woken_together() -> None:
@@ -250,7 +251,7 @@ def test_resources_whose_load_left_out_wakes_are_loaded_again_after_their_runs()
     agenda.partly_loaded([entry])
     agenda.loaded(entry, "snapshot", (4,), now=NOW)
     assert agenda.rests(entry, NOW + 30, outcome="nothing") == (4,)
-    assert [each.id for each in agenda.load_mass(1)] == [1]
+    assert [each.id for each in agenda.load(1, mass=True)] == [1]
 
 
 def test_a_wake_that_a_poll_finds_for_a_resource_that_was_made_since_makes_its_entry() -> None:
