@@ -10,9 +10,13 @@ from typing import Any
 
 import msgspec
 
+from farrier.io.queries.lists import PostgresQueries
+from farrier.model.advice.why_node import explain
 from farrier.model.intents.actions import ANSWERED_WHILE_PAUSED, Action
+from farrier.model.loop.outcome import EndsBy
 from farrier.model.node import mapping, sla
 from farrier.model.node.edges import Layer
+from farrier.model.node.limits import Limits
 from farrier.model.node.status import NodeStatus
 from farrier.model.node.workflow import LIVE, WorkflowKind, WorkflowStatus
 from tests.support.site import Machine
@@ -32,6 +36,9 @@ async def holds_now(machine: Machine) -> None:
     assert not ANSWERED_WHILE_PAUSED.intersection(Action(record["action"]) for record in pending)
     assert row["management"] not in ("verifying", "adopting")
     assert row["status"] != "active" or row["ever_onboarded"]
+    if row["status"] == "active" and not row["paused"]:
+        assert "quarantine" not in (await machine.conditions()).values(), "a condition keeps the node out of service"
+    await has_a_next_step(machine, row)
     live = {task["type"] for task in await machine.tasks() if task["status"] in ("queued", "dispatched")}
     assert not live or row["live"] == "decommission"
     if row["status"] in CARRIED and row["stage"] in ("drain_node", "remove_gpuaas_node_record") and not row["paused"]:
@@ -39,6 +46,18 @@ async def holds_now(machine: Machine) -> None:
     tries = msgspec.json.decode(row["bmc"]).get("tries", [])
     assert len(tries) <= 3, "more than three logins may have failed"
     has_a_limit_or_a_reason(row)
+
+
+async def has_a_next_step(machine: Machine, row: Any) -> None:
+    """Assert that a node which is not in service shows a reason, and who ends the wait: an intent or a person, or the
+    node itself."""
+    if row["status"] in ("active", "deleted"):
+        return
+    queries = PostgresQueries(machine.site.pool)
+    page = await queries.node(machine.name)
+    said = explain(page.rows[0], page.now, Limits())
+    assert said.reason, row["status"]
+    assert said.recommended or said.advice or said.ends_by is EndsBy.ITSELF, said
 
 
 def has_a_limit_or_a_reason(row: Any) -> None:

@@ -1,4 +1,5 @@
-"""Actions of people, agents and BMCs in any order, through the real loop: the invariants hold after every commit.
+"""Actions of people, agents, monitors and BMCs in any order, through the real loop: the invariants hold after every
+commit, also if the database's clock is set back.
 
 Hypothesis generates the scripts. Each row of the history has the version of its commit, so the test reconstructs all
 layers after each commit and checks them. Neither the model nor the database may refuse a commit of the loop.
@@ -14,12 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from farrier.io.connections.pulse import PostgresPulse
 from farrier.model.intents.actions import Action
 from farrier.model.machine.bmc import BmcError, BmcFailure
 from farrier.model.node.snapshot import TaskType
 from tests.support import pg
 from tests.support import site as sites
 from tests.support.judged import held_after_every_commit, holds_now
+from tests.support.monitors import grant, report
 from tests.support.site import HOUR, MINUTE, SECOND, Machine, Site
 
 Act: TypeAlias = Callable[[Machine], Awaitable[object]]
@@ -90,6 +93,26 @@ def bmc(failure: BmcFailure | None) -> Act:
     return named(change, "bmc", failure)
 
 
+def monitor(**given: Any) -> Act:
+    """A monitor states its condition, or ends it."""
+
+    async def states(machine: Machine) -> None:
+        await report(machine.site.conn, {"node": machine.name, "id": "gpu/xid-79", "effect": "quarantine", **given})
+        await machine.site.settled()
+
+    return named(states, "monitor", given)
+
+
+async def clock_is_set_back(machine: Machine) -> None:
+    await machine.site.db.advance(-2 * HOUR)
+    async with machine.site.db.pool(1) as connections:
+        pulse = PostgresPulse(connections)
+        assert await pulse.beat() is not None
+        while (await pulse.mend()).more:
+            pass
+    await machine.site.settled()
+
+
 async def enrols(machine: Machine) -> None:
     await machine.enroll()
 
@@ -112,6 +135,10 @@ ACTS = st.one_of(
             works(succeeded=True, times=1),
             works(succeeded=False, times=5),
             claims,
+            monitor(),
+            monitor(effect="note"),
+            monitor(ends=True),
+            clock_is_set_back,
             waits(31 * SECOND),
             waits(4 * MINUTE),
             waits(HOUR),
@@ -126,6 +153,7 @@ ACTS = st.one_of(
 @pytest.fixture(scope="module")
 async def site(pg_server: pg.Server) -> AsyncIterator[Site]:
     async with pg_server.database() as db, sites.opened(db) as opened:
+        await grant(opened.conn, effect="quarantine", lasts=30 * MINUTE)
         yield opened
 
 
