@@ -14,7 +14,7 @@ import pytest
 
 from farrier.model.maas import changes
 from farrier.model.maas.changes import Change, LinkMode, LookUp
-from farrier.model.maas.reading import Interface, MaasError, MaasFailure, MaasStatus, Machine
+from farrier.model.maas.reading import Interface, MaasError, MaasFailure, MaasStatus, Machine, StatusNumber
 from farrier.sim.maas import Broken, Fault, Region
 from tests.support.maas import COMMISSION, DEPLOY, NEW, World, commissioned, deployed, world_with
 
@@ -76,7 +76,7 @@ def relinked(machine: Machine) -> Change:
 
 
 CASES: dict[str, Case] = {
-    "Update": Case(new, lambda _: changes.UpdateMachine(hostname="gpu002"), lambda m, _: m.hostname == "gpu002"),
+    "UpdateMachine": Case(new, lambda _: changes.UpdateMachine(hostname="gpu002"), lambda m, _: m.hostname == "gpu002"),
     "Commission": Case(
         new, lambda _: COMMISSION, lambda m, _: m.state is MaasStatus.COMMISSIONING and m.owner == "admin"
     ),
@@ -118,6 +118,14 @@ CASES: dict[str, Case] = {
     ),
     "Release": Case(
         deployed, lambda _: changes.Release(comment=COMMENT), lambda m, _: m.state is not MaasStatus.DEPLOYED
+    ),
+    "TestMachine": Case(
+        commissioned,
+        lambda _: changes.TestMachine(script="smartctl-validate"),
+        lambda m, _: m.status is StatusNumber.TESTING,
+    ),
+    "MarkBroken": Case(
+        deployed, lambda _: changes.MarkBroken(comment=COMMENT), lambda m, _: m.state is MaasStatus.BROKEN
     ),
     "PowerOff": Case(deployed, lambda _: changes.PowerOff(comment=COMMENT), lambda m, _: m.power_state == "off"),
     "Unlock": Case(locked, lambda _: changes.Unlock(comment=COMMENT), lambda m, _: not m.locked),

@@ -40,7 +40,7 @@ async def test_a_plan_of_a_new_database_counts_what_would_be_made_and_makes_noth
     assert planned[-1] == "a new database without replicas"
     assert not (await empty("db", "check", ends=ExitCode.FAILED)).out
     done = (await empty("db", "migrate")).out
-    assert re.search(r"^made +\d+ functions, \d+ views, \d+ triggers, the rights of 6 roles$", done, re.MULTILINE)
+    assert re.search(r"^made +\d+ functions, \d+ views, \d+ triggers, the rights of 7 roles$", done, re.MULTILINE)
 
 
 OLD = "CREATE OR REPLACE FUNCTION farrier.old() RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$;"

@@ -42,6 +42,8 @@ LISTS = (
     "partition list",
     "kind list",
     "task list",
+    "monitor list",
+    "monitor refusals",
     "intent list",
     "controllers",
     "history list",

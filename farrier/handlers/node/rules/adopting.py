@@ -25,6 +25,7 @@ from farrier.handlers.node.moves import (
     transition,
     with_fields,
 )
+from farrier.handlers.node.rules.stated import with_conditions
 from farrier.handlers.node.workflow import onboarding_adopt
 from farrier.handlers.node.workflow.failing import adoption_cut_short, adoption_stopped
 from farrier.handlers.node.workflow.stages import advanced, run_stage
@@ -84,6 +85,7 @@ def _gives_way(node: Node) -> str | None:
 
 def _adopted(node: Node, now: datetime, reading: BmcReading, config: Policy) -> Outcome:
     proven = with_fields(node, management=M.MANAGEABLE, bmc=probing.learnt(node.bmc, reading, now))
+    proven = with_conditions(proven, now, config)  # the reading may end the condition of another machine
     return transition(
         node,
         _goes_on(proven, now, config),
