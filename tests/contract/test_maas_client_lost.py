@@ -12,9 +12,11 @@ from typing import TypeAlias, get_args
 import msgspec
 import pytest
 
+from farrier.agent import CLEAN_CHECK, clean_check
 from farrier.model.maas import changes
 from farrier.model.maas.changes import Change, LinkMode, LookUp
 from farrier.model.maas.reading import Interface, MaasError, MaasFailure, MaasStatus, Machine, StatusNumber
+from farrier.model.maas.scripts import Text
 from farrier.sim.maas import Broken, Fault, Region
 from tests.support.maas import COMMISSION, DEPLOY, NEW, World, commissioned, deployed, world_with
 
@@ -26,6 +28,7 @@ LEAVES_ITS_COMMENT = (
     changes.Unlock,
 )
 ROCE_VLAN = 5002
+SCRIPT = Text(name=CLEAN_CHECK, text=clean_check())
 
 Start: TypeAlias = Callable[[World, Region], Awaitable[Machine]]
 Make: TypeAlias = Callable[[Machine], Change]
@@ -42,6 +45,11 @@ class Case(msgspec.Struct, frozen=True):
 
 async def new(world: World, region: Region) -> Machine:
     return await world.client.create(NEW)
+
+
+async def prepared(world: World, region: Region) -> Machine:
+    await world.client.save_script(SCRIPT, is_new=True)
+    return await commissioned(world, region)
 
 
 async def deploying(world: World, region: Region) -> Machine:
@@ -120,9 +128,9 @@ CASES: dict[str, Case] = {
         deployed, lambda _: changes.Release(comment=COMMENT), lambda m, _: m.state is not MaasStatus.DEPLOYED
     ),
     "TestMachine": Case(
-        commissioned,
-        lambda _: changes.TestMachine(script="smartctl-validate"),
-        lambda m, _: m.status is StatusNumber.TESTING,
+        prepared,
+        lambda _: changes.TestMachine(script=SCRIPT.name),
+        lambda m, _: m.status == StatusNumber.TESTING,
     ),
     "MarkBroken": Case(
         deployed, lambda _: changes.MarkBroken(comment=COMMENT), lambda m, _: m.state is MaasStatus.BROKEN

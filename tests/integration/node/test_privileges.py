@@ -39,6 +39,7 @@ TABLES = (
     "bmc_logins",
     "bootstrap_tokens",
     "node_observations",
+    "machine_disks",
     "node_uses",
     "node_ib_ports",
     "brakes",

@@ -100,7 +100,7 @@ def _switched_off(node: Node, now: datetime, policy: Policy) -> StageResult | No
 
     async def decide(found: Machine, _: MaasClient) -> Settled | Send:
         off = PowerOff(comment=region.comment(node, _OFF))
-        return ready_test.untestable(found) or region.asking(node, now, off, _OFF, record=_OFF)
+        return ready_test.hindrance(node, now, found) or region.asking(node, now, off, _OFF, record=_OFF)
 
     return region.with_machine(node, policy, decide, name="power_off")
 

@@ -85,8 +85,12 @@ def ordered(node: Node, script: str) -> TestRun | None:
     return run if is_of_attempt and run is not None and run.script == script else None
 
 
-def untestable(machine: Machine) -> Failed | None:
-    """Return why the machine cannot be tested in its status in MAAS; None if it can."""
+def hindrance(node: Node, now: datetime, machine: Machine) -> Settled | Send | None:
+    """Return what has to happen before farrier can test the machine or switch it off; None if the machine is at rest.
+    Only an earlier attempt of the stage may have begun a test that still runs."""
+    if machine.status == S.TESTING:
+        abort = Abort(comment=region.comment(node, _ABORT))
+        return region.asking(node, now, abort, "abort the test of an earlier attempt", record=_ABORT)
     if machine.status in _TESTABLE:
         return None
     shown = machine.status_name or str(machine.status)
@@ -119,13 +123,10 @@ def _record(run: TestRun) -> str:
 
 async def _decide(node: Node, now: datetime, test: Test, machine: Machine, client: MaasClient) -> Settled | Send:
     run = ordered(node, test.script)
-    if machine.status == S.TESTING:
-        if run is not None:  # the response to the request was lost
-            return _running(test)
-        abort = Abort(comment=region.comment(node, _ABORT))
-        return region.asking(node, now, abort, "abort the test of an earlier attempt", record=_ABORT)
-    if (wrong := untestable(machine)) is not None:
-        return wrong
+    if machine.status == S.TESTING and run is not None:  # the response to the request was lost
+        return _running(test)
+    if (first := hindrance(node, now, machine)) is not None:
+        return first
     rounds = await client.results(machine.system_id, "testing")
     if run is None:
         return _prepared(node, now, test, rounds, await client.scripts(test.script))
