@@ -56,7 +56,7 @@ SCENARIOS = (
     *(f"network_segment/test_{name}.py" for name in ("addresses", "life")),
     *(f"node/test_{name}.py" for name in ("beats", "brake", "clock_set_back", "decommission_in_maas", "deleted")),
     *(f"node/test_{name}.py" for name in ("details", "foreseen", "granted_calls", "guards", "intents", "networks")),
-    *(f"node/test_{name}.py" for name in ("one_machine", "owning", "task_claimants")),
+    *(f"node/test_{name}.py" for name in ("monitors_decide", "one_machine", "owning", "task_claimants")),
     *(f"test_{name}.py" for name in ("mended_json", "restored", "restores", "retention", "sites")),
 )
 _BODIES = """
