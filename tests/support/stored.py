@@ -33,6 +33,7 @@ def stored(before: Node, after: Node, decided: tuple[Write, ...], now: datetime)
         agent=None if forgotten else after.agent,
         bmc=replace(after.bmc, power_since=now) if after.bmc.power is not before.bmc.power else after.bmc,
         conditions=dated(before, after, now, forgotten=forgotten),
+        maas=None if after.maas_id is None else after.maas,
         intents=unanswered(before, decided),
         secrets_left=() if any(isinstance(w, RevokeBootstrap) for w in decided) else after.secrets_left,
     )

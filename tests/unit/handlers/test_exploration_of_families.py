@@ -67,7 +67,9 @@ def of_operators(machine: str, *, in_maas: bool, seldom: bool) -> dict[str, Stim
         (Action.REMOVE, force),
         (Action.ONBOARD, {"mode": "deploy" if in_maas else "manual"}),
     )
-    if in_maas or not seldom:
+    if in_maas:
+        return begun | OFTEN | {"drain": without_a_machine(asks(Action.DRAIN, force))}
+    if not seldom:
         return begun | OFTEN
     more = intents(
         (Action.DRAIN, force),
@@ -75,6 +77,11 @@ def of_operators(machine: str, *, in_maas: bool, seldom: bool) -> dict[str, Stim
         (Action.DECOMMISSION, {"mode": mode} | FORCE),
     )
     return begun | OFTEN | SELDOM | more
+
+
+def without_a_machine(stimulus: Stimulus) -> Stimulus:
+    """What an operator does with a node whose machine is no longer in MAAS, and so cannot be imaged again."""
+    return lambda place: stimulus(place) if place.node.maas_id is None else None
 
 
 def on_its_system(stimulus: Stimulus) -> Stimulus:

@@ -33,7 +33,7 @@ EVERY_CHANGE: tuple[Change, ...] = (
     changes.Delete(),
 )
 EXPECTED = {
-    "Update": (
+    "UpdateMachine": (
         "PUT machines/abc123/ hostname=b enable_hw_sync=true power_type=redfish "
         "power_parameters_power_address=10.0.0.1 power_parameters_power_user=root power_parameters_power_pass=calvin"
     ),
@@ -41,7 +41,7 @@ EXPECTED = {
         "POST machines/abc123/?op=commission skip_networking=true skip_storage=false skip_bmc_config=true "
         "enable_ssh=false testing_scripts=none"
     ),
-    "Test": "POST machines/abc123/?op=test testing_scripts=farrier-clean-check",
+    "TestMachine": "POST machines/abc123/?op=test testing_scripts=farrier-clean-check",
     "Abort": "POST machines/abc123/?op=abort comment=c",
     "SetBootDisk": "POST nodes/abc123/blockdevices/7/?op=set_boot_disk",
     "SetStorageLayout": "POST machines/abc123/?op=set_storage_layout storage_layout=flat root_size=5",
