@@ -35,7 +35,7 @@ from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading, BmcTarge
 from farrier.model.machine.health import Health, SshSeed
 from farrier.model.machine.observation import MaasObservation
 from farrier.model.node import edges
-from farrier.model.node.conditions import Source, has_source, quarantining
+from farrier.model.node.conditions import Effect, Source, has_source, quarantining
 from farrier.model.node.edges import Layer
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.management import Management as M
@@ -339,13 +339,15 @@ STIMULI: dict[str, Stimulus] = {
 
 
 def kind_of(place: Place) -> object:
-    """The key by which places are distinguished: without times, texts and counters."""
+    """The key by which places are distinguished: without times, texts, counters, and notes, which decide nothing."""
     it, job = place.node, place.node.workflow
     return (
         (it.status, it.management, it.bmc.failure, place.bmc_answers, it.paused is not None, it.deleting),
         (it.bmc.sync_failure, it.bmc.desired_power, it.bmc.switching is not None, place.power, it.bmc.power),
         (it.ever_onboarded, it.ever_active),
-        frozenset((*each.key, each.effect) for each in it.conditions),
+        frozenset(
+            (*each.key, each.effect) for each in it.conditions if each.effect is Effect.QUARANTINE or each.released
+        ),
         job
         and (job.kind, job.status, job.mode, job.stage, job.options.force, job.options.untouched, job.stop_requested),
         it.agent and (it.agent.last_heartbeat_at is not None and place.now - it.agent.last_heartbeat_at < MINUTE),

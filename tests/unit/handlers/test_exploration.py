@@ -34,7 +34,7 @@ ALL = tuple(name for name in STIMULI if not name.startswith(OF_THE_BMC))
 OFTEN = (*BESIDE_IT, "enrols", "is well", "is unwell", "tasks fail", "decommission", "quarantine", "release")
 
 
-@pytest.mark.timeout(600)  # takes some 15 s of a processor, which other tests may use, too
+@pytest.mark.timeout(1500)  # takes some 15 s of a processor, which other tests may use, too
 @pytest.mark.parametrize("names", [OFTEN, pytest.param(ALL, marks=pytest.mark.full)], ids=["often", "all"])
 def test_a_node_can_be_deleted_from_every_reachable_state(names: tuple[str, ...]) -> None:
     """The exploration also asserts the invariants on the way."""

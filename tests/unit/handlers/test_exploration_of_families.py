@@ -159,7 +159,7 @@ def is_ending(place: Place) -> bool:
     return place.node.deleting or place.node.status is N.DELETED or taken
 
 
-@pytest.mark.timeout(600)  # the long walks take minutes of a processor, which other tests may use, too
+@pytest.mark.timeout(1500)  # the long walks take minutes of a processor, which other tests may use, too
 @pytest.mark.parametrize("seldom", [False, pytest.param(True, marks=pytest.mark.full)], ids=["often", "all"])
 @pytest.mark.parametrize(("machine", "place"), FAMILIES)
 def test_from_every_reachable_state_intents_lead_to_active_and_to_deleted(

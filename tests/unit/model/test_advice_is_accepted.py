@@ -140,7 +140,7 @@ OFTEN = (
 )
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("names", [OFTEN, pytest.param(("",), marks=pytest.mark.full)], ids=["often", "all"])
 def test_each_recommended_intent_is_accepted_in_every_reachable_state(names: tuple[str, ...]) -> None:
     places: list[Place] = []
