@@ -172,6 +172,13 @@ def test_a_deployment_by_another_or_unknown_user_does_not_end_the_quarantine(cau
     assert not back(seen(MaasStatus.DEPLOYED, owner="ann", ours=ours), replace(DRIFTED, id=cause))
 
 
+@pytest.mark.parametrize("cause", [DISAGREEMENT, MACHINE_DELETED])
+def test_a_node_that_lost_its_machine_stays_quarantined_until_it_is_released(cause: str) -> None:
+    """An undo also takes the machine from the node, so the missing ID proves nothing."""
+    lost = replace(serving(N.QUARANTINED, None, conditions=(replace(DRIFTED, id=cause),)), maas_id=None)
+    assert isinstance(decide(lost), Wait)
+
+
 def test_a_released_contradiction_stays_a_note_while_it_lasts() -> None:
     released = replace(DRIFTED, effect=Effect.NOTE, released=True)
     assert not isinstance(decide(serving(N.ACTIVE, seen(MaasStatus.READY), conditions=(released,))), Transition)

@@ -50,6 +50,7 @@ OFTEN = intents(
     (Action.RELEASE, {"key": "cleaning/validation_failed", "reason": CLEANED}),
     *((action, {}) for action in (Action.CANCEL, Action.DELETE, Action.REACTIVATE, Action.RETRY_STAGE)),
 )
+OF_THE_REGION = ("region/machine_deleted", "region/disagreement")
 SELDOM = intents(
     (Action.SET_POWER, {"power": "on"}),
     (Action.RELEASE, {}),
@@ -68,7 +69,11 @@ def of_operators(machine: str, *, in_maas: bool, seldom: bool) -> dict[str, Stim
         (Action.ONBOARD, {"mode": "deploy" if in_maas else "manual"}),
     )
     if in_maas:
-        return begun | OFTEN | {"drain": without_a_machine(asks(Action.DRAIN, force))}
+        released = {
+            f"release {key}": without_a_machine(asks(Action.RELEASE, {"key": key, "reason": CLEANED}))
+            for key in OF_THE_REGION
+        }
+        return begun | OFTEN | {"drain": without_a_machine(asks(Action.DRAIN, force))} | released
     if not seldom:
         return begun | OFTEN
     more = intents(

@@ -33,8 +33,6 @@ def difference(node: Node, now: datetime, config: Policy) -> str | None:
 def compared(node: Node, stands: tuple[Condition, ...], now: datetime, config: Policy) -> tuple[Condition, ...]:
     """Return these conditions after a comparison with MAAS; the same object if nothing changes."""
     known = next((each for each in stands if each.source == Source.REGION), None)
-    if node.maas_id is None:  # an operator took the node out of MAAS
-        return stands if known is None else conditions.without_source(stands, Source.REGION)
     new = _contradiction(node, now, config) if node.status in expected.DRIFTING else None
     if new is not None and (known is None or known.id != new.id):
         return conditions.added(conditions.without_source(stands, Source.REGION), new)
