@@ -66,9 +66,8 @@ class AgendaEntry(msgspec.Struct, Generic[R], gc=False, weakref=False):
     shard: int
     phase: Phase = Phase.QUEUED
     slot: int = NOWHERE  # the slot of the entry in the wheel
-    queue: Queue = (
-        Queue.ROUTINE
-    )  # the queue of a QUEUED entry; of any other entry, its last queue, or the one for `again`
+    # The queue of a QUEUED entry; of any other entry, its last queue, or the one for `again`.
+    queue: Queue = Queue.ROUTINE
     again: bool = False
     step: str | None = None
     reruns: int = 0
