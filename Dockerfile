@@ -1,4 +1,4 @@
-# farrier without privileges, on a read-only file system. docs/operating/containers.md explains it; deploy/compose.yaml runs it.
+# farrier without privileges, on a read-only file system. docs/operate/containers.md explains it; deploy/compose.yaml runs it.
 FROM python:3.13-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./

@@ -1,6 +1,6 @@
-"""The public library for packages that define kinds. The library is stable: see docs/library.md.
+"""The public library for packages that define kinds. The library is stable: see docs/integrate/library.md.
 
-Everything else in farrier may change with any release. `docs/tutorial-your-own-kind.md` shows how to define a kind with
+Everything else in farrier may change with any release. `docs/integrate/own-kind.md` shows how to define a kind with
 this library.
 """
 

@@ -77,9 +77,9 @@ def blocks() -> Mapping[str, str]:
 @cache
 def files() -> Mapping[str, str]:
     """Return the files that are generated as a whole, by path."""
-    manual = {f"docs/man/{name}": text for name, text in man_pages.pages().items()}
+    manual = {f"docs/reference/man/{name}": text for name, text in man_pages.pages().items()}
     return {
-        "docs/commands.md": command_reference.page(),
+        "docs/reference/commands.md": command_reference.page(),
         **manual,
     }
 
@@ -110,7 +110,7 @@ def rewrite(root: Path = ROOT) -> list[Path]:
     changed = []
     for path, text, generated in _generated(root):
         if generated != text:
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(generated, encoding="utf-8")
             changed.append(path)
     return changed

@@ -1,6 +1,6 @@
 """Generates manual pages from the command line: one for farrier, and one for each of its commands.
 
-`generate_docs` writes them to `docs/man`, and the wheel installs them.
+`generate_docs` writes them to `docs/reference/man`, and the wheel installs them.
 """
 
 from __future__ import annotations

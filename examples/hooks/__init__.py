@@ -1,1 +1,1 @@
-"""Schedulers that follow the fleet: docs/operating/hooks.md."""
+"""Schedulers that follow the fleet: docs/integrate/webhooks.md."""

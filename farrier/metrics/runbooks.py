@@ -1,4 +1,4 @@
-"""Makes the links of alerts and dashboards to the published pages of docs/operating/."""
+"""Makes the links of alerts and dashboards to the published pages of docs/operate/."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Runbooks(msgspec.Struct, frozen=True):
     """The place where the pages are published. The URL of a page consists of `before`, then the page's path without the
     suffix .md, then `after`."""
 
-    before: str = "docs/operating/"
+    before: str = "docs/operate/"
     after: str = ".md"
 
     @classmethod

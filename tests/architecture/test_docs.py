@@ -35,7 +35,7 @@ PSQL = re.compile(r"(?:^|[|;&] *)psql\b.*", re.MULTILINE)
 # psql does not read farrier's settings; without a DSN it connects to any server that listens on this machine.
 NAMES_ITS_DATABASE = re.compile(r'psql (?:-v \S+ )?"(?:\$FARRIER_DATABASE_DSN|\$\(farrier db url\b|postgresql://)')
 
-TROUBLESHOOTING = sources.ROOT / "docs" / "operating" / "troubleshooting.md"
+TROUBLESHOOTING = sources.ROOT / "docs" / "operate" / "troubleshooting.md"
 SOURCES = "".join(
     path.read_text(encoding="utf-8") for path in sorted(sources.FARRIER.rglob("*")) if path.suffix in {".py", ".sql"}
 )
@@ -65,7 +65,7 @@ def test_a_generated_file_that_is_out_of_date_is_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text("")
     generate_docs.rewrite(tmp_path)
-    commands = tmp_path / "docs" / "commands.md"
+    commands = tmp_path / "docs" / "reference" / "commands.md"
     written = commands.read_text()
     commands.write_text(f"edited\n{written}")
     assert any(line.startswith("-edited") for line in generate_docs.differences(tmp_path))

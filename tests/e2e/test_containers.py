@@ -27,7 +27,7 @@ from tests.support.process import PATIENCE, Farrier, farrier
 from tests.support.programs import program
 from tests.support.sockets import free_port
 
-PAGE = (containers.ROOT / "docs" / "operating" / "containers.md").read_text(encoding="utf-8")
+PAGE = (containers.ROOT / "docs" / "operate" / "containers.md").read_text(encoding="utf-8")
 SHELL = dict(re.findall(r"<!-- sh: (\w+) -->\n```sh\n(.*?)```", PAGE, re.DOTALL))
 SECTIONS = ("METRICS", "HTTP", "AGENTS")
 ANYWHERE = {"HOST": "127.0.0.1", "PORT": "0"}

@@ -20,7 +20,7 @@ from tests.support.process import PATIENCE, Farrier, farrier, replica, until
 
 BLOCKS = {
     block.marker.removeprefix("sh: "): block.text
-    for block in pages.blocks(pages.ROOT / "docs" / "operating" / "http-access.md")
+    for block in pages.blocks(pages.ROOT / "docs" / "operate" / "http-access.md")
 }
 
 

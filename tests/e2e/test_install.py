@@ -28,7 +28,7 @@ from tests.support.sockets import free_port
 from tests.support.supervised import RUN, Systemd, supervised
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "operating" / "install.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "operate" / "install.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"<!-- (?:sh|sql): (\w+) -->\n```\w+\n(.*?)```", PAGE, re.DOTALL))
 
 # Replaces `python3 -m venv DIR`: the new environment has the packages of this one, so nothing has to be installed.

@@ -24,7 +24,7 @@ from farrier.io.connections.embedded import EmbeddedServer, wheel_binaries
 from tests.support.process import ANY_PORTS, Farrier, farrier, until
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "tutorial-your-own-kind.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "integrate" / "own-kind.md").read_text(encoding="utf-8")
 FILES = re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE, re.DOTALL)
 SHELL = dict(re.findall(r"<!-- sh: (\w+) -->\n```sh\n(.*?)```", PAGE, re.DOTALL))
 EXPORT = re.compile(r"^export .*$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""docs/http-api.md shows requests and responses as they are: a shell runs each command, and a loop answers.
+"""docs/integrate/http.md shows requests and responses as they are: a shell runs each command, and a loop answers.
 
 A command is marked `<!-- http -->`, its response `<!-- response: STATUS -->`. A response that is shown may leave fields
 out.
@@ -23,7 +23,7 @@ from tests.integration.test_web import TOKEN, backend_on, open_site
 from tests.support import pg
 from tests.support.site import opened
 
-PAGE = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "integrate" / "http.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(
     r"<!-- http -->\n```bash\n(?P<command>.*?)```\n\n<!-- response: (?P<status>\d+) -->\n```json\n(?P<shown>.*?)```",
     re.DOTALL,

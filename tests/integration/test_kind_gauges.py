@@ -192,7 +192,7 @@ async def test_a_late_resource_of_a_strangers_kind_is_named_by_the_gauge_and_by_
                 "exp_annotations": {
                     "summary": "c-1 is stuck in crate packing",
                     "description": "c-1 is 1m 30s above its limit. Run: farrier resource why crate c-1",
-                    "runbook_url": "https://docs.example/operating/alerts/FarrierResourceStuck.md",
+                    "runbook_url": "https://docs.example/operate/alerts/FarrierResourceStuck.md",
                 },
             }
         ],

@@ -16,7 +16,7 @@ from tests.support.monitors import grant, logged_in, report
 from tests.support.programs import program
 
 EXAMPLE = ROOT / "examples" / "monitors"
-PAGE = ROOT / "docs" / "operating" / "monitors.md"
+PAGE = ROOT / "docs" / "integrate" / "monitors.md"
 # The metrics of faults that DCGM exporter exposes by default: lines of its etc/default-counters.csv at d5e5f510 that
 # are no comments.
 EXPOSED = {

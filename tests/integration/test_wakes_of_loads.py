@@ -1,4 +1,4 @@
-"""Each table that a load reads is in docs/operating/wakes.md, with the writes that enqueue resources."""
+"""Each table that a load reads is in docs/integrate/wakes.md, with the writes that enqueue resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from farrier.io.kinds.built_in import PARTITION_ROWS, REGION_ROWS, SEGMENT_ROWS
 from farrier.io.kinds.node import NodeRows
 from tests.support import pg
 
-PAGE = Path(__file__).parents[2] / "docs/operating/wakes.md"
+PAGE = Path(__file__).parents[2] / "docs/integrate/wakes.md"
 LOADS = {
     "node": NodeRows().load,
     "maas_region": REGION_ROWS.load,

@@ -102,7 +102,7 @@ def test_a_secret_is_read_only_by_a_service_that_has_it() -> None:
 
 
 def test_the_page_shows_the_provider_of_dashboards_that_the_deployment_uses() -> None:
-    found = [block.text for block in pages.blocks(ROOT / "docs/operating/dashboards.md") if "providers:" in block.text]
+    found = [block.text for block in pages.blocks(ROOT / "docs/operate/dashboards.md") if "providers:" in block.text]
     (shown,) = map(msgspec.yaml.decode, found)
     used = msgspec.yaml.decode((DEPLOY / "grafana/dashboards.yaml").read_text(encoding="utf-8"))
     for provisioned in (shown, used):

@@ -15,7 +15,7 @@ import pytest
 from farrier import library
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "integrate" / "library.md").read_text(encoding="utf-8")
 
 # Stable within a major version: names may be added; removing or renaming a name breaks other packages.
 NAMES = re.findall(
@@ -89,7 +89,7 @@ class Down:
 
 
 async def test_the_error_of_a_service_is_raised_as_the_tutorial_shows() -> None:
-    page = (ROOT / "docs" / "tutorial-your-own-kind.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "integrate" / "own-kind.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"<!-- python: failure -->\n```python\n(.*?)```", page, re.DOTALL)
     (stored,) = re.findall(r"is stored as `(.*?)`", page)
     names: dict[str, Any] = {}

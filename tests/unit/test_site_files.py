@@ -14,7 +14,7 @@ from farrier.handlers.node.maas import cloud_init
 from farrier.model.maas.changes import LinkMode
 from tests.support.nodes import node
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "operating"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "operate"
 MAAS = '[maas]\nurl = "http://maas.north:5240/MAAS"\nkey = "env:MAAS_KEY"\n'
 
 

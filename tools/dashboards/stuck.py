@@ -49,7 +49,7 @@ def board() -> Board:
                 PAGES, "Pages", "Base URL of farrier's own pages. Links to resources begin with it.", DEFAULTS[PAGES]
             ),
             address(
-                RUNBOOKS, "Runbooks", "Base URL of docs/operating. Links to runbooks begin with it.", DEFAULTS[RUNBOOKS]
+                RUNBOOKS, "Runbooks", "Base URL of docs/operate. Links to runbooks begin with it.", DEFAULTS[RUNBOOKS]
             ),
         ),
     )

@@ -1,7 +1,7 @@
 """The HTTP API. One table lists all operations; the routes and the OpenAPI document are made from it.
 
 Lists are paged: `next` of one response is `after` (or `before`) of the next request, and null at the end. Durations are
-in seconds, and times in ISO 8601. docs/http-api.md describes the API.
+in seconds, and times in ISO 8601. docs/integrate/http.md describes the API.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tests.integration.alerts.test_figures import CLASSES, FIGURES
 from tests.support import pg, promtool
 from tests.support.programs import program
 
-OPERATING = sources.ROOT / "docs" / "operating"
+OPERATING = sources.ROOT / "docs" / "operate"
 PAGES = OPERATING / "alerts"
 ALERTS = [alert for group in promtool.RULES for alert in group.alerts]
 SELECTED = re.compile(r"\b(farrier_[a-z_]+)(?:\{([^}]*)\})?")
@@ -135,7 +135,7 @@ def test_when_no_run_is_committed_the_alert_says_100_percent(tmp_path: Path) -> 
     annotations = {
         "summary": "100% of the runs of node fail to commit",
         "description": promtool.BY_NAME["FarrierCommitConflicts"].description,
-        "runbook_url": "https://docs.example/operating/alerts/FarrierCommitConflicts.md",
+        "runbook_url": "https://docs.example/operate/alerts/FarrierCommitConflicts.md",
     }
     alert = {"exp_labels": {"severity": "ticket", "kind": "node"}, "exp_annotations": annotations}
     expected = {"eval_time": "40m", "alertname": "FarrierCommitConflicts", "exp_alerts": [alert]}
@@ -148,7 +148,7 @@ def test_the_alert_about_short_stays_says_a_whole_number(tmp_path: Path) -> None
         "summary": "nodes leave active soon after entering it",
         "description": "In the last hour, resources left active 6 times, each time within 15m of entering it and "
         "without an intent. To list them, run farrier history list --last 1h --from active",
-        "runbook_url": "https://docs.example/operating/alerts/FarrierFlapping.md",
+        "runbook_url": "https://docs.example/operate/alerts/FarrierFlapping.md",
     }
     labels = {"severity": "ticket", "kind": "node", "state": "active"}
     alert = {"exp_labels": labels, "exp_annotations": annotations}
@@ -308,7 +308,7 @@ def test_an_alert_has_the_named_nodes_the_numbers_and_a_link(named: bool, tmp_pa
                     "summary": "2 resource(s) above the limit of onboarding running wait_for_ready",
                     "description": "To list them, run farrier sla breaches."
                     + (" Furthest above the limit: gpu-1 gpu-2" if named else ""),
-                    "runbook_url": "https://docs.example/operating/alerts/FarrierStuck.md",
+                    "runbook_url": "https://docs.example/operate/alerts/FarrierStuck.md",
                 },
             }
         ],
@@ -330,7 +330,7 @@ def test_the_page_about_failing_regions_names_them_and_no_other_alert_does(tmp_p
             "summary": "1 MAAS region(s) cannot be read (failing)",
             "description": "farrier does not act on outdated observations of the machines of these regions. To see the "
             "error, run farrier site list. Furthest above the limit: ams1",
-            "runbook_url": "https://docs.example/operating/alerts/FarrierRegionFailing.md",
+            "runbook_url": "https://docs.example/operate/alerts/FarrierRegionFailing.md",
         },
     }
     expected = {"eval_time": "6m", "alertname": "FarrierRegionFailing", "exp_alerts": [page]}
@@ -351,7 +351,7 @@ def test_the_ticket_about_long_workflows_says_how_many_nodes_have_them_and_which
             "description": "To list the 2 node(s), run farrier sla breaches, and look for the clock onboarding "
             "end_to_end. A change of the stage does not reset this clock. General limits, which limits of sites and "
             "models override: onboarding 4h, decommission 8h. Furthest above the limit: gpu-1",
-            "runbook_url": "https://docs.example/operating/alerts/FarrierEndToEndBreach.md",
+            "runbook_url": "https://docs.example/operate/alerts/FarrierEndToEndBreach.md",
         },
     }
     expected = {"eval_time": "6m", "alertname": "FarrierEndToEndBreach", "exp_alerts": [ticket]}

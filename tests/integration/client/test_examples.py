@@ -30,7 +30,7 @@ def runnable(example: str, url: str) -> str:
     return example.replace(watches[0], ended).replace("https://farrier.example", url).replace("…", TOKEN)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python-client.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/integrate/python-client.md"])
 @pytest.mark.usefixtures("site")
 async def test_the_example_runs(page: str, url: str, db: pg.Database, capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = EXAMPLE.findall((ROOT / page).read_text(encoding="utf-8"))

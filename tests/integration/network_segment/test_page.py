@@ -7,7 +7,7 @@ import re
 from tests.architecture import sources
 from tests.support.segments import Lan
 
-PAGE = (sources.ROOT / "docs" / "kinds" / "network-segment.md").read_text(encoding="utf-8")
+PAGE = (sources.ROOT / "docs" / "integrate" / "network-segment.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -194,7 +194,7 @@ def test_the_stuck_resource_is_a_link_to_its_page_and_its_runbook() -> None:
 
 
 def test_every_link_to_a_runbook_leads_to_an_existing_page() -> None:
-    operating = Path(__file__).parents[3] / "docs" / "operating"
+    operating = Path(__file__).parents[3] / "docs" / "operate"
     pages = re.findall(r"\$\{runbooks:raw\}/([\w/]+\.md)", json.dumps(SHIPPED["stuck"]))
     assert pages and all((operating / page).is_file() for page in pages)
     failures = (operating / "failures.md").read_text(encoding="utf-8")
