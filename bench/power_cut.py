@@ -24,8 +24,11 @@ _BOOTS_OVER = 50.0
 _INTENTS = 400
 _PAUSE = 0.05
 _PATIENCE = 300.0
-_REGISTER = "SELECT farrier.register_node('late-' || substr(t, 5, 16), bootstrap_token => t) FROM unnest($1::text[]) t"
-_ARRIVED = "SELECT count(*) FROM farrier.nodes WHERE name LIKE 'late-%' AND status = 'active'"
+_REGISTER = """
+SELECT farrier.register_node('late-' || $1 || '-' || substr(t, 5, 16), bootstrap_token => t) FROM unnest($2::text[]) t
+"""
+# Nodes of earlier runs go offline meanwhile, since their machines are gone.
+_ARRIVED = "SELECT count(*) FROM farrier.nodes WHERE name LIKE 'late-' || $1 || '-%' AND status = 'active'"
 _UNTOUCHED = "SELECT id FROM farrier.nodes WHERE name NOT LIKE 'late-%' AND status = 'active' ORDER BY id"
 _COUNT = "SELECT count(*) FROM farrier.nodes"
 
@@ -39,8 +42,8 @@ async def power_cut(ground: Ground, nodes: int) -> Mapping[str, Reading]:
 
 async def _power_cut(ground: Ground, loop: daemon.Running, server: OverTls, nodes: int) -> Mapping[str, Reading]:
     tokens = [bootstrap.token(token_hex(32)) for _ in range(nodes)]
-    await ground.pool.execute(_REGISTER, tokens, timeout=600)
-    arrived = await ground.pool.fetchval(_ARRIVED)
+    run = token_hex(4)
+    await ground.pool.execute(_REGISTER, run, tokens, timeout=600)
     await loop.until_runs(await ground.pool.fetchval(_COUNT))
     untouched = iter([record[0] for record in await ground.pool.fetch(_UNTOUCHED)])
     postmaster = await postgres.postmaster(ground)
@@ -61,7 +64,7 @@ async def _power_cut(ground: Ground, loop: daemon.Running, server: OverTls, node
         tasks.start_soon(enroll)
         meanwhile = await _asked(ground, untouched, until=lambda _: bool(enrolled))
     ends = time.perf_counter() + _PATIENCE
-    while (count := await ground.pool.fetchval(_ARRIVED) - arrived) < nodes:
+    while (count := await ground.pool.fetchval(_ARRIVED, run)) < nodes:
         assert time.perf_counter() < ends, f"{count} of {nodes} nodes are in service"
         await anyio.sleep(_PAUSE)
     active = time.perf_counter() - began
