@@ -1,2 +1,4 @@
-"""Actions on many resources: each is submitted and followed, with a limit of how many are in progress at a time. The
-command line and the pages use this package."""
+"""Actions on many resources: takes intents and a limit, submits them a few at a time, and returns their answers.
+
+The command line and the pages use this package.
+"""

@@ -1,4 +1,4 @@
-"""The command `farrier`, with its subcommands and the exit codes of the process.
+"""The command `farrier`: takes words and files, and prints data and errors, with an exit code.
 
 Each command has a module, which `_MODULES` names. A module is loaded when its command is called, so that `farrier
 --help` is fast. Each expected error is reported in one line on standard error, and the process exits with a code of

@@ -1,4 +1,4 @@
-"""The Python client of farrier's HTTP API, synchronous and asynchronous.
+"""The Python client of farrier's HTTP API: takes calls, and returns structs of `farrier.model` or errors of its own.
 
 `Farrier` and `AsyncFarrier` have the same methods. Responses are structs of `farrier.model`; errors are classes of
 `farrier.client.errors`.

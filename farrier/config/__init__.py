@@ -1,6 +1,7 @@
-"""Settings: their definitions (`groups`), reading (`reading`) and description (`describing`).
+"""Settings: flags, environment and files go in; checked structs come out, or errors that name the source.
 
-If several sources set a key, the order of precedence is: flag, environment, file, default.
+`groups` defines the settings, `reading` reads them, and `describing` describes them. If several sources set a key, the
+order of precedence is: flag, environment, file, default.
 """
 
 from __future__ import annotations

@@ -1,2 +1,4 @@
-"""The generic loop: takes shards, loads resources, runs their handlers, commits the results, and drains. The package
-imports only `protocols` and `model`, and does not depend on any kind of resource."""
+"""The generic loop: snapshots and wakes go in; decisions of handlers come out, committed, with their history.
+
+The package imports only `protocols`, `model` and `config`, and knows no kind of resource.
+"""

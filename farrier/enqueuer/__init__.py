@@ -1,1 +1,1 @@
-"""Enqueues resources, and listens for the notifications of enqueued resources."""
+"""Wakes: takes notifications, and returns the resources that they name; enqueues resources for other programs."""

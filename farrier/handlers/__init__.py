@@ -1,2 +1,2 @@
-"""The handlers of each kind of resource. A handler makes pure decisions over a snapshot, and its steps call outside
-services."""
+"""The handlers of each kind: each takes a snapshot and the time, and returns an outcome, or a step that calls a
+service."""

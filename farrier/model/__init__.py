@@ -1,4 +1,4 @@
-"""The pure model: states, edges, limits, intents and outcomes as data.
+"""The pure model: facts and the time go in; states, edges, limits, answers and advice come out.
 
 Every package of farrier imports this package. This package imports only the standard library, msgspec,
 typing_extensions and `farrier.errors`. No function of the package reads a clock or does I/O; each receives the time as

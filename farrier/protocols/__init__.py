@@ -1,4 +1,4 @@
-"""The interfaces between packages.
+"""The interfaces between packages: calls go in at one package, and another package answers them.
 
 Each package uses other packages only through these protocols; `wiring` passes the implementations. The docstring of a
 method is its contract: whether the method may be called twice, what it raises, and what the caller does with the

@@ -1,4 +1,6 @@
-"""Notifies systemd of the daemon's state: READY, STATUS, WATCHDOG, RELOADING, STOPPING. `units/` has the units.
+"""Messages to systemd: takes the state of the daemon, and sends READY, STATUS, WATCHDOG, RELOADING or STOPPING.
+
+`units/` has the units.
 
 Without systemd ($NOTIFY_SOCKET is not set), a notifier does nothing. A notifier never raises an error and never blocks,
 because the daemon must continue if systemd does not respond. The protocol is sd_notify(3), one datagram per message.

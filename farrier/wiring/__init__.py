@@ -1,4 +1,4 @@
-"""The composition root, which creates the parts of farrier from the configuration and connects them through protocols.
+"""The composition root: takes the settings, and returns running parts that are connected through protocols.
 
 Only this package, `daemon`, `server`, `children` and `cli` import several packages of the same level. `daemon`,
 `server` and some commands call this package, and run the objects that it returns. This package opens everything as a

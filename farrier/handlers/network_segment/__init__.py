@@ -1,4 +1,4 @@
-"""Network segments: provisioning, intents, and the drain before a segment ends.
+"""Network segments: takes a segment, its intents and its addresses, and returns its next state.
 
 `SegmentHandler.handle` decides by the segment's state. Module `requests` answers intents, and `prefixes` checks new
 prefixes.

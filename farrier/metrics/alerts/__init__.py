@@ -1,5 +1,6 @@
-"""Alert rules for Prometheus, as data. The rules are generated from the settings; the command `farrier alerts` prints
-them.
+"""Alert rules for Prometheus: takes the settings, and returns the rules as data.
+
+The command `farrier alerts` prints the rules.
 
 Rules take the names of metrics from `definitions` and `gauges`, so a rule cannot use a metric that does not exist.
 Figures of the fleet are equal on every replica, so a rule uses the maximum of the replicas that have counted recently.

@@ -1,6 +1,7 @@
-"""Grafana dashboards for the metrics of this package, as JSON files in this directory. `tools.dashboards` generates the
-files with Grafana's builders. The package contains the generated files, so it does not need the builders. A test checks
-that the builders would generate the same files. The command `farrier dashboard` prints the dashboards.
+"""Grafana dashboards: takes the name of a dashboard, and returns its JSON, which `tools.dashboards` generated.
+
+`tools.dashboards` generates the files with Grafana's builders; the package contains the files, so it does not need the
+builders. A test checks that the builders would generate the same files. The command `farrier dashboard` prints them.
 """
 
 from __future__ import annotations

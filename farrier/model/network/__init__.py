@@ -1,1 +1,1 @@
-"""Network segments: their states and actions, and how a node uses them."""
+"""Network segments in the model: segments and the needs of a node go in; states, actions and uses come out."""

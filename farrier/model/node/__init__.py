@@ -1,1 +1,1 @@
-"""A node: its layers, edges, stages, limits and conditions as data, and its snapshot."""
+"""A node in the model: its layers and facts go in; edges, stages, limits and conditions come out."""

@@ -1,1 +1,1 @@
-"""InfiniBand partitions: their states and actions, and the keys of a UFM."""
+"""InfiniBand partitions in the model: the keys of a UFM go in; states, actions and members come out."""

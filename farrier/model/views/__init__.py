@@ -1,1 +1,1 @@
-"""Views: what queries return for people and programs, and what the API responds."""
+"""Views: rows of queries go in; what people, programs and the API see comes out."""

@@ -1,4 +1,5 @@
-"""A simulated MAAS region. Paths, keys, form bodies, responses, codes and events are those of a recorded real region.
+"""A simulated MAAS region: the requests of a client go in; the responses, codes and events of a recorded real region
+come out.
 
 Tests, benchmarks and the demo use the simulated region. All data is in memory, and time passes only by `advance`:
 

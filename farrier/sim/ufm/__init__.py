@@ -1,4 +1,4 @@
-"""A simulated UFM, with the rules and peculiarities of the part of its REST interface that handles partition keys.
+"""A simulated UFM: requests for partition keys go in; its responses come out, with its rules and peculiarities.
 
 Tests, benchmarks and the demo use the simulated UFM. All data is in memory, and only calls change it:
 

@@ -1,1 +1,1 @@
-"""The API of the agents, under /agent/v1: an application of its own, which serves nothing else."""
+"""The API of the agents, under /agent/v1: reports and claims of agents go in; verdicts and tasks come out."""

@@ -1,1 +1,1 @@
-"""What every server of HTTP needs: access, limits, certificates and errors."""
+"""What every HTTP server of farrier needs: connections go in; authorized requests, limits and errors come out."""

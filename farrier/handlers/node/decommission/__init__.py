@@ -1,4 +1,6 @@
-"""Decommission: a module for each stage that is more than an agent task, shared code, and the end of the workflow.
+"""Decommission: takes a node and its stage, and returns the result of the stage, or the end of the workflow.
+
+Each stage that is more than an agent task has a module of its own.
 
 `disable_node` takes the node to `draining`, and `drain_node` takes it to `retired`. All later stages run in `retired`,
 until `remove_gpuaas_node_record` takes the node to `removing`. The commit that enters a status with an agent task also

@@ -3,7 +3,7 @@
 -- agent brings key_digest, the SHA-256 digest of its own key in hexadecimal, no key is returned, and the same token with
 -- the same digest succeeds again: a lost reply costs no token. If the facts serial and uuid show another machine than the
 -- node's BMC or its machine in MAAS, the agent is refused: node and key are null, refused is the reason, the token stays
--- valid, and the node gets a note (refuse_machine). An agent that enrolls again gets another key, and its earlier health is removed. Locks the
+-- valid, and the node gets a note. An agent that enrolls again gets another key, and its earlier health is removed. Locks the
 -- token's row, so that only one of two concurrent calls succeeds. FR400 for a malformed token, digest or facts, FR403 for a
 -- token that is unknown, used, revoked or expired, FR409 for a key that another node has.
 CREATE OR REPLACE FUNCTION farrier.enroll_agent(token text, facts jsonb DEFAULT '{}', key_digest text DEFAULT NULL,

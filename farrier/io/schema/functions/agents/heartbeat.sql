@@ -1,5 +1,6 @@
--- Records a heartbeat of a node's agent (record_beat). FR400 for a malformed report, FR403 for a wrong key, FR404 for an
--- unknown node, FR409 for a node that is held after a restore.
+-- Records a heartbeat of a node's agent. `health` is {"ok", "alerts": [{"id", "target", "message", "blocks_scheduling"}], "ssh_seed"};
+-- each pair of id and target is a condition of the node. Enqueues the node only if the report changes something. FR400 for a malformed
+-- report, FR403 for a wrong key, FR404 for an unknown node, FR409 for a node that is held after a restore.
 CREATE OR REPLACE FUNCTION farrier.heartbeat(node text, health jsonb, agent_key text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE

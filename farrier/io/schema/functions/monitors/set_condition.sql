@@ -1,5 +1,6 @@
--- States one condition of a node (its name or ID) for the calling monitor, and returns the verdict; see record_reports. Nothing is stored
--- unless the verdict is taken.
+-- States one condition of a node (its name or ID) for the calling monitor, which its login identifies, and returns the verdict: taken,
+-- unmapped (no such node), forbidden (the grant does not allow it), malformed, or full (the node has too many conditions of the monitor).
+-- Nothing is stored unless the verdict is taken; another report is counted and listed. FR403 for a login without a grant.
 CREATE OR REPLACE FUNCTION farrier.set_condition(
     node text, id text, target text DEFAULT '', message text DEFAULT '', effect text DEFAULT 'note', expires_at timestamptz DEFAULT NULL,
     OUT verdict text, OUT reason text)
