@@ -1,9 +1,9 @@
 """Generates the parts of the documentation that describe the code, and checks that they are current.
 
 A page has `<!-- generated: NAME -->` … `<!-- end generated -->`. The text between these markers comes from `blocks`,
-which reads the model, the settings, the errors, the metrics, the HTTP API and the import contract. `make docs` rewrites
-the pages; `--check`, a part of `make check`, prints a diff and fails. People write the text outside of the markers; it
-is never changed. The files in `files` are generated as a whole. No database is needed.
+which reads the model, the settings, the errors, the metrics, the HTTP API, the schema and the imports. `make docs`
+rewrites the pages; `--check`, a part of `make check`, prints a diff and fails. People write the text outside of the
+markers; it is never changed. The files in `files` are generated as a whole. No database is needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import difflib
 import inspect
 import re
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -33,7 +32,7 @@ from farrier.model.views import diagram
 from farrier.web.agents import operations
 from farrier.web.api import table as api
 from tests.acceptance.table import CHECKS, REVISION, Verdict
-from tools import command_line, command_reference, log_events, man_pages, runbooks, trace_walk
+from tools import command_line, command_reference, log_events, man_pages, packages, runbooks, sql_reference, trace_walk
 
 T = TypeVar("T")
 
@@ -68,8 +67,9 @@ def blocks() -> Mapping[str, str]:
         "http-operations": _http_operations(),
         "agents-operations": _agents_operations(),
         "acceptance": _acceptance(),
-        "packages": _packages(),
         "walks": trace_walk.markdown(),
+        **packages.blocks(),
+        **sql_reference.blocks(),
         **runbooks.blocks(),
     }
 
@@ -258,14 +258,6 @@ def _agents_operations() -> str:
         for each in operations.OPERATIONS
     ]
     return _table(("operation", "what it does"), rows)
-
-
-def _packages() -> str:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
-    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    return "```\n" + "\n".join(layer.replace("(", "").replace(")", "") for layer in layers) + "\n```\n"
 
 
 def _first_line(text: str) -> str:

@@ -2,7 +2,7 @@
 
 `python -m tools.trace_walk` runs the daemon of `farrier demo` over one node, with its BMC, its agent and a MAAS region,
 and prints the functions that ran. `--write` stores them in `tools/walks.json`, from which `tools.generate_docs` makes
-the walks in docs/architecture.md without a database. `tests/e2e/test_walks.py` traces again with `--check`.
+the walks in docs/walks.md without a database. `tests/e2e/test_walks.py` traces again with `--check`.
 
 A walk begins with certain functions. A walk has each Python function of the package that these functions call, directly
 or indirectly, once, in the order of the first calls. A walk omits lambdas, comprehensions and generator expressions,
@@ -334,7 +334,7 @@ def markdown() -> str:
 
 def _section(way: Way, walk: Walk) -> str:
     said = _docstrings()
-    lines = [f"### {way.title}", "", f"{len(walk.python)} functions.", ""]
+    lines = [f"## {way.title}", "", f"{len(walk.python)} functions.", ""]
     lines += ["| function | file | what it does |", "| --- | --- | --- |"]
     for call in walk.python:
         lines.append(f"| {'· ' * call.depth}`{call.name}` | `{call.file}` | {_words(said, call)} |")

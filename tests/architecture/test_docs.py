@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 import typer
 
 from farrier import cli, config
+from farrier.io.schema import files
 from farrier.model.node import edges
 from farrier.model.views import diagram
 from tests.architecture import sources
 from tests.support import pages
-from tools import generate_docs, site
+from tools import generate_docs, packages, site
 
 PAGES = sorted({*generate_docs.pages(), *sources.ROOT.glob("*.md")})
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
@@ -35,6 +37,9 @@ PSQL = re.compile(r"(?:^|[|;&] *)psql\b.*", re.MULTILINE)
 # psql does not read farrier's settings; without a DSN it connects to any server that listens on this machine.
 NAMES_ITS_DATABASE = re.compile(r'psql (?:-v \S+ )?"(?:\$FARRIER_DATABASE_DSN|\$\(farrier db url\b|postgresql://)')
 
+REFERENCE = sources.ROOT / "docs" / "reference"
+RIGHTS = sources.SCHEMA / "rights"
+OF_THE_MODEL = ("state-model.md", "reference/intents.md", "reference/limits.md")
 TROUBLESHOOTING = sources.ROOT / "docs" / "operate" / "troubleshooting.md"
 SOURCES = "".join(
     path.read_text(encoding="utf-8") for path in sorted(sources.FARRIER.rglob("*")) if path.suffix in {".py", ".sql"}
@@ -45,11 +50,12 @@ OF_THE_TUTORIAL = "farrier_kind_volume"
 
 
 def test_the_state_model_shows_every_section_of_the_model() -> None:
-    page = TEXTS[sources.ROOT / "docs" / "state-model.md"]
+    """The sections that a reader looks up, and does not read, are in the reference."""
     model = diagram.markdown()
+    shown = "".join(TEXTS[sources.ROOT / "docs" / name] for name in OF_THE_MODEL)
     sections = {name: text for name, text in generate_docs.blocks().items() if text in model}
     assert len(sections) > len(edges.Layer)
-    assert not [name for name, text in sections.items() if text.strip() not in page]
+    assert not [name for name, text in sections.items() if text.strip() not in shown]
 
 
 def test_a_page_whose_model_changed_is_found(tmp_path: Path) -> None:
@@ -123,10 +129,45 @@ def test_metrics_roles_and_log_events_on_pages_exist_in_the_program() -> None:
     assert not on_every_page(unknown)
 
 
-def test_the_architecture_names_every_table() -> None:
+def test_the_reference_says_what_a_row_of_each_table_means() -> None:
     tables = set(TABLE.findall("".join(path.read_text(encoding="utf-8") for path in sources.sql_files())))
-    page = TEXTS[sources.ROOT / "docs" / "architecture.md"]
-    assert not [table for table in tables if not re.search(rf"\b{table}\b", page)]
+    meanings = dict(re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", TEXTS[REFERENCE / "tables.md"], re.MULTILINE))
+    assert meanings.keys() == tables
+    assert not [table for table, meaning in meanings.items() if len(meaning) < 15]
+
+
+def test_the_page_on_sql_has_each_function_that_another_program_may_call() -> None:
+    granted = {
+        what.removeprefix("EXECUTE ON FUNCTION farrier.")
+        for path in sorted(RIGHTS.glob("farrier_[!c]*.sql"))
+        for statement in path.read_text(encoding="utf-8").split(";")
+        if "-- For farrier's own programs." not in statement
+        for what, _ in files.rights_of(f"{statement};")
+        if what.startswith("EXECUTE")
+    }
+    listed = set(re.findall(r"^\| `(\w+)\(", TEXTS[sources.ROOT / "docs" / "integrate" / "sql.md"], re.MULTILINE))
+    assert len(granted) > 20
+    assert granted - listed == set()
+
+
+def test_the_picture_of_the_packages_has_a_way_for_each_import_and_no_other() -> None:
+    architecture = TEXTS[sources.ROOT / "docs" / "architecture.md"]
+    (picture,) = re.findall(r"<!-- generated: packages -->\n\n```mermaid\n(.*?)```", architecture, re.DOTALL)
+    arrows: dict[str, set[str]] = defaultdict(set)
+    for package, other in re.findall(r"(\w+) --> (\w+)", picture):
+        arrows[package].add(other)
+    drawn = {package: frozenset(others) for package, others in arrows.items()}
+    for package, others in packages.imports().items():
+        assert others <= packages.reached(drawn, package), package
+        assert drawn.get(package, frozenset()) <= others, package
+    assert drawn.keys() <= packages.imports().keys()
+
+
+def test_the_table_of_folders_has_each_folder_of_the_package() -> None:
+    architecture = TEXTS[sources.ROOT / "docs" / "architecture.md"]
+    listed = set(re.findall(r"^\| `([\w/]+)` \| \S.*\|$", architecture, re.MULTILINE))
+    folders = {path.parent.relative_to(sources.FARRIER).as_posix() for path in sources.FARRIER.rglob("*.py")} - {"."}
+    assert folders <= listed
 
 
 def test_a_command_that_a_page_shows_exists() -> None:

@@ -1,4 +1,4 @@
-"""The walks in docs/architecture.md name the functions that run when a node takes them."""
+"""The walks in docs/walks.md name the functions that run when a node takes them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ from tests.support import again, pg
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
+METRICS = ROOT / "docs" / "reference" / "metrics.md"
+SQL = ROOT / "docs" / "integrate" / "sql.md"
 BLOCK = re.compile(r"<!-- sql: (\w+) -->\n```sql\n(.*?)```", re.DOTALL)
 BLOCKS = dict(BLOCK.findall(README.read_text(encoding="utf-8")))
 SAID = dict(re.findall(r"<!-- said: (\w+) -->\n```\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL))
@@ -103,6 +104,17 @@ async def test_the_readme_s_statements_take_a_node_from_registration_to_retired(
         await until_status(db, "retired")
 
 
+async def test_the_statements_of_the_page_on_sql_work_with_the_role_that_it_gives(db: pg.Database) -> None:
+    login, *statements = (text for _, text in BLOCK.findall(SQL.read_text(encoding="utf-8")))
+    async with daemon(db.dsn), psql(db.dsn) as prompt:
+        await prompt.type(f"BEGIN;\n{login}\nROLLBACK;")  # a role belongs to the whole server, which tests share
+        await prompt.type("SELECT farrier.register_node('gpu-017', site => 'ams1');")
+        await prompt.type("SET ROLE farrier_intents;")
+        for statement in statements:
+            await prompt.type(statement)
+        await until(db, "SELECT status <> 'pending' FROM farrier.intents")
+
+
 @pytest.mark.full
 async def test_the_readme_s_commands_show_what_the_statements_did(db: pg.Database) -> None:
     """The commands are run after the statements, when the node is retired, and `reactivate` is accepted."""
@@ -162,9 +174,9 @@ async def test_a_mode_that_needs_maas_is_rejected_without_a_site_that_has_it_and
         assert await conn.fetchval("SELECT mode IS NULL AND status = 'pending' FROM farrier.node_onboardings")
 
 
-async def test_the_architecture_lists_the_metrics_that_are_served_and_no_other(db: pg.Database) -> None:
+async def test_the_reference_lists_the_metrics_that_are_served_and_no_other(db: pg.Database) -> None:
     async with daemon(db.dsn) as serving, httpx.AsyncClient(base_url=serving.url, trust_env=False) as client:
         exposition = (await client.get("/metrics", timeout=pg.PATIENCE.total_seconds())).text
     served = set(re.findall(r"^# TYPE (\w+) ", exposition, re.MULTILINE))
-    listed = set(re.findall(r"^\| `(farrier_\w+)` \|", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE))
+    listed = set(re.findall(r"^\| `(farrier_\w+)` \|", METRICS.read_text(encoding="utf-8"), re.MULTILINE))
     assert listed == served
