@@ -1,1 +1,1 @@
-"""`farrier db`: takes options, and returns what a migration did, would do, or what a restore holds."""
+"""Commands of `db`: take options, and return what a migration did, would do, or what a restore holds."""

@@ -1,1 +1,1 @@
-"""`farrier history`: takes filters, and prints changes, or follows them."""
+"""Commands of `history`: take filters, and print changes, or follow them."""

@@ -1,1 +1,1 @@
-"""`farrier import`: takes a file or a region's machines, and registers or changes nodes after a preview."""
+"""Commands of `import`: take a file or a region's machines, and register or change nodes after a preview."""

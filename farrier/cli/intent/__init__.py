@@ -1,1 +1,1 @@
-"""`farrier intent`: takes actions with parameters, and prints intents and their answers."""
+"""Commands of `intent`: take actions with parameters, and print intents and their answers."""

@@ -1,1 +1,1 @@
-"""`farrier node`: takes names and selections of nodes, and prints nodes or submits intents for them."""
+"""Commands of `node`: take names and selections of nodes, and print nodes or submit intents for them."""

@@ -1,1 +1,1 @@
-"""`farrier site`: takes site files, and prints faults, regions, brakes and secrets that cannot be read."""
+"""Commands of `site`: take site files, and print faults, regions, brakes and secrets that cannot be read."""
