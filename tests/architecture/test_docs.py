@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,7 @@ NAMES_ITS_DATABASE = re.compile(r'psql (?:-v \S+ )?"(?:\$FARRIER_DATABASE_DSN|\$
 REFERENCE = sources.ROOT / "docs" / "reference"
 RIGHTS = sources.SCHEMA / "rights"
 OF_THE_MODEL = ("state-model.md", "reference/intents.md", "reference/limits.md")
+DECISIONS = sources.ROOT / "docs" / "decisions" / "README.md"
 TROUBLESHOOTING = sources.ROOT / "docs" / "operate" / "troubleshooting.md"
 SOURCES = "".join(
     path.read_text(encoding="utf-8") for path in sorted(sources.FARRIER.rglob("*")) if path.suffix in {".py", ".sql"}
@@ -261,11 +264,20 @@ def test_functions_that_a_page_calls_are_in_the_schema() -> None:
 
 
 def test_a_decision_is_one_page_and_is_listed() -> None:
-    listing = TEXTS[sources.ROOT / "docs" / "decisions" / "README.md"]
-    pages = sorted((sources.ROOT / "docs" / "decisions").glob("[0-9]*.md"))
-    assert [page.name[:4] for page in pages] == [f"{number:04d}" for number in range(1, len(pages) + 1)]
+    listing = TEXTS[DECISIONS]
+    pages = sorted(DECISIONS.parent.glob("[0-9]*.md"))
+    assert len({page.name[:4] for page in pages}) == len(pages)
     for page in pages:
-        assert f"]({page.name})" in listing, page.name
+        assert f"[{int(page.name[:4])}]({page.name})" in listing, page.name
+        assert TEXTS[page].startswith(f"# {int(page.name[:4])}. "), page.name
         assert len(TEXTS[page].splitlines()) <= 30, page.name
-        for heading in ("Context", "Decision", "Why", "Rejected", "Consequence"):
+        for heading in ("Context", "Decision", "Rejected", "Consequence"):
             assert f"**{heading}.**" in TEXTS[page], f"{page.name} lacks {heading}"
+
+
+def test_each_dependency_has_a_reason() -> None:
+    project = tomllib.loads((sources.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    names = {re.split(r"[\[<>=]", need)[0] for need in needed} - {"farrier"}
+    given = set(re.findall(r"[\w-]+", " ".join(re.findall(r"^\| (.+?) \|", TEXTS[DECISIONS], re.MULTILINE))))
+    assert names - given == set()
