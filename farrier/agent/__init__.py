@@ -1,5 +1,5 @@
-"""What farrier ships for machines: the archive of the agent, the template of user data that installs it, and the script
-that checks an erased machine come out.
+"""Files for machines: their sources go in at a build; the archive of the agent, the template of user data that installs
+it, and the script that checks an erased machine come out.
 
 The archive is built from the folder `agent/` of the repository: by `make agent`, and whenever farrier is installed from
 its sources.

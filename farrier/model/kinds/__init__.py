@@ -1,3 +1,1 @@
-"""Kinds of resources as data: layers, edges, actions and metrics go in; guards, tables and diagrams are made from
-them.
-"""
+"""Kinds of resources as data: layers, edges, actions and metrics go in; guards, tables and diagrams come out."""

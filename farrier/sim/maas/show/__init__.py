@@ -1,1 +1,3 @@
-"""How the simulated region shows its records: machines, networks and disks, with exactly the recorded fields."""
+"""How the simulated region shows its records: machines, networks and disks go in; exactly the
+recorded fields come out.
+"""
