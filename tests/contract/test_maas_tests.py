@@ -196,6 +196,27 @@ async def test_a_machine_that_fails_can_only_be_erased_again_when_its_owner_mark
     assert (released.status, released.owner) == (Status.READY, None)
 
 
+async def test_an_erasure_ends_by_an_abort_and_can_be_requested_again(site: Site) -> None:
+    machine = await site.commissioned()
+    own, erase = f"machines/{machine.system_id}/", {"erase": "true"}
+    if site.region is not None:
+        site.region.natures[machine.system_id] = Nature(erase=EraseFate.HANGS)
+    told(await site.send("POST", "machines/?op=allocate", {"system_id": machine.system_id}))
+    assert told(await site.send("POST", f"{own}?op=release", erase))["status_name"] == "Disk erasing"
+    if site.region is not None:
+        site.region.advance(timedelta(days=2))
+    assert (await refused(site, "POST", f"{own}?op=release", **erase))[0] == 409
+    told(await site.send("POST", f"{own}?op=abort", {"comment": "late"}))
+    aborted = await site.settled(machine.system_id)
+    assert (aborted.status, aborted.owner is None) == (Status.FAILED_DISK_ERASING, False)
+    assert (await refused(site, "POST", f"{own}?op=abort"))[0] == 409
+    if site.region is not None:
+        site.region.natures[machine.system_id] = Nature()
+    assert told(await site.send("POST", f"{own}?op=release", erase))["status_name"] == "Disk erasing"
+    released = await site.settled(machine.system_id)
+    assert (released.status, released.owner) == (Status.READY, None)
+
+
 # --- seen on a live region, caused in the simulation
 
 

@@ -181,12 +181,13 @@ def waits_since(workflow: Workflow) -> datetime:
     return max(attempt_began_at(workflow), workflow.memo.unpaused_at or NO_TIME)
 
 
-def is_late(node: Node, now: datetime, policy: Policy) -> bool:
-    """Return whether the running attempt has waited longer than the deadline of its stage."""
+def is_late(node: Node, now: datetime, policy: Policy, *, since: datetime | None = None) -> bool:
+    """Return whether the running attempt has waited longer than the deadline of its stage. With `since`, the work that
+    began then counts instead of the attempt."""
     workflow = node.live
     assert workflow.stage is not None, "only a stage has a deadline"
     deadline = sla.stage_deadline(Layer(workflow.kind), workflow.stage, overrides=policy.sla)
-    return waited(node, waits_since(workflow), now) > deadline
+    return waited(node, waits_since(workflow) if since is None else since, now) > deadline
 
 
 def waited(node: Node, since: datetime, now: datetime) -> timedelta:

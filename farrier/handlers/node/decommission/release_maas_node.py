@@ -18,11 +18,11 @@ from farrier.handlers.node.decommission.machine import S, in_use, left_alone, un
 from farrier.handlers.node.decommission.own import own
 from farrier.handlers.node.maas import lost_power, region
 from farrier.handlers.node.maas.region import Send
-from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting, with_note
+from farrier.handlers.node.moves import Done, Failed, Policy, Settled, StageResult, Waiting, is_late, with_note
 from farrier.model.maas.changes import Abort, MarkBroken, Release
 from farrier.model.maas.reading import BEING_RELEASED, Machine
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.snapshot import Node
+from farrier.model.node.snapshot import NO_TIME, Node
 from farrier.model.node.stages import DecommissionStage
 from farrier.model.node.workflow import DecommissionMode
 from farrier.model.node.writes import ForgetAgent, RevokeBootstrap, UseNetworks
@@ -84,13 +84,15 @@ def _never_erased(node: Node, now: datetime, policy: Policy) -> StageResult | No
 
 
 def _hanging(node: Node, now: datetime, policy: Policy) -> StageResult | None:
-    """Abort an erasure that did not end within an earlier attempt, because MAAS sets no time limit for it; None if
-    there is no such erasure."""
-    seen, live = region.latest(node), node.live
-    is_late = live.failure_class is FailureClass.TIMEOUT and live.attempt > 1
-    if not is_late or seen is None or seen.status != S.DISK_ERASING or seen.ours is not True:
+    """Abort an erasure that an earlier attempt requested, and that has lasted longer than the stage's deadline, because
+    MAAS sets no time limit for it; None if there is no such erasure. The age of the erasure counts, because
+    `retry_stage` begins the attempts again."""
+    seen, memo = region.latest(node), node.live.memo
+    if seen is None or seen.status != S.DISK_ERASING or seen.ours is not True:
         return None
     if region.was_asked(node, _ABORT) or region.was_asked(node, _RELEASE):
+        return None
+    if not is_late(node, now, policy, since=max(seen.since, memo.asked_at or NO_TIME, memo.unpaused_at or NO_TIME)):
         return None
 
     async def decide(machine: Machine, _client: MaasClient) -> Settled | Send:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from farrier.config.sites import Erase, ReleaseSite
 from farrier.handlers.node.decommission.release_maas_node import wanted
 from farrier.handlers.node.moves import Waiting, with_fields, with_workflow
+from farrier.handlers.node.workflow.stages import continued
 from farrier.model.maas.changes import Release
 from farrier.model.machine.bmc import PowerState
 from farrier.model.node.failures import FAILURES
 from farrier.model.node.failures import FailureClass as F
 from farrier.model.node.management import Management
-from farrier.model.node.snapshot import Agent, Bmc, WorkflowOptions
+from farrier.model.node.snapshot import Agent, Bmc, Node, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.workflow import DecommissionMode
 from farrier.model.node.writes import ForgetAgent, RevokeBootstrap
@@ -38,6 +40,8 @@ from tests.support.nodes import MARK
 from tests.support.stages import SECOND, Stand
 
 STAGE = D.RELEASE_MAAS_NODE
+# Longer than the deadline of the stage.
+DEADLINE = timedelta(hours=2)
 S = Status
 NOT_NOW = b"Machine cannot be released in its current state ('Testing')."
 RELEASABLE = (S.DEPLOYED, S.ALLOCATED, S.RESERVED, S.BROKEN, S.FAILED_DEPLOYMENT, S.RELEASING_FAILED)
@@ -179,17 +183,25 @@ async def test_an_erasure_of_a_machine_whose_agent_still_runs_is_aborted_and_req
     assert machine.status is S.DISK_ERASING
 
 
-async def test_an_erasure_that_does_not_end_is_aborted_in_the_next_attempt_and_requested_again(stand: Stand) -> None:
+def after_the_back_off(node: Node) -> Node:
+    return with_workflow(node, attempt=2, failure_class=F.TIMEOUT)
+
+
+@pytest.mark.parametrize("begin", [after_the_back_off, continued])
+async def test_an_erasure_that_does_not_end_is_aborted_in_the_next_attempt_and_requested_again(
+    stand: Stand, begin: Callable[[Node], Node]
+) -> None:
     machine = await given_deployed(stand, STAGE)
     stand.use(release=ReleaseSite(erase=Erase.FULL))
     stand.region.natures[machine.system_id] = Nature(erase=EraseFate.HANGS)
     await stand.settle()
-    stand.pass_time(LATER)
+    stand.observe()
+    stand.pass_time(DEADLINE)
     stand.observe()
     waits(await stand.settle(), "Disk erasing")
-    assert sent(stand) == ["release"], "an erasure may take long"
+    assert sent(stand) == ["release"], "one attempt does not repeat its own request"
+    stand.node = begin(stand.node)
     again(stand)
-    stand.node = with_workflow(stand.node, attempt=2, failure_class=F.TIMEOUT)
     stand.observe()
     await stand.settle()
     assert sent(stand) == ["release", "abort"]
@@ -202,6 +214,22 @@ async def test_an_erasure_that_does_not_end_is_aborted_in_the_next_attempt_and_r
     stand.observe()
     is_through(await stand.settle())
     assert machine.status is S.READY
+
+
+async def test_an_erasure_goes_on_within_a_raised_limit(stand: Stand) -> None:
+    machine = await given_deployed(stand, STAGE)
+    stand.use(release=ReleaseSite(erase=Erase.FULL))
+    stand.region.natures[machine.system_id] = Nature(erase=EraseFate.HANGS)
+    await stand.settle()
+    stand.observe()
+    stand.pass_time(DEADLINE)
+    stand.node = after_the_back_off(stand.node)
+    again(stand)
+    raised = {"decommission.running.release_maas_node": timedelta(hours=8)}
+    stand.policy = replace(stand.policy, sla=raised)
+    stand.observe()
+    waits(await stand.settle(), "Disk erasing")
+    assert sent(stand) == ["release"]
 
 
 async def test_the_stage_waits_for_an_erasure_that_the_region_adds(stand: Stand) -> None:
