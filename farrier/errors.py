@@ -24,7 +24,7 @@
     └── InternalError               a bug in farrier, or an unexpected exception
 
 Each class has a `label` and a `fate`. The label is the value of the `error` label of metrics, so it never changes. The
-fate says whether a later run may succeed; docs/operate/troubleshooting.md lists the fate of each class. A text names
+fate says whether a later run may succeed; docs/reference/errors.md lists the fate of each class. A text names
 what was expected, what was found and what to do. A text never contains a secret.
 """
 

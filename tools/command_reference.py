@@ -15,8 +15,8 @@ _SHARED = "Which database"
 _INTRODUCTION = """# Commands
 
 This page lists all commands with their arguments and options. `farrier COMMAND --help` and the manual pages have the
-same texts. [The command line](../operate/command-line.md) shows how to use the commands. All commands have the same
-[exit codes](../operate/running.md#exit-codes).
+same texts. [The command line](../operate/bulk.md) shows how to use the commands. All commands have the same
+[exit codes](errors.md#exit-codes).
 """
 
 

@@ -1,6 +1,6 @@
 """Reads every event that farrier logs from the source code. Names of events are constants, so the list is complete.
 
-`tools.generate_docs` uses the events for the table in docs/operate/running.md, and a test checks them for secrets in
+`tools.generate_docs` uses the events for the table in docs/reference/logs.md, and a test checks them for secrets in
 the log. Events of simulations and commands are omitted, because they are not in the log of a service.
 """
 

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from farrier.config import Config
 from farrier.metrics import alerts
 from farrier.metrics.alerts import AlertRule
 from farrier.model import duration
 from farrier.model.advice.recommended import text
-from farrier.model.node.conditions import KNOWN, Known
+from farrier.model.node.conditions import KNOWN
 from farrier.model.node.failures import (
     BMC_ADVICE,
     CONDITION_ADVICE,
@@ -22,6 +22,7 @@ from farrier.model.node.failures import (
     UNSAFE,
     FailureClass,
 )
+from farrier.model.node.meanings import BMC_MEANINGS, CONDITION_MEANINGS, FAILURE_MEANINGS
 
 
 def blocks() -> Mapping[str, str]:
@@ -29,14 +30,27 @@ def blocks() -> Mapping[str, str]:
     return {
         "alerts": _index(),
         **{f"alert-{name}": _facts(rules) for name, rules in by_name().items()},
-        **{f"failure-{failure}": _failure(failure) for failure in FailureClass},
-        **{f"condition-{known.title.replace(' ', '-')}": _advice(_of_condition(known)) for known in KNOWN},
-        **{f"bmc-{failure}": _advice(text(advice)) for failure, advice in BMC_ADVICE.items()},
+        "failures-of-workflows": _sections(
+            (f"failure {failure}", FAILURE_MEANINGS[failure], _failure(failure)) for failure in FailureClass
+        ),
+        "failures-of-conditions": _sections(
+            (f"condition {known.title}", CONDITION_MEANINGS[known.name], _advice(text(CONDITION_ADVICE[known.name])))
+            for known in KNOWN
+        ),
+        "failures-of-bmcs": _sections(
+            (f"bmc {failure}", BMC_MEANINGS[failure], _advice(text(advice))) for failure, advice in BMC_ADVICE.items()
+        ),
     }
 
 
-def _of_condition(known: Known) -> str:
-    return text(CONDITION_ADVICE[known.name])
+def _sections(parts: Iterable[tuple[str, str, str]]) -> str:
+    """Return a section for each heading, with what it means and what to do. Links lead to these headings."""
+    return "\n".join(f"### {heading}\n\n{_capital(meaning)}.\n\n{do}" for heading, meaning, do in parts)
+
+
+def _capital(meaning: str) -> str:
+    """Return a meaning with a capital letter at its beginning."""
+    return meaning[0].upper() + meaning[1:]
 
 
 def by_name() -> Mapping[str, list[AlertRule]]:

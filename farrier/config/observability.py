@@ -122,9 +122,9 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     runbooks_url: Annotated[
         str,
         Meta(
-            description="URL at which the pages of docs/operate/ of this version are published, for the links of "
+            description="URL at which the pages of docs/ of this version are published, for the links of "
             "farrier alerts and farrier dashboard. If the URL contains {page}, as in "
-            "https://docs.example.com/operate/{page}/, the path of a page replaces {page}; otherwise farrier "
+            "https://docs.example.com/{page}/, the path of a page replaces {page}; otherwise farrier "
             "appends the path and .md. If empty, the links are file paths in the source repository."
         ),
     ] = ""
@@ -133,8 +133,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         check_host(self.host)
         if self.runbooks_url and not _ABSOLUTE.fullmatch(self.runbooks_url):
             raise ValueError(
-                "runbooks_url must be an absolute URL such as https://docs.example.com/operate; got "
-                f"{self.runbooks_url!r}"
+                f"runbooks_url must be an absolute URL such as https://docs.example.com; got {self.runbooks_url!r}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Makes the links of alerts and dashboards to the published pages of docs/operate/."""
+"""Makes the links of alerts and dashboards to the published pages of docs/."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Runbooks(msgspec.Struct, frozen=True):
     """The place where the pages are published. The URL of a page consists of `before`, then the page's path without the
     suffix .md, then `after`."""
 
-    before: str = "docs/operate/"
+    before: str = "docs/"
     after: str = ".md"
 
     @classmethod
@@ -26,6 +26,6 @@ class Runbooks(msgspec.Struct, frozen=True):
         return cls(f"{url.rstrip('/')}/")
 
     def link(self, page: str) -> str:
-        """Return the URL of a page such as `failures.md#failure-timeout`."""
+        """Return the URL of a page such as `reference/failures.md#failure-timeout`."""
         file, mark, anchor = page.partition("#")
         return f"{self.before}{file.removesuffix('.md')}{self.after}{mark}{anchor}"

@@ -43,7 +43,7 @@ REFERENCE = sources.ROOT / "docs" / "reference"
 RIGHTS = sources.SCHEMA / "rights"
 OF_THE_MODEL = ("state-model.md", "reference/intents.md", "reference/limits.md")
 DECISIONS = sources.ROOT / "docs" / "decisions" / "README.md"
-TROUBLESHOOTING = sources.ROOT / "docs" / "operate" / "troubleshooting.md"
+ERRORS = sources.ROOT / "docs" / "reference" / "errors.md"
 SOURCES = "".join(
     path.read_text(encoding="utf-8") for path in sorted(sources.FARRIER.rglob("*")) if path.suffix in {".py", ".sql"}
 )
@@ -118,7 +118,7 @@ def anchors(page: Path) -> set[str]:
 
 def test_every_error_code_of_the_database_is_explained_and_no_other() -> None:
     raised = set(SQLSTATE.findall("".join(path.read_text(encoding="utf-8") for path in sources.sql_files())))
-    assert set(SQLSTATE.findall(TEXTS[TROUBLESHOOTING])) == raised
+    assert set(SQLSTATE.findall(TEXTS[ERRORS])) == raised
 
 
 def test_metrics_roles_and_log_events_on_pages_exist_in_the_program() -> None:

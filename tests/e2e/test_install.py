@@ -1,4 +1,4 @@
-"""The installation page: its lines are run against a PostgreSQL with TLS, and the service that they install is started.
+"""The pages Install and Upgrade: their lines are run against a PostgreSQL with TLS, and the service is started.
 
 systemd and pip are simulated: `systemctl` and `systemd-sysusers` record their arguments, and the venv has the packages
 of this one. Paths below /opt and /etc lie in the test's directory.
@@ -28,8 +28,9 @@ from tests.support.sockets import free_port
 from tests.support.supervised import RUN, Systemd, supervised
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "operate" / "install.md").read_text(encoding="utf-8")
-BLOCKS = dict(re.findall(r"<!-- (?:sh|sql): (\w+) -->\n```\w+\n(.*?)```", PAGE, re.DOTALL))
+PAGES = ROOT / "docs" / "operate"
+PAGE, UPGRADE = ((PAGES / f"{name}.md").read_text(encoding="utf-8") for name in ("install", "upgrade"))
+BLOCKS = dict(re.findall(r"<!-- (?:sh|sql): (\w+) -->\n```\w+\n(.*?)```", PAGE + UPGRADE, re.DOTALL))
 
 # Replaces `python3 -m venv DIR`: the new environment has the packages of this one, so nothing has to be installed.
 VENV = f"""{sys.executable} -m venv --without-pip "$3"

@@ -133,7 +133,7 @@ async def test_an_alert_names_a_stuck_node_until_it_moves(
         alert = await server.alert("FarrierResourceStuck", name="gpu-1")
         assert alert is not None
         assert alert["annotations"]["summary"] == "gpu-1 is stuck in node bootstrap_issued"
-        assert alert["annotations"]["runbook_url"] == "https://docs.x/alerts/FarrierResourceStuck.md"
+        assert alert["annotations"]["runbook_url"] == "https://docs.x/operate/alerts/FarrierResourceStuck.md"
         await until(lambda: fires("FarrierStuck", state="bootstrap_issued", severity="ticket"))
         by_state = await server.alert("FarrierStuck", state="bootstrap_issued")
         assert by_state is not None

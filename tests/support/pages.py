@@ -17,7 +17,7 @@ ROOT = generate_docs.ROOT
 
 _GENERATED = re.compile(r"<!-- generated.*?<!-- end generated -->", re.DOTALL)
 _BLOCK = re.compile(
-    r"^(?:<!-- (?P<marker>[^>]*) -->\n)?(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$",
+    r"^(?: *<!-- (?P<marker>[^>]*) -->\n)?(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,
 )
 

@@ -89,7 +89,7 @@ def check(directory: Path, replicas: Iterable[Replica], *expected: Expected | Ma
     asked = {one.alert if isinstance(one, Expected) else one["alertname"] for one in expected}
     chosen = tuple(alert for group in RULES for alert in group.alerts if alert.name in asked)
     rules = directory / "rules.yml"
-    alone = alerts.exposition([alerts.RuleGroup("alone", chosen)], runbooks=Runbooks.at("https://docs.example/operate"))
+    alone = alerts.exposition([alerts.RuleGroup("alone", chosen)], runbooks=Runbooks.at("https://docs.example"))
     rules.write_text(alerts.yaml(alone))
     series: dict[str, str] = {}
     for replica in replicas:

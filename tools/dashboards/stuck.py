@@ -29,8 +29,8 @@ _NONE = f"0 * {fleet(gauges.NODES_PAUSED)}"
 
 # `raw`, because Grafana would escape the slashes of an address.
 _PAGE = f"${{{PAGES}:raw}}/resources/${{__data.fields.Kind:percentencode}}/${{__data.fields.Name:percentencode}}"
-_STUCK = f"${{{RUNBOOKS}:raw}}/alerts/FarrierResourceStuck.md"
-_FAILURE = f"${{{RUNBOOKS}:raw}}/failures.md#failure-${{__data.fields.Failure}}"
+_STUCK = f"${{{RUNBOOKS}:raw}}/operate/alerts/FarrierResourceStuck.md"
+_FAILURE = f"${{{RUNBOOKS}:raw}}/reference/failures.md#failure-${{__data.fields.Failure}}"
 
 
 def board() -> Board:
@@ -48,9 +48,7 @@ def board() -> Board:
             address(
                 PAGES, "Pages", "Base URL of farrier's own pages. Links to resources begin with it.", DEFAULTS[PAGES]
             ),
-            address(
-                RUNBOOKS, "Runbooks", "Base URL of docs/operate. Links to runbooks begin with it.", DEFAULTS[RUNBOOKS]
-            ),
+            address(RUNBOOKS, "Runbooks", "Base URL of docs/. Links to runbooks begin with it.", DEFAULTS[RUNBOOKS]),
         ),
     )
 

@@ -189,7 +189,7 @@ def _manual_intervention(failure: FailureClass) -> AlertRule:
         description=f"To do: {FAILURES[failure].action}."
         + (" farrier may be working on the wrong machine." if unsafe else "")
         + f" To list them: SELECT name, failure_detail FROM farrier.node_lifecycle WHERE failure_class = '{failure}'",
-        runbook=f"failures.md#failure-{failure}",
+        runbook=f"reference/failures.md#failure-{failure}",
         labels={"failure_class": str(failure)},
     )
 
@@ -313,7 +313,7 @@ def _bmc_unreadable(failure: BmcFailure) -> AlertRule:
         summary=f"{{{{ $value }}}} BMC(s) cannot be read: {failure}",
         description=f"To do: {text(BMC_ADVICE[failure])}. To list them: SELECT name, bmc_address FROM "
         f"farrier.node_lifecycle WHERE coalesce(power_failure, bmc_failure) = '{failure}'",
-        runbook=f"failures.md#bmc-{failure}",
+        runbook=f"reference/failures.md#bmc-{failure}",
         labels={"failure": str(failure)},
     )
 

@@ -38,7 +38,7 @@ class Severity(StrEnum):
 class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule. `hold` is how long `expr` must be true before the alert fires. `because` is the reason for the length
     of `hold`. The defaults of `hold` and `because` are for figures of the fleet. `runbook` is a page below
-    docs/operate/ with its anchor; if it is empty, the alert has a separate page. If several alerts have the same
+    docs/ with its anchor; if it is empty, the alert has a separate page. If several alerts have the same
     name, their `labels` differ, because Prometheus would otherwise merge them."""
 
     name: str
@@ -56,8 +56,8 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def page(self) -> str:
-        """The path of the alert's runbook below docs/operate/."""
-        return self.runbook or f"alerts/{self.name}.md"
+        """The path of the alert's runbook below docs/."""
+        return self.runbook or f"operate/alerts/{self.name}.md"
 
 
 class RuleGroup(msgspec.Struct, frozen=True):

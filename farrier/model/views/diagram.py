@@ -19,7 +19,7 @@ from farrier.model.intents import actions
 from farrier.model.kinds import diagram
 from farrier.model.machine import expected
 from farrier.model.markdown import table
-from farrier.model.node import condition_effects, conditions, edges, failures, mapping, sla, stages
+from farrier.model.node import condition_effects, conditions, edges, failures, mapping, meanings, sla, stages
 from farrier.model.node import spec as node_spec
 from farrier.model.node.edges import Layer
 from farrier.model.node.workflow import DecommissionMode, Mode, OnboardingMode
@@ -54,8 +54,8 @@ def markdown() -> str:
         "## Failure classes\n\n" + _failure_table(),
         "## Conditions by status\n\n" + _condition_table(),
         "## Default effects\n\n" + _default_effects(),
-        "## Conditions\n\n" + table(("condition", "recommended action"), _texts(failures.CONDITION_ADVICE)),
-        "## BMC failures\n\n" + table(("class", "recommended action"), _texts(failures.BMC_ADVICE)),
+        "## Conditions\n\n" + _advice_table("condition", meanings.CONDITION_MEANINGS, failures.CONDITION_ADVICE),
+        "## BMC failures\n\n" + _advice_table("class", meanings.BMC_MEANINGS, failures.BMC_ADVICE),
     ]
     return "\n".join(sections)
 
@@ -75,7 +75,8 @@ def as_json() -> dict[str, object]:
         "sla": {name: _seconds(limit) for name, limit in _limits()},
         "actions": {str(action): _action_as_json(action) for action in actions.Action},
         "failures": {
-            str(name): {"retryable": spec.retryable, **msgspec.json.decode(msgspec.json.encode(spec.advice))}
+            str(name): {"meaning": meanings.FAILURE_MEANINGS[failures.FailureClass(name)]}
+            | {"retryable": spec.retryable, **msgspec.json.decode(msgspec.json.encode(spec.advice))}
             for name, spec in failures.FAILURES.items()
         },
         "api": {"min": actions.API_MIN, "max": actions.API_MAX},
@@ -194,17 +195,19 @@ def _failure_table() -> str:
     rows = [
         (
             str(name),
+            meanings.FAILURE_MEANINGS[failures.FailureClass(name)],
             "yes" if spec.retryable else "no",
             "yes" if name in failures.UNSAFE else "no",
             spec.action,
         )
         for name, spec in failures.FAILURES.items()
     ]
-    return table(("class", "retried by itself", "unsafe", "recommended action"), rows)
+    return table(("class", "meaning", "retried by itself", "unsafe", "recommended action"), rows)
 
 
-def _texts(table_of: Mapping[Any, Advice]) -> Iterable[tuple[str, str]]:
-    return ((str(name), recommended.text(advice)) for name, advice in table_of.items())
+def _advice_table(title: str, means: Mapping[Any, str], advice: Mapping[Any, Advice]) -> str:
+    rows = [(str(name), means[name], recommended.text(each)) for name, each in advice.items()]
+    return table((title, "meaning", "recommended action"), rows)
 
 
 def _limits() -> Iterable[tuple[str, timedelta | None]]:

@@ -13,9 +13,9 @@ from tests.integration.cli.conftest import Prompt
 @pytest.mark.parametrize(
     ("url", "link"),
     [
-        ("https://docs.example/farrier/", "https://docs.example/farrier/failures.md#failure-timeout"),
-        ("https://docs.example/{page}/", "https://docs.example/failures/#failure-timeout"),
-        ("", "docs/operate/failures.md#failure-timeout"),
+        ("https://docs.example/farrier/", "https://docs.example/farrier/reference/failures.md#failure-timeout"),
+        ("https://docs.example/{page}/", "https://docs.example/reference/failures/#failure-timeout"),
+        ("", "docs/reference/failures.md#failure-timeout"),
     ],
 )
 async def test_rules_are_printed_as_yaml_and_as_json_with_links_to_the_pages_of_the_setting(
@@ -33,9 +33,9 @@ async def test_rules_are_printed_as_yaml_and_as_json_with_links_to_the_pages_of_
 
 async def test_a_url_of_runbooks_that_is_not_absolute_is_refused(nowhere: Prompt, tmp_path: Path) -> None:
     file = tmp_path / "farrier.toml"
-    file.write_text('[metrics]\nrunbooks_url = "docs.example/operate"\n')
+    file.write_text('[metrics]\nrunbooks_url = "docs.example"\n')
     said = await nowhere("alerts", "--config", file, ends=ExitCode.USAGE)
-    assert "absolute URL" in said.err and "docs.example/operate" in said.err
+    assert "absolute URL" in said.err and "docs.example" in said.err
 
 
 async def test_rules_are_those_of_the_settings(nowhere: Prompt, tmp_path: Path) -> None:

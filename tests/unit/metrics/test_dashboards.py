@@ -190,15 +190,15 @@ def test_the_stuck_resource_is_a_link_to_its_page_and_its_runbook() -> None:
         assert (variables["pages"], variables["runbooks"]) == ("https://farrier.example", "https://docs.example")
         links = re.findall(r'"url": "(\$[^"]+)"', json.dumps(board))
         assert "${pages:raw}/resources/${__data.fields.Kind:percentencode}/${__data.fields.Name:percentencode}" in links
-        assert any(link.startswith(f"${{runbooks:raw}}/failures{suffix}#failure-") for link in links)
+        assert any(link.startswith(f"${{runbooks:raw}}/reference/failures{suffix}#failure-") for link in links)
 
 
 def test_every_link_to_a_runbook_leads_to_an_existing_page() -> None:
-    operating = Path(__file__).parents[3] / "docs" / "operate"
+    docs = Path(__file__).parents[3] / "docs"
     pages = re.findall(r"\$\{runbooks:raw\}/([\w/]+\.md)", json.dumps(SHIPPED["stuck"]))
-    assert pages and all((operating / page).is_file() for page in pages)
-    failures = (operating / "failures.md").read_text(encoding="utf-8")
-    assert [failure for failure in FailureClass if f"failure-{failure}" not in failures] == []
+    assert pages and all((docs / page).is_file() for page in pages)
+    failures = (docs / "reference" / "failures.md").read_text(encoding="utf-8")
+    assert [failure for failure in FailureClass if f"\n### failure {failure}\n" not in failures] == []
 
 
 def test_a_label_that_a_metric_lacks_is_refused() -> None:

@@ -1,0 +1,182 @@
+"""The task pages of operators: their commands run, in the order of each page, on a simulated fleet with BMCs, a MAAS
+region and agents, and lead to what the pages promise."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+
+from farrier.cli.service.simulation import DemoOptions, Scene, running
+from farrier.sim.fleet import name_of
+from tests.support import again, pages, pg
+
+TASKS = pages.ROOT / "docs" / "operate"
+NODES = 8
+PATIENCE_SECONDS = 120
+TOKEN = re.compile(r"fbt_[0-9a-f]+")
+
+
+class Operator(msgspec.Struct, frozen=True):
+    """An operator who follows the pages in a shell."""
+
+    scene: Scene
+    directory: Path
+    environment: Mapping[str, str]
+
+    async def reads(self, page: str, node: int, *blocks: str) -> str:
+        """Type these blocks of a page, with the names and addresses of a node of the fleet. Returns the output."""
+        shown = {block.marker.removeprefix("sh: "): block.text for block in pages.blocks(TASKS / f"{page}.md")}
+        said = ""
+        for block in blocks:
+            said += await self.types(self.here(shown[block], node))
+        return said
+
+    def here(self, text: str, node: int) -> str:
+        """The lines of a page with the names and addresses of a node of this fleet."""
+        bmc, system = self.scene.bmc, self.scene.bmc.systems[node - 1]
+        text = re.sub(r"\bgpu-017\b(?!\.json)", name_of(node), text.replace("/bmc/gpu-017", "/bmc/rack8"))
+        text = re.sub(r"https://10\.[\d.]+", f"{bmc.base_url}{system.path}", text)
+        text = re.sub(r"\bfra1\b", "demo-1", re.sub(r"02(:[\da-f]{2}){5}", system.mac, text))
+        return text.replace("/etc/farrier/bmc/rack8", str(bmc.credential_file))
+
+    async def types(self, lines: str) -> str:
+        with anyio.fail_after(PATIENCE_SECONDS):
+            done = await anyio.run_process(
+                ["bash", "-euo", "pipefail", "-c", lines],
+                env=self.environment,
+                cwd=self.directory,
+                check=False,
+                stderr=subprocess.STDOUT,
+            )
+        assert done.returncode == 0, f"{lines}\n{done.stdout.decode()}"
+        return done.stdout.decode()
+
+    async def finds(self, query: str, *values: object) -> None:
+        """Return once the query returns true."""
+        async with pg.Database(self.scene.serving.dsn).connect() as conn:
+            with anyio.fail_after(PATIENCE_SECONDS):
+                while not await conn.fetchval(query, *values):
+                    await again.later()
+
+    async def has(self, node: int | str, status: str) -> None:
+        name = node if isinstance(node, str) else name_of(node)
+        await self.finds("SELECT status = $2 FROM farrier.nodes WHERE name = $1 ORDER BY id DESC LIMIT 1", name, status)
+
+
+@asynccontextmanager
+async def at_work(directory: Path) -> AsyncIterator[Operator]:
+    """An operator of a fleet that is in service."""
+    options = DemoOptions(
+        directory=directory / "fleet",
+        nodes=NODES,
+        until_active=True,
+        timeout=timedelta(minutes=5),
+        faults=False,
+        http_port=0,
+        speed=600,
+    )
+    options.directory.mkdir()
+    programs = directory / "bin"
+    programs.mkdir()
+    (programs / "farrier").write_text(f'#!/bin/sh\nexec {sys.executable} -m farrier "$@"\n')
+    (programs / "farrier").chmod(0o755)
+    async with running(options) as scene, anyio.create_task_group() as arriving:
+        environment = {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PYTHONPATH": str(pages.ROOT),
+            "HOME": str(directory),
+            "FARRIER_DATABASE_DSN": scene.serving.dsn,
+        }
+        operator = Operator(scene, directory, environment)
+        arriving.start_soon(scene.fleet.arrive, timedelta(0))
+        await operator.finds(f"SELECT count(*) = {NODES} FROM farrier.nodes WHERE status = 'active'")
+        arriving.cancel_scope.cancel()
+        yield operator
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+async def test_the_task_pages_lead_to_what_they_promise() -> None:
+    """Run outside of pytest's directory, which the account of the PostgreSQL server of root may not enter."""
+    with tempfile.TemporaryDirectory(prefix="farrier-tasks-") as name:
+        await follows_the_pages(Path(name))
+
+
+async def follows_the_pages(directory: Path) -> None:
+    async with at_work(directory) as operator:
+        await drains_and_returns(operator, 1)
+        await swaps_a_gpu(operator, 2)
+        await replaces_a_bmc(operator, 3)
+        await operator.reads("reimage", 4, "reimage")
+        await operator.has(4, "active")
+        await operator.reads("decommission", 6, "decommission")
+        await operator.has(6, "deleted")
+        await onboards(operator, 6)
+        await renames(operator, 7)
+
+
+async def drains_and_returns(operator: Operator, node: int) -> None:
+    await operator.reads("drain", node, "drain")
+    await operator.has(node, "retired")
+    await operator.reads("drain", node, "return")
+    await operator.has(node, "active")
+    await operator.reads("drain", node, "hold")
+    await operator.has(node, "active")
+
+
+async def swaps_a_gpu(operator: Operator, node: int) -> None:
+    await operator.reads("swap-gpu", node, "hold")
+    await operator.has(node, "retired")
+    await operator.reads("swap-gpu", node, "off", "on")
+    said = await operator.reads("swap-gpu", node, "validate")
+    assert "scrub_gpu" in said
+    await operator.has(node, "quarantined")
+    await operator.reads("swap-gpu", node, "release")
+    await operator.has(node, "active")
+
+
+async def replaces_a_bmc(operator: Operator, node: int) -> None:
+    verified = """
+        SELECT management = 'manageable' AND status = 'active' AND bmc ->> 'uuid' IS NOT NULL
+          FROM farrier.nodes WHERE name = $1
+    """
+    for block in ("replace", "machine"):
+        await operator.reads("replace-bmc", node, block)
+        await operator.finds(verified, name_of(node))
+
+
+async def onboards(operator: Operator, node: int) -> None:
+    """Onboard a node of the page's rack on the machine of a node that was decommissioned."""
+    (table,) = [block.text for block in pages.blocks(TASKS / "onboard.md") if block.language == "csv"]
+    head, machine, _ = table.strip().splitlines()
+    lines = [head, operator.here(machine, node)]
+    assert len({len(row) for row in csv.reader(lines)}) == 1
+    (operator.directory / "rack8.csv").write_text("\n".join(lines) + "\n")
+    await operator.reads("onboard", node, "register", "verify")
+    await operator.finds("SELECT management = 'manageable' FROM farrier.nodes WHERE name = 'rack8-1'")
+    await operator.reads("onboard", node, "onboard")
+    await operator.has("rack8-1", "active")
+
+
+async def renames(operator: Operator, node: int) -> None:
+    async with pg.Database(operator.scene.serving.dsn).connect() as conn:
+        maas_id = await conn.fetchval("SELECT maas_id FROM farrier.nodes WHERE name = $1", name_of(node))
+    await operator.reads("rename", node, "remove")
+    await operator.has(node, "deleted")
+    shown = {block.marker.removeprefix("sh: "): block.text for block in pages.blocks(TASKS / "rename.md")}
+    said = await operator.types(operator.here(shown["add"], node).replace("m4ch1n", maas_id))
+    await operator.scene.agents.enroll(TOKEN.findall(said)[0], maas_id)
+    await operator.reads("rename", node, "adopt")
+    await operator.has("r7-gpu-17", "active")
