@@ -34,22 +34,29 @@ class Operator(msgspec.Struct, frozen=True):
     scene: Scene
     directory: Path
     environment: Mapping[str, str]
+    read: set[tuple[str, str]]
 
     async def reads(self, page: str, node: int, *blocks: str) -> str:
         """Type these blocks of a page, with the names and addresses of a node of the fleet. Returns the output."""
-        shown = {block.marker.removeprefix("sh: "): block.text for block in pages.blocks(TASKS / f"{page}.md")}
         said = ""
         for block in blocks:
-            said += await self.types(self.here(shown[block], node))
+            said += await self.types(await self.here(shown(page)[block], node))
+            self.read.add((page, block))
         return said
 
-    def here(self, text: str, node: int) -> str:
+    async def here(self, text: str, node: int) -> str:
         """The lines of a page with the names and addresses of a node of this fleet."""
         bmc, system = self.scene.bmc, self.scene.bmc.systems[node - 1]
+        text = text.replace("m4ch1n", await self.machine(node))
         text = re.sub(r"\bgpu-017\b(?!\.json)", name_of(node), text.replace("/bmc/gpu-017", "/bmc/rack8"))
         text = re.sub(r"https://10\.[\d.]+", f"{bmc.base_url}{system.path}", text)
         text = re.sub(r"\bfra1\b", "demo-1", re.sub(r"02(:[\da-f]{2}){5}", system.mac, text))
         return text.replace("/etc/farrier/bmc/rack8", str(bmc.credential_file))
+
+    async def machine(self, node: int) -> str:
+        """The ID of the node's machine in MAAS."""
+        async with pg.Database(self.scene.serving.dsn).connect() as conn:
+            return str(await conn.fetchval("SELECT maas_id FROM farrier.nodes WHERE name = $1", name_of(node)))
 
     async def types(self, lines: str) -> str:
         with anyio.fail_after(PATIENCE_SECONDS):
@@ -73,6 +80,12 @@ class Operator(msgspec.Struct, frozen=True):
     async def has(self, node: int | str, status: str) -> None:
         name = node if isinstance(node, str) else name_of(node)
         await self.finds("SELECT status = $2 FROM farrier.nodes WHERE name = $1 ORDER BY id DESC LIMIT 1", name, status)
+
+
+def shown(page: str) -> dict[str, str]:
+    """The named blocks of a page."""
+    found = pages.blocks(TASKS / f"{page}.md")
+    return {block.marker.removeprefix("sh: "): block.text for block in found if block.marker.startswith("sh: ")}
 
 
 @asynccontextmanager
@@ -99,7 +112,7 @@ async def at_work(directory: Path) -> AsyncIterator[Operator]:
             "HOME": str(directory),
             "FARRIER_DATABASE_DSN": scene.serving.dsn,
         }
-        operator = Operator(scene, directory, environment)
+        operator = Operator(scene, directory, environment, read=set())
         arriving.start_soon(scene.fleet.arrive, timedelta(0))
         await operator.finds(f"SELECT count(*) = {NODES} FROM farrier.nodes WHERE status = 'active'")
         arriving.cancel_scope.cancel()
@@ -125,6 +138,8 @@ async def follows_the_pages(directory: Path) -> None:
         await operator.has(6, "deleted")
         await onboards(operator, 6)
         await renames(operator, 7)
+        followed = {page for page, _ in operator.read}
+        assert operator.read == {(page, block) for page in followed for block in shown(page)}
 
 
 async def drains_and_returns(operator: Operator, node: int) -> None:
@@ -161,7 +176,7 @@ async def onboards(operator: Operator, node: int) -> None:
     """Onboard a node of the page's rack on the machine of a node that was decommissioned."""
     (table,) = [block.text for block in pages.blocks(TASKS / "onboard.md") if block.language == "csv"]
     head, machine, _ = table.strip().splitlines()
-    lines = [head, operator.here(machine, node)]
+    lines = [head, await operator.here(machine, node)]
     assert len({len(row) for row in csv.reader(lines)}) == 1
     (operator.directory / "rack8.csv").write_text("\n".join(lines) + "\n")
     await operator.reads("onboard", node, "register", "verify")
@@ -171,12 +186,10 @@ async def onboards(operator: Operator, node: int) -> None:
 
 
 async def renames(operator: Operator, node: int) -> None:
-    async with pg.Database(operator.scene.serving.dsn).connect() as conn:
-        maas_id = await conn.fetchval("SELECT maas_id FROM farrier.nodes WHERE name = $1", name_of(node))
+    machine = await operator.machine(node)
     await operator.reads("rename", node, "remove")
     await operator.has(node, "deleted")
-    shown = {block.marker.removeprefix("sh: "): block.text for block in pages.blocks(TASKS / "rename.md")}
-    said = await operator.types(operator.here(shown["add"], node).replace("m4ch1n", maas_id))
-    await operator.scene.agents.enroll(TOKEN.findall(said)[0], maas_id)
+    said = await operator.reads("rename", node, "add")
+    await operator.scene.agents.enroll(TOKEN.findall(said)[0], machine)
     await operator.reads("rename", node, "adopt")
     await operator.has("r7-gpu-17", "active")
