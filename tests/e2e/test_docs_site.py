@@ -13,7 +13,7 @@ import pytest
 from tools import generate_docs, site
 
 ROOT = generate_docs.ROOT
-WAYS_IN = ["Try", "Install", "Adopt a running fleet", "Integrate", "Extend"]
+SHELVES = ["Try", "Operate", "Integrate", "Understand", "Reference"]
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +36,10 @@ def test_every_page_is_on_the_site_and_the_search_finds_it(built: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_home_page_is_the_readme_and_leads_to_the_five_ways_in(built: Path) -> None:
+def test_the_home_page_is_the_readme_and_leads_to_the_five_shelves(built: Path) -> None:
     home = (built / "index.html").read_text(encoding="utf-8")
     tabs = re.findall(r'class="md-tabs__link">\s*(.*?)\s*</a>', home, re.DOTALL)
-    assert [tab for tab in tabs if tab in WAYS_IN] == WAYS_IN
+    assert [tab for tab in tabs if tab in SHELVES] == SHELVES
     for picture in re.findall(r'<img [^>]*src="([^":]*)"', home):
         assert (built / picture).is_file(), picture
     assert "tests/integration/test_documentation.py" not in home  # a file that is no page is a text, not a link

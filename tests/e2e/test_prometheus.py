@@ -157,8 +157,8 @@ async def test_an_alert_names_a_stuck_node_until_it_moves(
 def test_prometheus_accepts_the_settings_that_the_pages_show(tmp_path: Path) -> None:
     found = [block.text for blocks in pages.with_blocks().values() for block in blocks if block.language == "yaml"]
     shown = [text for text in found if "scrape_configs:" in text]
-    assert len(shown) == 2
-    (tmp_path / "farrier.yml").write_text("groups: []\n")  # the rules that one of them names
+    assert shown
+    (tmp_path / "farrier.yml").write_text("groups: []\n")  # the rules that they name
     for text in shown:
         file = tmp_path / "prometheus.yml"
         file.write_text(text)
