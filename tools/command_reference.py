@@ -1,65 +1,76 @@
-"""Generates `docs/reference/commands.md`, the page of all commands with their arguments and options."""
+"""Generates `docs/reference/commands/`: a page for each command of `farrier`, and an index with the common options."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from farrier import cli
 from tools import command_line
 from tools.command_line import Command, Parameter
 
-_SHARED = "Which database"
-"""The group of options that nearly every command has. The page has them once."""
+COMMON = ("Which nodes", "Which changes", "How to submit", "Output", "Which database")
+"""The groups of options that several commands have. The index has them once, and commands link to them."""
+_BAR = r"\|"  # in a table, also within code
 _INTRODUCTION = """# Commands
 
-This page lists all commands with their arguments and options. `farrier COMMAND --help` and the manual pages have the
-same texts. [The command line](../operate/bulk.md) shows how to use the commands. All commands have the same
-[exit codes](errors.md#exit-codes).
+Each page has one command of `farrier` with its arguments and options. `farrier COMMAND --help` and the manual pages
+have the same texts. [Many nodes](../../operate/bulk.md) shows how to use the commands, and all of them end with the
+same [exit codes](../errors.md#exit-codes).
 """
 
 
-def page() -> str:
-    """Return the whole page."""
-    return "\n".join(_page())
-
-
-def _page() -> Iterator[str]:
+def pages() -> Mapping[str, str]:
+    """Return the text of each page, by the name of its file."""
     found = list(command_line.commands())
-    yield _INTRODUCTION
-    yield from _which_database(found)
+    common = {panel: _of(panel, found) for panel in COMMON}
+    written = {"README.md": "\n".join(_index(common))}
     for name, commands in groupby(found, lambda each: each.group):
-        yield f"## farrier {name}\n\n{_text(cli.COMMANDS[name])}\n"
-        for command in commands:
-            yield from _command(command, alone=command.name == f"farrier {name}")
+        written[f"{name}.md"] = "\n".join(_page(name, commands, common))
+    return written
 
 
-def _which_database(found: Iterable[Command]) -> Iterator[str]:
-    shared = {parameter: None for command in found for parameter in command.parameters if parameter.panel == _SHARED}
-    yield f"## {_SHARED}\n\nIf a command needs a database or settings, it also has these options:\n"
-    yield _table(shared)
+def _of(panel: str, commands: Iterable[Command]) -> Sequence[Parameter]:
+    """Return the options of a group that the commands have, each once."""
+    return list(dict.fromkeys(each for command in commands for each in command.parameters if each.panel == panel))
 
 
-def _command(command: Command, *, alone: bool) -> Iterator[str]:
-    if not alone:
-        yield f"### {command.name}\n"
-        yield f"{_text(command.paragraphs[0])}\n"
-    yield f"`{command.name} {command.usage}`\n"
-    yield from (f"{_text(paragraph)}\n" for paragraph in command.paragraphs[1:])
-    if own := [each for each in command.parameters if each.panel != _SHARED and each.signature != "--help"]:
-        yield _table(own)
-    if any(each.panel == _SHARED for each in command.parameters):
-        yield f"This command also accepts the [database options](#{_SHARED.lower().replace(' ', '-')}).\n"
+def _index(common: Mapping[str, Sequence[Parameter]]) -> Iterator[str]:
+    yield _INTRODUCTION
+    rows = "".join(f"| [farrier {name}]({name}.md) | {_text(about)} |\n" for name, about in cli.COMMANDS.items())
+    yield f"| command | what it does |\n|---|---|\n{rows}"
+    for panel, options in common.items():
+        yield f"## {panel}\n"
+        yield _table(options)
+
+
+def _page(name: str, commands: Iterable[Command], common: Mapping[str, Sequence[Parameter]]) -> Iterator[str]:
+    yield f"# farrier {name}\n\n{_text(cli.COMMANDS[name])}\n"
+    for command in commands:
+        if command.name != f"farrier {name}":
+            yield f"## {command.name}\n"
+            yield f"{_text(command.paragraphs[0])}\n"
+        yield f"`{command.name} {command.usage}`\n"
+        yield from (f"{_text(paragraph)}\n" for paragraph in command.paragraphs[1:])
+        if own := [each for each in command.parameters if each.panel not in common and each.signature != "--help"]:
+            yield _table(own)
+        if shared := "; ".join(_links(command, common)):
+            yield f"Common options: {shared}.\n"
+
+
+def _links(command: Command, common: Mapping[str, Sequence[Parameter]]) -> Iterator[str]:
+    """Yield a link for each common group of options. If a command has only a part of a group, it lists this part."""
+    for panel, options in common.items():
+        if has := _of(panel, [command]):
+            link = f"[{panel.lower()}](README.md#{panel.lower().replace(' ', '-')})"
+            part = "" if set(has) == set(options) else " (" + ", ".join(f"`{each.signature}`" for each in has) + ")"
+            yield link + part
 
 
 def _table(parameters: Iterable[Parameter]) -> str:
-    rows = "".join(f"| {_code(each.signature)} | {_text(each.meaning)} |\n" for each in parameters)
+    rows = "".join(f"| `{each.signature.replace('|', _BAR)}` | {_text(each.meaning)} |\n" for each in parameters)
     return f"| argument or option | meaning |\n|---|---|\n{rows}"
-
-
-def _code(text: str) -> str:
-    return f"`{text}`".replace("|", r"\|")
 
 
 def _text(text: str) -> str:

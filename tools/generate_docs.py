@@ -3,7 +3,8 @@
 A page has `<!-- generated: NAME -->` … `<!-- end generated -->`. The text between these markers comes from `blocks`,
 which reads the model, the settings, the errors, the metrics, the HTTP API, the schema and the imports. `make docs`
 rewrites the pages; `--check`, a part of `make check`, prints a diff and fails. People write the text outside of the
-markers; it is never changed. The files in `files` are generated as a whole. No database is needed.
+markers; it is never changed. The files in `files` are generated as a whole, and their directories contain no
+other files. No database is needed.
 """
 
 from __future__ import annotations
@@ -77,10 +78,9 @@ def blocks() -> Mapping[str, str]:
 @cache
 def files() -> Mapping[str, str]:
     """Return the files that are generated as a whole, by path."""
-    manual = {f"docs/reference/man/{name}": text for name, text in man_pages.pages().items()}
     return {
-        "docs/reference/commands.md": command_reference.page(),
-        **manual,
+        **{f"docs/reference/commands/{name}": text for name, text in command_reference.pages().items()},
+        **{f"docs/reference/man/{name}": text for name, text in man_pages.pages().items()},
     }
 
 
@@ -101,29 +101,36 @@ def differences(root: Path = ROOT) -> Iterator[str]:
     for path, text, generated in _generated(root):
         name = path.relative_to(root).as_posix()
         yield from difflib.unified_diff(
-            text.splitlines(keepends=True), generated.splitlines(keepends=True), name, f"{name} (generated)"
+            text.splitlines(keepends=True), (generated or "").splitlines(keepends=True), name, f"{name} (generated)"
         )
 
 
 def rewrite(root: Path = ROOT) -> list[Path]:
-    """Update every page and file. Returns those that changed."""
+    """Update every page and file, and remove the files that are no longer generated. Returns those that changed."""
     changed = []
     for path, text, generated in _generated(root):
-        if generated != text:
+        if generated == text:
+            continue
+        changed.append(path)
+        if generated is None:
+            path.unlink()
+        else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(generated, encoding="utf-8")
-            changed.append(path)
     return changed
 
 
-def _generated(root: Path) -> Iterator[tuple[Path, str, str]]:
-    """Yield each page and file, with its text on disk and its generated text."""
-    known = blocks()
+def _generated(root: Path) -> Iterator[tuple[Path, str, str | None]]:
+    """Yield each page and file, with its text on disk and its generated text: None if it is no longer generated."""
+    known, whole = blocks(), {root / name: text for name, text in files().items()}
+    left: dict[Path, str | None] = {
+        path: None for directory in {path.parent for path in whole} for path in directory.glob("*")
+    }
     for page in pages(root):
-        text = page.read_text(encoding="utf-8")
-        yield page, text, fill(text, known)
-    for name, generated in files().items():
-        path = root / name
+        if page not in left | whole:
+            text = page.read_text(encoding="utf-8")
+            yield page, text, fill(text, known)
+    for path, generated in (left | whole).items():
         yield path, path.read_text(encoding="utf-8") if path.exists() else "", generated
 
 

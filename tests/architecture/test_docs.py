@@ -74,12 +74,24 @@ def test_a_generated_file_that_is_out_of_date_is_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text("")
     generate_docs.rewrite(tmp_path)
-    commands = tmp_path / "docs" / "reference" / "commands.md"
+    commands = tmp_path / "docs" / "reference" / "commands" / "node.md"
     written = commands.read_text()
     commands.write_text(f"edited\n{written}")
     assert any(line.startswith("-edited") for line in generate_docs.differences(tmp_path))
     assert generate_docs.rewrite(tmp_path) == [commands]
     assert commands.read_text() == written
+
+
+@pytest.mark.parametrize("name", ["commands/gone.md", "man/farrier-gone.1"])
+def test_a_file_that_is_no_longer_generated_is_found_and_removed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("")
+    generate_docs.rewrite(tmp_path)
+    left = tmp_path / "docs" / "reference" / name
+    left.write_text("the page of a command that was removed\n")
+    assert any(line.startswith("-the page") for line in generate_docs.differences(tmp_path))
+    assert generate_docs.rewrite(tmp_path) == [left]
+    assert not left.exists()
 
 
 def test_a_marker_without_a_generated_block_is_refused() -> None:

@@ -28,7 +28,7 @@ from farrier.model.plural import counted
 
 P = ParamSpec("P")
 
-_PANEL = "How"
+_PANEL = "How to submit"
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,8 +22,6 @@ R = TypeVar("R")
 S = TypeVar("S")
 """What the command works on: a session, or settings."""
 
-_PANEL = "Output"
-
 
 class Output(StrEnum):
     """The output formats that -o accepts."""
@@ -83,7 +81,7 @@ def _form(
             "for the JSON of the list.",
             parser=_known_form,
             autocompletion=completion.one_of(("wide", "name", "json", "jsonpath=")),
-            rich_help_panel=_PANEL,
+            rich_help_panel=output.PANEL,
         ),
     ] = None,
     as_json: output.AsJson = False,
@@ -92,13 +90,13 @@ def _form(
         typer.Option(
             metavar="FIELD",
             help="Sort by this field of the JSON, such as status or labels.row. -FIELD sorts in descending order.",
-            rich_help_panel=_PANEL,
+            rich_help_panel=output.PANEL,
         ),
     ] = "",
     watch: Annotated[
         bool,
         typer.Option(
-            "--watch", "-w", help="Keep running, and print each change, until Ctrl-C.", rich_help_panel=_PANEL
+            "--watch", "-w", help="Keep running, and print each change, until Ctrl-C.", rich_help_panel=output.PANEL
         ),
     ] = False,
 ) -> OutputFormat:

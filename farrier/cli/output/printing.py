@@ -24,7 +24,9 @@ from farrier.model.node.management import Management
 from farrier.model.node.status import NodeStatus
 from farrier.model.node.workflow import WorkflowStatus
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PANEL = "Output"
+"""The group of the options that select the output format, in the help of a command."""
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=PANEL)]
 
 COLOURS: Mapping[str, str] = {
     NodeStatus.BOOTSTRAP_ISSUED: "blue",
