@@ -73,3 +73,13 @@ def test_common_options_are_not_repeated_for_each_command() -> None:
 
 def test_a_command_names_the_options_that_it_has_of_a_group() -> None:
     assert "[output](README.md#output) (`--json`);" in section(commands()["farrier node show"])
+
+
+def test_every_argument_and_option_has_a_meaning() -> None:
+    silent = [
+        f"{command.name} {parameter.signature}"
+        for command in commands().values()
+        for parameter in command.parameters
+        if not parameter.meaning.removesuffix("[required]").strip()
+    ]
+    assert not silent

@@ -47,6 +47,10 @@ _TYPES: Mapping[str, Any] = {"boolean": bool, "integer": int, "array": list[str]
 
 
 def _help(field: FieldRules) -> str:
+    return " ".join(filter(None, (field.help, _expected(field))))
+
+
+def _expected(field: FieldRules) -> str:
     match field.type:
         case "integer":
             bounds = (

@@ -40,7 +40,15 @@ _HOST = rf"(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\](?::[0-9]*)?|[^\s/?#@\[\]{C
 
 # All these patterns mean the same in PostgreSQL. A reason requires a character that is not blank; the others allow no
 # blanks.
-Reason: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX, pattern=r"\S")]
+Reason: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=REASON_MAX,
+        pattern=r"\S",
+        description="Why. Lists and the history show this reason.",
+    ),
+]
 HoldKey: TypeAlias = Annotated[
     str,
     msgspec.Meta(
@@ -125,7 +133,7 @@ class _Forcible(Params, frozen=True, kw_only=True):
 
     needs: ClassVar[Mapping[str, str]] = {"force": "reason"}
 
-    force: bool = False
+    force: Annotated[bool, msgspec.Meta(description="End unfinished agent tasks. Requires a reason.")] = False
     reason: Reason | None = None
 
 
@@ -167,31 +175,66 @@ Set: type[Unset] = cast(
 
 class SetBmc(Params, frozen=True):
     """Parameters of `set_bmc`. Omitted details do not change. A single detail cannot be removed; `clear_bmc` removes
-    both. With `replace`, the node may get another machine than the recorded one; `replace: false` ends a replacement
-    that is not done yet. While the node is in service, `replace` requires `force`."""
+    both."""
 
     any_of: ClassVar[tuple[str, ...]] = ("address", "credential", "replace")
     needs: ClassVar[Mapping[str, str]] = {"force": "replace"}
 
-    address: Address | None = None
-    credential: Reference | None = None
-    replace: bool | None = None
-    force: bool = False
+    address: Annotated[Address, msgspec.Meta(description="https URL or host of the BMC.")] | None = None
+    credential: Annotated[
+        Reference, msgspec.Meta(description="Reference to the BMC's login, not the login itself.")
+    ] | (None) = None
+    replace: (
+        Annotated[
+            bool,
+            msgspec.Meta(
+                description="Whether the node may get another machine than the recorded one. False ends a "
+                "replacement that is not done yet."
+            ),
+        ]
+        | None
+    ) = None
+    force: Annotated[
+        bool, msgspec.Meta(description="Replace the machine even of a node in service. Requires replace.")
+    ] = False
 
 
 class SetPower(Params, frozen=True):
-    """Parameters of `set_power`. With `enforce`, farrier keeps the power `on` or `off` from then on; without `enforce`,
-    farrier stops enforcing power. `mode` is how `off` and `reset` switch the machine off; the default is `graceful` for
-    a node in service, and otherwise `force`. After `force_after` seconds, `graceful` becomes `force`."""
+    """Parameters of `set_power`."""
 
-    power: PowerRequest
-    enforce: bool = False
-    mode: PowerMode | None = None
-    force_after: Annotated[int, msgspec.Meta(ge=1, le=FORCE_AFTER_MAX)] | None = None
+    power: Annotated[PowerRequest, msgspec.Meta(description="What to do.")]
+    enforce: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Keep the power on or off from then on. Without it, farrier stops enforcing the power."
+        ),
+    ] = False
+    mode: (
+        Annotated[
+            PowerMode,
+            msgspec.Meta(
+                description="How the machine is switched off. Default: graceful for a node in service, otherwise force."
+            ),
+        ]
+        | None
+    ) = None
+    force_after: (
+        Annotated[
+            int,
+            msgspec.Meta(ge=1, le=FORCE_AFTER_MAX, description="After this number of seconds, graceful becomes force."),
+        ]
+        | None
+    ) = None
 
 
 class Onboard(Params, frozen=True):
-    mode: OnboardingMode
+    mode: Annotated[
+        OnboardingMode,
+        msgspec.Meta(
+            description="Whether MAAS deploys the machine (deploy), a running machine is adopted with reads only "
+            "(adopt), or an operator installs it (manual)."
+        ),
+    ]
 
 
 class Because(Params, frozen=True):
@@ -205,18 +248,30 @@ class MaybeBecause(Params, frozen=True):
 
 
 class QuarantineParams(Params, frozen=True, kw_only=True):
-    """Parameters of `quarantine`. `key` names the hold, so that several operators or programs can hold a node for
-    separate reasons. A further `quarantine` with the same key only changes the reason."""
+    """Parameters of `quarantine`."""
 
     reason: Reason
-    key: HoldKey = DEFAULT_KEY
+    key: Annotated[
+        HoldKey,
+        msgspec.Meta(
+            description="Name of the hold, so that several operators or programs can hold a node for separate reasons. "
+            "A further quarantine with the same key only changes the reason."
+        ),
+    ] = DEFAULT_KEY
 
 
 class ReleaseParams(Params, frozen=True, kw_only=True):
-    """Parameters of `release`. `key` is the key of an operator's hold, or the name of another cause of the quarantine.
-    Without `key`, the only hold is released."""
+    """Parameters of `release`."""
 
-    key: ConditionName | None = None
+    key: (
+        Annotated[
+            ConditionName,
+            msgspec.Meta(
+                description="Key of a hold, or name of another cause of the quarantine. Default: the only hold."
+            ),
+        ]
+        | None
+    ) = None
     reason: Reason | None = None
 
 
@@ -225,23 +280,28 @@ class Drain(_Forcible, frozen=True):
 
 
 class RemoveParams(_Forcible, frozen=True):
-    remove_maas: bool = False
+    remove_maas: Annotated[bool, msgspec.Meta(description="Also delete the machine from MAAS.")] = False
 
 
 class DecommissionParams(_Forcible, frozen=True, kw_only=True):
-    """Parameters of `decommission`. With `retire`, the node stays retired even after a mode that would reactivate the
-    node. With `leave_on`, a full decommission may leave a machine on that farrier cannot switch off."""
+    """Parameters of `decommission`."""
 
-    mode: DecommissionMode
-    retire: bool = False
-    leave_on: bool = False
+    mode: Annotated[DecommissionMode, msgspec.Meta(description="What is cleaned, and what follows.")]
+    retire: Annotated[
+        bool,
+        msgspec.Meta(description="Keep the node retired even after a mode that would return it to service."),
+    ] = False
+    leave_on: Annotated[
+        bool,
+        msgspec.Meta(description="A full decommission may leave a machine on that farrier cannot switch off."),
+    ] = False
 
 
 class FieldRules(msgspec.Struct, frozen=True, omit_defaults=True):
     """The database's rules for one parameter. `pattern` is a regular expression that must match somewhere in the text;
     `fault` is the error text if it does not match. `max` is the number of characters of a text or elements of an array,
     or the largest integer. `items` is the rule of each element of an array, or of each value of an object. `schema` has
-    the rules of the fields of a struct."""
+    the rules of the fields of a struct. `help` says what the parameter is for; the database does not read it."""
 
     type: str  # string, boolean, enum, integer, number, array, object or struct
     required: bool = False
@@ -252,6 +312,7 @@ class FieldRules(msgspec.Struct, frozen=True, omit_defaults=True):
     items: FieldRules | None = None
     fault: str | None = None
     schema: ParamsRules | None = None
+    help: str = ""
 
 
 class ParamsRules(msgspec.Struct, frozen=True):
@@ -285,8 +346,9 @@ def _has_rules(element: msgspec.inspect.Type) -> bool:
 
 def _field(info: msgspec.inspect.Type, required: bool) -> FieldRules:
     match info:
-        case msgspec.inspect.Metadata(type=inner, extra={"fault": str(fault)}):
-            return msgspec.structs.replace(_field(inner, required), fault=fault)
+        case msgspec.inspect.Metadata(type=inner, extra=extra, extra_json_schema=told):
+            known = {"fault": (extra or {}).get(FAULT), "help": (told or {}).get("description", "")}
+            return msgspec.structs.replace(_field(inner, required), **known)
         case msgspec.inspect.StrType(min_length=None | 0 | 1):
             if info.pattern and _WORD_EDGE & set(_ESCAPE.findall(info.pattern)):
                 raise TypeError(f"the pattern {info.pattern} has \\b or \\B, which PostgreSQL interprets differently")

@@ -40,49 +40,60 @@ MOST_RESERVED = 65_536
 Prefix: TypeAlias = Annotated[str, Meta(min_length=1, max_length=49)]
 Address: TypeAlias = Annotated[str, Meta(min_length=1, max_length=45)]
 Prefixes: TypeAlias = Annotated[tuple[Prefix, ...], Meta(max_length=MOST_PREFIXES)]
-Gateways: TypeAlias = Annotated[tuple[Address, ...], Meta(max_length=MOST_PREFIXES)]
+Gateways: TypeAlias = Annotated[
+    tuple[Address, ...],
+    Meta(max_length=MOST_PREFIXES, description="At most one in each prefix; they are never allocated."),
+]
 SiteName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"\A\S+\Z")]
 Vlan: TypeAlias = Annotated[int, Meta(ge=1, le=4094)]  # 0 and 4095 are reserved by the standard
 Vni: TypeAlias = Annotated[int, Meta(ge=1, le=16_777_215)]  # 24 bits
 Mtu: TypeAlias = Annotated[int, Meta(ge=576, le=9216)]  # the minimum of IPv4; the largest jumbo frames
 Reserved: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_RESERVED)]
+_FIXED = Meta(description="Cannot change.")
 
 
 class CreateSegment(Params, frozen=True, kw_only=True):
-    """Parameters of `create`. If a VLAN or VNI is omitted, farrier takes one from the pool `vlan:SITE` or `vni`, if
-    that pool exists. A gateway belongs to the prefix that contains it. farrier never allocates the first
-    `reserved_first` and the last `reserved_last` addresses of each prefix."""
+    """Parameters of `create`."""
 
-    site: SiteName
-    prefixes: Prefixes
+    site: Annotated[SiteName, Meta(description="Site of the segment.")]
+    prefixes: Annotated[
+        Prefixes, Meta(description="IPv4 and IPv6 networks, none of which overlaps another of the site.")
+    ]
     gateways: Gateways | None = None
-    reserved_first: Reserved | None = None
-    reserved_last: Reserved | None = None
-    vlan: Vlan | None = None
-    vni: Vni | None = None
-    mtu: Mtu | None = None
+    reserved_first: (
+        Annotated[Reserved, Meta(description="Addresses at the beginning of each prefix that are never allocated.")]
+        | None
+    ) = None
+    reserved_last: (
+        Annotated[Reserved, Meta(description="Addresses at the end of each prefix that are never allocated.")] | None
+    ) = None
+    vlan: Annotated[Vlan, Meta(description="Default: a number of the pool vlan:SITE, if there is one.")] | None = None
+    vni: Annotated[Vni, Meta(description="Default: a number of the pool vni, if there is one.")] | None = None
+    mtu: Annotated[Mtu, Meta(description="Largest packet, in bytes.")] | None = None
 
 
 class UpdateSegment(Params, frozen=True, kw_only=True):
-    """Parameters of `update`. While the segment is in use, only `mtu` can change, and `add_prefixes` can add prefixes
-    with their `gateways`. The other parameters exist only so that the answer can name an alternative."""
+    """Parameters of `update`. `site`, `prefixes`, `vlan` and `vni` exist only so that the answer can name an
+    alternative."""
 
     any_of: ClassVar[tuple[str, ...]] = ("mtu", "add_prefixes", "site", "prefixes", "vlan", "vni")
 
-    mtu: Mtu | None = None
-    add_prefixes: Prefixes | None = None
+    mtu: Annotated[Mtu, Meta(description="Largest packet, in bytes.")] | None = None
+    add_prefixes: Annotated[Prefixes, Meta(description="Further networks of the segment.")] | None = None
     gateways: Gateways | None = None
-    site: SiteName | None = None
-    prefixes: Prefixes | None = None
-    vlan: Vlan | None = None
-    vni: Vni | None = None
+    site: Annotated[SiteName, _FIXED] | None = None
+    prefixes: Annotated[Prefixes, _FIXED] | None = None
+    vlan: Annotated[Vlan, _FIXED] | None = None
+    vni: Annotated[Vni, _FIXED] | None = None
 
 
 class DeleteSegment(Params, frozen=True, kw_only=True):
-    """Parameters of `delete`. Without `drain`, the deletion is refused while addresses are allocated; with `drain`, it
-    waits until they are released."""
+    """Parameters of `delete`."""
 
-    drain: bool = False
+    drain: Annotated[
+        bool,
+        Meta(description="Wait until all addresses are released. Otherwise, allocated addresses refuse the deletion."),
+    ] = False
 
 
 _S = SegmentState

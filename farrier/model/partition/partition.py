@@ -26,22 +26,30 @@ ERROR = "error"  # UFM refuses a part of the settings, or confirms a change with
 DELETING = "deleting"  # its members have not all left, or UFM has not removed it yet
 GONE = "gone"
 
-Mtu: TypeAlias = Annotated[int, Meta(ge=2, le=4)]
-ServiceLevel: TypeAlias = Annotated[int, Meta(ge=0, le=15)]
+Mtu: TypeAlias = Annotated[int, Meta(ge=2, le=4, description="MTU in KiB: 2 or 4.")]
+ServiceLevel: TypeAlias = Annotated[int, Meta(ge=0, le=15, description="Service level of InfiniBand.")]
+Rate: TypeAlias = Annotated[RateLimit, Meta(description="Rate in Gb/s.")]
 MTUS = (2, 4)
 
 
 class CreatePartition(Params, frozen=True, kw_only=True):
-    """Parameters of `create`. For an omitted parameter, UFM uses its default. If the pkey is omitted, farrier uses the
-    lowest free number of the pool."""
+    """Parameters of `create`. The defaults are those of UFM."""
 
-    site: Annotated[str, Meta(min_length=1, max_length=63)] | None = None
-    pkey: Annotated[int, Meta(ge=LOWEST_PKEY, le=HIGHEST_PKEY)] | None = None
+    site: Annotated[str, Meta(min_length=1, max_length=63, description="Site whose UFM has the partition.")] | None = (
+        None
+    )
+    pkey: (
+        Annotated[
+            int,
+            Meta(ge=LOWEST_PKEY, le=HIGHEST_PKEY, description="Default: the lowest free number of the site's pool."),
+        ]
+        | None
+    ) = None
     mtu_limit: Mtu = 2
-    rate_limit: RateLimit = RateLimit.G2_5
+    rate_limit: Rate = RateLimit.G2_5
     service_level: ServiceLevel = 0
-    ip_over_ib: bool = True
-    index0: bool = False
+    ip_over_ib: Annotated[bool, Meta(description="Carry IP. Default: yes.")] = True
+    index0: Annotated[bool, Meta(description="Make the key the first in the tables of its ports. Default: no.")] = False
 
 
 class UpdatePartition(Params, frozen=True, kw_only=True):
@@ -50,15 +58,16 @@ class UpdatePartition(Params, frozen=True, kw_only=True):
     any_of: ClassVar[tuple[str, ...]] = ("mtu_limit", "rate_limit", "service_level")
 
     mtu_limit: Mtu | None = None
-    rate_limit: RateLimit | None = None
+    rate_limit: Rate | None = None
     service_level: ServiceLevel | None = None
 
 
 class DeletePartition(Params, frozen=True, kw_only=True):
-    """Parameters of `delete`. With `drain`, the deletion begins even if the partition has members, and waits until they
-    leave."""
+    """Parameters of `delete`."""
 
-    drain: bool = False
+    drain: Annotated[
+        bool, Meta(description="Wait until all members have left. Otherwise, members refuse the deletion.")
+    ] = False
 
 
 SPEC = KindSpec(
