@@ -1,7 +1,5 @@
-"""The public library for packages that define kinds. The library is stable: see docs/integrate/library.md.
-
-Everything else in farrier may change with any release. `docs/integrate/own-kind.md` shows how to define a kind with
-this library.
+"""The public library for packages that define kinds. It is stable; everything else in farrier may change with any
+release. `docs/integrate/own-kind.md` shows how to define a kind with it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,17 @@ from farrier.model.views import diagram
 from farrier.web.agents import operations
 from farrier.web.api import table as api
 from tests.acceptance.table import CHECKS, REVISION, Verdict
-from tools import command_line, command_reference, log_events, man_pages, packages, runbooks, sql_reference, trace_walk
+from tools import (
+    command_line,
+    command_reference,
+    library_reference,
+    log_events,
+    man_pages,
+    packages,
+    runbooks,
+    sql_reference,
+    trace_walk,
+)
 
 T = TypeVar("T")
 
@@ -67,6 +77,9 @@ def blocks() -> Mapping[str, str]:
         "log-events": _log_events(),
         "http-operations": _http_operations(),
         "agents-operations": _agents_operations(),
+        "library": _table(("name", "what it is"), library_reference.names()),
+        "client-methods": _table(("method", "what it does"), library_reference.client_methods()),
+        "client-errors": _table(("error", "meaning"), library_reference.client_errors()),
         "acceptance": _acceptance(),
         "walks": trace_walk.markdown(),
         **packages.blocks(),

@@ -60,13 +60,14 @@ class AsyncFarrier:
         return (await self.call(calls.node(name))).node
 
     async def register(self, *nodes: NewNode) -> Sequence[Registered]:
-        """Register either all of these nodes or none of them."""
+        """Register either all of these nodes or none of them. For each node with `bootstrap`, the result has the
+        token of its agent."""
         return (await self.call(calls.register(nodes))).nodes
 
     async def change(self, name: str, *, version: int | None = None, wait: float = 30, **details: Any) -> IntentView:
         """Change details of a node with the intent `set`, and wait for the answer. The value None removes a detail
-        that can be absent: site, model, rack or maas_id. With `version`, farrier makes the change only if the node
-        still has this version. Raises NotAccepted."""
+        that can be absent: site, model, rack or maas_id. `labels` and `macs` replace all earlier values. With
+        `version`, farrier makes the change only if the node still has this version. Raises NotAccepted."""
         return await self.submit(name, Action.SET, calls.changes(details, version), wait=wait)
 
     # --- intents

@@ -59,13 +59,14 @@ class Farrier:
         return self.call(calls.node(name)).node
 
     def register(self, *nodes: NewNode) -> Sequence[Registered]:
-        """Register either all of these nodes or none of them."""
+        """Register either all of these nodes or none of them. For each node with `bootstrap`, the result has the
+        token of its agent."""
         return self.call(calls.register(nodes)).nodes
 
     def change(self, name: str, *, version: int | None = None, wait: float = 30, **details: Any) -> IntentView:
         """Change details of a node with the intent `set`, and wait for the answer. The value None removes a detail
-        that can be absent: site, model, rack or maas_id. With `version`, farrier makes the change only if the node
-        still has this version. Raises NotAccepted."""
+        that can be absent: site, model, rack or maas_id. `labels` and `macs` replace all earlier values. With
+        `version`, farrier makes the change only if the node still has this version. Raises NotAccepted."""
         return self.submit(name, Action.SET, calls.changes(details, version), wait=wait)
 
     # --- intents

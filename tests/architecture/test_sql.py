@@ -23,7 +23,7 @@ OLDER_THAN_THE_CLOCK = {"time/now.sql", "tables/00_schema.sql", "schema/record_s
 
 WORD = re.compile(r"\w+")
 RIGHTS = sources.SCHEMA / "rights"
-CONTRACT = [sources.ROOT / "docs" / "integrate" / name for name in ("sql.md", "library.md")]
+CONTRACT = [sources.ROOT / "docs" / "integrate" / name for name in ("sql.md", "own-kind.md")]
 CALLED_BY_FORM = re.compile(r"\w+_(detail|unseen)")  # farrier computes these names from the kind's name
 
 # Files that need no comment: a trigger's file is a single statement.

@@ -19,7 +19,7 @@ LOADS = {
     "network_segment": SEGMENT_ROWS.load,
     "ib_partition": PARTITION_ROWS.load,
 }
-_ROW = re.compile(r"^\| `(?P<table>\w+)` \| (?P<kinds>[^|]+) \|(?P<wakes>[^|]+)\|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<tables>`\w+`(?:, `\w+`)*) \| [^|]+ \|$", re.MULTILINE)
 _TABLE = re.compile(r"\b(?:FROM|JOIN)\s+[(\s]*(?:ONLY\s+)?(?:farrier\.)?(\w+)", re.IGNORECASE)
 _CALL = re.compile(r"\b(?:farrier\.)?(\w+)\s*\(")
 _COMMENT = re.compile(r"--[^\n]*")
@@ -53,12 +53,11 @@ async def read_by(conn: Connection, statement: str) -> set[str]:
 
 
 def documented(kind: str) -> set[str]:
-    """The tables that the page lists for a kind."""
-    return {
-        row["table"]
-        for row in _ROW.finditer(PAGE.read_text())
-        if kind in row["kinds"].replace(" ", "").split(",") and row["wakes"].strip()
-    }
+    """The tables that the section of a kind lists, each with an answer to when a change is seen."""
+    section = PAGE.read_text().partition(f"\n## {kind}\n")[2].partition("\n## ")[0]
+    listed = [table for row in _ROW.finditer(section) for table in re.findall(r"\w+", row["tables"])]
+    assert len(listed) == len(set(listed)), listed
+    return set(listed)
 
 
 @pytest.mark.parametrize("kind", LOADS)

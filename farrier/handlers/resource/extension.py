@@ -58,6 +58,10 @@ class Extension(msgspec.Struct, Generic[R, W, V], frozen=True, kw_only=True):
     returns writes other than `Answer`. `writer` is the SQL function that applies these writes, after it has called
     `farrier.write_resources`. `section` takes one such write, and returns the name of a section in the data that
     `writer` receives, and the write's fields in this section.
+
+    The schema of the kind's table may have two functions: `KIND_detail(bigint) RETURNS jsonb` for more data in views of
+    a resource, and `KIND_unseen(bigint[]) RETURNS void`, which gets the IDs of resources whose runs farrier discards
+    because the database's clock was set back.
     """
 
     spec: KindSpec
