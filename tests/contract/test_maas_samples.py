@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from farrier.sim.maas import DeployFate, Nature, Region
+from farrier.sim.maas import DeployFate, EraseFate, Nature, Region
 from tests.support.maas_region import Caller, created, ready
 
+SECOND = timedelta(seconds=1)
 RECORDED = Path(__file__).parents[1] / "data" / "maas"
 MAC = "52:54:00:00:00:a1"
 # The fields by which a client sees a machine's state. Without power, because the recorded machine's BMC was dead.
@@ -233,6 +235,52 @@ async def test_the_same_life_writes_the_same_events_in_the_same_order(story: Sto
     # The second, failing deployment was recorded without the step before its failure.
     assert seen.pop(-3) == ("INFO", "Configuring storage", "", "unknown")
     assert seen == wanted
+
+
+async def test_aborts_and_erasures_write_the_recorded_events_and_leave_the_recorded_machine() -> None:
+    """Each kind of work is requested, aborted while it runs, and an erasure that hangs is requested again."""
+    region = Region()
+    caller = Caller(region)
+    system_id = await created(caller, 1, hostname="aborted")
+    own = f"machines/{system_id}/"
+    assert (await caller.post("scripts/", name="probe", script="#!/bin/sh\n")).status_code == 200
+
+    async def post(op: str, after: timedelta, **form: str) -> None:
+        answer = await caller.post(f"{own}?op={op}", **form)
+        assert answer.status_code == 200, answer.text
+        region.advance(after)
+
+    takes = region.durations
+    await post("commission", SECOND, testing_scripts="none")
+    await post("abort", takes.power * 2, comment="c1")
+    await post("commission", takes.commission * 2, testing_scripts="none")
+    await post("test", takes.test * 0.7, testing_scripts="probe")
+    await post("abort", takes.power * 2, comment="c2")
+    await post("deploy", SECOND, comment="c3")
+    await post("abort", takes.power * 2, comment="c3")
+    region.natures[system_id] = Nature(erase=EraseFate.HANGS)
+    await post("release", takes.erase * 2, erase="true", comment="c4")
+    await post("abort", takes.power * 2, comment="c5")
+    failed = (await caller.get(own)).json()
+    region.natures[system_id] = Nature()
+    await post("release", takes.erase * 2, erase="true", comment="c6")
+
+    answer = (await caller.get(f"events/?op=query&id={system_id}&limit=1000&level=DEBUG")).json()
+    seen, wanted = told(answer), told(recorded("events-aborts"))
+    assert seen == wanted
+    machine = recorded("machine-failed-disk-erasing")
+    assert isinstance(machine, dict)
+    told_by_both = set(TELLING) - {"storage", "workload_annotations"}
+    assert {name: failed[name] for name in told_by_both} == {name: machine[name] for name in told_by_both}
+
+
+def told(answer: Any) -> list[tuple[str, ...]]:
+    """The events, oldest first, without those of single scripts and of a rack controller."""
+    return [
+        (event["level"], event["type"], event["description"], event["username"])
+        for event in reversed(answer["events"])
+        if event["type"] not in {"Script result", *ONLY_SIMULATED}
+    ]
 
 
 async def test_events_of_installations_have_the_recorded_texts(story: Story) -> None:

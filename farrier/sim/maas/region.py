@@ -157,7 +157,8 @@ class Region:
             machine.previous_status = before
         machine.status = to
         machine.epoch += 1
-        receiver = f" (to {machine.owner})" if to is Status.ALLOCATED and before is Status.READY else ""
+        # maasserver/models/signals/events.py:55
+        receiver = f" (to {machine.owner})" if to is Status.ALLOCATED else ""
         text = f"From '{before.label}' to '{to.label}'{receiver}"
         self.note(machine, "Node changed status", text, level=Level.DEBUG)
         for listener in self.on_move:

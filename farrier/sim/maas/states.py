@@ -182,12 +182,12 @@ def release(region: Region, call: Call, machine: Machine) -> None:
     erases = (asked or region.site.erases_on_release) and not twice
     quick = call.flag("quick_erase") and not call.flag("secure_erase")
     _refuse_without_a_bmc(region, machine, erases=erases)
-    region.requested(machine, "User releasing node", call.user, call.one("comment"))
-    if erases:
+    if erases:  # maasserver/models/node.py:3807
+        region.requested(machine, "User erasing disk", call.user, call.one("comment"))
         region.move(machine, Status.DISK_ERASING)
-        region.note(machine, "Disk erasing")
         _switch_later(region, call, machine, on=True, then=lambda: work.erase(region, machine, quick=quick))
         return
+    region.requested(machine, "User releasing node", call.user, call.one("comment"))
     _start_release(region, machine)
     _switch_later(region, call, machine, on=False, then=lambda: work.finish_release(region, machine))
 
@@ -217,23 +217,23 @@ def abort(region: Region, call: Call, machine: Machine) -> None:
     status = machine.status
     before = machine.previous_status if machine.previous_status is Status.DEPLOYED else Status.READY
     ends = {
-        Status.COMMISSIONING: ("User aborting node commissioning", Status.NEW),
-        Status.DEPLOYING: ("User aborting deployment", Status.ALLOCATED),
-        Status.DISK_ERASING: ("User aborting disk erasing", Status.FAILED_DISK_ERASING),
-        Status.TESTING: ("User aborting node testing", before),
+        Status.COMMISSIONING: ("User aborting node commissioning", "Aborted commissioning", Status.NEW),
+        Status.DEPLOYING: ("User aborting deployment", "Aborted deployment", Status.ALLOCATED),
+        Status.DISK_ERASING: ("User aborting disk erase", "Aborted disk erasing", Status.FAILED_DISK_ERASING),
+        Status.TESTING: ("User aborting node testing", "Aborted testing", before),
     }
     if status not in ends:
         text = f"Cannot abort in current state: node {machine.system_id} is in state {status.label}."
         raise Refused(409, text)
-    kind, end = ends[status]
+    kind, aborted, end = ends[status]
     region.requested(machine, kind, call.user, call.one("comment"))
+    region.note(machine, aborted)  # maasserver/models/node.py:2792, 2877, 2966, 3674
 
     def ended() -> None:
         if end in {Status.NEW, Status.READY}:
             machine.owner = None
-        if status is Status.DEPLOYING:
+        if status is Status.DEPLOYING:  # the system stays named, as maasserver/models/node.py:3070 leaves it
             region.release_addresses(machine)
-            machine.osystem = machine.distro_series = ""
         _abort_scripts(machine)
         region.move(machine, end)
 

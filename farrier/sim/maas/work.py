@@ -152,6 +152,7 @@ def erase(region: Region, machine: Machine, *, quick: bool) -> None:
     def erased() -> None:
         inside.wipe(machine, region.nature_of(machine), quick=quick)
         region.note(machine, "Disks erased")
+        region.note(machine, "User releasing node", level=Level.DEBUG)  # maasserver/models/node.py:3897, without a user
         forget_deployment(machine)
         region.move(machine, Status.RELEASING)
         region.note(machine, "Releasing")
