@@ -105,6 +105,8 @@ CRITICAL = "Critical"
 """The worst health that Redfish defines."""
 ANOTHER_MACHINE = "another_machine"
 """The ID of the condition for a BMC that shows another machine than the recorded one."""
+AGENT_ELSEWHERE = "agent_elsewhere"
+"""The ID of the condition for an agent that runs on another machine than the one that the BMC or MAAS shows."""
 ENROLMENT = "enrolment"
 """The ID of the note about a refused enrolment on another machine."""
 AGENT_KEY = "agent"
@@ -153,6 +155,7 @@ KNOWN: tuple[Known, ...] = (
     Known(Source.AGENT, ANY_ID),
     Known(Source.BMC, BMC_HEALTH),
     Known(Source.IDENTITY, ANOTHER_MACHINE),
+    Known(Source.IDENTITY, AGENT_ELSEWHERE),
     Known(Source.IDENTITY, ENROLMENT),
     Known(Source.IDENTITY, AGENT_KEY),
     Known(Source.OPERATOR, ANY_ID),

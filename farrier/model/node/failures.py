@@ -236,6 +236,13 @@ CONDITION_ADVICE: Mapping[str, Advice] = {
             Recommended(Action.SET_BMC, {"replace": True}, ("address",), when="if the machine was replaced"),
         ),
     ),
+    "identity/agent_elsewhere": Advice(
+        "find out which machine is the node's",
+        (
+            Recommended(Action.SET_BMC, {"replace": True}, ("address",), when="if the address is wrong"),
+            _release("identity/agent_elsewhere", "if it is one machine"),
+        ),
+    ),
     "identity/enrolment": Advice(
         "find out which machine used the node's bootstrap token; the note ends with an enrolment of the node's machine"
     ),

@@ -340,12 +340,14 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """The enrolled agent of the node. `ssh_seed_failures` counts consecutive reports of a failed SSH seed."""
+    """The enrolled agent of the node. `ssh_seed_failures` counts consecutive reports of a failed SSH seed. `another`
+    says how the machine on which the agent runs differs from the machine that the BMC or MAAS shows, or is None."""
 
     enrolled_at: datetime
     last_heartbeat_at: datetime | None = None
     health: Health = Health()
     ssh_seed_failures: int = 0
+    another: str | None = None
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):

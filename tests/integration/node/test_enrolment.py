@@ -1,4 +1,5 @@
-"""Enrolment: a lost reply costs no token, and an agent on another machine is refused and noted."""
+"""Enrolment: a lost reply costs no token, and an agent on another machine is refused and noted. If the machine is known
+only later, the agent is found out then."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from tests.support.site import Machine, Site, as_json, opened
 
 ENROLL = "SELECT node, agent_key, refused FROM farrier.enroll_agent($1, $2::jsonb, $3)"
 KEY = "a key that the agent made"
+ELSEWHERE = {"identity/agent_elsewhere": "quarantine"}
 DIGEST = hashlib.sha256(KEY.encode()).hexdigest()
 
 
@@ -142,6 +144,73 @@ async def test_the_facts_of_another_machine_in_maas_end_with_the_machine(in_maas
     await machine.asked("set", maas_id="another")
     row = await enroll(machine, await token_of(machine), facts={"serial": "SN-9"})
     assert row["node"] == machine.id
+
+
+async def with_agent(machine: Machine, **facts: str) -> Machine:
+    """The node, whose agent has enrolled with these facts while nothing else was known of the machine."""
+    assert (await enroll(machine, await token_of(machine), facts=facts, digest=DIGEST))["node"] == machine.id
+    machine.key = KEY
+    return await machine.beat()
+
+
+async def managed(machine: Machine) -> Machine:
+    """The node, whose BMC was read for the first time."""
+    await machine.asked("set_bmc", address="https://10.0.9.1", credential="env:BMC")
+    await machine.asked("manage")
+    assert (await machine.look())["management"] == "manageable"
+    return await machine.beat()
+
+
+async def put_facts(machine: Machine, **facts: str) -> None:
+    sql = "SELECT farrier.put_facts(decode($1, 'hex'), $2, $3::jsonb)"
+    assert await machine.site.conn.fetchval(sql, DIGEST, "0" * 64, as_json(facts)) is None
+    await machine.site.settled()
+
+
+async def test_a_bmc_that_is_read_later_shows_that_the_agent_runs_on_another_machine(site: Site) -> None:
+    machine = await with_agent(await site.register(bootstrap_token="first"), serial="SN-9")
+    assert (await machine.state())[0] == "active"
+    await managed(machine)
+    assert ((await machine.state())[0], await machine.conditions()) == ("quarantined", ELSEWHERE)
+    said = (await Prompt(FARRIER_DATABASE_DSN=site.db.dsn)("node", "why", machine.name)).out
+    assert "serial sn-9 instead of sn-1, which the BMC reports" in " ".join(said.split())
+    await put_facts(machine, serial="SN-1")
+    assert ((await machine.state())[0], await machine.conditions()) == ("active", {})
+
+
+async def test_a_machine_in_maas_that_is_read_later_shows_that_the_agent_runs_on_another(
+    in_maas: Site, region: Region
+) -> None:
+    machine = await of_maas(in_maas, region, serial="", uuid="")
+    await with_agent(machine, serial="TAG78")
+    assert await machine.conditions() == {}
+    (there,) = region.machines.values()
+    region.natures[there.system_id] = Nature(hardware=Hardware(serial="TAG77", uuid=UUID))
+    inside.look(region, there)
+    await in_maas.wait_until(lambda: is_elsewhere(machine))
+
+
+async def is_elsewhere(machine: Machine) -> bool:
+    await machine.beat()
+    return await machine.conditions() == ELSEWHERE
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"serial": "sn-1 "}, {"serial": "Default string"}, {"uuid": "03000200-0400-0500-0006-000700080009"}, {}],
+    ids=["the same", "placeholder", "UUID that a vendor ships", "no facts"],
+)
+async def test_facts_that_prove_nothing_do_not_decide_when_the_bmc_is_read_later(
+    site: Site, facts: dict[str, str]
+) -> None:
+    machine = await managed(await with_agent(await site.register(bootstrap_token="first"), **facts))
+    assert ((await machine.state())[0], await machine.conditions()) == ("active", {})
+
+
+async def test_a_released_difference_of_the_agents_machine_stays_a_note(site: Site) -> None:
+    machine = await managed(await with_agent(await site.register(bootstrap_token="first"), serial="SN-9"))
+    await machine.asked("release", key="identity/agent_elsewhere", reason="one machine with two serial numbers")
+    assert ((await machine.state())[0], await machine.conditions()) == ("active", {"identity/agent_elsewhere": "note"})
 
 
 async def test_the_facts_of_an_enrolment_are_shown(site: Site) -> None:

@@ -30,6 +30,7 @@ from farrier.model.maas.reading import StatusNumber as S
 from farrier.model.machine.bmc import BmcFailure, PowerState
 from farrier.model.node import mapping
 from farrier.model.node.conditions import (
+    AGENT_ELSEWHERE,
     AGENT_KEY,
     ANOTHER_MACHINE,
     BMC_HEALTH,
@@ -271,6 +272,7 @@ CONDITIONS = (
     unclean(NOT_SCRUBBED),
     unclean(VALIDATION_FAILED),
     stated(Source.IDENTITY, ANOTHER_MACHINE),
+    stated(Source.IDENTITY, AGENT_ELSEWHERE),
     stated(Source.IDENTITY, ENROLMENT, requested=Effect.NOTE),
     stated(Source.IDENTITY, AGENT_KEY, requested=Effect.NOTE),
     stated("monitor:dcgm", "hot"),
@@ -289,9 +291,12 @@ def test_each_intent_recommended_for_a_quarantine_is_accepted(
     cause: Known | None, served: bool, agentless: bool, condition: Condition | None
 ) -> None:
     cleaned = condition is not None and condition.source == Source.CLEANING
+    if agentless and condition is not None and condition.id == AGENT_ELSEWHERE:
+        return  # only an agent reports where it runs
     if not served and (cleaned or (cause is not None and cause.id in OF_SERVICE)):
         return  # no node gets there
     is_another = condition is not None and condition.id == ANOTHER_MACHINE
+    is_elsewhere = condition is not None and condition.id == AGENT_ELSEWHERE
     faults: list[str] = []
     for machine in (None, *MACHINES):
         it = node(
@@ -303,7 +308,7 @@ def test_each_intent_recommended_for_a_quarantine_is_accepted(
             ever_onboarded=served,
             ever_active=served,
             agentless=agentless,
-            agent=None if agentless else agent(),
+            agent=None if agentless else agent(another="SN-9" if is_elsewhere else None),
             conditions=(
                 *(() if cause is None else (stated(cause.source, cause.id, "it"),)),
                 *(() if condition is None else (condition,)),

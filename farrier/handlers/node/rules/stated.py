@@ -33,9 +33,10 @@ _BMC_IS_CRITICAL = conditions.stated(Source.BMC, conditions.BMC_HEALTH, "the BMC
 def with_conditions(node: Node, now: datetime, config: Policy) -> Node:
     """Return the node with the conditions that the facts show, and with their effects; the same object if nothing
     changes. A deletion ignores conditions."""
-    bmc, seen = node.bmc, node.maas
+    bmc, seen, agent = node.bmc, node.maas, node.agent
     if (
         not node.conditions
+        and (agent is None or agent.another is None)
         and (seen is None or (seen.ours and seen.state in IN_SERVICE))
         and bmc.sync_failure is None
         and bmc.failure is None
@@ -44,7 +45,7 @@ def with_conditions(node: Node, now: datetime, config: Policy) -> Node:
         return node  # nearly every run
     if node.deleting or node.status is NodeStatus.DELETED:
         return node
-    standing = drift.compared(node, _by_bmc(node), now, config)
+    standing = drift.compared(node, _by_agent(node, _by_bmc(node)), now, config)
     new = decided(standing, config.conditions, node.site, node.model or bmc.product)
     return node if new is node.conditions else replace(node, conditions=new)
 
@@ -75,12 +76,26 @@ def _by_bmc(node: Node) -> tuple[Condition, ...]:
     elif known is not None and not critical:
         seen = conditions.without(seen, Source.BMC, conditions.BMC_HEALTH)
     known = conditions.find(seen, Source.IDENTITY, conditions.ANOTHER_MACHINE)
-    if another is not None and (known is None or known.message != another):
-        new = conditions.stated(Source.IDENTITY, conditions.ANOTHER_MACHINE, another)
-        seen = conditions.added(seen, new if known is None else replace(known, message=another))
-    elif known is not None and another is None and _is_proven_since(node, known):
-        seen = conditions.without(seen, Source.IDENTITY, conditions.ANOTHER_MACHINE)
-    return seen
+    if another is None and known is not None and not _is_proven_since(node, known):
+        return seen
+    return _with_identity(seen, conditions.ANOTHER_MACHINE, another)
+
+
+def _by_agent(node: Node, seen: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """Return these conditions after a comparison of the machine on which the agent runs; the same object if nothing
+    changes."""
+    return _with_identity(seen, conditions.AGENT_ELSEWHERE, None if node.agent is None else node.agent.another)
+
+
+def _with_identity(seen: tuple[Condition, ...], id_: str, said: str | None) -> tuple[Condition, ...]:
+    """Return these conditions with what a comparison of machines says; None if it finds no difference. A condition that
+    stands keeps its release."""
+    known = conditions.find(seen, Source.IDENTITY, id_)
+    if said is None:
+        return seen if known is None else conditions.without(seen, Source.IDENTITY, id_)
+    if known is None:
+        return conditions.added(seen, conditions.stated(Source.IDENTITY, id_, said))
+    return seen if known.message == said else conditions.added(seen, replace(known, message=said))
 
 
 def _another(bmc: Bmc) -> str | None:

@@ -30,6 +30,8 @@ _SWITCHES_OFF_WITHIN = timedelta(minutes=30)
 
 _NEVER_ONBOARDED = "no onboarding of the node ever succeeded"
 
+_AGENT_ELSEWHERE = f"{Source.IDENTITY}/{conditions.AGENT_ELSEWHERE}"
+
 # A transition between these statuses changes no other part of the snapshot.
 _ALONE = frozenset({N.ACTIVE, N.OFFLINE, N.QUARANTINED})
 
@@ -181,7 +183,7 @@ def _by_conditions(node: Node, facts: health.Vitals, now: datetime, config: Poli
 def _is_known(node: Node, condition: Condition, facts: health.Vitals, now: datetime, config: Policy) -> bool:
     """Return whether the source of the condition still states it. If the source is silent, the condition is unknown:
     its agent reports no longer, its machine in MAAS or its BMC cannot be read, or its monitor did not repeat it."""
-    if condition.source == Source.AGENT:
+    if condition.source == Source.AGENT or condition.name == _AGENT_ELSEWHERE:
         return facts.heard
     if condition.source == Source.REGION:
         return node.maas is not None and node.maas.fresh(now, config.observation_ttl)

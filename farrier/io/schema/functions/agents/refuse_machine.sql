@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION farrier.refuse_machine(of_node bigint, facts jsonb) RETURNS text
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 DECLARE
-    refused text := other_machine(of_node, facts);
+    refused text := other_machine(of_node, facts ->> 'serial', facts ->> 'uuid');
 BEGIN
     IF refused IS NOT NULL THEN
         INSERT INTO node_conditions AS c (node, source, id, message, requested) VALUES (of_node, 'identity', 'enrolment', refused, 'note')

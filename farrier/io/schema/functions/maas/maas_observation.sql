@@ -1,6 +1,6 @@
 -- Returns the last reading of a node's machine in MAAS for its snapshot (farrier.model.machine.observation); null without a reading. Readings
 -- from before the region's `since` are ignored. `ours` is null while the user of the region's key is unknown. The identity
--- of the machine stays out of the snapshot; only other_machine reads it.
+-- of the machine stays out of the snapshot; only other_machine compares it.
 CREATE OR REPLACE FUNCTION farrier.maas_observation(node_id bigint, system_id text, site text) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT (o.detail - '{hardware_uuid,hardware_info}'::text[]) || jsonb_build_object(
