@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,7 +14,7 @@ import anyio
 import pytest
 
 from farrier.io.connections.pool import Connection
-from tests.support import again
+from tests.support import again, pg
 from tests.support.pg import BLOCKED
 from tests.support.site import Machine, Site
 
@@ -55,6 +57,16 @@ async def targets(machine: Machine) -> dict[tuple[str, str], str]:
         "SELECT id, target, effect FROM farrier.node_conditions WHERE node = $1 AND source = 'agent'", machine.id
     )
     return {(row["id"], row["target"]): row["effect"] for row in rows}
+
+
+@asynccontextmanager
+async def listening(db: pg.Database) -> AsyncIterator[list[str]]:
+    """Collect the notifications of wakes; when the block ends, the list is complete."""
+    notified: list[str] = []
+    async with db.connect() as conn:
+        await conn.add_listener("farrier_wake", lambda *told: notified.append(told[-1]))
+        yield notified
+        await conn.execute("SELECT")  # its response follows the notifications of earlier commits
 
 
 async def test_each_heartbeat_of_a_batch_has_its_own_verdict(site: Site) -> None:
@@ -128,6 +140,34 @@ async def test_a_heartbeat_by_a_door_decides_as_one_by_sql_does(site: Site) -> N
     await site.settled()
     assert await targets(machine) == {}
     assert (await machine.state())[0] == "active"
+
+
+async def test_the_alert_of_one_agent_notifies_the_loop_at_once(site: Site) -> None:
+    machine = await site.active()
+    await take(site.conn, beat(machine))
+    async with listening(site.db) as notified:
+        await take(site.conn, beat(machine, health={"ok": True, "alerts": [alert("gpu_lost", blocks=True)]}))
+    assert notified == [f"node:{machine.id}"]
+
+
+async def test_the_alerts_of_many_agents_in_one_batch_notify_nobody(site: Site) -> None:
+    machines = [await site.active() for _ in range(11)]
+    await take(site.conn, *map(beat, machines))
+    async with listening(site.db) as notified:
+        alerts = {"ok": True, "alerts": [alert("gpu_lost", blocks=True)]}
+        await take(site.conn, *(beat(machine, health=alerts) for machine in machines))
+    assert notified == []
+    await site.settled()
+    assert {(await machine.state())[0] for machine in machines} == {"quarantined"}, "the next poll finds all of them"
+
+
+async def test_the_first_heartbeat_after_a_silence_notifies_nobody(site: Site) -> None:
+    machine = await site.active()
+    await take(site.conn, beat(machine))
+    await site.wait(timedelta(minutes=4))
+    async with listening(site.db) as notified:
+        await take(site.conn, beat(machine, health={"ok": True, "alerts": [alert("gpu_lost", blocks=True)]}))
+    assert notified == []
 
 
 async def test_a_heartbeat_that_reports_nothing_new_wakes_nobody(site: Site) -> None:
