@@ -15,6 +15,8 @@ from farrier.client.errors import ApiUnreachable
 from farrier.client.feed import Feed
 from farrier.model.intents.actions import Action
 from farrier.model.intents.requests import IntentRequest, IntentStatus, Registered
+from farrier.model.monitors.monitor import Report
+from farrier.model.node.conditions import Condition
 from farrier.model.node.edges import NODE
 from farrier.model.views.controllers import ShardOwnership
 from farrier.model.views.intents import IntentView
@@ -69,6 +71,22 @@ class AsyncFarrier:
         that can be absent: site, model, rack or maas_id. `labels` and `macs` replace all earlier values. With
         `version`, farrier makes the change only if the node still has this version. Raises NotAccepted."""
         return await self.submit(name, Action.SET, calls.changes(details, version), wait=wait)
+
+    # --- conditions
+
+    async def conditions(self, node: str) -> Sequence[Condition]:
+        """Return the conditions of a node, from all sources."""
+        return (await self.node(node)).conditions
+
+    async def state_condition(self, node: str, id_: str, *, target: str = "", **said: Any) -> None:
+        """State a condition of a node, as the monitor whose token this is. `said` may contain `message`, `effect`
+        and `expires_at`. A monitor states a condition again before it expires. Raises ApiError if farrier does not take
+        it."""
+        await self.call(calls.state_condition(Report(node=node, id=id_, target=target, **said)))
+
+    async def end_condition(self, node: str, id_: str, *, target: str = "") -> None:
+        """End a condition that this monitor has stated; a condition that has ended already is no error."""
+        await self.call(calls.end_condition(Report(node=node, id=id_, target=target, ends=True)))
 
     # --- intents
 

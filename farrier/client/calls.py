@@ -14,6 +14,7 @@ import msgspec
 from farrier.errors import MalformedRequest
 from farrier.model.intents.actions import API_MAX
 from farrier.model.intents.requests import IntentRequest
+from farrier.model.monitors.monitor import Report, ReportAnswer
 from farrier.model.node.details import Details
 from farrier.model.node.edges import NODE
 from farrier.model.views.controllers import ShardOwnership
@@ -111,6 +112,23 @@ def changes(details: Mapping[str, Any], version: int | None) -> Mapping[str, Any
     if version is not None:
         params["if_version"] = version
     return params
+
+
+def state_condition(report: Report) -> ApiCall[ReportAnswer]:
+    """Return the request with which a monitor states a condition of a node."""
+    body = {"message": report.message, "effect": report.effect, "expires_at": report.expires_at}
+    return _condition("PUT", report, {name: value for name, value in body.items() if value is not None})
+
+
+def end_condition(report: Report) -> ApiCall[ReportAnswer]:
+    """Return the request with which a monitor ends a condition of a node."""
+    return _condition("DELETE", report, None)
+
+
+def _condition(method: str, report: Report, body: Any) -> ApiCall[ReportAnswer]:
+    path = f"/nodes/{quoted(report.node or '')}/conditions"
+    query = (("id", report.id or ""), ("target", report.target))
+    return ApiCall(method=method, path=path, type=ReportAnswer, query=query, body=body)
 
 
 def _version(declared: int) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from functools import partial
+from http import HTTPStatus
 from inspect import isawaitable
 from typing import Any, TypeVar
 
@@ -28,12 +29,16 @@ from farrier.client import (
 )
 from farrier.client.calls import ApiCall, Nothing
 from farrier.client.remote import Remote
+from farrier.config.token_file import ApiToken
 from farrier.errors import ConfigError, ExitCode, MalformedRequest
+from farrier.model import api_token
+from farrier.model.api_token import Scope
+from farrier.web.server.access import Access
 from farrier.web.server.backend import Backend
 from farrier.web.server.serving import serving
-from tests.integration.test_web import TOKEN, backend, open_site
+from tests.integration.test_web import TOKEN, backend, closed_site, open_site
 from tests.integration.test_web_feed import SETTLED
-from tests.support import pg
+from tests.support import monitors, pg
 from tests.support.site import Site, opened
 
 __all__ = ["backend"]
@@ -122,6 +127,34 @@ async def test_a_change_of_an_old_version_is_refused(farrier: AsyncFarrier) -> N
     with pytest.raises(NotAccepted):
         await farrier.change("gpu-1", version=before.version, site="fra")
     assert (await farrier.node("gpu-1")).site == "ams"
+
+
+async def test_a_monitor_states_and_ends_a_condition_that_others_read(
+    farrier: AsyncFarrier, backend: Backend, db: pg.Database
+) -> None:
+    await farrier.register(NewNode(name="gpu-1"))
+    async with db.connect() as conn:
+        await monitors.grant(conn, "am", ids=["gpu/*"])
+    secret = api_token.token("1" * 64)
+    tokens = (ApiToken(name="am", sha256=api_token.digest(secret), scopes=(Scope.CONDITIONS,)),)
+    site = closed_site(Access(tokens))
+    site.open(backend)
+    async with serving(site.app, host="127.0.0.1", port=0) as url, AsyncFarrier(url, token=secret) as monitor:
+        for _ in range(2):
+            await monitor.state_condition("gpu-1", "gpu/xid-79", target="GPU-5e", message="fallen off the bus")
+        (stands,) = await farrier.conditions("gpu-1")
+        assert (stands.name, stands.message) == ("monitor:am/gpu/xid-79/GPU-5e", "fallen off the bus")
+        with pytest.raises(ApiError) as refused:
+            await monitor.state_condition("gpu-1", "gpu/xid-79", effect="quarantine")
+        assert refused.value.status == HTTPStatus.FORBIDDEN
+
+        def end() -> None:
+            with Farrier(url, token=secret) as same:
+                same.end_condition("gpu-1", "gpu/xid-79", target="GPU-5e")
+                same.end_condition("gpu-1", "gpu/xid-79", target="GPU-5e")
+
+        await beside(end)
+    assert await farrier.conditions("gpu-1") == ()
 
 
 async def test_an_intent_without_an_answer_stays_pending(farrier: AsyncFarrier) -> None:
