@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +22,7 @@ from farrier.errors import DatabaseUnreachable, RefusedByModel
 from farrier.model.node.snapshot import TaskType
 from farrier.sim.door import Agent, AgentsClient, Next, Task, UnknownKey
 from farrier.sim.hardware import evidence_of, facts_of
+from farrier.sim.maas.hardware import DiskModel
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -59,22 +61,22 @@ class SimulatedAgents:
     def __len__(self) -> int:
         return len(self._agents)
 
-    async def enroll(self, token: str, machine: str = "machine") -> str:
-        """Enroll the agent of one node, on the machine of this name. Returns the node's name. Raises `RefusedByModel`
-        for an invalid token."""
-        facts = facts_of(machine)
+    async def enroll(self, token: str, machine: str = "machine", disks: Sequence[DiskModel] = ()) -> str:
+        """Enroll the agent of one node, on the machine with this name and these disks. Returns the node's name. Raises
+        `RefusedByModel` for an invalid token."""
+        facts = facts_of(machine, disks)
         agent = await self._client.enroll(token, facts)
         self._agents[agent.node] = agent
         self._facts[agent.node] = facts
         self._plan(agent, (await self._client.beat(agent)).interval)
         return agent.node
 
-    async def enroll_at_last(self, token: str, machine: str) -> str | None:
+    async def enroll_at_last(self, token: str, machine: str, disks: Sequence[DiskModel] = ()) -> str | None:
         """Enroll the agent of one node. Retry until the server responds, as a real agent does. Returns None if the
         token is refused. The log names the machine."""
         while True:
             try:
-                return await self.enroll(token, machine)
+                return await self.enroll(token, machine, disks)
             except DatabaseUnreachable as away:
                 _log.warning("agents.server_away", machine=machine, error=str(away))
                 await anyio.sleep(self._pace.again_every.total_seconds())

@@ -1,16 +1,18 @@
 """The hardware of a simulated machine, as an agent reports it: facts about devices, and the evidence of their erasure.
 
 The facts and the evidence have the form of those of the real agent (`agent/`). Each serial number follows from the name
-of the machine, so the same machine always has the same devices.
+of the machine, so the same machine always has the same devices. The disks of a machine in a simulated region are those
+that this region finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
 from farrier.model.node.snapshot import TaskType
+from farrier.sim.maas.hardware import DiskModel
 
 _CPUS = 2
 _GPUS = 8
@@ -25,8 +27,9 @@ _METHODS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def facts_of(machine: str) -> dict[str, Any]:
-    """Return the facts that the agent of a machine reports."""
+def facts_of(machine: str, disks: Sequence[DiskModel] = ()) -> dict[str, Any]:
+    """Return the facts that the agent of a machine reports. Without `disks`, the machine has some of its own."""
+    disks = disks or [_disk(f"{machine}-disk{index}") for index in range(_DISKS)]
     return {
         "os": "simulated",
         "agent": "simulated",
@@ -35,10 +38,7 @@ def facts_of(machine: str) -> dict[str, Any]:
         "cpus": [{"slot": str(slot), "serial": f"0x{_digits(f'{machine}-cpu{slot}')}"} for slot in range(_CPUS)],
         "driver": "580.95.05",
         "gpus": [_gpu(machine, index) for index in range(_GPUS)],
-        "disks": [
-            {"serial": f"{machine}-disk{index}", "model": "Simulated NVMe", "size": _DISK_BYTES, "firmware": "1.0"}
-            for index in range(_DISKS)
-        ],
+        "disks": [{"serial": disk.serial, "model": disk.model, "size": disk.size, "firmware": "1.0"} for disk in disks],
     }
 
 
@@ -50,6 +50,11 @@ def evidence_of(facts: Mapping[str, Any], task: str) -> dict[str, Any] | None:
         return None
     devices = [_erased(kind, each["serial"], how) for kind, how in kinds.items() for each in facts.get(f"{kind}s", ())]
     return {"by": "agent", "devices": devices}
+
+
+def _disk(serial: str) -> DiskModel:
+    path = f"/dev/disk/by-id/nvme-{serial}"
+    return DiskModel(name="", model="Simulated NVMe", serial=serial, id_path=path, size=_DISK_BYTES)
 
 
 def _digits(name: str) -> str:

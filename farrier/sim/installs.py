@@ -68,8 +68,10 @@ class Installations:
 
     async def _start(self, system_id: str, token: str, slots: anyio.CapacityLimiter) -> None:
         await anyio.sleep(self._boot.total_seconds())
+        machine = self._region.machines.get(system_id)
+        disks = () if machine is None else self._region.nature_of(machine).hardware.disks
         async with slots:
-            node = await self._agents.enroll_at_last(token, system_id)
+            node = await self._agents.enroll_at_last(token, system_id, disks)
         if node is not None:
             self._nodes[system_id] = node
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,9 @@ from farrier.io.connections.pool import Connection
 from farrier.model.node.snapshot import TaskType
 from farrier.sim.agents import Pace, SimulatedAgents
 from farrier.sim.door import Agent, AgentsClient, UnknownKey
+from farrier.sim.installs import Installations
+from farrier.sim.maas import Region, Status, inside
+from farrier.sim.maas.records import Machine
 from tests.support import again, pg
 from tests.support.door import client_on
 from tests.support.tokens import named
@@ -117,6 +121,28 @@ async def test_the_evidence_of_an_erasure_names_every_disk_that_the_facts_name(
     )
     assert len(disks) > 1
     assert disks == erased
+
+
+async def test_the_agent_of_an_installation_reports_the_disks_that_its_region_found(
+    api: AgentsClient, conn: Connection
+) -> None:
+    await register(conn, "gpu-1")
+    region = Region()
+    installs = Installations(region, SimulatedAgents(api, AT_ONCE))
+    user_data = f'#cloud-config\ncontent: "{named("gpu-1")}"\n'
+    machine = Machine(system_id=region.next_system_id(), hostname="gpu-1", status=Status.DEPLOYING, user_data=user_data)
+    region.keep(machine)
+    inside.look(region, machine)
+    async with anyio.create_task_group() as living:
+        living.start_soon(installs.run)
+        await again.later()
+        region.move(machine, Status.DEPLOYED)
+        await until(conn, "SELECT EXISTS (SELECT FROM farrier.node_agents)")
+        living.cancel_scope.cancel()
+    reported = await conn.fetchval(
+        "SELECT jsonb_path_query_array(facts, '$.disks[*].serial')::text FROM farrier.node_agents"
+    )
+    assert json.loads(reported) == [disk.serial for disk in machine.disks] != []
 
 
 async def test_a_silent_agent_neither_beats_nor_works_until_it_is_revived(api: AgentsClient, conn: Connection) -> None:
