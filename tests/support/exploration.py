@@ -59,7 +59,7 @@ from tests.support.nodes import (
     reporting,
     writes,
 )
-from tests.support.played_region import PlayedRegion, Shown
+from tests.support.played_region import Disks, PlayedRegion, Shown
 from tests.support.stages import SITE
 from tests.support.stored import OPEN, stored
 
@@ -165,8 +165,11 @@ def run(place: Place) -> tuple[Place, bool]:
         unproven = unproven_health(after, now, POLICY)
         assert unproven is None, f"a node enters service only if it is proven healthy: {unproven}"
     power = switched(bmc.power, place.machine, region.machine)
+    machine = region.machine
+    if before.status is N.DRAINING and after.status is N.RETIRED and machine is not None and machine.disks is not None:
+        machine = replace(machine, disks=Disks.USED)
     after = stored(before, after, writes(decision), now)
-    return replace(place, node=after, now=now, power=power, machine=region.machine), again
+    return replace(place, node=after, now=now, power=power, machine=machine), again
 
 
 def switched(power: PowerState, before: Shown | None, after: Shown | None) -> PowerState:
@@ -356,7 +359,9 @@ def kind_of(place: Place) -> object:
         frozenset((task.type, task.status) for task in it.tasks if task.status in OPEN),
         (place.region_answers, machine_of(place), it.maas_id, it.redeploying),
         it.maas and (it.maas.state, it.maas.status),
-        job and (job.options.leave_out, job.memo.released, job.memo.asked, order_of(job, it.maas)),
+        job and (job.options.leave_out, job.memo.released, _asked(job), order_of(job, it.maas)),
+        job and proof_of(job),
+        it.cleaned and it.cleaned.by,
         job and job.failure_class is FailureClass.UNDO_FAILED,
     )
 
@@ -367,7 +372,23 @@ def machine_of(place: Place) -> object:
         return None
     job, comment = place.node.workflow, place.machine.comment
     ours = job is not None and comment is not None and comment == detour.comment(place.node, job.memo.deploys)
-    return (replace(place.machine, comment=None), job is not None and job.memo.has_deployed, ours)
+    before = job.memo.test.after if job is not None and job.memo.test is not None else place.machine.rounds
+    shown = replace(place.machine, comment=None, rounds=min(2, max(0, place.machine.rounds - before)))
+    return (shown, job is not None and job.memo.has_deployed, ours)
+
+
+def _asked(job: Workflow) -> str | None:
+    """The change that was sent last, without the number of the round of tests."""
+    return job.memo.asked and job.memo.asked.partition(" after round ")[0]
+
+
+def proof_of(job: Workflow) -> object:
+    """What the region's check of the machine has shown in the running attempt, and before."""
+    memo, began = job.memo, attempt_began_at(job)
+    times = (memo.test and memo.test.at, memo.off_seen_at, memo.on_seen_at, memo.checked_at)
+    found = memo.evidence and (bool(memo.evidence.power_cycle), any(each.bad_samples for each in memo.evidence.devices))
+    judged = frozenset((each.stage, each.by) for each in memo.judged if each.by is not None)
+    return tuple(at and at >= began for at in times), found, judged, memo.erases_again, job.options.cleaned_by
 
 
 def order_of(job: Workflow, seen: MaasObservation | None) -> object:

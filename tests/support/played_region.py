@@ -7,15 +7,18 @@ must never be sent fails the test.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from enum import StrEnum
 from typing import NoReturn, cast
 
 import msgspec
 from msgspec.structs import replace
 from typing_extensions import override
 
+from farrier.agent import CLEAN_CHECK, clean_check
 from farrier.handlers.node.onboarding.deploy_failure import START
 from farrier.model.maas.changes import (
     Abort,
@@ -24,9 +27,11 @@ from farrier.model.maas.changes import (
     Delete,
     Deploy,
     LookUp,
+    MarkBroken,
     NewMachine,
     PowerOff,
     Release,
+    TestMachine,
     Unlock,
     UpdateMachine,
 )
@@ -45,7 +50,7 @@ from farrier.model.maas.reading import (
     Subnet,
     Vlan,
 )
-from farrier.model.maas.scripts import ScriptSet
+from farrier.model.maas.scripts import TESTING, Revision, Script, ScriptResult, ScriptSet
 from farrier.model.machine.observation import MaasObservation
 from farrier.protocols import MaasClient, Regions
 from tests.support.maas import state_of
@@ -64,8 +69,29 @@ _SUBNET = Subnet(id=1, cidr="10.1.0.0/24", vlan=Vlan(id=1, vid=1))
 _LINK = Link(id=1, mode="auto", subnet=_SUBNET)
 _NIC = Interface(id=1, name="eth0", type="physical", mac_address=MAC, vlan=_SUBNET.vlan, links=(_LINK,))
 
-RELEASABLE = (S.ALLOCATED, S.DEPLOYED, S.DEPLOYING, S.FAILED_DEPLOYMENT, S.RELEASING_FAILED, S.BROKEN)
-FREE = (S.NEW, S.READY)
+RELEASABLE = (
+    *(S.ALLOCATED, S.DEPLOYED, S.DEPLOYING, S.FAILED_DEPLOYMENT, S.RELEASING_FAILED, S.BROKEN),
+    S.FAILED_DISK_ERASING,
+)
+FREE = (S.NEW, S.READY, S.FAILED_TESTING)
+ABORTED = {
+    S.COMMISSIONING: S.NEW,
+    S.TESTING: S.FAILED_TESTING,
+    S.DISK_ERASING: S.FAILED_DISK_ERASING,
+    S.DEPLOYING: S.ALLOCATED,
+}
+"""What an abort makes of a status."""
+SCRIPT = Script(
+    name=CLEAN_CHECK, type=TESTING, history=(Revision(id=1, data=b64encode(clean_check().encode()).decode()),)
+)
+
+
+class Disks(StrEnum):
+    """What is on the disks of a machine whose node has left service."""
+
+    USED = "used"  # data of its users
+    ERASED = "erased"
+    CHECKED = "checked"  # erased, and a test found no data
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +103,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     power: str = "on"
     comment: str | None = None
     """The comment of the last request to deploy the machine."""
+    disks: Disks | None = None
+    """What is on the disks; None in a walk that does not follow this."""
+    rounds: int = 0
+    """How many rounds of tests the machine ran."""
 
 
 DEPLOYED = Shown(status=S.DEPLOYED, owner=OURS)
@@ -148,7 +178,23 @@ class PlayedClient:
         return (Event(id=1, node=SYSTEM_ID, type=START, description=said),)
 
     async def results(self, _system_id: str, _kind: str) -> tuple[ScriptSet, ...]:
-        return ()
+        rounds = 0 if self._region.machine is None else self._region.machine.rounds
+        return tuple(ScriptSet(id=number) for number in range(1, rounds + 1))
+
+    async def result(self, _system_id: str, number: int) -> ScriptSet:
+        """The last round: the check of the disks, which have not changed since."""
+        shown = self._region.machine
+        assert shown is not None and shown.rounds == number
+        found = ScriptResult(
+            name=SCRIPT.name,
+            status_name="Passed" if shown.disks is Disks.CHECKED else "Failed",
+            script_revision_id=SCRIPT.revision,
+            stdout=b64encode(printed(shown)).decode(),
+        )
+        return ScriptSet(id=number, results=(found,))
+
+    async def scripts(self, name: str) -> tuple[Script, ...]:
+        return (SCRIPT,) if name == SCRIPT.name else ()
 
     async def create(self, new: NewMachine) -> Machine:
         assert self._region.machine is None, "a second machine was created"
@@ -162,7 +208,24 @@ class PlayedClient:
         shown = self._region.machine
         assert shown is not None and machine.system_id == SYSTEM_ID
         assert shown.owner in (None, OURS), "a change of another user's machine was sent"
-        self._region.machine = changed(shown, change)
+        of_tests = isinstance(change, TestMachine | MarkBroken)
+        self._region.machine = tested(shown, change) if of_tests else changed(shown, change)
+
+
+def printed(shown: Shown) -> bytes:
+    """What farrier's check prints on this machine."""
+    bad = 0 if shown.disks is Disks.CHECKED else 9
+    disk = {"kind": "disk", "serial": str(_DISK.id), "result": "erased", "samples": 9, "bad_samples": bad}
+    return msgspec.json.encode({"format": 1, "devices": [disk]})
+
+
+def tested(shown: Shown, change: TestMachine | MarkBroken) -> Shown:
+    """The machine after MAAS has accepted a test, or has marked a machine whose test failed."""
+    if isinstance(change, MarkBroken):
+        assert shown.owner == OURS, "only the owner marks a machine as broken"
+        return replace(shown, status=S.BROKEN)
+    assert shown.status in FREE, "a machine in use was tested"
+    return replace(shown, status=S.TESTING, owner=OURS, power="on", rounds=shown.rounds + 1)
 
 
 def changed(shown: Shown, change: Change) -> Shown | None:
@@ -175,17 +238,16 @@ def changed(shown: Shown, change: Change) -> Shown | None:
             return replace(shown, status=S.COMMISSIONING, power="on")
         case Deploy():
             assert shown.status in (S.READY, S.ALLOCATED)
-            return Shown(status=S.DEPLOYING, owner=OURS, comment=change.comment)
-        case Abort() if shown.status is S.COMMISSIONING:
-            return replace(shown, status=S.NEW, power="off")
+            return replace(shown, status=S.DEPLOYING, owner=OURS, locked=False, power="on", comment=change.comment)
         case Unlock():
             return replace(shown, locked=False)
         case Abort():
-            assert shown.status is S.DEPLOYING and not shown.locked
-            return replace(shown, status=S.ALLOCATED)
+            assert shown.status in ABORTED and not shown.locked
+            power = shown.power if shown.status is S.DEPLOYING else "off"
+            return replace(shown, status=ABORTED[shown.status], power=power)
         case Release():
             assert shown.status in RELEASABLE and not shown.locked
-            return replace(shown, status=S.RELEASING)
+            return replace(shown, status=S.DISK_ERASING if change.erase else S.RELEASING)
         case PowerOff():
             assert shown.status in FREE, "a machine in use was switched off"
             return replace(shown, power="off")
@@ -205,7 +267,14 @@ def gone_on(shown: Shown) -> Shown:
     """The machine once the operation under way has ended."""
     match shown.status:
         case S.RELEASING:
-            return Shown(status=S.READY)
+            return replace(shown, status=S.READY, owner=None, power="on", comment=None)
+        case S.DISK_ERASING:
+            erased = None if shown.disks is None else Disks.ERASED
+            return replace(shown, status=S.READY, owner=None, power="off", comment=None, disks=erased)
+        case S.TESTING if shown.disks is Disks.USED:
+            return replace(shown, status=S.FAILED_TESTING, power="off")
+        case S.TESTING:
+            return replace(shown, status=S.READY, owner=None, power="off", disks=shown.disks and Disks.CHECKED)
         case S.COMMISSIONING:
             return replace(shown, status=S.READY, power="off")
         case S.DEPLOYING:

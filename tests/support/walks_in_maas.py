@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from farrier.model.maas.reading import StatusNumber as S
+from farrier.model.machine.bmc import PowerState
 from tests.support.exploration import Place, Stimulus
 from tests.support.nodes import SECOND
 from tests.support.played_region import OURS, SOMEBODY, Shown, gone_on, seen
@@ -24,7 +25,9 @@ def comes_to(machine: Shown | None, *when: S) -> Stimulus:
     def come(place: Place) -> Place | None:
         if place.machine is None or place.machine.status not in when:
             return None
-        return read(replace(place, machine=machine))
+        if machine is None:
+            return read(replace(place, machine=None))
+        return read(switched(place, replace(machine, disks=place.machine.disks, rounds=place.machine.rounds)))
 
     return come
 
@@ -32,7 +35,21 @@ def comes_to(machine: Shown | None, *when: S) -> Stimulus:
 def goes_on(place: Place) -> Place | None:
     if place.machine is None or gone_on(place.machine) == place.machine:
         return None
-    return read(replace(place, machine=gone_on(place.machine)))
+    return read(switched(place, gone_on(place.machine)))
+
+
+def switched(place: Place, machine: Shown) -> Place:
+    """The place after the region has changed the machine. In a walk that follows the cleaning, its BMC shows the
+    power."""
+    power = PowerState(machine.power) if machine.disks is not None else place.power
+    return replace(place, machine=machine, power=power)
+
+
+def is_not_erased(place: Place) -> Place | None:
+    """The erasure of the machine ends, but its disks keep their data."""
+    if place.machine is None or place.machine.status is not S.DISK_ERASING:
+        return None
+    return read(switched(place, replace(gone_on(place.machine), disks=place.machine.disks)))
 
 
 def is_unlocked(place: Place) -> Place | None:
