@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from farrier.config import templates
 from farrier.config.credentials import SCHEMES, is_reference
 from farrier.config.sites import (
+    LEAVES_DATA,
     BondSite,
     DeploySite,
-    Erase,
     Layout,
     LinkSite,
     MaasSite,
@@ -129,7 +129,7 @@ def _cleaning(site: Site) -> Iterator[Fault]:
     if require is Require.NONE:
         return
     if by is CleaningBy.REGION:
-        if site.release.erase in (Erase.NONE, Erase.QUICK):
+        if site.release.erase in LEAVES_DATA:
             yield Fault(
                 place("release", "erase"),
                 f"{site.release.erase} leaves data on the disks, so no cleaning has the evidence that "

@@ -425,7 +425,8 @@ class CleaningSite(_Table, frozen=True, kw_only=True):
         Meta(
             description="Which cleaning a node must have before it returns to service after it was retired. With none, "
             "any; a cleaning without evidence is marked as unproven. With evidence, each cleaning stage without "
-            "complete evidence fails. With outside, only the evidence of the region counts."
+            "complete evidence fails. With outside, only the evidence of the region counts; a node whose machine MAAS "
+            "did not install then does not return, and has to be removed and registered again."
         ),
     ] = Require.NONE
 
@@ -438,6 +439,10 @@ class Erase(StrEnum):
     QUICK = "quick"
     SECURE = "secure"
     FULL = "full"
+
+
+LEAVES_DATA = frozenset({Erase.NONE, Erase.QUICK})
+"""The ways after which data are still on the disks."""
 
 
 class ReleaseSite(_Table, frozen=True, kw_only=True):

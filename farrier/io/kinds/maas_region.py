@@ -34,6 +34,7 @@ async def use(pool: Pool, sites: Sites, *, patience: timedelta = _PATIENCE) -> N
             "url": site.maas.url,
             "motion_seconds": site.observe.motion_every.total_seconds(),
             "sweep_seconds": site.observe.sweep_every.total_seconds(),
+            "requires": site.cleaning.require,
         }
         for name, site in sites.items()
         if site.maas is not None

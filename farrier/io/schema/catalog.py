@@ -151,7 +151,10 @@ def _model() -> dict[str, Rows]:
             {"state": each.state, "statuses": sorted(each.statuses), "lasts": each.lasts}
             for each in expected.contradictions()
         ],
-        "workflow_modes": [{"mode": mode, "uses_maas": mode not in stages.OUTSIDE_MAAS} for mode in stages.PATHS],
+        "workflow_modes": [
+            {"mode": mode, "uses_maas": mode not in stages.OUTSIDE_MAAS, "own_system": mode in stages.IN_ITS_OWN_SYSTEM}
+            for mode in stages.PATHS
+        ],
         "workflow_statuses": [
             {
                 "status": status,

@@ -20,9 +20,10 @@ from farrier.model.machine.expected import EXPECTED, REPORTED, disagreement
 from farrier.model.machine.observed_goals import GOES_ON_AT, goals_left, shows_goal
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Condition, Source
+from farrier.model.node.evidence import Require
 from farrier.model.node.management import Management
 from farrier.model.node.mapping import WITHOUT_WORKFLOW
-from farrier.model.node.stages import PATHS
+from farrier.model.node.stages import IN_ITS_OWN_SYSTEM, PATHS
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.stages import OnboardingStage as O
 from farrier.model.node.status import NodeStatus
@@ -207,6 +208,8 @@ def may_accept(intent: Recommended, node: NodeDetail, now: datetime, patience: P
         return _shows_a_way_on(node, now, patience)
     if intent.action is Action.RELEASE:
         return _may_release(intent.params.get("key"), node, now, patience)
+    if intent.action is Action.DECOMMISSION and not _can_clean(intent.params.get("mode"), node):
+        return False
     has_bmc = bool(node.bmc_address and node.bmc_credential) and node.management not in _WITHOUT_BMC
     if intent.action is Action.MANAGE:
         return has_bmc
@@ -216,6 +219,14 @@ def may_accept(intent: Recommended, node: NodeDetail, now: datetime, patience: P
     if mode == OnboardingMode.DEPLOY:
         return has_bmc and node.region is not None
     return has_bmc or mode != OnboardingMode.ADOPT
+
+
+def _can_clean(mode: object, node: NodeDetail) -> bool:
+    """Return whether the region can clean the machine as this mode needs, and as the node's site requires."""
+    if mode == DecommissionMode.REIMAGE:
+        return node.maas_id is not None and node.region is not None
+    from_outside = node.region is not None and node.region.requires == Require.OUTSIDE
+    return mode not in IN_ITS_OWN_SYSTEM or not from_outside
 
 
 def _may_release(key: str | None, node: NodeDetail, now: datetime, patience: Patience) -> bool:

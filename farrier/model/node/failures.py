@@ -213,7 +213,8 @@ FAILURES: Mapping[str, FailureSpec] = {
     FailureClass.INTERNAL: FailureSpec(True, Advice("report this bug in farrier with the log of the failed run")),
 }
 
-CLEAN_AGAIN = Recommended(Action.DECOMMISSION, {"mode": "soft_reset"}, when="to clean and validate it again")
+CLEAN_AGAIN = Recommended(Action.DECOMMISSION, {"mode": "soft_reset"})
+CLEAN_BY_REGION = Recommended(Action.DECOMMISSION, {"mode": "reimage"})
 DRAIN = Recommended(Action.DRAIN, when="to take the node out of service")
 
 
@@ -255,6 +256,7 @@ CONDITION_ADVICE: Mapping[str, Advice] = {
         "read why the cleaning was skipped",
         (
             CLEAN_AGAIN,
+            CLEAN_BY_REGION,
             _release("cleaning/not_scrubbed", _CLEAN_BY_HAND),
         ),
     ),
@@ -262,6 +264,7 @@ CONDITION_ADVICE: Mapping[str, Advice] = {
         "read the validation result",
         (
             CLEAN_AGAIN,
+            CLEAN_BY_REGION,
             _release("cleaning/validation_failed", _CLEAN_BY_HAND),
         ),
     ),

@@ -136,6 +136,9 @@ def uses_maas(mode: Mode | None, stage: Stage | None, cleaned_by: str | None = N
     return mode is not None and mode is not OnboardingMode.MANUAL
 
 
+IN_ITS_OWN_SYSTEM = frozenset({_RESET, _STORAGE})
+"""The modes that keep the machine's system, so that only this system can clean the machine."""
+
 OUTSIDE_MAAS = frozenset(mode for mode, path in PATHS.items() if not any(uses_maas(mode, stage) for stage in path))
 """The modes of workflows that do not use MAAS."""
 

@@ -19,7 +19,7 @@ from farrier.model.maas.reading import HardwareInfo
 from farrier.model.machine.health import Alert
 from farrier.model.node.conditions import Condition
 from farrier.model.node.details import LISTED, RowDetails
-from farrier.model.node.evidence import Evidence, Judged
+from farrier.model.node.evidence import Evidence, Judged, Require
 from farrier.model.node.snapshot import Bmc, Skipped
 
 T = TypeVar("T")
@@ -200,7 +200,7 @@ class MaasView(msgspec.Struct, frozen=True, kw_only=True):
 
 class RegionView(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a site's MAAS region, as the region's handler recorded it. farrier has read all events up to
-    `complete_at`."""
+    `complete_at`. `requires` is the site's `cleaning.require`."""
 
     site: str
     url: str | None = None
@@ -209,6 +209,7 @@ class RegionView(msgspec.Struct, frozen=True, kw_only=True):
     username: str | None
     complete_at: datetime | None
     last_error: str | None
+    requires: str = Require.NONE
 
 
 class NodeAddress(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from tests.support import pg
 from tests.support import site as sites
 from tests.support.maas import world_with
 from tests.support.maas_region import put_into
-from tests.support.onboarded import QUICK, UNSYNCED, active, cleaned, maas_id, record
+from tests.support.onboarded import QUICK, UNSYNCED, active, begun, cleaned, maas_id, manageable, record
 from tests.support.site import MINUTE, SECOND, Machine, Site
 from tests.support.wire import Blow, Sent, Wire
 
@@ -53,7 +53,8 @@ async def until(node: Machine, *wanted: str) -> None:
             machine = node.site.maas.region.machines.get(await maas_id(node) or "", machine)
         if machine is not None:
             node.site.bmc.power = PowerState.OFF if machine.power_state == "off" else PowerState.ON
-        await cleaned(node)
+        if node.key:
+            await cleaned(node)
         return bool({*(await node.state())}.intersection(wanted))
 
     await node.site.wait_until(is_there, every=EVERY, longest=timedelta(hours=3))
@@ -87,6 +88,15 @@ async def test_the_region_erases_and_checks_the_machine_before_the_node_goes_on(
     assert await node.path("decommission_stage") == list(BY_REGION[mode])
     tasks = {task["type"] for task in await node.tasks()}
     assert not tasks & {"node.cleanup_storage", "node.scrub_gpu", "node.validate_clean"}
+
+
+async def test_an_agentless_node_is_cleaned_by_the_region_without_force(site: Site) -> None:
+    node = await begun(await manageable(site, agentless=True))
+    await until(node, "active")
+    await node.asked("decommission", mode="reimage", retire=True)
+    await until(node, "completed")
+    assert (await node.state())[0] == "retired" and await node.conditions() == {}
+    assert {each["by"] for each in (await memo(node))["judged"]} == {"region"}  # type: ignore[attr-defined]
 
 
 async def test_a_disk_that_keeps_its_data_stops_the_decommission_until_it_is_erased_again(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import asyncpg
 import msgspec
 import pytest
 
@@ -57,6 +58,23 @@ async def test_the_author_of_an_intent_without_a_name_is_the_login_that_inserts_
 
 
 # --- refused by the INSERT
+
+
+async def test_a_mode_that_cannot_clean_from_outside_is_refused_where_no_controller_answers(db: pg.Database) -> None:
+    async with db.connect() as conn:
+        sites = [
+            {"site": "ams", "url": "http://maas", "motion_seconds": 30, "sweep_seconds": 600, "requires": "outside"}
+        ]
+        await conn.execute("SELECT farrier.set_sites($1::jsonb)", as_json(sites))
+        await conn.execute("SELECT farrier.register_node('gpu-1', site => 'ams')")
+        for mode in ("soft_reset", "storage_cleanup"):
+            with pytest.raises(asyncpg.PostgresError, match=f"mode {mode} gives no evidence from outside") as refusal:
+                await insert(conn, "decommission", as_json({"mode": mode}))
+            assert refusal.value.sqlstate == "FR409"
+        assert await insert(conn, "decommission", as_json({"mode": "reimage"}))
+        assert await insert(conn, "drain"), "a drain is no cleaning"
+        await conn.execute("SELECT farrier.set_sites($1::jsonb)", as_json([{**sites[0], "requires": "evidence"}]))
+        assert await insert(conn, "decommission", as_json({"mode": "soft_reset"}))
 
 
 MALFORMED = [

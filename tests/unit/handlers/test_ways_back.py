@@ -17,6 +17,7 @@ from farrier.config.sites import CleaningSite
 from farrier.handlers.node.handler import NodeHandler
 from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Step, Wait
+from farrier.model.maas.reading import StatusNumber
 from farrier.model.node import edges
 from farrier.model.node.edges import Layer
 from farrier.model.node.evidence import (
@@ -51,6 +52,7 @@ from tests.support.nodes import (
     with_bmc,
     writes,
 )
+from tests.support.played_region import SYSTEM_ID, Shown, seen
 from tests.support.stages import SITE
 
 EXPECTED = ExpectedDevices(disks=(Part(serial="S1"),), gpus=(Part(serial="G1"),))
@@ -250,3 +252,50 @@ def test_no_onboarding_of_a_retired_node_begins_without_the_required_proof(param
     by = NodeHandler(NodeConfig(), sites={site.name: site})
     ((verdict, reason),) = answers(by.handle(it, NOW))
     assert verdict == "rejected" and "the node must be cleaned first: no evidence proves it" in reason
+
+
+UNINSTALLED: dict[str, dict[str, Any]] = {
+    "not in MAAS": {"maas_id": None},
+    "never installed": {"maas_id": SYSTEM_ID, "maas": seen(Shown(status=StatusNumber.NEW), NOW, None)},
+}
+NEXT_STEP = "drain and remove the node, then register it again and onboard it in mode deploy"
+
+
+def from_outside() -> NodeHandler:
+    site = replace(SITE, cleaning=CleaningSite(require=Require.OUTSIDE))
+    return NodeHandler(NodeConfig(), sites={site.name: site})
+
+
+@pytest.mark.parametrize("fields", UNINSTALLED.values(), ids=UNINSTALLED)
+@pytest.mark.parametrize(
+    ("status", "action", "params"),
+    [
+        (N.ACTIVE, Action.DECOMMISSION, {"mode": "soft_reset"}),
+        (N.ACTIVE, Action.DECOMMISSION, {"mode": "reimage"}),
+        (N.RETIRED, Action.ONBOARD, {"mode": "manual"}),
+    ],
+)
+def test_what_can_never_be_cleaned_from_outside_is_refused_with_the_next_step(
+    status: N, action: Action, params: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    it = node(status, site=SITE.name, agent=agent(), intents=(intent(action, **params),), **fields)
+    ((verdict, reason),) = answers(from_outside().handle(it, NOW))
+    assert verdict == "rejected" and NEXT_STEP in reason, reason
+
+
+def test_a_machine_that_maas_installed_is_to_be_reimaged_instead_of_reset() -> None:
+    asked = (intent(Action.DECOMMISSION, mode="soft_reset"),)
+    it = node(N.ACTIVE, site=SITE.name, agent=agent(), maas_id=SYSTEM_ID, intents=asked)
+    ((verdict, reason),) = answers(from_outside().handle(it, NOW))
+    assert verdict == "rejected" and reason.endswith("use mode reimage")
+
+
+def test_a_machine_that_maas_never_installed_is_not_cleaned_in_vain_by_its_agent() -> None:
+    job = decommission(
+        D.CLEANUP_STORAGE,
+        mode=DecommissionMode.FULL_DECOMMISSION,
+        options=WorkflowOptions(cleaned_by=CleaningBy.REGION),
+    )
+    it = node(N.RETIRED, site=SITE.name, agent=agent(), workflow=job, **UNINSTALLED["never installed"])
+    stopped = moved(from_outside().handle(it, NOW))
+    assert stopped.workflow is not None and NEXT_STEP in (stopped.workflow.failure_detail or "")

@@ -11,6 +11,7 @@ import pytest
 from farrier.model.advice import recommended
 from farrier.model.advice.diagnosis import Patience
 from farrier.model.advice.why_node import explain
+from farrier.model.intents.actions import Action
 from farrier.model.loop.outcome import Record
 from farrier.model.machine.bmc import BmcFailure
 from farrier.model.node.conditions import stated
@@ -242,6 +243,20 @@ def test_force_is_advised_for_a_node_without_an_agent(agentless: bool) -> None:
         agentless=agentless,
     )
     assert ("force: true" in said.advice) is agentless
+
+
+@pytest.mark.parametrize(
+    ("requires", "maas_id", "modes"),
+    [("outside", "abc", {"reimage"}), ("none", "abc", {"soft_reset", "reimage"}), ("none", None, {"soft_reset"})],
+)
+def test_a_cleaning_that_the_site_would_not_accept_is_not_advised(
+    requires: str, maas_id: str | None, modes: set[str]
+) -> None:
+    ready = msgspec.structs.replace(seen(MINUTE), state="ready") if maas_id else None
+    it = {"status": "retired", "site": "demo-1", "maas_id": maas_id, "maas": ready, "ever_onboarded": True}
+    unclean = (stated("cleaning", "not_scrubbed", "skipped"),)
+    said = why(**it, region=region(state="observing", requires=requires), conditions=unclean)
+    assert {each.params["mode"] for each in said.recommended if each.action is Action.DECOMMISSION} == modes
 
 
 def test_the_advice_for_a_timeout_in_a_failing_region_is_about_the_region() -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 
 from farrier import agent
-from farrier.config.sites import Erase
+from farrier.config.sites import LEAVES_DATA, Erase
 from farrier.handlers.node.decommission import by_bmc, checked, machine, power_cycle
 from farrier.handlers.node.decommission.clean_check import expected_of, reported
 from farrier.handlers.node.decommission.own import own
@@ -36,16 +36,18 @@ from farrier.model.maas.reading import Machine
 from farrier.model.node.evidence import Contradicted, DeviceKind, Evidence, judge
 from farrier.model.node.snapshot import Node, TaskType
 from farrier.model.node.stages import DecommissionStage
+from farrier.model.node.workflow import CleaningBy
 from farrier.protocols import MaasClient
 
 _OFF = "switch the machine off before its test"
-_LEAVE_DATA = (Erase.NONE, Erase.QUICK)
 
 
 def cleanup_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
     """Run the task, or check the disks that MAAS erased at the release."""
     if not checked.by_region(node):
-        return tasks.work(node, now, policy, TaskType.CLEANUP_STORAGE)
+        is_expected = own(node).options.cleaned_by is CleaningBy.REGION
+        why = proof.never_from_outside(node, policy) if is_expected else None
+        return checked.unclean(why) if why else tasks.work(node, now, policy, TaskType.CLEANUP_STORAGE)
     return (
         machine.left_alone(node)
         or _not_erased(node, policy)
@@ -59,7 +61,7 @@ def cleanup_storage(node: Node, now: datetime, policy: Policy) -> StageResult:
 
 def _not_erased(node: Node, policy: Policy) -> Done | None:
     erase = machine.erase_of(node, policy)
-    if erase not in _LEAVE_DATA:
+    if erase not in LEAVES_DATA:
         return None
     why = f"release.erase of site {node.site} is {erase}, which leaves data on the disks"
     return Done(reason=why, skipped=why, to=unclean.skipped(node, TaskType.CLEANUP_STORAGE, why))

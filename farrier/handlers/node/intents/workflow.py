@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
+from farrier.config.sites import LEAVES_DATA
 from farrier.handlers.node.bmc import probing
 from farrier.handlers.node.decommission import by_bmc
 from farrier.handlers.node.intents.reply import Accept, FinalReply, Reject, Reply, Request
@@ -57,13 +58,13 @@ def decommission(request: Request) -> Reply:
     """Drain and clean the node; the mode decides its final status."""
     params = request.params
     assert isinstance(params, p.DecommissionParams), "the table of actions declares this type"
+    if (why := proof.why_not_in_mode(request.node, request.config, params.mode)) is not None:
+        return Reject(reason=f"decommission: {why}")
     if params.mode is DecommissionMode.REIMAGE and request.node.maas_id is None:
         return Reject(reason="decommission: mode reimage needs a machine in MAAS; this node has no MAAS ID")
     if params.mode is DecommissionMode.REIMAGE and request.config.maas_of(request.node) is None:
         site = request.node.site or "(none)"
         return Reject(reason=f"decommission: mode reimage needs MAAS, but site {site} has no MAAS configured")
-    if (why := proof.why_not_in_mode(request.node, request.config, params.mode)) is not None:
-        return Reject(reason=f"decommission: {why}")
     if params.leave_on and params.mode is not DecommissionMode.FULL_DECOMMISSION:
         return Reject(
             reason=f"decommission: leave_on needs mode full_decommission; mode {params.mode} leaves the power"
@@ -213,13 +214,20 @@ def _decommission(request: Request, mode: DecommissionMode, options: WorkflowOpt
     node, live = request.node, request.node.workflow
     if isinstance(live, Decommission):
         return _raised(node, live, mode, options, what)
-    if node.agentless and not options.force:
+    if node.agentless and not options.force and not _is_erased_by_region(request, options):
         return Reject(
-            reason=f"{what}: this node is agentless, and only an agent can drain and clean a node. To skip these "
-            "tasks, use force: true with a reason; a cleaning that force skips keeps the node out of service"
+            reason=f"{what}: this node is agentless, and only an agent can drain and clean a node, unless MAAS erases "
+            "it in a decommission. To skip these tasks, use force: true with a reason; a cleaning that force skips "
+            "keeps the node out of service"
         )
     begun = Decommission(mode=mode, mode_given_at=request.now, options=options)
     return Accept(reason=f"{what} accepted", to=with_fields(request.node, workflow=begun, redeploying=False))
+
+
+def _is_erased_by_region(request: Request, options: WorkflowOptions) -> bool:
+    """Return whether the region cleans the machine, so that the node needs no agent."""
+    site = request.config.site_of(request.node)
+    return options.cleaned_by is CleaningBy.REGION and site is not None and site.release.erase not in LEAVES_DATA
 
 
 def _raised(node: Node, live: Decommission, mode: DecommissionMode, options: WorkflowOptions, what: str) -> FinalReply:

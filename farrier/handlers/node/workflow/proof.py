@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from farrier.handlers.node.moves import Done, Failed, Policy, with_fields, with_note
 from farrier.handlers.node.workflow import unclean
+from farrier.model.maas.reading import MaasStatus
 from farrier.model.node import evidence
 from farrier.model.node.evidence import (
     By,
@@ -28,8 +29,8 @@ from farrier.model.node.evidence import (
 )
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Decommission, Node, Task, TaskType
-from farrier.model.node.stages import PATHS, DecommissionStage
-from farrier.model.node.workflow import CleaningBy, DecommissionMode
+from farrier.model.node.stages import IN_ITS_OWN_SYSTEM, PATHS, DecommissionStage
+from farrier.model.node.workflow import CleaningBy, DecommissionMode, OnboardingMode
 
 _D = DecommissionStage
 STAGE_OF = {
@@ -40,7 +41,6 @@ STAGE_OF = {
 """The stages of the tasks that clean a machine or check that it is clean."""
 
 _SOFT_RESET = DecommissionMode.SOFT_RESET
-_IN_ITS_OWN_SYSTEM = (_SOFT_RESET, DecommissionMode.STORAGE_CLEANUP)
 
 _WEAKEST_FIRST = (By.AGENT, By.WORKER, By.REGION)
 
@@ -122,7 +122,11 @@ def with_proof(node: Node) -> Node:
 def why_not_in_mode(node: Node, policy: Policy, mode: DecommissionMode) -> str | None:
     """Return why no cleaning in this mode can prove what the node's site requires, or None."""
     require, site = require_of(node, policy), policy.site_of(node)
-    if site is None or require is Require.NONE or mode not in _IN_ITS_OWN_SYSTEM:
+    if site is None or require is Require.NONE:
+        return None
+    if mode is DecommissionMode.REIMAGE:
+        return never_from_outside(node, policy)
+    if mode not in IN_ITS_OWN_SYSTEM:
         return None
     if require is Require.EVIDENCE and (mode is _SOFT_RESET or site.cleaning.by is CleaningBy.WORKER):
         return None
@@ -131,9 +135,25 @@ def why_not_in_mode(node: Node, policy: Policy, mode: DecommissionMode) -> str |
         if require is Require.OUTSIDE
         else ("no evidence that the disks of the machine's own system are erased")
     )
+    instead = never_from_outside(node, policy) or f"use mode {DecommissionMode.REIMAGE}"
+    return f"mode {mode} gives {lacks}, but cleaning.require of site {node.site} is {require}; {instead}"
+
+
+def never_from_outside(node: Node, policy: Policy) -> str | None:
+    """Return why the region cannot give the evidence from outside that the node's site requires, and the next step;
+    None if it can, or if the site does not require it. The region cleans only machines that MAAS installed."""
+    if require_of(node, policy) is not Require.OUTSIDE:
+        return None
+    seen = node.maas
+    if node.maas_id is None:
+        why = "the node has no machine in MAAS"
+    elif seen is not None and seen.state is MaasStatus.NEW and seen.power_state == "on":
+        why = f"MAAS never installed the machine, which is {seen.state} and switched on"
+    else:
+        return None
     return (
-        f"mode {mode} gives {lacks}, but cleaning.require of site {node.site} is {require}; use mode "
-        f"{DecommissionMode.REIMAGE}"
+        f"{why}, so its region cannot clean it from outside; drain and remove the node, then register it again and "
+        f"onboard it in mode {OnboardingMode.DEPLOY}"
     )
 
 
@@ -143,9 +163,10 @@ def not_to_return(node: Node, policy: Policy) -> str | None:
     short = evidence.shortfall(require, None if node.cleaned is None else node.cleaned.by)
     if short is None:
         return None
+    instead = never_from_outside(node, policy)
     return (
         f"the node must be cleaned first: {short} since the node was in service, and cleaning.require of site "
-        f"{node.site} is {require}"
+        f"{node.site} is {require}{f'; {instead}' if instead else ''}"
     )
 
 

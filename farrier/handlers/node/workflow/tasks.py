@@ -16,7 +16,7 @@ from farrier.handlers.node.moves import Done, Failed, Policy, StageResult, Waiti
 from farrier.handlers.node.workflow import proof, unclean
 from farrier.model.node.evidence import Require
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.snapshot import NO_TIME, Node, Task, TaskType
+from farrier.model.node.snapshot import NO_TIME, Decommission, Node, Task, TaskType
 from farrier.model.node.snapshot import TaskStatus as T
 from farrier.model.node.status import NodeStatus
 from farrier.model.node.workflow import CleaningBy
@@ -25,7 +25,7 @@ from farrier.model.plural import counted
 
 _AT_ONCE = timedelta(0)
 _DETAIL_MAX = 300
-# The result of a task that `force` cancelled.
+# The result of a task that ended because nobody would have finished it.
 _FORCED = "forced"
 
 OWNING: Mapping[NodeStatus, TaskType] = {NodeStatus.DRAINING: TaskType.DRAIN, NodeStatus.REMOVING: TaskType.UNINSTALL}
@@ -42,6 +42,8 @@ def work(node: Node, now: datetime, config: Policy, type_: TaskType) -> StageRes
         return _issue(type_, CreateTask(type=type_))
     if task.is_live and _force_is_due(node, now, config):
         return _by_force(node, task)
+    if _nobody_comes(node, task) and _had_its_time(node, now, config):
+        return _without_an_agent(node, task)
     match task.status:
         case T.QUEUED:
             what = f"task {task.id} ({type_})"
@@ -146,6 +148,19 @@ def _by_force(node: Node, task: Task) -> StageResult:
     )
 
 
+def _nobody_comes(node: Node, task: Task) -> bool:
+    """Return whether nobody may come for a queued task: the node is agentless, and the site may have no worker for it.
+    The region cleans the machine afterwards, so no cleaning depends on the task."""
+    by_region = isinstance(node.workflow, Decommission) and node.workflow.options.cleaned_by is CleaningBy.REGION
+    return node.agentless and by_region and task.status is T.QUEUED and task.type not in proof.STAGE_OF
+
+
+def _without_an_agent(node: Node, task: Task) -> StageResult:
+    why = "the node is agentless, and no worker took the task"
+    ended = (EndTask(task.id, T.CANCELLED, _FORCED),)
+    return Done(reason=f"task {task.id} ({task.type}) was cancelled: {why}", skipped=why, writes=ended)
+
+
 def _issue(type_: TaskType, create: CreateTask) -> StageResult:
     return Waiting(reason=f"task {type_} was issued", requeue_after=_AT_ONCE, timed=False, writes=(create,))
 
@@ -183,8 +198,13 @@ def _current(node: Node, type_: TaskType, config: Policy | None = None) -> Task 
 
 
 def _force_is_due(node: Node, now: datetime, config: Policy) -> bool:
-    """Return whether `force` may cancel the task now. Before that, the agent has the time `force_after` to finish the
-    task. This time begins at the start of the stage or at the end of the last pause."""
+    """Return whether `force` may cancel the task now."""
+    return node.live.options.force and _had_its_time(node, now, config)
+
+
+def _had_its_time(node: Node, now: datetime, config: Policy) -> bool:
+    """Return whether the task had the time `force_after`. This time begins at the start of the stage or at the end of
+    the last pause."""
     workflow = node.live
     began_at = max(workflow.stage_entered_at, workflow.memo.unpaused_at or NO_TIME)
-    return workflow.options.force and reachable(node, began_at, now) >= config.force_after
+    return reachable(node, began_at, now) >= config.force_after

@@ -30,8 +30,9 @@ CREATE TABLE farrier.workflow_statuses (
 
 -- The modes of workflows of both kinds.
 CREATE TABLE farrier.workflow_modes (
-    mode      text    PRIMARY KEY,
-    uses_maas boolean NOT NULL      -- a workflow of this mode sends requests to MAAS
+    mode       text    PRIMARY KEY,
+    uses_maas  boolean NOT NULL,    -- a workflow of this mode sends requests to MAAS
+    own_system boolean NOT NULL     -- a decommission of this mode cleans the machine in its own system, not from outside
 );
 
 -- States of a machine in MAAS that contradict its node, which then gets a condition of source region.

@@ -10,6 +10,7 @@ CREATE TABLE farrier.maas_regions (
     sweep_every   interval    NOT NULL DEFAULT '30 minutes' CHECK (sweep_every > interval '0'),
                                                                -- the time within which every machine is read; copied
                                                                -- from the site's file
+    requires      text        NOT NULL DEFAULT 'none',         -- cleaning.require of the site's file
     username      text,                                        -- user to whom the controllers' key belongs; null until the region has
                                                                -- reported it
     identified_at timestamptz,                                 -- when a controller last read username from the region

@@ -16,7 +16,7 @@ SELECT row_to_json(x)::text
               WHERE o.node_id = n.id AND o.status = ANY (ARRAY(SELECT s.status FROM farrier.workflow_statuses s WHERE s.succeeded)) ORDER BY o.id DESC LIMIT 1), false) AS held_here,
            CASE WHEN g.site IS NOT NULL THEN jsonb_build_object(
                 'site', g.site, 'url', g.url, 'state', g.state, 'since', g.state_entered_at, 'username', g.username,
-                'complete_at', g.complete_at, 'last_error', g.last_error) END AS region,
+                'complete_at', g.complete_at, 'requires', g.requires, 'last_error', g.last_error) END AS region,
            -- The requesters of the intent that began this pause, and of the last intent that quarantined the node.
            CASE WHEN n.paused IS NOT NULL THEN (
                 SELECT i.requested_by FROM farrier.intents i

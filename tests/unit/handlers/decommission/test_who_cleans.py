@@ -8,17 +8,18 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.config import NodeConfig
-from farrier.config.sites import CleaningSite
+from farrier.config.sites import CleaningSite, Erase, ReleaseSite
 from farrier.handlers.node.handler import NodeHandler
 from farrier.model.intents.actions import Action
+from farrier.model.loop.outcome import Wait
 from farrier.model.node import stages
 from farrier.model.node.failures import FailureClass
-from farrier.model.node.snapshot import Decommission, Node, WorkflowOptions
+from farrier.model.node.snapshot import Decommission, Node, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.status import NodeStatus as N
 from farrier.model.node.workflow import CleaningBy, DecommissionMode
 from farrier.model.node.workflow import WorkflowStatus as W
-from tests.support.nodes import NOW, agent, decommission, intent, moved, node
+from tests.support.nodes import MINUTE, NOW, agent, answers, decommission, intent, moved, node, task
 from tests.support.stages import SITE
 
 REGION, AGENT, WORKER = CleaningBy.REGION, CleaningBy.AGENT, CleaningBy.WORKER
@@ -26,13 +27,18 @@ REIMAGE, FULL = DecommissionMode.REIMAGE, DecommissionMode.FULL_DECOMMISSION
 RESET, STORAGE = DecommissionMode.SOFT_RESET, DecommissionMode.STORAGE_CLEANUP
 
 
-def handler(by: CleaningBy | None, *, has_maas: bool = True) -> NodeHandler:
-    site = replace(SITE, cleaning=CleaningSite(by=by), maas=SITE.maas if has_maas else None)
+def handler(by: CleaningBy | None, *, has_maas: bool = True, erase: Erase | None = None) -> NodeHandler:
+    maas = SITE.maas if has_maas else None
+    site = replace(SITE, cleaning=CleaningSite(by=by), maas=maas, release=ReleaseSite(erase=erase))
     return NodeHandler(NodeConfig(), sites={site.name: site})
 
 
 def in_service(status: N = N.ACTIVE, **fields: Any) -> Node:
     return node(status, **{"site": SITE.name, "maas_id": "abc123", "agent": agent()} | fields)
+
+
+def agentless(status: N = N.ACTIVE, **fields: Any) -> Node:
+    return in_service(status, **{"agentless": True, "agent": None} | fields)
 
 
 def begun(at: NodeHandler, it: Node, mode: DecommissionMode) -> Decommission:
@@ -69,6 +75,42 @@ def test_the_region_cleans_by_default_where_it_releases_the_machine(
 def test_the_region_does_not_clean_what_it_does_not_have() -> None:
     assert begun(handler(None), in_service(maas_id=None), FULL).options.cleaned_by is None
     assert begun(handler(None, has_maas=False), in_service(), FULL).options.cleaned_by is None
+
+
+@pytest.mark.parametrize("mode", [REIMAGE, FULL])
+def test_an_agentless_node_that_the_region_erases_needs_no_force(mode: DecommissionMode) -> None:
+    assert begun(handler(None), agentless(), mode).options.force is False
+
+
+@pytest.mark.parametrize(
+    ("by", "erase", "mode", "fields"),
+    [
+        (None, None, RESET, {}),
+        (AGENT, None, REIMAGE, {}),
+        (WORKER, None, REIMAGE, {}),
+        (None, Erase.NONE, REIMAGE, {}),
+        (None, Erase.QUICK, FULL, {}),
+        (None, None, FULL, {"maas_id": None}),
+    ],
+    ids=["soft reset", "by an agent", "by a worker", "not erased", "erased in part", "not in MAAS"],
+)
+def test_an_agentless_node_that_nobody_is_sure_to_clean_needs_force(
+    by: CleaningBy | None, erase: Erase | None, mode: DecommissionMode, fields: dict[str, Any]
+) -> None:
+    asked = replace(agentless(**fields), intents=(intent(Action.DECOMMISSION, mode=mode, leave_on=mode is FULL),))
+    ((verdict, reason),) = answers(handler(by, erase=erase).handle(asked, NOW))
+    assert verdict == "rejected" and "force: true" in reason
+
+
+def test_a_drain_that_nobody_takes_of_an_agentless_node_does_not_hold_up_the_region() -> None:
+    job = decommission(D.DRAIN_NODE, mode=REIMAGE, options=WorkflowOptions(cleaned_by=REGION))
+    draining = agentless(status=N.DRAINING, workflow=job, tasks=(task(TaskType.DRAIN, created_at=NOW),))
+    long_after = NOW + NodeConfig().force_after
+    assert isinstance(handler(None).handle(draining, NOW), Wait)
+    went_on = moved(handler(None).handle(draining, long_after))
+    assert went_on.status is N.RETIRED
+    claimed = replace(draining, tasks=(task(TaskType.DRAIN, TaskStatus.DISPATCHED, lease_until=long_after + MINUTE),))
+    assert isinstance(handler(None).handle(claimed, long_after), Wait), "a worker has taken it"
 
 
 @pytest.mark.parametrize("mode", [REIMAGE, FULL])

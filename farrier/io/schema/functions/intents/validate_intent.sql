@@ -1,6 +1,7 @@
 -- Refuses an intent that is invalid in every state, and sets the columns that clients do not set. FR400 for an unknown action or
 -- malformed parameters, FR404 for an unknown node, FR406 for a version of the API that this database does not support or in which the
--- action does not exist, unique_violation for an idempotency key that is in use. BEFORE INSERT trigger on intents.
+-- action does not exist, FR409 for a decommission that cannot clean the node as its site requires (refuse_mode), unique_violation for
+-- an idempotency key that is in use. BEFORE INSERT trigger on intents.
 CREATE OR REPLACE FUNCTION farrier.validate_intent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = farrier, pg_temp AS $$
 DECLARE
@@ -36,6 +37,7 @@ BEGIN
         PERFORM refuse_repeated('node', NEW.node, NEW.action, NEW.idempotency_key);
     END IF;
     NEW.node_id := find_node(NEW.node);
+    IF NEW.action = 'decommission' THEN PERFORM refuse_mode(NEW.node_id, NEW.params ->> 'mode'); END IF;
     IF NEW.action = 'set' THEN PERFORM refuse_details(NEW.params - '{unset, if_version}'::text[]); END IF;
     NEW.status := 'pending';
     NEW.reason := NULL;
