@@ -18,6 +18,7 @@ CREATE TABLE farrier.node_agents (
     facts             jsonb       NOT NULL DEFAULT '{}',  -- facts that the agent reported when it enrolled or later
     serial            text        GENERATED ALWAYS AS (left(facts ->> 'serial', 200)) STORED,  -- serial number of the machine among the facts
     uuid              text        GENERATED ALWAYS AS (left(facts ->> 'uuid', 200)) STORED,    -- UUID of the machine among the facts
+    identities        jsonb       NOT NULL DEFAULT '{}',  -- those of the two that prove something (identities_of_agent)
     facts_digest      text,                               -- digest that the agent computed of these facts; null if it sent none
     enrolled_at       timestamptz NOT NULL DEFAULT farrier.now(),
     last_heartbeat_at timestamptz,                        -- null before the first heartbeat

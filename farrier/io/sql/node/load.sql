@@ -39,7 +39,15 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            n.ever_onboarded, n.ever_active, n.deleting,
            CASE WHEN a.enrolled_at IS NOT NULL THEN json_build_object('enrolled_at', a.enrolled_at,
                 'last_heartbeat_at', a.last_heartbeat_at, 'health', a.health, 'ssh_seed_failures', a.ssh_seed_failures,
-                'another', farrier.other_machine(n.id, a.serial, a.uuid)) END AS agent,
+                -- Few agents run on another machine. Where the values are written alike, nothing is compared.
+                'another', CASE WHEN (
+                    (lower(a.serial) <> lower(n.bmc ->> 'serial') OR lower(a.uuid) <> lower(n.bmc ->> 'uuid'))
+                    AND (SELECT NOT bool_or(a.identities ->> i.kind = CASE i.kind WHEN 'serial' THEN substr(i.value, strpos(i.value, '/') + 1) ELSE i.value END)
+                           FROM farrier.node_identities i WHERE i.node_id = n.id AND a.identities ? i.kind)
+                    OR n.maas_id IS NOT NULL AND (
+                       SELECT lower(a.serial) <> lower(o.detail -> 'hardware_info' ->> 'system_serial') OR lower(a.uuid) <> lower(o.detail ->> 'hardware_uuid')
+                         FROM farrier.node_observations o WHERE o.node_id = n.id))
+                  THEN farrier.other_machine(n.id, a.serial, a.uuid) END) END AS agent,
            -- Nothing waited in an outage that ended before: for most nodes, one lookup for the whole statement shows this.
            CASE WHEN (SELECT max(o.ended_at) FROM farrier.outages o WHERE o.pulse = 'controllers') > waits.since THEN (
              SELECT json_agg(o) FROM farrier.outages o WHERE o.pulse = 'controllers' AND o.ended_at > waits.since)
@@ -87,7 +95,7 @@ SELECT n.id, farrier.now() AS now, row_to_json(n)::text AS snapshot
            SELECT jsonb_agg(jsonb_build_object('at', o.at, 'open', o.open)) AS others
              FROM farrier.bmc_logins o WHERE o.endpoint = n.bmc_endpoint AND o.node_id <> n.id) l
       LEFT JOIN LATERAL (
-           SELECT r.enrolled_at, r.last_heartbeat_at, r.health, r.ssh_seed_failures, r.by_door, r.serial, r.uuid FROM farrier.node_agents r WHERE r.node_id = n.id) a ON true
+           SELECT r.enrolled_at, r.last_heartbeat_at, r.health, r.ssh_seed_failures, r.by_door, r.serial, r.uuid, r.identities FROM farrier.node_agents r WHERE r.node_id = n.id) a ON true
      -- The node waits for its agent, in a stage of its workflow, or for a read of its BMC.
      CROSS JOIN LATERAL (
            SELECT least(a.last_heartbeat_at, CASE WHEN live.id IS NOT NULL THEN '-infinity'::timestamptz END,

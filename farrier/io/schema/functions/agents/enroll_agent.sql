@@ -48,9 +48,9 @@ BEGIN
     DELETE FROM node_conditions c
      WHERE c.node = t.node_id AND (c.source = 'agent' OR (c.source, c.id) IN (('identity', 'enrolment'), ('identity', 'agent')));
     UPDATE bootstrap_tokens b SET used_at = farrier.now() WHERE b.hash = t.hash;
-    INSERT INTO node_agents AS a (node_id, key_hash, facts, version, boot_id)
-    VALUES (t.node_id, hashed, enroll_agent.facts, left(enroll_agent.version, 64), enroll_agent.boot_id)
-        ON CONFLICT (node_id) DO UPDATE SET key_hash = excluded.key_hash, facts = excluded.facts, facts_digest = NULL, enrolled_at = farrier.now(),
+    INSERT INTO node_agents AS a (node_id, key_hash, facts, identities, version, boot_id)
+    VALUES (t.node_id, hashed, enroll_agent.facts, identities_of_agent(enroll_agent.facts), left(enroll_agent.version, 64), enroll_agent.boot_id)
+        ON CONFLICT (node_id) DO UPDATE SET key_hash = excluded.key_hash, facts = excluded.facts, identities = excluded.identities, facts_digest = NULL, enrolled_at = farrier.now(),
             last_heartbeat_at = NULL, by_door = false, version = excluded.version, boot_id = excluded.boot_id, past_boots = '{}',
             health = '{}', ssh_seed_failures = 0;
     INSERT INTO wakes (kind, resource, quiet) VALUES ('node', t.node_id, true);

@@ -1,7 +1,8 @@
 -- Returns how the machine with this serial number and UUID, as the node's agent reports them, differs from the machine that the node's
 -- BMC recorded, or from its machine in MAAS, or null. A value proves something only if it is an identity (identity_keys). Manufacturers
 -- are ignored, because firmware and system spell them differently. One equal value proves the machine: firmware and system may report
--- different serial numbers. Called by refuse_machine, and by each load of a node, because each of the three may be read last.
+-- different serial numbers. Called by refuse_machine, and by the load of a node whose three machines may differ, because each of the
+-- three may be read last.
 CREATE OR REPLACE FUNCTION farrier.other_machine(of_node bigint, serial text, uuid text) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = farrier, pg_temp AS $$
 #variable_conflict use_variable
@@ -10,11 +11,6 @@ DECLARE
     maas jsonb := (SELECT o.detail FROM node_observations o WHERE o.node_id = of_node);
     maas_serial text := maas -> 'hardware_info' ->> 'system_serial';
 BEGIN
-    -- Values that are written alike need no comparison: nearly every load.
-    IF (lower(serial) <> lower(bmc ->> 'serial') OR lower(uuid) <> lower(bmc ->> 'uuid')
-        OR lower(serial) <> lower(maas_serial) OR lower(uuid) <> lower(maas ->> 'hardware_uuid')) IS NOT TRUE THEN
-        RETURN NULL;
-    END IF;
     RETURN (
         WITH keys AS (
             SELECT s.source, k.kind, CASE k.kind WHEN 'serial' THEN substr(k.value, 2) ELSE k.value END AS value

@@ -15,9 +15,9 @@ BEGIN
     END IF;
     refused := refuse_machine(target, facts);
     IF refused IS NULL THEN
-        UPDATE node_agents a SET facts = put_facts.facts, facts_digest = put_facts.digest
-          FROM (SELECT w.serial, w.uuid FROM node_agents w WHERE w.node_id = target FOR NO KEY UPDATE) was
-         WHERE a.node_id = target RETURNING (a.serial, a.uuid) IS DISTINCT FROM (was.serial, was.uuid) INTO turns;
+        UPDATE node_agents a SET facts = put_facts.facts, identities = identities_of_agent(put_facts.facts), facts_digest = put_facts.digest
+          FROM (SELECT w.identities FROM node_agents w WHERE w.node_id = target FOR NO KEY UPDATE) was
+         WHERE a.node_id = target RETURNING a.identities <> was.identities INTO turns;
         IF turns THEN PERFORM enqueue('node', target); END IF;
     END IF;
     RETURN refused;

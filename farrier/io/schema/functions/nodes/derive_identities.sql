@@ -1,10 +1,13 @@
--- Derives the identities of all nodes again: among nodes with the same machine and no holder yet, the first becomes the holder, and
+-- Derives the identities of all nodes and agents again: among nodes with the same machine and no holder yet, the first becomes the holder, and
 -- the others are reported as duplicates, unless their machines otherwise differ. Called by a migration that changes
 -- identity_placeholders. May be repeated.
 CREATE OR REPLACE FUNCTION farrier.derive_identities() RETURNS void
     LANGUAGE plpgsql SET search_path = farrier, pg_temp AS $$
 BEGIN
     LOCK TABLE node_identities IN SHARE ROW EXCLUSIVE MODE;
+    UPDATE node_agents a SET identities = d.identities
+      FROM (SELECT g.node_id, identities_of_agent(g.facts) AS identities FROM node_agents g) d
+     WHERE a.node_id = d.node_id AND a.identities <> d.identities;
     DELETE FROM node_identities i USING nodes n
      WHERE n.id = i.node_id AND (i.kind, i.value) NOT IN (SELECT k.kind, k.value FROM identity_keys_of_bmc(n.bmc) k);
     INSERT INTO node_identities (node_id, kind, value, holds, shared)
