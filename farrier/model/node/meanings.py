@@ -58,6 +58,8 @@ CONDITION_MEANINGS: Mapping[str, str] = {
     "bmc/health": "the BMC reports the health Critical. A note, unless node.conditions raises it",
     "identity/another_machine": "the verified BMC now shows another serial number or UUID: the machine was exchanged, "
     "or the address leads to another BMC",
+    "identity/agent_elsewhere": "neither the serial number nor the UUID that the agent reports is that of the node's "
+    "BMC or MAAS machine. If the MAAS id is wrong, correct it; if the agent is, enrol the right one with a new token",
     "identity/enrolment": "an agent with this node's bootstrap token runs on another machine than BMC or MAAS report. "
     "Its enrolment was refused; the token is still valid",
     "identity/agent": "two machines use the key of this node's agent, for example because a disk was copied. The one "
