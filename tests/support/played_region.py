@@ -208,8 +208,10 @@ class PlayedClient:
         shown = self._region.machine
         assert shown is not None and machine.system_id == SYSTEM_ID
         assert shown.owner in (None, OURS), "a change of another user's machine was sent"
-        of_tests = isinstance(change, TestMachine | MarkBroken)
-        self._region.machine = tested(shown, change) if of_tests else changed(shown, change)
+        if isinstance(change, TestMachine | MarkBroken):
+            self._region.machine = tested(shown, change)
+        else:
+            self._region.machine = changed(shown, change)
 
 
 def printed(shown: Shown) -> bytes:
