@@ -28,7 +28,6 @@ from farrier.metrics.families import Definition, Gauge
 from farrier.model.kinds import diagram as kind_diagram
 from farrier.model.kinds.built_in import BUILT_IN
 from farrier.model.node import details
-from farrier.model.node.edges import Layer
 from farrier.model.views import diagram
 from farrier.web.agents import operations
 from farrier.web.api import table as api
@@ -65,7 +64,6 @@ def blocks() -> Mapping[str, str]:
     """Return the text of each marker, by name."""
     return {
         **_model(),
-        "status-diagram": f"```mermaid\n{diagram.mermaid(Layer.STATUS)}```\n",
         **{f"kind-{spec.name.replace('_', '-')}": kind_diagram.markdown(spec) for spec in BUILT_IN},
         "settings": _settings(),
         "site-settings": _site_settings(),

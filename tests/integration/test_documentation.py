@@ -1,12 +1,11 @@
-"""The promises of the pages, tested with a running farrier: the README's SQL, the refusals, the metrics.
+"""The promises of the pages, tested with a running farrier: the README, the page on SQL, refusals, the metrics.
 
-Each SQL block of the README is marked `<!-- sql: NAME -->`. One psql session runs them all, because `\\gset` keeps the
-result of a statement for the next ones; a daemon runs the nodes. Output of commands is marked `<!-- said: NAME -->`.
+Each SQL block is marked `<!-- sql: NAME -->`. One psql session runs those of a page, because `\\gset` keeps the result
+of a statement for the next ones; a daemon runs the nodes. Output of commands is marked `<!-- said: NAME -->`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import httpx
 import pytest
 from anyio.streams.text import TextReceiveStream
 
-from farrier.config import BmcConfig, Config, DatabaseConfig, MetricsConfig
+from farrier.config import Config, DatabaseConfig, MetricsConfig
 from farrier.daemon import Daemon, Serving
 from farrier.io.connections.embedded import wheel_binaries
 from tests.support import again, pg
@@ -32,9 +31,6 @@ SQL = ROOT / "docs" / "integrate" / "sql.md"
 BLOCK = re.compile(r"<!-- sql: (\w+) -->\n```sql\n(.*?)```", re.DOTALL)
 BLOCKS = dict(BLOCK.findall(README.read_text(encoding="utf-8")))
 SAID = dict(re.findall(r"<!-- said: (\w+) -->\n```\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL))
-(LOOK,) = re.findall(r"<!-- sh: look -->\n```\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-
-NOWHERE = BmcConfig(allowed_networks=("192.0.2.0/24",))  # the README's BMC is refused before a packet is sent
 
 
 class Psql:
@@ -71,7 +67,7 @@ async def psql(dsn: str) -> AsyncIterator[Psql]:
 async def daemon(dsn: str) -> AsyncIterator[Serving]:
     """`farrier run` in this process."""
     stop = anyio.Event()
-    config = Config(database=DatabaseConfig(dsn=dsn), metrics=MetricsConfig(port=0), bmc=NOWHERE)
+    config = Config(database=DatabaseConfig(dsn=dsn), metrics=MetricsConfig(port=0))
     async with anyio.create_task_group() as tasks:
         yield await tasks.start(Daemon(config, stop).run)
         stop.set()
@@ -89,21 +85,6 @@ async def until_status(db: pg.Database, status: str) -> None:
     await until(db, f"SELECT status = '{status}' FROM farrier.nodes WHERE name = 'gpu-017'")
 
 
-async def test_the_readme_s_statements_take_a_node_from_registration_to_retired(db: pg.Database) -> None:
-    async with daemon(db.dsn), psql(db.dsn) as prompt:
-        node = await prompt.type(BLOCKS["register"])
-        assert node.isdigit()
-        await prompt.type(BLOCKS["ask"])
-        await until(db, "SELECT status <> 'pending' FROM farrier.intents")
-        assert (await prompt.type(BLOCKS["answer"])).startswith("accepted|onboarding (manual) begins|")
-        await prompt.type(BLOCKS["agent"])
-        await until_status(db, "active")
-        await prompt.type(BLOCKS["drain"])
-        await until_status(db, "draining")
-        await prompt.type(BLOCKS["task"])
-        await until_status(db, "retired")
-
-
 async def test_the_statements_of_the_page_on_sql_work_with_the_role_that_it_gives(db: pg.Database) -> None:
     login, *statements = (text for _, text in BLOCK.findall(SQL.read_text(encoding="utf-8")))
     async with daemon(db.dsn), psql(db.dsn) as prompt:
@@ -115,28 +96,8 @@ async def test_the_statements_of_the_page_on_sql_work_with_the_role_that_it_give
         await until(db, "SELECT status <> 'pending' FROM farrier.intents")
 
 
-@pytest.mark.full
-async def test_the_readme_s_commands_show_what_the_statements_did(db: pg.Database) -> None:
-    """The commands are run after the statements, when the node is retired, and `reactivate` is accepted."""
-    async with daemon(db.dsn), psql(db.dsn) as prompt:
-        await prompt.type(BLOCKS["register"])
-        await prompt.type(BLOCKS["ask"])
-        await until(db, "SELECT status <> 'pending' FROM farrier.intents")
-        await prompt.type(BLOCKS["agent"])
-        await until_status(db, "active")
-        await prompt.type(BLOCKS["drain"])
-        await until_status(db, "draining")
-        await prompt.type(BLOCKS["task"])
-        await until_status(db, "retired")
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = {"PATH": path, "FARRIER_DATABASE_DSN": db.dsn, "PYTHONPATH": str(ROOT)}
-        said = (await anyio.run_process(["bash", "-euc", LOOK], env=environment)).stdout.decode()
-    assert "accepted" in said
-    assert re.search(r"^ *retired  ", said, re.MULTILINE), said
-
-
 async def test_an_invalid_intent_is_refused_by_its_insert(db: pg.Database) -> None:
-    """As the README says, the INSERT itself refuses it, without a daemon."""
+    """Also without a daemon."""
     async with db.connect() as conn:
         await conn.execute("SELECT farrier.register_node('gpu-017')")
         with pytest.raises(pg.PostgresError) as refused:
@@ -147,10 +108,9 @@ async def test_an_invalid_intent_is_refused_by_its_insert(db: pg.Database) -> No
 async def test_a_node_that_waits_for_its_agent_says_what_the_readme_shows(db: pg.Database) -> None:
     """The output equals the README's except for numbers, which are times and the source line of the decision."""
     async with daemon(db.dsn), psql(db.dsn) as prompt:
-        await prompt.type(BLOCKS["register"])
         await prompt.type(BLOCKS["ask"])
         waits = "last_outcome ->> 'source' LIKE '%/wait_for_agent_enrollment.py:%'"
-        await until(db, f"SELECT bmc_failure IS NOT NULL AND {waits} FROM farrier.node_lifecycle")
+        await until(db, f"SELECT {waits} FROM farrier.node_lifecycle")
         command = [sys.executable, "-m", "farrier", "node", "why", "gpu-017", "--dsn", db.dsn]
         said = (await anyio.run_process(command)).stdout.decode()
     assert set(without_numbers(SAID["why"])) <= set(without_numbers(said)), said
