@@ -109,12 +109,21 @@ def _prepared(directory: str) -> Path:
 
 
 @asynccontextmanager
-async def bmc_fleet(bmcs: int, *, dead: int = 0, delay: float = 0.0) -> AsyncIterator[BmcFleet]:
+async def bmc_fleet(bmcs: int, *, dead: int = 0, delay: float = 0.0, mixed: bool = False) -> AsyncIterator[BmcFleet]:
     """Run a fleet of BMCs until the end of the block. `dead` BMCs do not respond; the others respond after `delay`
-    seconds."""
+    seconds. A mixed fleet treats connections as real makes do; otherwise, all BMCs keep connections."""
     with tempfile.TemporaryDirectory(prefix="farrier-bmcs-") as directory:
         fleet = BmcFleet(_prepared(directory), bmcs=bmcs, dead=dead)
-        command = [sys.executable, "-m", "bench.bmc_server", str(bmcs), str(dead), str(delay), directory]
+        command = [
+            sys.executable,
+            "-m",
+            "bench.bmc_server",
+            str(bmcs),
+            str(dead),
+            str(delay),
+            str(int(mixed)),
+            directory,
+        ]
         async with await anyio.open_process(command, stdin=subprocess.PIPE, stderr=None) as process:
             try:
                 await fleet.start(process)

@@ -1,10 +1,11 @@
-"""Runs a fleet of BMCs in a separate process: `python -m bench.bmc_server BMCS DEAD DELAY DIRECTORY`.
+"""Runs a fleet of BMCs in a separate process: `python -m bench.bmc_server BMCS DEAD DELAY MIXED DIRECTORY`.
 
 `bench.bmc_fleet` starts this process. The process ends when its standard input ends, so it never outlives its parent.
 Each BMC has its own address in 127.77.0.0/16 and a certificate with that address. Each BMC speaks TLS, requires basic
 authentication for all paths except the service root, has one system and one manager, and takes DELAY seconds for each
-response. Dead BMCs are spread evenly among the others; the kernel drops SYNs to them, as a firewall does. For each
-input on standard input, the process prints a line of counts.
+response. Dead BMCs are spread evenly among the others; the kernel drops SYNs to them, as a firewall does. If MIXED is
+1, the BMCs treat connections as the makes of `bench.bmc_makes` do; otherwise all keep connections. For each input on
+standard input, the process prints a line of counts.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ import anyio
 import msgspec
 from typing_extensions import override
 
+from bench import bmc_makes
+from bench.bmc_makes import Make
 from farrier.sim.certificates import Authority
 
 ROOT = "/redfish/v1/"
@@ -104,17 +107,17 @@ class _Fleet:
     def connected(self) -> None:
         self._counts.connections += 1
 
-    def answer(self, number: int, path: str, authorization: str | None) -> bytes:
+    def answer(self, number: int, path: str, authorization: str | None, headers: str) -> bytes:
         """Return the complete response of one BMC."""
         self._counts.requests[path] = self._counts.requests.get(path, 0) + 1
         if path != ROOT and authorization != _RIGHT:
             self._counts.refused += 1
-            return _http("401 Unauthorized", b"{}")
+            return _http("401 Unauthorized", b"{}", headers)
         if path == SYSTEM:
             self._asked.add(number)
-            return _http("200 OK", _system(number))
+            return _http("200 OK", _system(number), headers)
         page = self._pages.get(path)
-        return _http("404 Not Found", b"{}") if page is None else _http("200 OK", page)
+        return _http("404 Not Found", b"{}", headers) if page is None else _http("200 OK", page, headers)
 
     def told(self) -> Counts:
         """Return the counts, and reset them."""
@@ -158,19 +161,30 @@ def _system(number: int) -> bytes:
     return _SYSTEM.replace(_NUMBER.encode(), b"%012d" % number)
 
 
-def _http(status: str, body: bytes) -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+def _http(status: str, body: bytes, headers: str) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
     return head.encode() + body
 
 
-class _Conversation(asyncio.Protocol):
-    """One connection to one BMC, for any number of requests."""
+class _Bmc:
+    """One BMC: its number, its make, and how many connections are open."""
 
-    def __init__(self, fleet: _Fleet, number: int, delay: float) -> None:
+    def __init__(self, number: int, make: Make) -> None:
+        self.number = number
+        self.make = make
+        self.open = 0
+
+
+class _Conversation(asyncio.Protocol):
+    """One connection to one BMC."""
+
+    def __init__(self, fleet: _Fleet, bmc: _Bmc, delay: float) -> None:
         self._fleet = fleet
         self._delay = delay
-        self._number = number
+        self._bmc = bmc
         self._heard = b""
+        self._requests = 0
+        self._idle: asyncio.TimerHandle | None = None
         self._transport: asyncio.WriteTransport | None = None
 
     @override
@@ -178,6 +192,15 @@ class _Conversation(asyncio.Protocol):
         # uvloop's transports are streams, but their types do not declare this.
         self._transport = cast(asyncio.WriteTransport, transport)
         self._fleet.connected()
+        self._bmc.open += 1
+        if self._bmc.open > self._bmc.make.most:
+            self._transport.close()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._bmc.open -= 1
+        if self._idle is not None:
+            self._idle.cancel()
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -187,12 +210,19 @@ class _Conversation(asyncio.Protocol):
             head, _, self._heard = self._heard.partition(b"\r\n\r\n")
             start, *lines = head.decode("latin-1").split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-            path = start.split(" ")[1]
-            answer = self._fleet.answer(self._number, path, headers.get("authorization"))
+            self._requests += 1
+            make, path = self._bmc.make, start.split(" ")[1]
+            if make.resets and self._requests > 1:
+                self._transport.abort()
+                return
+            answer = self._fleet.answer(self._bmc.number, path, headers.get("authorization"), make.headers)
             if self._delay > 0:
                 asyncio.get_running_loop().call_later(self._delay, self._transport.write, answer)
             else:
                 self._transport.write(answer)
+            if self._idle is not None:
+                self._idle.cancel()
+            self._idle = asyncio.get_running_loop().call_later(self._delay + make.idle, self._transport.close)
         if len(self._heard) > _LONGEST_REQUEST:
             self._transport.close()
 
@@ -226,7 +256,7 @@ def _contexts(directory: Path, bmcs: int) -> Iterator[ssl.SSLContext]:
         yield from itertools.repeat(context, len(numbers))
 
 
-async def serve(bmcs: int, dead: int, delay: float, directory: Path) -> None:
+async def serve(bmcs: int, dead: int, delay: float, *, mixed: bool, directory: Path) -> None:
     """Serve the fleet until standard input ends."""
     fleet, loop = _Fleet(), asyncio.get_running_loop()
     with _listening(host(0), 0, backlog=1) as probe:
@@ -237,7 +267,8 @@ async def serve(bmcs: int, dead: int, delay: float, directory: Path) -> None:
                 stack.enter_context(_black_hole(number, port))
                 continue
             listener = _listening(host(number), port, backlog=_BACKLOG)
-            await loop.create_server(functools.partial(_Conversation, fleet, number, delay), sock=listener, ssl=context)
+            bmc = _Bmc(number, bmc_makes.of(number, mixed=mixed))
+            await loop.create_server(functools.partial(_Conversation, fleet, bmc, delay), sock=listener, ssl=context)
         _say(Ready(port))
         async for _ in anyio.wrap_file(sys.stdin):
             _say(fleet.told())
@@ -248,11 +279,14 @@ def _say(what: msgspec.Struct) -> None:
     sys.stdout.buffer.flush()
 
 
-def main(bmcs: str, dead: str, delay: str, directory: str) -> None:
+def main(bmcs: str, dead: str, delay: str, mixed: str, directory: str) -> None:
     """Run the process."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    anyio.run(serve, int(bmcs), int(dead), float(delay), Path(directory), backend_options={"use_uvloop": True})
+    run = functools.partial(
+        serve, int(bmcs), int(dead), float(delay), mixed=bool(int(mixed)), directory=Path(directory)
+    )
+    anyio.run(run, backend_options={"use_uvloop": True})
 
 
 if __name__ == "__main__":

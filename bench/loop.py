@@ -42,6 +42,7 @@ from farrier.model.node.snapshot import Node
 from farrier.model.node.writes import Write
 from farrier.protocols import BmcClient, MaasClient, Regions
 from farrier.services.credentials.bindings import Bindings
+from farrier.services.credentials.recent import RecentCredentials
 from farrier.services.credentials.resolver import Credentials
 from farrier.services.credentials.routes import BoundCredentials, Ways
 from farrier.wiring import vocabulary
@@ -132,7 +133,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def _no_credentials() -> BoundCredentials:
-    return BoundCredentials(Credentials(CredentialsConfig()), Ways(Bindings(), ()))
+    return BoundCredentials(RecentCredentials(Credentials(CredentialsConfig()), MonotonicClock()), Ways(Bindings(), ()))
 
 
 @asynccontextmanager

@@ -322,6 +322,15 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
             "responded within a second, its requests continue, but the BMC is not included in this number.",
         ),
     ] = 200
+    kept_connections: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Largest number of connections that one process keeps open for the next read of a BMC: at most "
+            "one for each BMC, for at most 150 s without a read. A connection takes some 60 KiB of memory. With the "
+            "value 0, each request gets a new connection.",
+        ),
+    ] = 4096
     connect_timeout: Annotated[
         timedelta,
         Meta(

@@ -290,9 +290,14 @@ class Agenda(Generic[R]):
             entry.snapshot = None
             self._settle(entry, due_at)
 
+    def remembers(self, entry: AgendaEntry[R]) -> None:
+        """Record that a run on the snapshot in memory decided on a step that only observes."""
+        assert entry.phase is Phase.IDLE, "only a resting entry has such a run"
+        entry.phase = Phase.RUNNING
+
     def acts(self, entry: AgendaEntry[R], step: str) -> None:
         """Record that a step is about to begin."""
-        assert entry.phase is Phase.RUNNING, "only a run on a fresh snapshot begins a step"
+        assert entry.phase is Phase.RUNNING, "only a run begins a step"
         entry.phase, entry.step = Phase.ACTING, step
         self.under_way[entry.id] = entry
 
@@ -301,7 +306,7 @@ class Agenda(Generic[R]):
         must then not be sent."""
         if entry.phase is Phase.GONE:
             return False
-        assert entry.phase in (Phase.RUNNING, Phase.ACTING), "only a run on a fresh snapshot is committed"
+        assert entry.phase in (Phase.RUNNING, Phase.ACTING), "only a run or a step is committed"
         entry.phase = Phase.COMMITTING
         entry.outcome = None  # the commit may store another outcome
         self.under_way[entry.id] = entry

@@ -27,11 +27,11 @@ from farrier.controller.publish import Publisher
 from farrier.controller.runner import Acting, Run, Runner
 from farrier.controller.seen import SeenWakes
 from farrier.controller.signal import Bell
-from farrier.controller.stalls import BLOCKED
+from farrier.controller.stalls import BLOCKED, log_blocked
 from farrier.controller.steps import Steps
 from farrier.controller.unsettled import Unsettled
 from farrier.model.loop.controllers import ListedResources
-from farrier.model.loop.outcome import Wait
+from farrier.model.loop.outcome import Step, Update, Wait
 from farrier.model.loop.runs import CommitResult, CommitVerdict, Due, Loaded, Turn
 from farrier.protocols import Kind, Snapshot, StateHandler, StateIO
 
@@ -85,7 +85,7 @@ class Loop(Generic[R, S, W, V]):
         self._publisher: Publisher[R, S] = Publisher(kind, sink=host.sink)
         self._runner: Runner[R, S, W, V] = Runner(kind, handler, config, services=services)
         self.steps: Steps[R, S, W, V] = Steps(
-            io, self.agenda, self._runner, host, kind=kind.name, commit=self._step_ended
+            io, self.agenda, self._runner, host, kind=kind.name, ended=self._step_ended
         )
         self._unsettled: Unsettled[R, S, W, V] = Unsettled(io, self.agenda, self._publisher, self.steps, kind=kind.name)
         self._to_load, self._to_commit = Bell(), Bell()
@@ -175,7 +175,7 @@ class Loop(Generic[R, S, W, V]):
                 background.start_soon(self._cut_off)
             while self._finished or self.agenda.under_way:  # noqa: ASYNC110 - work ends in many places
                 await anyio.sleep(_TICK)
-            while await self._delete_seen() and self._seen:
+            while await self._seen.delete(self.io, self.kind) and self._seen:
                 pass
             await self.steps.flush()
             _log.info("drain.done", kind=self.kind)
@@ -193,8 +193,9 @@ class Loop(Generic[R, S, W, V]):
             await anyio.sleep(0 if more else _TICK)
 
     def sweep(self) -> bool:
-        """Run the handler for one slice of the due resources, on their snapshots in memory. Any decision except to do
-        nothing is dropped, and the resource is loaded. Returns whether more resources may be due."""
+        """Run the handler for one slice of the due resources, on their snapshots in memory. Steps that only observe
+        begin. Any other decision except to do nothing is dropped, and the resource is loaded. Returns whether more
+        resources may be due."""
         agenda, now = self.agenda, self._clock.monotonic()
         due: Sequence[AgendaEntry[R]] = ()
         if self._time is not None and not self._stopping and self._host.may_act():
@@ -211,17 +212,19 @@ class Loop(Generic[R, S, W, V]):
             decision = self._runner.remembered(entry.snapshot, at, entry.outcome, entry.hold)
             ended = time.perf_counter()
             if ended - began > BLOCKED:
-                self._blocked(entry, ended - began)
+                log_blocked(self.kind, entry, ended - began)
             if decision is None:
                 agenda.requeue(entry)
-                began = ended
-                continue
-            delay = self._shortest + self._spread * random.random()
-            if decision.requeue_after is not None:
-                delay = min(delay, decision.requeue_after.total_seconds())
-            agenda.wheel.put(entry, now + delay)
-            (waited if type(decision) is Wait else done).append(ended - began)
+            elif isinstance(decision, Step):
+                self.steps.observe(entry, decision)
+            else:
+                delay = self._shortest + self._spread * random.random()
+                if decision.requeue_after is not None:
+                    delay = min(delay, decision.requeue_after.total_seconds())
+                agenda.wheel.put(entry, now + delay)
+                (waited if type(decision) is Wait else done).append(ended - began)
             began = ended
+        self.steps.begin_observing()
         if due:
             self._host.sink.ran(
                 self.kind, {name: each for name, each in (("do_nothing", done), ("wait", waited)) if each}
@@ -327,25 +330,26 @@ class Loop(Generic[R, S, W, V]):
         began = time.perf_counter()
         decision = self._runner.decide(turn, entry.snapshot, self._now())
         if (seconds := time.perf_counter() - began) > BLOCKED:
-            self._blocked(entry, seconds)
+            log_blocked(self.kind, entry, seconds)
         if isinstance(decision, Run):
             return decision
+        if isinstance(decision, Update):
+            self._confirmed(entry, decision, seconds)
+            return None
         if shard in self._host.ownership.closing:
             self.agenda.defer(entry, self._clock.monotonic() + _PAUSE)
         else:
             planned.append(Acting(entry, turn, decision, self._host.may_act))
         return None
 
-    def _blocked(self, entry: AgendaEntry[R], seconds: float) -> None:
-        """Log a decision that blocked everything else in this process, even the renewal of its row."""
-        name = None if entry.snapshot is None else entry.snapshot.name
-        _log.warning("handler.blocked", kind=self.kind, id=entry.id, name=name, seconds=round(seconds, 1))
-
     # --- results of runs
 
-    def _step_ended(self, entry: AgendaEntry[R], run: Run[R, S, W]) -> None:
+    def _step_ended(self, entry: AgendaEntry[R], result: Run[R, S, W] | Update[S, W], seconds: float) -> None:
         """Hand the outcome of a step over to the commit, in the same way as the outcome of a run."""
-        self._hand_over(entry, run, self._finished)
+        if isinstance(result, Update):
+            self._confirmed(entry, result, seconds)
+            return
+        self._hand_over(entry, result, self._finished)
         self._to_commit.ring()
 
     def _hand_over(
@@ -357,16 +361,22 @@ class Loop(Generic[R, S, W, V]):
         due_at = self._clock.monotonic() + finished.delay.total_seconds()
         if finished.rests:
             self.steps.ended(entry, run.recovers)
-            if finished.confirms:
-                wakes = self.agenda.confirms(entry, finished.to, due_at)
-            else:
-                wakes = self.agenda.rests(entry, due_at, outcome=run.rests_on and run.rests_on[1])
+            wakes = self.agenda.rests(entry, due_at, outcome=run.rests_on and run.rests_on[1])
             self._seen.add({entry.id: wakes})
             self._publisher.publish([run], {finished.id: _RESTED})
         elif self.agenda.commits(entry):
             run.due_at = due_at
             if not self._locked.takes((entry, run)):
                 finished_runs.append((entry, run))
+
+    def _confirmed(self, entry: AgendaEntry[R], update: Update[S, W], seconds: float) -> None:
+        """Keep in memory that a run or step has confirmed the snapshot."""
+        self.steps.ended(entry)
+        delay = self._runner.delay(update.requeue_after).total_seconds()
+        if wakes := self.agenda.confirms(entry, update.to, self._clock.monotonic() + delay):
+            self._seen.add({entry.id: wakes})
+            self._to_commit.ring()
+        self._host.sink.ran(self.kind, {"update": (seconds,)})
 
     async def _commit(self) -> NoReturn:
         """Commit finished runs together, until cancelled."""
@@ -377,7 +387,8 @@ class Loop(Generic[R, S, W, V]):
                 del self._finished[:many]
                 await self._commit_together(batch)
             elif self._seen:
-                await self._delete_seen()
+                if not await self._seen.delete(self.io, self.kind):
+                    await anyio.sleep(_PAUSE)
             else:
                 await self._to_commit.wait()
 
@@ -456,18 +467,6 @@ class Loop(Generic[R, S, W, V]):
                 self._unsettled.add(entry, run)
             case _ as never:
                 assert_never(never)
-
-    async def _delete_seen(self) -> bool:
-        """Delete some of the wakes of runs that had nothing to write. Returns whether it succeeded."""
-        wakes = self._seen.take()
-        with asked(
-            _QUERY_SECONDS, lambda error: _log.warning("consume.failed", kind=self.kind, rows=len(wakes), error=error)
-        ):
-            await self.io.consume(wakes)
-            return True
-        self._seen.add(wakes)
-        await anyio.sleep(_PAUSE)
-        return False
 
     async def _settle(self) -> NoReturn:
         """Settle commits whose replies were lost, until cancelled."""

@@ -11,12 +11,22 @@ import random
 import zlib
 from datetime import timedelta
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Generic, TypeGuard, TypeVar
 
 from farrier.config import ControllerConfig
 from farrier.errors import FarrierError, HandlerGarbage, IllegalEdge, InternalError
 from farrier.model.kinds.measures import Sample
-from farrier.model.loop.outcome import Deleted, DoNothing, Record, Resting, Transition, Update, Wait, describe
+from farrier.model.loop.outcome import (
+    Deleted,
+    DoNothing,
+    Record,
+    Resting,
+    Transition,
+    Update,
+    Wait,
+    describe,
+    only_confirms,
+)
 from farrier.model.loop.runs import Due, Finished, Move, Turn
 from farrier.protocols import Kind, Snapshot
 
@@ -98,10 +108,9 @@ class OutcomeValidator(Generic[R, S, W]):
             due=Due.NEVER if isinstance(outcome, Deleted) else Due.RERUN if at_once and not tired else Due.PERIODIC,
             limited=tired,
             outcome=record.outcome,
-            delay=self._delay(_SPINNING if tired and not moves else again),
+            delay=self.delay(_SPINNING if tired and not moves else again),
             to=to,
             was=None if to is None else resource,
-            confirms=isinstance(outcome, Update) and outcome.confirms,
             moves=moves,
             writes=outcome.writes,
             samples=outcome.samples,
@@ -111,6 +120,13 @@ class OutcomeValidator(Generic[R, S, W]):
             cause=cause,
             source=source,
         )
+
+    def confirms(self, outcome: object, resource: R) -> TypeGuard[Update[S, W]]:
+        """Return whether the outcome is an update that may stay in memory. Any other outcome goes through `finish`."""
+        if not only_confirms(outcome):
+            return False
+        places = {layer: place.value for layer, place in self._kind.current_layers(resource).items()}
+        return self._kind.target_layers(outcome.to) == places and not self._kind.unwritten(resource, outcome.to)
 
     def fail(self, turn: Turn, version: int | None, record: Record) -> Finished[S, W]:
         """Return the run that commits the record of an error. The record is stored and shown like an outcome, and the
@@ -123,7 +139,7 @@ class OutcomeValidator(Generic[R, S, W]):
             version=version,
             due=Due.PERIODIC,
             outcome=record.outcome,
-            delay=self._delay(None),
+            delay=self.delay(None),
             record=None if key == turn.outcome_key else record,
             outcome_key=key,
         )
@@ -142,7 +158,7 @@ class OutcomeValidator(Generic[R, S, W]):
                 moves.append(Move(layer, place.value, value, place.entered_at))
         return tuple(moves)
 
-    def _delay(self, requeue_after: timedelta | None) -> timedelta:
+    def delay(self, requeue_after: timedelta | None) -> timedelta:
         """Return the period with its jitter, or `requeue_after` if it is shorter."""
         seconds = self._period * (1 + self._config.jitter * (2 * random.random() - 1))
         if requeue_after is not None:

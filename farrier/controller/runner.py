@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -25,7 +25,7 @@ from farrier.controller.agenda import AgendaEntry
 from farrier.controller.outcome_validator import OutcomeValidator, recorded
 from farrier.controller.stalls import watched
 from farrier.errors import FarrierError, HandlerTimeout, HeldAfterRestore, InternalError, LeaseLost
-from farrier.model.loop.outcome import Record, Resting, Step, Transition, Wait, rests
+from farrier.model.loop.outcome import Record, Resting, Step, Transition, Update, Wait, rests
 from farrier.model.loop.restores import Hold
 from farrier.model.loop.runs import Finished, Turn
 from farrier.protocols import Kind, Snapshot, StateHandler
@@ -125,16 +125,18 @@ class Runner(Generic[R, S, W, V]):
 
     def remembered(
         self, resource: R, now: datetime, before: Resting | None, hold: Hold | None = None
-    ) -> Resting | None:
+    ) -> Resting | Step[S, W, V] | None:
         """Return the decision from a snapshot in memory, if it is to do nothing and equals the previous decision
-        `before`. Returns None for any other decision, and if the handler raises; the run on a fresh snapshot then acts,
-        or reports the error."""
+        `before`, or if it is a step that only observes. Returns None for any other decision, and if the handler raises;
+        the run on a fresh snapshot then acts, or reports the error."""
         try:
             if hold is None:
                 decision = self._handler.handle(resource, now)
             else:
                 decision = held.observe(self._handler, resource, now, hold)
-            return decision if rests(decision, before) else None
+            if rests(decision, before):
+                return decision
+            return decision if type(decision) is Step and decision.observes and hold is None else None
         except _ITS_OWN_OR_CANCELLED:
             return None
 
@@ -146,8 +148,9 @@ class Runner(Generic[R, S, W, V]):
         except _ITS_OWN_OR_CANCELLED:
             return stored
 
-    def decide(self, turn: Turn, resource: R, now: datetime) -> Run[R, S, W] | Step[S, W, V]:
-        """Decide from a fresh snapshot, without any I/O."""
+    def decide(self, turn: Turn, resource: R, now: datetime) -> Run[R, S, W] | Update[S, W] | Step[S, W, V]:
+        """Decide from a fresh snapshot, without any I/O. Returns the run, the update if it only confirms the snapshot,
+        or the step."""
         started = time.perf_counter()
         try:
             if turn.hold is not None:
@@ -157,6 +160,8 @@ class Runner(Generic[R, S, W, V]):
             else:
                 decision = self._handler.recover(resource, now, turn.recovers)
             if isinstance(decision, Step):
+                return decision
+            if self._validator.confirms(decision, resource):
                 return decision
             then = self._then(resource, decision, now, turn.hold)
             finished = self._validator.finish(turn, resource, decision, None if then is None else then[1])
@@ -188,10 +193,11 @@ class Runner(Generic[R, S, W, V]):
                 return None
         return (resource, decision) if rests(decision, decision) else None
 
-    async def act(self, acting: Acting[R, S, W, V], resource: R) -> Run[R, S, W] | None:
-        """Await the step, which was decided from this snapshot, and return the resulting run. Returns None if the step
-        was interrupted and has no `if_interrupted` outcome; the resource is then run again. Raises `LeaseLost` if the
-        process lost its right to act; nothing is then committed."""
+    async def act(self, acting: Acting[R, S, W, V], resource: R) -> Run[R, S, W] | Update[S, W] | None:
+        """Await the step, which was decided from this snapshot, and return the resulting run, or the update if it only
+        confirms the snapshot. Returns None if the step was interrupted and has no `if_interrupted` outcome; the
+        resource is then run again. Raises `LeaseLost` if the process lost its right to act; nothing is then
+        committed."""
         started = time.perf_counter()
         turn, step = acting.turn, acting.step
         limit = min(step.deadline, self._limit)
@@ -209,17 +215,29 @@ class Runner(Generic[R, S, W, V]):
         if acting.scope.cancelled_caught:
             if not acting.interrupted:
                 outcome = HandlerTimeout(step.name, limit)
-            elif step.if_interrupted is None:
-                return None
             else:
-                outcome = step.if_interrupted
+                outcome = self._instead(step.when_interrupted)
+            if outcome is None:
+                return None
         run = self._conclude(turn, resource, outcome, started)
+        if isinstance(run, Update):
+            return run
         raised = isinstance(outcome, Exception) and not isinstance(outcome, HandlerTimeout)
-        instead = (step.if_failed if raised else None) or step.if_interrupted
-        if run.error is None or instead is None:
+        if run.error is None:
+            return run
+        instead = self._instead(step.when_failed if raised else step.when_interrupted)
+        if instead is None:
             return run
         kept = self._conclude(turn, resource, instead, started)
-        return run if kept.error is not None else _with_error(kept, run)
+        return run if isinstance(kept, Update) or kept.error is not None else _with_error(kept, run)
+
+    @staticmethod
+    def _instead(outcome: Callable[[], object]) -> object:
+        """Return the outcome that a step has for its interruption or failure, or the error that it raised."""
+        try:
+            return outcome()
+        except _ITS_OWN as error:
+            return error
 
     async def _awaited(self, acting: Acting[R, S, W, V], resource: R) -> object:
         """Await the step, and return its outcome or its error. Raises a cancellation from outside."""
@@ -246,17 +264,24 @@ class Runner(Generic[R, S, W, V]):
         kind, name = self._kind.name, resource.name
         _log.warning("step.overdue", kind=kind, id=acting.turn.id, name=name, step=acting.step.name, seconds=seconds)
 
+    def delay(self, requeue_after: timedelta | None) -> timedelta:
+        """Return the period with its jitter, or `requeue_after` if it is shorter."""
+        return self._validator.delay(requeue_after)
+
     def missing(self, turn: Turn, error: FarrierError) -> Run[R, S, W]:
         """Return the failed run of a resource that could not be read."""
         record = recorded(error)
         finished: Finished[S, W] = self._validator.fail(turn, None, record)
         return Run(finished, 0.0, None, record, recovers=turn.recovers)
 
-    def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W]:
-        """Return the run that commits the outcome or the error of a step."""
+    def _conclude(self, turn: Turn, resource: R, outcome: object, started: float) -> Run[R, S, W] | Update[S, W]:
+        """Return the run that commits the outcome or the error of a step, or the update if it only confirms the
+        snapshot."""
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
+            if self._validator.confirms(outcome, resource):
+                return outcome
             finished = self._validator.finish(turn, resource, outcome)
         except _ITS_OWN as error:
             return self._failed(turn, resource, error, started)

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
+
+import structlog
+
+from farrier.controller.host import asked
+from farrier.protocols import StateIO
+
+_log = structlog.stdlib.get_logger(__name__)
+
+_QUERY_SECONDS = 10.0
 
 # How many wakes one statement deletes. A single statement for very many wakes would exceed its time limit.
 _AT_ONCE = 5_000
@@ -46,3 +56,14 @@ class SeenWakes:
             left -= len(taken[id_])
         self._count -= _AT_ONCE - left
         return taken
+
+    async def delete(self, io: StateIO[Any, Any, Any], kind: str) -> bool:
+        """Delete some of the wakes. Returns whether it succeeded."""
+        wakes = self.take()
+        with asked(
+            _QUERY_SECONDS, lambda error: _log.warning("consume.failed", kind=kind, rows=len(wakes), error=error)
+        ):
+            await io.consume(wakes)
+            return True
+        self.add(wakes)
+        return False

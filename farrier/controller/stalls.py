@@ -7,6 +7,12 @@ from collections.abc import Awaitable, Callable, Generator
 from types import coroutine
 from typing import Any
 
+import structlog
+
+from farrier.controller.agenda import AgendaEntry
+
+_log = structlog.stdlib.get_logger(__name__)
+
 BLOCKED = 1.0
 """If a part of a run blocks all other tasks for more than this number of seconds, the part is logged. Longer parts
 endanger the lease, which the process has to renew within six seconds."""
@@ -37,3 +43,9 @@ def watched(work: Awaitable[object], stalled: Callable[[float], None]) -> Genera
 
 async def _awaited(work: Awaitable[object]) -> object:
     return await work
+
+
+def log_blocked(kind: str, entry: AgendaEntry[Any], seconds: float) -> None:
+    """Log a decision that blocked everything else in this process, even the renewal of its row."""
+    name = None if entry.snapshot is None else entry.snapshot.name
+    _log.warning("handler.blocked", kind=kind, id=entry.id, name=name, seconds=round(seconds, 1))

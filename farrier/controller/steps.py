@@ -24,7 +24,8 @@ from farrier.controller.signal import Wakeup
 from farrier.controller.slots import Slots
 from farrier.errors import LeaseLost
 from farrier.model.loop.controllers import SHARDS
-from farrier.model.loop.runs import Marking
+from farrier.model.loop.outcome import Step, Update
+from farrier.model.loop.runs import Marking, Turn
 from farrier.protocols import Snapshot, StateIO
 
 R = TypeVar("R", bound=Snapshot)
@@ -57,16 +58,17 @@ class Steps(Generic[R, S, W, V]):
         host: LoopContext,
         *,
         kind: str,
-        commit: Callable[[AgendaEntry[R], Run[R, S, W]], None],
+        ended: Callable[[AgendaEntry[R], Run[R, S, W] | Update[S, W], float], None],
     ) -> None:
         self._kind = kind
         self._io = io
         self._agenda = agenda
         self._runner = runner
         self._host = host
-        self._commit = commit
+        self._with_result = ended
         self._acting: dict[int, Acting[R, S, W, V]] = {}  # also steps that have not begun
         self._planned: list[Acting[R, S, W, V]] = []
+        self._observing: list[Acting[R, S, W, V]] = []
         self._ended: set[int] = set()  # IDs whose marks must be removed
         self._removing: set[int] = set()  # IDs whose marks the current statement removes
         self._markings = 0
@@ -99,6 +101,23 @@ class Steps(Generic[R, S, W, V]):
         self._call()
         if chosen:
             self._news.set()
+
+    def observe(self, entry: AgendaEntry[R], step: Step[S, W, V]) -> None:
+        """Plan a step that only observes, which a run on the snapshot in memory decided on. `begin_observing` begins
+        it."""
+        shard = self._kind, entry.shard
+        epoch = self._host.ownership.held.get(shard)
+        if epoch is None or shard in self._host.ownership.closing or entry.step is not None:
+            self._agenda.requeue(entry)
+            return
+        self._agenda.remembers(entry)
+        self._observing.append(Acting(entry, Turn(id=entry.id, epoch=epoch), step, self._host.may_act))
+
+    def begin_observing(self) -> None:
+        """Begin the steps that `observe` planned."""
+        if self._observing:
+            planned, self._observing = self._observing, []
+            self.begin([plan.entry for plan in planned], planned)
 
     def _free_slots(self) -> int:
         return self._host.config.max_in_flight - len(self._acting)
@@ -228,7 +247,8 @@ class Steps(Generic[R, S, W, V]):
             await anyio.sleep(_ASK_AT_MOST_EVERY)
 
     async def _run(self, acting: Acting[R, S, W, V]) -> None:
-        """Run one step, and hand its outcome over to the commit."""
+        """Run one step, and hand its outcome over to the commit, or keep the confirmation that it returned."""
+        began = self._host.clock.monotonic()
         entry, step, resource = acting.entry, acting.step, acting.entry.snapshot
         assert resource is not None, "a run without a snapshot begins no step"
         name = resource.name
@@ -246,7 +266,7 @@ class Steps(Generic[R, S, W, V]):
         finally:
             self._over(entry)
         if run is not None:
-            self._commit(entry, run)
+            self._with_result(entry, run, self._host.clock.monotonic() - began)
         elif step.reads_only:
             self._nothing_done(acting)
         else:

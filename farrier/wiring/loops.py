@@ -100,7 +100,7 @@ async def runtime(
         Fabrics.open(credentials=store, times=Times(clock=clock), observer=observer) as fabrics,
         _of_others(extensions or {}, store) as others,
     ):
-        of_nodes = BoundCredentials(store, Ways(bound, config.bmc.allowed_networks))
+        of_nodes = BoundCredentials(bmc.credentials, Ways(bound, config.bmc.allowed_networks))
         node_handler, region_handler = NodeHandler(config.node, config.sla), RegionHandler()
         loops = [
             LoopParts(

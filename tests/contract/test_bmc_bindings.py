@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from typing_extensions import override
 
+from farrier.clock import MonotonicClock
 from farrier.config import CredentialBinding
 from farrier.config.sites import CredentialsSite, Site
 from farrier.errors import CredentialError
@@ -22,6 +23,7 @@ from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcTarget, 
 from farrier.protocols import CredentialStore
 from farrier.services.bmc.client import RedfishBmc
 from farrier.services.credentials.bindings import Bindings
+from farrier.services.credentials.recent import RecentCredentials
 from farrier.services.credentials.routes import BoundCredentials, Ways
 from farrier.sim.certificates import Authority
 from tests.support.bmc import LOOPBACK, PASSWORD, SYSTEM, USERNAME, FakeBmc, Page, connect, fake_bmc
@@ -219,7 +221,9 @@ async def test_bindings_of_a_site_apply_only_to_its_nodes_after_each_reload(name
 
 def steps(bindings: Bindings, events: list[str], *answers: Sequence[str]) -> BoundCredentials:
     """The credentials as steps of nodes get them, with bindings before the store."""
-    return BoundCredentials(Recorded(events), Ways(bindings, LOOPBACK, lookup=Names(events, *answers)))
+    return BoundCredentials(
+        RecentCredentials(Recorded(events), MonotonicClock()), Ways(bindings, LOOPBACK, lookup=Names(events, *answers))
+    )
 
 
 async def test_the_version_of_a_secret_is_read_only_for_a_bound_host(bmc: FakeBmc) -> None:
@@ -270,5 +274,5 @@ async def test_an_unresolvable_name_is_a_temporary_error(bmc: FakeBmc) -> None:
 
     ways = Ways(bound(hosts=(NAME,)), LOOPBACK, lookup=nothing)
     with pytest.raises(CredentialError) as raised:
-        await BoundCredentials(Recorded([]), ways).version(named(bmc))
+        await BoundCredentials(RecentCredentials(Recorded([]), MonotonicClock()), ways).version(named(bmc))
     assert raised.value.temporary

@@ -157,6 +157,11 @@ class FakeBmc:
         self.ca_file = ca_file
         self.requests: list[Request] = []
         self.connected = anyio.Event()  # a client has proven to speak TLS
+        self.keeps = False  # connections stay open after a response
+        self.resets_reuse = False  # the second request on a connection gets a reset
+        self.headers: tuple[tuple[str, str], ...] = ()  # of each response
+        self.connections = 0
+        self._idle: dict[anyio.CancelScope, anyio.Event] = {}  # open connections, and whether they have ended
         self.password = PASSWORD
         self.failed_logins = 0
         self.locks_after: int | None = None  # the account refuses every login after this many failed logins
@@ -177,6 +182,42 @@ class FakeBmc:
         self.power_after: tuple[str | None, ...] | None = None  # power after a reset; None: as the reset requests
         self._opened = 0
         self._pages = sound()
+
+    @property
+    def open_connections(self) -> int:
+        return len(self._idle)
+
+    async def hang_up(self) -> None:
+        """End all open connections, as after a time without a request."""
+        idle = dict(self._idle)
+        for scope, ended in idle.items():
+            scope.cancel()
+            await ended.wait()
+
+    async def until_open(self, connections: int) -> None:
+        """Return once so many connections are open."""
+        with anyio.fail_after(20):
+            while self.open_connections != connections:
+                await anyio.lowlevel.checkpoint()
+
+    async def serve(self, peer: Peer) -> None:
+        """Respond on one connection, until the client or `hang_up` ends it."""
+        self.connected.set()
+        self.connections += 1
+        ended = anyio.Event()
+        with anyio.CancelScope() as scope:
+            self._idle[scope] = ended
+            try:
+                await _respond(self, peer)
+                while self.keeps:
+                    if self.resets_reuse:
+                        await peer.request()
+                        await peer.reset()
+                        return
+                    await _respond(self, peer)
+            finally:
+                del self._idle[scope]
+                ended.set()
 
     def answer(self, path: str, *answers: Answer) -> None:
         """Respond to requests of a path with each of these in turn, and then always with the last response."""
@@ -286,8 +327,7 @@ async def fake_bmc(
     tls = tls or tls_with(certificate or authority.issue(directory, hosts=("127.0.0.1",)))
 
     async def serve(peer: Peer) -> None:
-        bmc.connected.set()
-        await _respond(bmc, peer)
+        await bmc.serve(peer)
 
     async with talking(serve, tls=tls) as (port, _):
         bmc = FakeBmc(f"https://127.0.0.1:{port}", authority.write(directory / "ca.crt"))
@@ -299,12 +339,12 @@ async def _respond(bmc: FakeBmc, peer: Peer) -> None:
     answer = bmc.next(Request(method, path, headers.get("authorization"), headers.get("x-auth-token"), body))
     match answer:
         case Page() as page:
-            await peer.say(_head(page.status, *page.headers, length=len(page.body)) + page.body)
+            await peer.say(_said(bmc, page.status, *page.headers, length=len(page.body)) + page.body)
         case Late(seconds, resource):
             await anyio.sleep(seconds)
-            await _send(peer, resource)
+            await _send(bmc, peer, resource)
         case dict():
-            await _send(peer, answer)
+            await _send(bmc, peer, answer)
         case _:
             await _misbehave(peer, answer)
 
@@ -332,9 +372,14 @@ async def _misbehave(peer: Peer, answer: Misbehaviour) -> None:
             assert_never(never)
 
 
-async def _send(peer: Peer, resource: dict[str, Any]) -> None:
+async def _send(bmc: FakeBmc, peer: Peer, resource: dict[str, Any]) -> None:
     body = msgspec.json.encode(resource)
-    await peer.say(_head(200, length=len(body)) + body)
+    await peer.say(_said(bmc, 200, length=len(body)) + body)
+
+
+def _said(bmc: FakeBmc, status: int, *headers: tuple[str, str], length: int) -> bytes:
+    usual = bmc.headers if bmc.keeps else (("Connection", "close"),)
+    return head(status, *usual, *headers, length=length)
 
 
 def _head(status: int, *headers: tuple[str, str], length: int) -> bytes:

@@ -56,7 +56,7 @@ class World(BmcClient):
         while self.now <= end:
             decision = decide(node, self.now)
             if isinstance(decision, Step):
-                outcome = decision.if_interrupted if cut is not None and cut(decision) else self.act(decision)
+                outcome = decision.when_interrupted() if cut is not None and cut(decision) else self.act(decision)
             else:
                 outcome = decision
             assert isinstance(outcome, Transition | Update | Wait | DoNothing), outcome

@@ -65,7 +65,7 @@ PARAMETERS = {
     "KindMetric": "buckets help labels name type",
     "Sample": "labels metric value",
     "KindState": "limit unless why_none",
-    "Step": "act deadline if_failed if_interrupted name reads_only",
+    "Step": "act deadline if_failed if_interrupted name observes reads_only",
     "Transition": "cause reason samples source to writes",
     "Update": "confirms quiet reason requeue_after samples source to writes",
     "Wait": "ends_by error reason requeue_after rests samples source writes",

@@ -246,4 +246,4 @@ def _then_at_once(step: NodeStep) -> NodeStep:
             case _ as never:
                 assert_never(never)
 
-    return replace(step, act=act)
+    return replace(step, act=act, observes=False)

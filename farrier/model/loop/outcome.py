@@ -25,6 +25,8 @@ S = TypeVar("S")  # the state of a kind of resource
 W = TypeVar("W")  # the writes of a kind of resource
 V = TypeVar("V")  # the services of a kind's steps
 
+_AT_ONCE = timedelta(0)
+
 
 @lru_cache(maxsize=4096)
 def source_line(module: str, filename: str, line: int) -> str:
@@ -129,6 +131,15 @@ class Deleted(Made, Generic[W], frozen=True, kw_only=True):
 Outcome: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W]
 
 
+def only_confirms(outcome: object) -> TypeGuard[Update[Any, Any]]:
+    """Return whether the outcome changes nothing but the time at which a fact was confirmed, so it may stay in
+    memory."""
+    if type(outcome) is not Update or not (outcome.confirms and outcome.quiet):
+        return False
+    again: timedelta | None = outcome.requeue_after
+    return not outcome.writes and not outcome.samples and (again is None or again > _AT_ONCE)
+
+
 class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
     """A decision that requires calls to outside services first.
 
@@ -136,16 +147,20 @@ class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
     connection. After a crash, `act` may run again. An interrupting intent cancels a step with `reads_only`; it never
     cancels a step that sends a change. `if_interrupted` is committed if the step returns no outcome because of such an
     intent, the end of the process, the deadline or an error. Without `if_interrupted`, nothing is committed. If `act`
-    raises, `if_failed` takes precedence. Raises
-    HandlerGarbage for a name that cannot be stored, and for a deadline that is no timedelta.
+    raises, `if_failed` takes precedence. Either may be a function that returns the outcome.
+
+    A step with `observes` only reads facts that the snapshot has already, such as the power of a machine. It may begin
+    on the snapshot in memory, without a load. Raises HandlerGarbage for a name that cannot be stored, for a deadline
+    that is no timedelta, and for a step that observes and does not only read.
     """
 
     name: str
     act: Callable[[V], Awaitable[Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W]]]
     deadline: timedelta
     reads_only: bool
-    if_interrupted: Transition[S, W] | Update[S, W] | None = None
-    if_failed: Transition[S, W] | Update[S, W] | None = None
+    if_interrupted: Transition[S, W] | Update[S, W] | Callable[[], Transition[S, W] | Update[S, W]] | None = None
+    if_failed: Transition[S, W] | Update[S, W] | Callable[[], Transition[S, W] | Update[S, W]] | None = None
+    observes: bool = False
 
     def __post_init__(self) -> None:
         name, deadline = cast("tuple[object, object]", (self.name, self.deadline))
@@ -153,6 +168,17 @@ class Step(msgspec.Struct, Generic[S, W, V], frozen=True, kw_only=True):
             raise HandlerGarbage(f"a Step whose name is {name!r}; expected a printable text")
         if not isinstance(deadline, timedelta):
             raise HandlerGarbage(f"a Step {name} whose deadline is {deadline!r}; expected a timedelta")
+        if self.observes and not self.reads_only:
+            raise HandlerGarbage(f"a Step {name} with observes, but without reads_only")
+
+    def when_interrupted(self) -> Transition[S, W] | Update[S, W] | None:
+        """Return the outcome of `if_interrupted`."""
+        return self.if_interrupted() if callable(self.if_interrupted) else self.if_interrupted
+
+    def when_failed(self) -> Transition[S, W] | Update[S, W] | None:
+        """Return the outcome of `if_failed` or, without it, of `if_interrupted`."""
+        failed = self.if_failed() if callable(self.if_failed) else self.if_failed
+        return failed or self.when_interrupted()
 
 
 Decision: TypeAlias = Transition[S, W] | Update[S, W] | Wait[W] | DoNothing[W] | Deleted[W] | Step[S, W, V]
@@ -160,8 +186,6 @@ AnyOutcome: TypeAlias = Transition[Any, Any] | Update[Any, Any] | Wait[Any] | Do
 
 
 Resting: TypeAlias = DoNothing[Any] | Wait[Any]
-
-_AT_ONCE = timedelta(0)
 
 
 def rests(decision: Any, before: Any) -> TypeGuard[Resting]:

@@ -120,7 +120,7 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     """A finished run, ready to commit. `outcome` is the name of the outcome in metrics. `record` is None if the outcome
     is already stored. `version` is the version of the snapshot, or None if the snapshot could not be read. `to` is None
     if no state is written. `was` is the snapshot on which the run decided. `wakes` contains the wakes that were visible
-    with the snapshot. If `confirms` is set, `to` may stay in memory. `commit_id` identifies the commit of this run; the
+    with the snapshot. `commit_id` identifies the commit of this run; the
     resource stores it."""
 
     id: int
@@ -133,7 +133,6 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
     limited: bool = False  # the resource requested an immediate rerun too often in a row
     to: S | None = None
     was: object = None
-    confirms: bool = False
     moves: tuple[Move, ...] = ()
     writes: tuple[W, ...] = ()
     samples: tuple[Sample, ...] = ()
@@ -146,9 +145,8 @@ class Finished(msgspec.Struct, Generic[S, W], frozen=True, kw_only=True):
 
     @property
     def rests(self) -> bool:
-        """Whether the run has nothing to write, or only a state that may stay in memory."""
-        is_stored = self.to is None or self.confirms
-        return is_stored and not self.writes and self.record is None and self.due is Due.PERIODIC
+        """Whether the run has nothing to write."""
+        return self.to is None and not self.writes and self.record is None and self.due is Due.PERIODIC
 
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):

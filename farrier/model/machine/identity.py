@@ -8,6 +8,7 @@ separators, and the byte order of a UUID, because some firmware updates swap the
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, TypeAlias
 from uuid import UUID
@@ -45,6 +46,9 @@ _WORDS = re.compile("|".join(word.replace("%", ".*") for word in sorted(_NO_SERI
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 # Steps between neighbouring digits that count from the last digit to the first, and back.
 _AROUND = {"90": 1, "f0": 1, "09": -1, "0f": -1}
+
+# How many serial numbers and UUIDs are remembered with the results of their checks, because each read repeats them.
+_KNOWN = 16_384
 
 _SHORTEST_REPEATED = 6  # digits; a shorter serial number, such as 1212, may repeat a part by chance
 _SHORTEST_COUNTED = 4  # digits; a shorter serial number may count by chance
@@ -180,12 +184,14 @@ def _listed(macs: tuple[str, ...]) -> str:
     return ", ".join(macs)
 
 
+@lru_cache(maxsize=_KNOWN)
 def _serial(text: str | None) -> str:
     """Return the serial in canonical form; empty for a placeholder."""
     plain = (text or "").strip().casefold()
     return "" if is_placeholder(plain) else plain
 
 
+@lru_cache(maxsize=_KNOWN)
 def _uuids(text: str | None) -> frozenset[UUID]:
     """Return the UUID in both byte orders; empty if it cannot be unique."""
     try:

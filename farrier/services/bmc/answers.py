@@ -7,7 +7,7 @@ the path, the status, and the BMC's own message, without secrets and shortened. 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -49,13 +49,13 @@ _UNREADABLE = object()
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The response to a request of `path`, the BMC that sent it, and the secrets that no text may contain. `basic` is
-    whether the request had basic authentication."""
+    """The response to a request of `path`, the BMC that sent it, and a function that returns the secrets that no text
+    may contain. `basic` is whether the request had basic authentication."""
 
     path: str
     response: Response
     own: Own
-    secrets: tuple[str, ...] = ()
+    secrets: Callable[[], tuple[str, ...]] = tuple
     basic: bool = False
 
 
@@ -88,10 +88,11 @@ class ErrorStatus(BmcError):
 
 def accepted(reply: Reply) -> None:
     """Check that the response is a success. Raises `ErrorStatus` for any other status."""
-    response, wait = reply.response, _retry_after(reply.response)
+    response = reply.response
     failure = bmc_failure.of_status(response.status)
     if failure is None:
         return
+    wait = _retry_after(response)
     if any(message in response.text for message in _NO_FREE_SESSION):
         detail = f"{reply.path}: the BMC has no free session; end sessions there, or use basic authentication"
         raise ErrorStatus(response.status, BmcFailure.UNREACHABLE, detail, retry_after=wait)
@@ -121,12 +122,15 @@ def resource(reply: Reply) -> Resource:
     """Return the JSON object in a successful response, with all links to the BMC's own host as paths. Raises `BmcError`
     for any other status or body."""
     accepted(reply)
-    body = _decoded(reply.response.text) if reply.response.read else {}
+    raw = reply.response.read
+    body = _decoded(reply.response) if raw else {}
     if body is _UNREADABLE:
         raise BmcError(BmcFailure.PROTOCOL, "the response is not JSON")
     if not isinstance(body, dict):
         raise BmcError(BmcFailure.PROTOCOL, f"{reply.path} is not a JSON object")
-    found: Resource = links.with_paths(body, reply.own)
+    # A body without these characters has no URL, neither as it is nor with escapes.
+    has_urls = b"//" in raw or b"\\" in raw
+    found: Resource = links.with_paths(body, reply.own) if has_urls else body
     return found
 
 
@@ -156,18 +160,22 @@ def opened(reply: Reply) -> tuple[str, str | None, str | None]:
     return token, location, resources.text(body.get("CreatedTime"))
 
 
-def _decoded(text: str) -> Any:
+def _decoded(response: Response) -> Any:
     """Return the decoded JSON, or `_UNREADABLE`. Firmware puts bytes of its flash memory into texts, so control
     characters within a text are accepted, and zero bytes around the JSON."""
     try:
-        return json.loads(text.strip("\0 \t\r\n"), strict=False)
+        return msgspec.json.decode(response.read)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # the other decoder is slow and accepts more
+        pass
+    try:
+        return json.loads(response.text.strip("\0 \t\r\n"), strict=False)
     except ValueError:
         return _UNREADABLE
 
 
 def _messages(response: Response) -> tuple[Message, ...]:
     try:
-        return messages.messages(_decoded(response.text))
+        return messages.messages(_decoded(response))
     except RecursionError:  # the status is known, and counts
         return ()
 
@@ -219,7 +227,7 @@ def _status_text(reply: Reply, said: tuple[Message, ...]) -> str:
         return f"{text}, a redirect; farrier follows only redirects of reads to another path of the same BMC"
     if response.status == HTTPStatus.FORBIDDEN and "PasswordChangeRequired" in response.text:
         return f"{text}: the BMC requires a new password for this user first"
-    return f"{text}{messages.said(said, reply.secrets)}"
+    return f"{text}{messages.said(said, reply.secrets())}"
 
 
 def _retry_after(response: Response) -> timedelta | None:

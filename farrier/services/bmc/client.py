@@ -26,7 +26,9 @@ from farrier.model.intents.params import PowerRequest
 from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure, BmcReading, BmcTarget, NotYet
 from farrier.services.bmc import failure as bmc_failure
 from farrier.services.bmc import resources
-from farrier.services.bmc.exchange import BmcAccess, Exchange, Shared
+from farrier.services.bmc.access import BmcAccess, Shared
+from farrier.services.bmc.exchange import Exchange
+from farrier.services.bmc.kept import KeptConnections
 from farrier.services.bmc.limiter import BmcLimiter
 from farrier.services.bmc.logins import Logins
 from farrier.services.bmc.power import PowerChange
@@ -37,6 +39,7 @@ from farrier.services.bmc.sessions import BmcSessions
 from farrier.services.bmc.times import BmcTimes
 from farrier.services.bmc.transport import Lookup, look_up, open_sessions
 from farrier.services.credentials.bindings import Bindings
+from farrier.services.credentials.recent import RecentCredentials
 from farrier.services.credentials.routes import Ways
 from farrier.services.http.quoting import scrubbed
 
@@ -70,13 +73,16 @@ async def open_bmc(
         shared = Shared(
             schemes=Schemes(config.auth, _forced(config)),
             times=times,
-            credentials=credentials,
+            credentials=RecentCredentials(credentials, times.clock),
             limiter=BmcLimiter(config.concurrency, times.patience),
             logins=Logins(times.clock),
             sessions=sessions,
             observer=observer,
         )
-        async with open_sessions(trusts, connect_timeout=config.connect_timeout) as opened:
+        connections = KeptConnections(times.clock, most=config.kept_connections)
+        bindings.on_change(connections.close_all)
+        limit = config.connect_timeout
+        async with open_sessions(trusts, connections, clock=times.clock, connect_timeout=limit) as opened:
             of_hosts = {host.lower(): opened[trust] for host, trust in config.hosts.items()}
             try:
                 yield RedfishBmc(shared, opened[usual], of_hosts, ways)
@@ -126,6 +132,11 @@ class RedfishBmc(protocols.BmcClient):
         self._http_of_hosts = http_of_hosts
         self._ways = ways
 
+    @property
+    def credentials(self) -> RecentCredentials:
+        """The secrets as the regular reads use them."""
+        return self._shared.credentials
+
     @override
     async def verify(self, target: BmcTarget, *, macs: bool = False) -> BmcReading:
         async def verify(exchange: Exchange) -> FoundSystem:
@@ -142,7 +153,7 @@ class RedfishBmc(protocols.BmcClient):
             async with exchange.slot():
                 return await read_system(exchange, path)
 
-        return await self._call(target, read)
+        return await self._call(target, read, is_regular=True)
 
     @override
     async def set_power(
@@ -155,23 +166,33 @@ class RedfishBmc(protocols.BmcClient):
 
         return await self._call(target, switch)
 
-    async def _call(self, target: BmcTarget, work: Callable[[Exchange], Awaitable[FoundSystem]]) -> BmcReading:
+    async def _call(
+        self, target: BmcTarget, work: Callable[[Exchange], Awaitable[FoundSystem]], *, is_regular: bool = False
+    ) -> BmcReading:
         exchange = None
         try:
-            exchange = Exchange(self._access(target), self._shared)
+            exchange = Exchange(self._access(target, is_regular=is_regular), self._shared)
             return _reading(await work(exchange), exchange)
         except LeaseLost:
             raise  # nothing was sent, so nothing of this call may be stored
         except Exception as error:
             failure = self._failure(error, exchange)
+            if failure.failure is BmcFailure.AUTH:
+                self._shared.credentials.forget(target.credential)
         # The new exception is raised outside the `except` block, so it contains neither the old exception nor its
         # frames, which contain the headers.
         raise failure
 
-    def _access(self, target: BmcTarget) -> BmcAccess:
+    def _access(self, target: BmcTarget, *, is_regular: bool) -> BmcAccess:
         bmc, route = self._ways.to(target)
-        http = self._http_of_hosts.get(bmc.host or "", self._http)
-        return BmcAccess(bmc=bmc, route=route, reference=target.credential, http=http, only_reads=target.only_reads)
+        return BmcAccess(
+            bmc=bmc,
+            route=route,
+            reference=target.credential,
+            http=self._http_of_hosts.get(bmc.host or "", self._http),
+            only_reads=target.only_reads,
+            is_regular=is_regular,
+        )
 
     def _failure(self, error: Exception, exchange: Exchange | None) -> BmcError:
         credential = exchange.credential if exchange is not None else None

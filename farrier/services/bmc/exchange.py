@@ -1,8 +1,8 @@
 """Sends the requests of one call to a BMC one at a time within a deadline, reports them, and decodes the responses.
 
-A call reads the credential once, after it has connected to the checked address. A call sends the credential with each
-request, or once to open a session. Every login counts against the login cap; after a refusal, the call sends nothing
-more. An action is sent once, and its result is one of: responded, never sent, unknown.
+A call reads the credential once, after it has a connection to the checked address. A call sends the credential with
+each request, or once to open a session. Every login counts against the login cap; after a refusal, the call sends
+nothing more. An action is sent once, and its result is one of: responded, never sent, unknown.
 """
 
 from __future__ import annotations
@@ -16,29 +16,23 @@ from functools import partial
 from http import HTTPStatus
 from typing import TypeVar, assert_never
 
-import aiohttp
 import anyio
-import msgspec
 from redfish import aio as redfish
-from yarl import URL
 
-from farrier import protocols
 from farrier.model.credential import Credential
 from farrier.model.machine.bmc import BmcAuth, BmcError, BmcFailure
 from farrier.protocols.acting import require_lease
 from farrier.services.bmc import answers, failure, resources
 from farrier.services.bmc import sessions as bmc_sessions
+from farrier.services.bmc.access import BmcAccess, Shared
 from farrier.services.bmc.answers import ErrorStatus, Reply, Response
-from farrier.services.bmc.limiter import BmcLimiter
 from farrier.services.bmc.links import Own
-from farrier.services.bmc.logins import Logins, Secret
+from farrier.services.bmc.logins import Secret
 from farrier.services.bmc.redirects import followed
 from farrier.services.bmc.resources import Resource
-from farrier.services.bmc.schemes import Schemes
 from farrier.services.bmc.session_records import RecordFile
-from farrier.services.bmc.sessions import BmcSession, BmcSessions
-from farrier.services.bmc.times import BmcTimes
-from farrier.services.bmc.transport import Dial, Headers, Route, dialling
+from farrier.services.bmc.sessions import BmcSession
+from farrier.services.bmc.transport import Dial, Headers, dialling
 
 SERVICE_ROOT = "/redfish/v1/"
 # The path of the collection of sessions on every known BMC; used only if the service root has no link to it.
@@ -83,28 +77,6 @@ class _Shows(Enum):
     SESSION = auto()
 
 
-class BmcAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """A BMC, the route to it, and the reference to its credential."""
-
-    bmc: URL
-    route: Route
-    reference: str
-    http: aiohttp.ClientSession
-    only_reads: bool
-
-
-class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that all calls of a client share."""
-
-    schemes: Schemes
-    times: BmcTimes
-    credentials: protocols.CredentialStore
-    limiter: BmcLimiter
-    logins: Logins
-    sessions: BmcSessions
-    observer: protocols.ServiceObserver
-
-
 class Exchange:
     """The requests of one call. `requests` counts the sent requests; `sent` is true if an action may have reached the
     BMC."""
@@ -118,6 +90,7 @@ class Exchange:
         self._root: Resource | None = None
         self._asked_for_root = False
         self._shows = _Shows.NOTHING
+        self._logs_in_with: Secret | None = None
         self._session_is_old = False
         self._asked_for_session = False
         self._was_good = False
@@ -218,12 +191,16 @@ class Exchange:
         started = anyio.current_time()
         result = "cancelled"
         try:
-            dial = Dial(self._access.route, partial(self._connected, operation, login := ExitStack()))
+            dial = Dial(
+                route=self._access.route,
+                authenticate=self._authenticate,
+                begin=partial(self._begin, operation, login := ExitStack()),
+            )
             with login, anyio.fail_after(max(0.0, self.deadline - started)), dialling(dial):
                 response = await request()
                 own = Own(self._access.bmc, self._access.route.addresses)
                 basic = self._shows is _Shows.HEADER
-                understood = understand(Reply(path, response, own, self.secrets, basic))
+                understood = understand(Reply(path, response, own, lambda: self.secrets, basic))
             result = "ok"
         except _AnotherSecret:
             self.requests -= 1
@@ -235,15 +212,35 @@ class Exchange:
             self._shared.observer.requested("bmc", operation, result, anyio.current_time() - started)
         return understood
 
-    async def _connected(self, operation: BmcOperation, login: ExitStack, headers: Headers) -> None:
-        """Read the secret and add it to the headers after TLS has proven the host. The result of the login is recorded
-        when `login` closes. If the lease is invalid, a change sends no secret, and no login is counted."""
-        secret = await self._show(headers)
+    async def _authenticate(self, headers: Headers) -> Secret | None:
+        """Read the secret, and add it to the headers after TLS has proven the host. Returns the secret that the request
+        shows."""
+        self._logs_in_with = None
+        match self._shows:
+            case _Shows.NOTHING:
+                return None
+            case _Shows.SESSION:
+                secret = await self._secret()
+                if self._session is None or self._session.secret != secret:
+                    raise _AnotherSecret
+                return secret
+            case _Shows.HEADER:
+                headers["Authorization"] = f"Basic {_basic(await self._read())}"
+            case _Shows.BODY:
+                pass
+            case _ as never:
+                assert_never(never)
+        self._logs_in_with = await self._secret()
+        return self._logs_in_with
+
+    def _begin(self, operation: BmcOperation, login: ExitStack) -> None:
+        """Count the login of a request that is about to be sent. Its result is recorded when `login` closes. If the
+        lease is invalid, a change sends no secret, and no login is counted."""
         if operation.changes:
             require_lease()
-        if secret is not None:
-            login.enter_context(self._shared.logins.attempt(self._access.bmc, secret))
-            login.enter_context(self._noted(secret))
+        if self._logs_in_with is not None:
+            login.enter_context(self._shared.logins.attempt(self._access.bmc, self._logs_in_with))
+            login.enter_context(self._noted(self._logs_in_with))
 
     @contextmanager
     def _noted(self, secret: Secret) -> Iterator[None]:
@@ -265,27 +262,11 @@ class Exchange:
             if of_the_kind:
                 schemes.accepted(bmc)
 
-    async def _show(self, headers: Headers) -> Secret | None:
-        """Add the authentication to the headers. Returns the secret if the request logs in with it, otherwise None."""
-        match self._shows:
-            case _Shows.NOTHING:
-                return None
-            case _Shows.SESSION:
-                if self._session is None or self._session.secret != await self._secret():
-                    raise _AnotherSecret
-                return None
-            case _Shows.HEADER:
-                headers["Authorization"] = f"Basic {_basic(await self._read())}"
-            case _Shows.BODY:
-                pass
-            case _ as never:
-                assert_never(never)
-        return await self._secret()
-
     async def _read(self) -> Credential:
-        """Return the secret, which is read once per call. Raises `CredentialError`."""
+        """Return the secret, the same for the whole call. Raises `CredentialError`."""
         if self.credential is None:
-            self.credential = await self._shared.credentials.resolve(self._access.reference)
+            read = self._shared.credentials.recent if self._access.is_regular else self._shared.credentials.resolve
+            self.credential = await read(self._access.reference)
         return self.credential
 
     async def _secret(self) -> Secret:
@@ -334,7 +315,9 @@ class Exchange:
             self._use_basic()
 
     def _use_basic(self) -> None:
-        self._client, self._shows = self._anonymous(), _Shows.HEADER
+        if self._session is not None:
+            self._client, self._session = self._anonymous(), None
+        self._shows = _Shows.HEADER
 
     async def _waits_for_expiry(self) -> bool:
         """Return whether farrier has an open session that it cannot close and that must expire first."""

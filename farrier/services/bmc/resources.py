@@ -49,7 +49,9 @@ def text(value: object) -> str | None:
     other value."""
     if not isinstance(value, str):
         return None
-    return "".join(character for character in value if character.isprintable()).strip()[:LONGEST_TEXT] or None
+    if not value.isprintable():
+        value = "".join(character for character in value if character.isprintable())
+    return value.strip()[:LONGEST_TEXT] or None
 
 
 def link(value: object) -> str | None:

@@ -139,7 +139,7 @@ class BmcSessions:
         self._ended[bmc] = (*self._ended.get(bmc, ()), session.token)[-MOST_ENDED:]
         reason = None
         try:
-            with anyio.fail_after(END_TIMEOUT.total_seconds()), dialling(Dial(session.route)):
+            with anyio.fail_after(END_TIMEOUT.total_seconds()), dialling(Dial(route=session.route)):
                 await session.client(bmc).logout()
         except (redfish.RedfishError, errors.ServiceError, OSError) as error:
             reason = type(error).__name__  # the error's text may quote the response

@@ -1,22 +1,24 @@
 """HTTP connections to BMCs: the route to each BMC, and one aiohttp session for all BMCs with the same TLS policy.
 
 The BMC client opens these sessions for its own lifetime. A request is sent only to the checked addresses of the route
-in its `Dial`, even if the name now resolves to other addresses. Secrets are added after the connection is made.
-Connections are not reused: BMCs have faults with long-lived connections, and each idle TLS connection would cost a
-quarter of a megabyte of memory. Requests use no cookies, and no proxy or netrc from the environment. aiohttp's
-connection limit is off, because the wait in its queue would count as time of the BMC. No request is sent twice, and the
-size of a response is limited.
+in its `Dial`, even if the name now resolves to other addresses. Secrets are added after the connection is made. A read
+may use the kept connection of its BMC (`kept`), whose addresses were checked when it was opened. Any other request gets
+a connection of its own. Requests use no cookies, and no proxy or netrc from the environment. aiohttp's connection limit
+is off, because the wait in its queue would count as time of the BMC. The size of a response is limited. A request is
+sent again only if it is a read, and if the BMC ended the kept connection without a response.
 """
 
 from __future__ import annotations
 
 import hashlib
 import socket
+import ssl
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
     Collection,
+    Hashable,
     Iterator,
     Mapping,
     MutableMapping,
@@ -35,8 +37,12 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 
 from farrier.config import BmcTrustConfig
+from farrier.protocols import Clock
+from farrier.services.bmc import kept
 from farrier.services.bmc.address import HTTPS, number
-from farrier.services.http.transport import sent_once
+from farrier.services.bmc.kept import KeptConnection, KeptConnections
+from farrier.services.bmc.tls import ResumingContext
+from farrier.services.http.transport import ConnectionLost
 from farrier.services.http.trust import TlsPolicy, policy_of
 
 # A system's resource has 2 to 20 KiB; a larger body is not a Redfish resource.
@@ -80,16 +86,26 @@ class Route:
         return self.addresses
 
 
-async def _nothing_more(_headers: Headers) -> None:
+async def _anonymous(_headers: Headers) -> Hashable:
+    return None
+
+
+def _without_record() -> None:
     pass
 
 
-class Dial(msgspec.Struct, frozen=True):
-    """The destination of a request. After TLS has proven the host, `connected` is called with the headers and may add
-    headers."""
+class Dial(msgspec.Struct, kw_only=True):
+    """The destination of a request. After TLS has proven the host, `authenticate` adds headers, and returns the secret
+    that they show. `begin` is called directly before the request is sent.
+
+    The connector sets `link`, and `repeats`: whether the request may be sent again if the BMC ends the connection
+    without a response, because it has accepted a request with the same secret on this connection."""
 
     route: Route
-    connected: Callable[[Headers], Awaitable[None]] = _nothing_more
+    authenticate: Callable[[Headers], Awaitable[Hashable]] = _anonymous
+    begin: Callable[[], None] = _without_record
+    link: KeptConnection | None = None
+    repeats: bool = False
 
 
 _DIAL: ContextVar[Dial] = ContextVar("farrier_dial")
@@ -138,45 +154,64 @@ def _socket(info: AddrInfo) -> socket.socket:
 
 
 class _BmcConnector(aiohttp.TCPConnector):
-    """Resolves the name, checks its addresses, connects, checks a pinned certificate, and only then calls
-    `Dial.connected` to add the secret."""
+    """Returns the kept connection of the BMC, or resolves the name, checks its addresses, connects, and checks a pinned
+    certificate. Only then it calls `Dial.authenticate` to add the secret."""
 
-    def __init__(self, policy: TlsPolicy) -> None:
+    def __init__(self, policy: TlsPolicy, connections: KeptConnections) -> None:
         super().__init__(
             ssl=policy.context,
             limit=0,
-            force_close=True,
+            keepalive_timeout=2 * kept.IDLE.total_seconds(),  # `KeptConnections` ends its connections earlier
             happy_eyeballs_delay=None,
             use_dns_cache=False,
             resolver=_Checked(),
             socket_factory=_socket,
         )
         self._digest = policy.digest
+        self._connections = connections
 
     @override
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
     ) -> aiohttp.connector.Connection:
-        dial = _DIAL.get()
-        await dial.route.resolve()
-        connection = await super().connect(req, traces, timeout)
-        try:
-            self._check_pin(connection, dial.route.host)
-            await dial.connected(req.headers)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        dial, place = _DIAL.get(), (req.url.raw_host or "", req.url.port or HTTPS)
+        reads = req.method == "GET"
+        link = self._connections.take(place, reads=reads)
+        while True:
+            if link is None:
+                await dial.route.resolve()
+            connection = await super().connect(req, traces, timeout)
+            try:
+                if link is None:
+                    link = self._opened(connection, place, dial.route.host)
+                    self._connections.opened(link, reads=reads)
+                identity = await dial.authenticate(req.headers)
+                if link.fits(identity) and link.protocol.is_connected():
+                    dial.link, dial.repeats = link, link.reused and link.identity == identity
+                    link.identity = link.identity if identity is None else identity
+                    dial.begin()
+                    return connection
+            except BaseException:
+                self._end(link, connection)
+                raise
+            self._end(link, connection)
+            link = None
 
-    def _check_pin(self, connection: aiohttp.connector.Connection, host: str) -> None:
-        """Raise `ServerFingerprintMismatch` if another certificate is pinned."""
-        if self._digest is None:
-            return
-        assert connection.transport is not None, "the connection was just opened"
-        certificate = connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        seen = hashlib.sha256(certificate).digest()
-        if seen != self._digest:
-            raise aiohttp.ServerFingerprintMismatch(self._digest, seen, host, HTTPS)
+    def _end(self, link: KeptConnection | None, connection: aiohttp.connector.Connection) -> None:
+        if link is not None:
+            self._connections.close(link, at_once=True)
+        connection.close()
+
+    def _opened(self, connection: aiohttp.connector.Connection, place: kept.Place, host: str) -> KeptConnection:
+        """Return the link for a new connection. Raises `ServerFingerprintMismatch` if another certificate is pinned."""
+        protocol, transport = connection.protocol, connection.transport
+        assert protocol is not None and transport is not None, "the connection was just opened"
+        tls: ssl.SSLObject = transport.get_extra_info("ssl_object")
+        if self._digest is not None:
+            seen = hashlib.sha256(tls.getpeercert(binary_form=True) or b"").digest()
+            if seen != self._digest:
+                raise aiohttp.ServerFingerprintMismatch(self._digest, seen, host, HTTPS)
+        return KeptConnection(place, protocol, tls)
 
 
 class BodyTooLarge(aiohttp.ClientPayloadError):
@@ -218,20 +253,58 @@ class _Bounded(aiohttp.ClientResponse):
         return "utf-8-sig"
 
 
+class _Sending:
+    """Middleware that reports each response to the kept connections, and that decides whether a request is sent again;
+    aiohttp itself would repeat every GET."""
+
+    def __init__(self, context: ResumingContext, connections: KeptConnections) -> None:
+        self._context = context
+        self._connections = connections
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        dial = _DIAL.get()
+        try:
+            response = await self._sent(dial, request, handler)
+        except aiohttp.ClientConnectorError:  # the BMC may refuse connections because it has too many
+            self._connections.give_up((request.url.raw_host or "", request.url.port or HTTPS))
+            self._context.forget(request.url.raw_host or "")
+            raise
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            raise ConnectionLost(error) from error
+        if dial.link is not None:
+            self._connections.responded(dial.link, response)
+        return response
+
+    async def _sent(
+        self, dial: Dial, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        try:
+            return await handler(request)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+            if dial.link is None or not dial.repeats:
+                raise
+            self._connections.give_up(dial.link.place)
+            dial.link, dial.repeats = None, False
+        return await handler(request)
+
+
 @asynccontextmanager
 async def open_sessions(
-    trusts: Collection[BmcTrustConfig], *, connect_timeout: timedelta
+    trusts: Collection[BmcTrustConfig], connections: KeptConnections, *, clock: Clock, connect_timeout: timedelta
 ) -> AsyncIterator[Mapping[BmcTrustConfig, aiohttp.ClientSession]]:
     """Open a session for each policy; the context closes them. Raises `ConfigError` for an unusable policy."""
     async with AsyncExitStack() as stack:
         sessions = {}
         for trust in trusts:
+            context = ResumingContext.at(clock)
             session = aiohttp.ClientSession(
-                connector=_BmcConnector(policy_of(trust)),
+                connector=_BmcConnector(policy_of(trust, context), connections),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 response_class=_Bounded,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout.total_seconds()),
-                middlewares=(sent_once,),  # otherwise aiohttp would send a login again after a closed connection
+                middlewares=(_Sending(context, connections),),
                 max_line_size=LARGEST_HEADER_BYTES,
                 max_field_size=LARGEST_HEADER_BYTES,
                 trust_env=False,

@@ -8,7 +8,7 @@ freely, but only an operator can bind them, so farrier refuses a pair without a 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -17,7 +17,7 @@ from farrier.config import CredentialBinding
 from farrier.config.sites import Sites
 from farrier.errors import CredentialError
 from farrier.model.machine.bmc import BmcTarget
-from farrier.services.bmc.address import AllowedNetworks, number
+from farrier.services.bmc.address import BMCS, AllowedNetworks, number
 from farrier.services.credentials import forms
 
 _SETTING = "[[credentials.bindings]]"
@@ -60,19 +60,35 @@ class Bindings:
     def __init__(self, everywhere: Sequence[CredentialBinding] = ()) -> None:
         self._everywhere = tuple(everywhere)
         self._of_site: Mapping[str, tuple[CredentialBinding, ...]] = {}
+        self._known: dict[tuple[str | None, str, str], Bound] = {}  # earlier results of `of`
+        self._on_change: list[Callable[[], None]] = []
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change of the bindings."""
+        self._on_change.append(changed)
 
     def use_sites(self, sites: Sites) -> None:
         """Use the bindings of these sites from now on, in addition to those of the settings."""
-        self._of_site = {name: site.credentials.bindings for name, site in sites.items()}
+        of_site = {name: site.credentials.bindings for name, site in sites.items()}
+        if of_site != self._of_site:
+            self._of_site = of_site
+            self._known.clear()
+            for changed in self._on_change:
+                changed()
 
     def of(self, target: BmcTarget, host: str) -> Bound:
         """Return the bindings that allow the target's reference for the target's host. Raises `CredentialError` if
         there are none."""
+        place = target.site, target.credential, host
+        if (known := self._known.get(place)) is not None:
+            return known
         forms.parts(target.credential)
         own = self._of_site.get(target.site, ()) if target.site is not None else ()
         found = tuple(binding for binding in (*self._everywhere, *own) if _fits(binding, target.credential, host))
         if found:
-            return Bound(target.credential, host, found)
+            if len(self._known) >= BMCS:
+                self._known.clear()
+            return self._known.setdefault(place, Bound(target.credential, host, found))
         file = f", or in the file of site {target.site}" if target.site is not None else ""
         raise CredentialError(
             target.credential,

@@ -19,6 +19,7 @@ from farrier.services.bmc import address
 from farrier.services.bmc.address import AllowedNetworks
 from farrier.services.bmc.transport import Lookup, Route, look_up
 from farrier.services.credentials.bindings import Bindings, Bound
+from farrier.services.credentials.recent import RecentCredentials
 
 
 class Ways:
@@ -52,29 +53,39 @@ class Ways:
 
 
 class BoundCredentials(protocols.NodeCredentials):
-    """Implements `NodeCredentials`: reads from a store, but only references that are bound to the BMC's address."""
+    """Implements `NodeCredentials`: reads secrets, but only of references that are bound to the BMC's address."""
 
-    def __init__(self, store: protocols.CredentialStore, ways: Ways) -> None:
-        self._store = store
+    def __init__(self, recent: RecentCredentials, ways: Ways) -> None:
+        self._recent = recent
         self._ways = ways
 
     @override
     async def version(self, target: BmcTarget) -> str:
-        await self._check(target)
-        return await self._store.version(target.credential)
+        bound = self._bound(target)
+        known = self._recent.known_version(target.credential)
+        if known is not None:
+            return known
+        await self._at_addresses(target, bound)
+        return (await self._recent.resolve(target.credential)).version
 
     @override
     async def for_region(self, target: BmcTarget) -> Credential:
-        (await self._check(target)).check_for_others()
-        return await self._store.resolve(target.credential)
+        (await self._at_addresses(target, self._bound(target))).check_for_others()
+        return await self._recent.resolve(target.credential)
 
     @override
     async def token(self, reference: str) -> str:
-        return await self._store.token(reference)
+        return await self._recent.store.token(reference)
 
-    async def _check(self, target: BmcTarget) -> Bound:
+    def _bound(self, target: BmcTarget) -> Bound:
         try:
-            _, bound = self._ways.bound(target)
+            return self._ways.bound(target)[1]
+        except BmcError as error:
+            raise CredentialError(target.credential, error.detail) from None
+
+    async def _at_addresses(self, target: BmcTarget, bound: Bound) -> Bound:
+        """Resolve the host, and return the bindings that match its addresses."""
+        try:
             return bound.at(await self._ways.route(bound).resolve())
         except BmcError as error:
             raise CredentialError(target.credential, error.detail) from None

@@ -34,21 +34,24 @@ class TlsPolicy(NamedTuple):
     digest: bytes | None = None
 
 
-def policy_of(trust: BmcTrustConfig) -> TlsPolicy:
-    """Return the policy of BMCs with these settings. Raises `ConfigError` for an unusable file, fingerprint or list of
-    ciphers."""
+def policy_of(trust: BmcTrustConfig, context: ssl.SSLContext | None = None) -> TlsPolicy:
+    """Return the policy of BMCs with these settings, with a new context or with this one. Raises `ConfigError` for an
+    unusable file, fingerprint or list of ciphers."""
+    context = _usual(context or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), trust.ciphers)
     if not trust.insecure and not trust.fingerprint:
-        return TlsPolicy(verifying(trust.ca_file, ciphers=trust.ciphers))
-    context = _context(trust.ciphers)
+        return TlsPolicy(_trusting(context, trust.ca_file))
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return TlsPolicy(context, _digest(trust.fingerprint) if trust.fingerprint else None)
 
 
-def verifying(ca_file: str = "", *, ciphers: str = "") -> ssl.SSLContext:
+def verifying(ca_file: str = "") -> ssl.SSLContext:
     """Return the context that verifies the dialled name with the CAs in this PEM file or, without a file, with this
     host's CA store. Raises `ConfigError` for an unusable file."""
-    context = _context(ciphers)
+    return _trusting(_usual(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ""), ca_file)
+
+
+def _trusting(context: ssl.SSLContext, ca_file: str) -> ssl.SSLContext:
     try:
         if ca_file:
             context.load_verify_locations(cafile=ca_file)
@@ -61,8 +64,7 @@ def verifying(ca_file: str = "", *, ciphers: str = "") -> ssl.SSLContext:
     return context
 
 
-def _context(ciphers: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def _usual(context: ssl.SSLContext, ciphers: str) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.maximum_version = ssl.TLSVersion.MAXIMUM_SUPPORTED
     context.verify_flags = FLAGS

@@ -90,7 +90,7 @@ async def test_a_wrong_password_is_refused(fleet: BmcFleet) -> None:
 
 async def test_the_bmcs_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     """The BMCs end when the pipe to the benchmark is closed, so also when the benchmark was killed."""
-    command = [sys.executable, "-m", "bench.bmc_server", "2", "1", "0", str(tmp_path)]
+    command = [sys.executable, "-m", "bench.bmc_server", "2", "1", "0", "1", str(tmp_path)]
     done = await anyio.run_process(command, cwd=REPOSITORY, stderr=subprocess.PIPE, check=False, input=b"")
     assert (done.returncode, done.stderr) == (0, b"")
 

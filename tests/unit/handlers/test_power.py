@@ -351,8 +351,9 @@ def test_a_read_of_a_shared_bmc_counts_its_login_once_and_before_it_connects() -
     counted = moved(decide(shared, due))
     assert (counted.bmc.tries, counted.bmc.trying) == ((due,), due)
     step = decide(counted, due)
-    assert isinstance(step, Step) and step.if_interrupted is not None
-    for unseen in (step.if_interrupted, HANDLER.recover(counted, due, power.READ)):
+    assert isinstance(step, Step)
+    for unseen in (step.when_interrupted(), HANDLER.recover(counted, due, power.READ)):
+        assert unseen is not None
         spent = moved(unseen).bmc
         assert (spent.tries, spent.trying) == ((due,), None)
     world = World()

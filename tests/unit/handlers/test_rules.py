@@ -284,8 +284,10 @@ def cut_off(node: Node, times: int) -> Node:
     handler = NodeHandler(NodeConfig(), sites={SITE.name: SITE})
     for _ in range(times):
         decision = handler.handle(node, NOW)
-        assert isinstance(decision, Step) and decision.if_interrupted is not None
-        node = decision.if_interrupted.to
+        assert isinstance(decision, Step)
+        cut = decision.when_interrupted()
+        assert cut is not None
+        node = cut.to
     return node
 
 

@@ -149,7 +149,7 @@ def test_a_switch_with_an_unknown_result_is_sent_again_unless_it_is_a_reset(want
 
 def _cut(step: Decision) -> Any:
     assert isinstance(step, Step)
-    return step.if_interrupted
+    return step.when_interrupted()
 
 
 def test_a_switch_that_began_too_long_ago_has_an_unknown_result() -> None:

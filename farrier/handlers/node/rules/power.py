@@ -10,6 +10,7 @@ that farrier does not read all nodes at the same time.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -175,8 +176,9 @@ def _read(node: Node, now: datetime, config: Policy) -> Decision:
         act=read,
         deadline=config.transient_deadline,
         reads_only=True,
-        if_interrupted=_unseen(node, now),
-        if_failed=_failed(node, now, raised(), config),
+        if_interrupted=partial(_unseen, node, now),
+        if_failed=partial(_raised, node, now, config),
+        observes=node.bmc.sync_failure is None and not has_try(node.bmc),
     )
 
 
@@ -249,6 +251,10 @@ def _failed(node: Node, now: datetime, error: BmcError, config: Policy) -> Chang
         # The failure is the same as before, so the stored reason keeps its time.
         return Update(to=to, reason=reason, requeue_after=next_read(to, config) - now, quiet=True)
     return transition(node, to, reason=reason, cause="step: read power")
+
+
+def _raised(node: Node, now: datetime, config: Policy) -> Change:
+    return _failed(node, now, raised(), config)
 
 
 def _pause(node: Node, error: BmcError, failures: int) -> timedelta:
