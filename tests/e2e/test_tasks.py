@@ -50,7 +50,7 @@ class Operator(msgspec.Struct, frozen=True):
         text = text.replace("m4ch1n", await self.machine(node))
         text = re.sub(r"\bgpu-017\b(?!\.json)", name_of(node), text.replace("/bmc/gpu-017", "/bmc/rack8"))
         text = re.sub(r"https://10\.[\d.]+", f"{bmc.base_url}{system.path}", text)
-        text = re.sub(r"\bfra1\b", "demo-1", re.sub(r"02(:[\da-f]{2}){5}", system.mac, text))
+        text = re.sub(r"\bfra1\b", "demo-1", re.sub(r"\b(02|aa)(:[\da-f]{2}){5}", system.mac, text))
         return text.replace("/etc/farrier/bmc/rack8", str(bmc.credential_file))
 
     async def machine(self, node: int) -> str:
@@ -138,6 +138,7 @@ async def follows_the_pages(directory: Path) -> None:
         await operator.has(6, "deleted")
         await onboards(operator, 6)
         await renames(operator, 7)
+        await adopts(operator, 8)
         followed = {page for page, _ in operator.read}
         assert operator.read == {(page, block) for page in followed for block in shown(page)}
 
@@ -193,3 +194,15 @@ async def renames(operator: Operator, node: int) -> None:
     await operator.scene.agents.enroll(TOKEN.findall(said)[0], machine)
     await operator.reads("rename", node, "adopt")
     await operator.has("r7-gpu-17", "active")
+
+
+async def adopts(operator: Operator, node: int) -> None:
+    """Adopt the machine of a node that was removed, which runs on."""
+    name = name_of(node)
+    await operator.types(f"farrier node drain {name} --until retired && farrier node remove {name} --until deleted")
+    await operator.reads("adopt", node, "add")
+    await operator.finds(
+        "SELECT bool_or(management = 'manageable' AND status <> 'deleted') FROM farrier.nodes WHERE name = $1", name
+    )
+    await operator.reads("adopt", node, "adopt")
+    await operator.has(node, "active")
