@@ -16,6 +16,7 @@ import typer
 
 from farrier import cli, config
 from farrier.io.schema import files
+from farrier.model import markdown
 from farrier.model.node import edges
 from farrier.model.views import diagram
 from tests.architecture import sources
@@ -41,6 +42,8 @@ NAMES_ITS_DATABASE = re.compile(r'psql (?:-v \S+ )?"(?:\$FARRIER_DATABASE_DSN|\$
 
 REFERENCE = sources.ROOT / "docs" / "reference"
 RIGHTS = sources.SCHEMA / "rights"
+# Sections of the model that the reference of failures shows in another form.
+ADVICE = ["conditions", "bmc-failures"]
 OF_THE_MODEL = ("state-model.md", "reference/intents.md", "reference/limits.md")
 DECISIONS = sources.ROOT / "docs" / "decisions" / "README.md"
 ERRORS = sources.ROOT / "docs" / "reference" / "errors.md"
@@ -58,7 +61,14 @@ def test_the_state_model_shows_every_section_of_the_model() -> None:
     shown = "".join(TEXTS[sources.ROOT / "docs" / name] for name in OF_THE_MODEL)
     sections = {name: text for name, text in generate_docs.blocks().items() if text in model}
     assert len(sections) > len(edges.Layer)
-    assert not [name for name, text in sections.items() if text.strip() not in shown]
+    assert [name for name, text in sections.items() if text.strip() not in shown] == ADVICE
+
+
+def test_the_reference_of_failures_has_the_advice_for_each_condition_and_each_failure_of_a_bmc() -> None:
+    tables = [markdown.rows_of(generate_docs.blocks()[name]) or [] for name in ADVICE]
+    advice = [row[-1] for table in tables for row in table[1:]]
+    assert len(advice) > 20
+    assert not [text for text in advice if text not in TEXTS[REFERENCE / "failures.md"]]
 
 
 def test_a_page_whose_model_changed_is_found(tmp_path: Path) -> None:
