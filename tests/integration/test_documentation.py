@@ -89,7 +89,6 @@ async def test_the_statements_of_the_page_on_sql_work_with_the_role_that_it_give
     login, *statements = (text for _, text in BLOCK.findall(SQL.read_text(encoding="utf-8")))
     async with daemon(db.dsn), psql(db.dsn) as prompt:
         await prompt.type(f"BEGIN;\n{login}\nROLLBACK;")  # a role belongs to the whole server, which tests share
-        await prompt.type("SELECT farrier.register_node('gpu-017', site => 'ams1');")
         await prompt.type("SET ROLE farrier_intents;")
         for statement in statements:
             await prompt.type(statement)
