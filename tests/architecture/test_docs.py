@@ -27,6 +27,7 @@ PAGES = sorted({*generate_docs.pages(), *sources.ROOT.glob("*.md")})
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 MARKER = re.compile(r"^<!-- (?:end )?generated\b[^>]*-->$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(#[^)\s]*)?\)")
+CUT = re.compile(r"^\|.*\|\n\n+(\|.*\|)\n(?!\|[ :-]*-)", re.MULTILINE)
 SQLSTATE = re.compile(r"\bFR\d{3}\b")
 TABLE = re.compile(r"^CREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?farrier\.(\w+)", re.MULTILINE)
 EVENT = re.compile(r"`([a-z_]+\.(?:failed|lost|crashed))`")
@@ -136,6 +137,11 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as links name them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_no_empty_line_cuts_a_table() -> None:
+    """Rows after an empty line are shown as text, unless they begin a table of their own."""
+    assert not on_every_page(lambda page: CUT.findall(TEXTS[page]))
 
 
 def test_every_error_code_of_the_database_is_explained_and_no_other() -> None:
