@@ -56,7 +56,7 @@ VIEWS: Mapping[str, Change] = {
     "rights farrier_intents": instead("farrier.node_lifecycle, ", ""),
 }
 TRIGGERS: Mapping[str, Change] = {
-    "trigger nodes.guard_status": None,
+    "trigger nodes.guard_nodes": None,
     "trigger nodes.check_pair": instead("DEFERRABLE INITIALLY DEFERRED", ""),
     "trigger outcomes.note_error": instead("ENABLE ALWAYS TRIGGER", "ENABLE TRIGGER"),
     "trigger nodes.touch": "CREATE OR REPLACE TRIGGER touch BEFORE UPDATE ON farrier.nodes"

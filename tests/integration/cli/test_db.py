@@ -117,9 +117,9 @@ async def test_an_object_edited_by_hand_fails_the_check_until_the_next_migration
         await conn.execute("""
             CREATE OR REPLACE FUNCTION farrier.api_version(OUT api_min integer, OUT api_max integer)
                 LANGUAGE sql AS 'SELECT 1, 2';
-            ALTER TABLE farrier.nodes DISABLE TRIGGER guard_status
+            ALTER TABLE farrier.nodes DISABLE TRIGGER guard_nodes
         """)
-    named = ["function api_version", "trigger nodes.guard_status"]
+    named = ["function api_version", "trigger nodes.guard_nodes"]
     refused = await farrier("db", "check", ends=ExitCode.FAILED)
     assert f"edited or dropped by hand in the database: {', '.join(named)}" in refused.err
     assert "farrier db migrate" in refused.err
@@ -137,9 +137,9 @@ async def test_after_a_server_upgrade_the_check_finds_missing_but_no_edited_obje
         checked = (await farrier("db", "check")).out
         assert "to find objects that were edited by hand, run farrier db migrate, and then repeat this check" in checked
         assert (await farrier("db", "check", "--json")).json["comparable"] is False
-        await conn.execute("DROP TRIGGER guard_status ON farrier.nodes")
+        await conn.execute("DROP TRIGGER guard_nodes ON farrier.nodes")
     refused = await farrier("db", "check", ends=ExitCode.FAILED)
-    assert "edited or dropped by hand in the database: trigger nodes.guard_status;" in refused.err
+    assert "edited or dropped by hand in the database: trigger nodes.guard_nodes;" in refused.err
     assert "so this check could find only missing objects" in refused.out
     await farrier("db", "migrate")
     assert "so this check could find only missing objects" not in (await farrier("db", "check")).out
