@@ -47,7 +47,8 @@ _FLOOR_COMMIT = """
           FROM moved m
          WHERE o.kind = 'node' AND o.id = m.id)
     INSERT INTO farrier.history (
-           kind, id, version, layer, from_value, to_value, at, seconds_in_source, cause, reason, source, controller, epoch)
+           kind, id, version, layer, from_value, to_value, at, seconds_in_source,
+           cause, reason, source, controller, epoch)
     SELECT 'node', m.id, m.version, 'status', m.was, $3, now(), extract(epoch FROM now() - m.since),
            'timer', $5, $6, gen_random_uuid(), e.epoch
       FROM moved m JOIN fence e ON e.shard = farrier.shard_of(m.id)

@@ -35,6 +35,7 @@ S = TypeVar("S")
 W = TypeVar("W")
 
 _AT_ONCE = timedelta(0)
+_OUTCOMES = (Transition, Update, Wait, DoNothing, Deleted)
 # The pause of a resource that has too often requested an immediate rerun without a transition.
 _SPINNING = timedelta(seconds=1)
 
@@ -69,12 +70,12 @@ class OutcomeValidator(Generic[R, S, W]):
         """Validate an outcome, and return the run that is to be committed. After a transition, `then` is the next
         decision, made from the new state. `then` is set only if this decision is known and is to do nothing. Raises
         `HandlerGarbage` or `IllegalEdge`."""
-        if not isinstance(outcome, Transition | Update | Wait | DoNothing | Deleted):
+        if not isinstance(outcome, _OUTCOMES):
             raise HandlerGarbage(f"{type(outcome).__name__}, which is neither an outcome nor a step")
         samples: object = outcome.samples
         if samples and not (isinstance(samples, tuple) and all(isinstance(each, Sample) for each in samples)):
             raise HandlerGarbage("samples that are not a tuple of Sample")
-        to: S | None = outcome.to if isinstance(outcome, Transition | Update) else None
+        to: S | None = outcome.to if isinstance(outcome, (Transition, Update)) else None
         moves = () if to is None else self._moves(resource, to)
         if moves and isinstance(outcome, Update):
             raise HandlerGarbage(f"an Update at {outcome.source} that changes a layer; use a Transition")

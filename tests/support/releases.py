@@ -90,7 +90,7 @@ CREATE CONSTRAINT TRIGGER guard_bay AFTER UPDATE OF bay ON farrier.nodes DEFERRA
 
 def following() -> Schema:
     columns = "  FROM farrier.nodes n LEFT"
-    parameters = "changes jsonb, records jsonb"
+    parameters = "is_volatile boolean"
     return schema(
         {
             "function set_bay": _SET_BAY,

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from farrier.errors import UndecodableState
 from farrier.io.connections.pool import Connection, Pool
-from farrier.io.kinds.rows import Changes
+from farrier.io.kinds.rows import Changes, SectionRows
 from farrier.model.kinds.measures import Sample
 from farrier.model.loop.outcome import Decision, DoNothing, Outcome, Transition, Update
 from farrier.model.loop.runs import AnsweredIntent, Finished, LayerState
@@ -166,7 +166,7 @@ class WidgetKind:
         return ()
 
 
-class WidgetRows:
+class WidgetRows(SectionRows[Shape, Answer]):
     """`io.rows.Rows` of widgets."""
 
     kind = KIND
@@ -183,6 +183,7 @@ class WidgetRows:
         except msgspec.ValidationError as error:
             raise UndecodableState("widget", str(error)) from None
 
+    @override
     def changes(self, runs: Sequence[Finished[Shape, Answer]]) -> Changes:
         return {
             "widgets": [

@@ -9,11 +9,10 @@ whose reply was lost is `unknown` and is never sent again.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -23,7 +22,7 @@ from farrier.errors import DatabaseUnreachable, FarrierError, RefusedByModel, Ro
 from farrier.io import statements
 from farrier.io.connections import session
 from farrier.io.connections.pool import Pool
-from farrier.io.kinds.rows import Rows
+from farrier.io.kinds.rows import Rows, encode
 from farrier.model.loop.controllers import SHARDS
 from farrier.model.loop.outcome import Record
 from farrier.model.loop.runs import CommitResult, CommitVerdict, Due, Finished
@@ -42,8 +41,6 @@ _REFUSED_AGAIN = timedelta(seconds=30)
 # The errors of encoders if a handler returned a value of the wrong type.
 _UNENCODABLE = (TypeError, ValueError, AttributeError, AssertionError, msgspec.MsgspecError)
 
-_encode = msgspec.json.Encoder().encode
-
 # How long a commit waits for locks of other transactions. A batch waits for a short transaction to end. Each part of a
 # batch that had to be halved waits less, because a long transaction may have locked rows of many runs.
 _PATIENCE = "50ms"
@@ -58,7 +55,7 @@ class Committer(Generic[R, S, W]):
     def __init__(self, connections: Pool, rows: Rows[R, S, W]) -> None:
         self._pool = connections
         self._rows = rows
-        self._statement = _COMMIT.replace("writer_of_kind", rows.writer)
+        self._statement = _COMMIT.replace("(of_kind)", f"({rows.write}\n)")
 
     async def commit(self, runs: Sequence[Finished[S, W]], controller: UUID) -> Mapping[int, CommitResult]:
         """Implements `StateIO.commit`."""
@@ -134,41 +131,30 @@ class Committer(Generic[R, S, W]):
         self, batch: Sequence[Finished[S, W]], controller: UUID, *, patience: str
     ) -> dict[int, CommitResult]:
         """Send one batch as one statement, and return the result of each run."""
-        # For the kind's writer: the version of each run's snapshot, and the kind's own sections.
         read = [run for run in batch if run.version is not None]
-        runs = [
-            {
-                "run": run.id,
-                "version": run.version,
-                "writes": bool(run.writes) and run.to is None,
-                "commit_id": run.commit_id,
-            }
-            for run in read
-        ]
         try:
-            changes = _encode({"runs": runs, **self._rows.changes(read)} if read else {}).decode()
-            records = _encode(_records(batch)).decode()
+            records = *_moves(batch), *_outcomes(batch), *_wakes(batch), *self._rows.written(read)
         except _UNENCODABLE as error:
             raise session.Unsendable(f"{type(error).__name__}: {error}") from error
         fence = {run.id % SHARDS: run.epoch for run in batch}
         to = self._rows.kind, controller, list(fence), list(fence.values()), patience
+        # Outcomes and wakes alone need not wait for the disk: after a crash of the server everything is loaded and run
+        # again.
+        is_volatile = not any(run.moves or run.writes or run.to is not None or run.due is Due.NEVER for run in batch)
         async with session.borrowed(self._pool) as conn:
-            rows = await session.commit_by(conn, self._statement, *to, [run.id for run in batch], changes, records)
-        moved = {run.id for run in batch if run.moves}
-        return {row["id"]: _result(row, moved) for row in rows}
+            rows = await session.commit_by(conn, self._statement, *to, [run.id for run in batch], is_volatile, *records)
+        moved = CommitResult(CommitVerdict.COMMITTED, at=rows[0]["at"])
+        results = {run.id: moved if run.moves else _COMMITTED for run in batch}
+        for row in rows:
+            if row["verdict"] is not None:  # the run was not written
+                results[row["id"]] = CommitResult(CommitVerdict(row["verdict"]), due_in=row["due_in"])
+        return results
 
 
 def _rejected(error: Exception) -> str:
     if isinstance(error, session.Unsendable):
         return "farrier cannot encode what the handler returned"
     return "the database rejected the commit of this run"
-
-
-def _result(row: asyncpg.Record, moved: set[int]) -> CommitResult:
-    verdict = CommitVerdict(row["verdict"])
-    if verdict is CommitVerdict.COMMITTED:
-        return CommitResult(verdict, at=row["at"]) if row["id"] in moved else _COMMITTED
-    return CommitResult(verdict, due_in=row["due_in"])
 
 
 def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
@@ -186,27 +172,35 @@ def _confession(run: Finished[S, W], refusal: FarrierError) -> Finished[S, W]:
     )
 
 
-def _records(batch: Sequence[Finished[Any, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return the moves, outcomes and consumed wakes of the runs. The keys are the sections of the argument of
-    `end_commit`."""
-    records: dict[str, list[dict[str, Any]]] = defaultdict(list)
+# The columns of rows, each an argument of the statement.
+_Columns: TypeAlias = Sequence[Sequence[Any]]
+
+
+def _moves(batch: Sequence[Finished[Any, Any]]) -> _Columns:
+    """Return the moves of the runs."""
+    columns: tuple[list[Any], ...] = ([], [], [], [], [], [], [], [], [])
+    runs, versions, layers, sources, targets, since, causes, reasons, lines = columns
     for run in batch:
         for move in run.moves:
             assert run.version is not None, "a run moves a layer only after it has read the resource"
-            row = {
-                "run": run.id,
-                "version": run.version + 1,
-                "layer": move.layer,
-                "from_value": move.source,
-                "to_value": move.target,
-                "entered": move.since,
-                "cause": run.cause,
-                "reason": run.reason,
-                "source": run.source,
-            }
-            records["moves"].append(row)
-        if run.record is not None:
-            records["outcomes"].append({"run": run.id, "outcome": run.record, "key": run.outcome_key})
-        if run.wakes:
-            records["wakes"] += [{"run": run.id, "wake": wake} for wake in run.wakes]
-    return records
+            runs.append(run.id)
+            versions.append(run.version + 1)
+            layers.append(move.layer)
+            sources.append(move.source)
+            targets.append(move.target)
+            since.append(None if move.since is None else move.since.timestamp())
+            causes.append(run.cause)
+            reasons.append(run.reason)
+            lines.append(run.source)
+    return columns
+
+
+def _outcomes(batch: Sequence[Finished[Any, Any]]) -> _Columns:
+    """Return the outcomes of the runs that are to be stored, with their keys."""
+    ended = [run for run in batch if run.record is not None]
+    return [run.id for run in ended], [encode(run.record) for run in ended], [run.outcome_key for run in ended]
+
+
+def _wakes(batch: Sequence[Finished[Any, Any]]) -> _Columns:
+    """Return the consumed wakes of the runs."""
+    return [run.id for run in batch for _ in run.wakes], [wake for run in batch for wake in run.wakes]

@@ -1,24 +1,25 @@
 """Nodes in PostgreSQL: reads a snapshot, and prepares the result of a run for the commit.
 
-Implements `rows.Rows`, which the StateIO calls. `farrier.write_nodes_and_networks` takes the result of `changes`; the
-fields of this result have the names of columns. The module uses no connection.
+Implements `rows.Rows`, which the StateIO calls. `farrier.write_nodes_and_networks` takes the result of `written`. The
+module uses no connection.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, assert_never
 
 import msgspec
 
 from farrier.io import decoding, statements
-from farrier.io.kinds.rows import Changes
+from farrier.io.kinds.rows import encode
 from farrier.model.loop.runs import Finished
 from farrier.model.node.edges import NODE
 from farrier.model.node.snapshot import Node, Workflow
 from farrier.model.node.status import NodeStatus
-from farrier.model.node.workflow import LIVE
+from farrier.model.node.workflow import LIVE, WorkflowKind
 from farrier.model.node.writes import (
     AnswerIntent,
     CreateTask,
@@ -33,11 +34,8 @@ from farrier.model.node.writes import (
     Write,
 )
 
-# The columns of `nodes` that a run owns. The fields of Node have the same names.
-_OWNED = [
-    "id",
-    "status",
-    "management",
+# The columns of `nodes` that a run owns in addition to the state. The fields of Node have the same names.
+_FACTS = (
     "bmc_address",
     "bmc_credential",
     "bmc",
@@ -49,8 +47,8 @@ _OWNED = [
     "deleting",
     "redeploying",
     "cleaned",
-]
-
+)
+_facts = attrgetter(*_FACTS)
 
 # The sections of writes that have no fields.
 _WITHOUT_FIELDS: Mapping[type[Write], str] = {
@@ -64,53 +62,81 @@ class NodeRows:
     """Implements `rows.Rows` for kind `node`."""
 
     kind = NODE
-    writer = "farrier.write_nodes_and_networks"
+    write = statements.load("node/write")
     decode = staticmethod(decoding.reader(Node, "a node"))
     load = statements.load("node/load")
     interrupted = statements.load("node/interrupted")
 
-    def changes(self, runs: Sequence[Finished[Node, Write]]) -> Changes:
-        """Return the rows that the runs write. The keys are the sections of the argument of
-        `write_nodes_and_networks`."""
-        changes: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for run in runs:
-            if run.to is not None:
-                changes["nodes"].append({**_node_row(run.id, run.to), "commit_id": run.commit_id})
-                if run.to.bmc.trying is not None:
-                    changes["logins"].append(_login_row(run.id, run.to))
-                if run.to.workflow is not None:
-                    section = f"{'new_' * (run.to.workflow.id == 0)}{run.to.workflow.kind}s"
-                    changes[section].append(_workflow_row(run.id, run.to.workflow))
-                if isinstance(run.was, Node) and run.to.conditions is not run.was.conditions:
-                    _add_conditions(changes, run.id, run.was, run.to)
-                if run.to.status is NodeStatus.DELETED:
-                    changes["networks"].append({"run": run.id, **msgspec.structs.asdict(UseNetworks())})
-            for write in run.writes:
-                section, row = _write_row(write)
-                changes[section].append({"run": run.id, **row})
-        return changes
+    def written(self, runs: Sequence[Finished[Node, Write]]) -> Sequence[Any]:
+        """Return the sections of the runs, and the columns of `nodes` that they write. The order is that of the
+        parameters of `write_nodes_and_networks`."""
+        states = [run.to if run.to is not None and _changes_only_state(run.was, run.to) else None for run in runs]
+        return (
+            encode(_sections(runs, states)),
+            [run.id for run in runs],
+            [run.version for run in runs],
+            [run.commit_id for run in runs],
+            [None if to is None else to.status for to in states],
+            [None if to is None else to.management for to in states],
+            [None if to is None else _live_kind(to) for to in states],
+        )
 
 
-def _node_row(run: int, node: Node) -> dict[str, Any]:
-    """Return the columns of `nodes` that the run writes."""
-    row: dict[str, Any] = {name: getattr(node, name) for name in _OWNED}
-    live = node.workflow is not None and node.workflow.status in LIVE
+def _sections(
+    runs: Sequence[Finished[Node, Write]], states: Sequence[Node | None]
+) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Return everything that the runs write, by section. Each element names its run. `states` has the nodes of the runs
+    that change only the state; the sections do not contain these states."""
+    sections: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for run, state in zip(runs, states, strict=True):
+        if run.to is None:
+            if run.writes:
+                sections["touched"].append({"run": run.id, "commit_id": run.commit_id})
+        else:
+            if state is None:
+                sections["nodes"].append(_node_row(run, run.to))
+            if run.to.bmc.trying is not None:
+                sections["logins"].append(_login_row(run.id, run.to))
+            if run.to.workflow is not None:
+                section = f"{'new_' * (run.to.workflow.id == 0)}{run.to.workflow.kind}s"
+                sections[section].append(_workflow_row(run.id, run.to.workflow))
+            if isinstance(run.was, Node) and run.to.conditions is not run.was.conditions:
+                _add_conditions(sections, run.id, run.was, run.to)
+            if run.to.status is NodeStatus.DELETED:
+                sections["networks"].append({"run": run.id, **msgspec.structs.asdict(UseNetworks())})
+        for write in run.writes:
+            section, row = _write_row(write)
+            sections[section].append({"run": run.id, **row})
+    return sections
+
+
+def _changes_only_state(was: object, to: Node) -> bool:
+    """Return whether the database has the present values of all columns except the state. It lacks the time of the last
+    read of power if this time was only confirmed."""
+    return isinstance(was, Node) and was.stored_power_at is None and _facts(was) == _facts(to)
+
+
+def _live_kind(node: Node) -> WorkflowKind | None:
+    return node.workflow.kind if node.workflow is not None and node.workflow.status in LIVE else None
+
+
+def _node_row(run: Finished[Node, Write], node: Node) -> dict[str, Any]:
+    """Return the columns of `nodes` that the run owns."""
+    row: dict[str, Any] = {name: getattr(node, name) for name in ("id", "status", "management", *_FACTS)}
     if node.bmc.others:
         row["bmc"] = msgspec.structs.replace(node.bmc, others=())
-    row["run"] = run
-    row["live_workflow_kind"] = node.workflow.kind if node.workflow is not None and live else None
-    return row
+    return row | {"run": run.id, "live_workflow_kind": _live_kind(node), "commit_id": run.commit_id}
 
 
-def _add_conditions(changes: dict[str, list[dict[str, Any]]], run: int, was: Node, to: Node) -> None:
+def _add_conditions(sections: dict[str, list[dict[str, Any]]], run: int, was: Node, to: Node) -> None:
     """Add the conditions that the run begins, changes and ends."""
     before = {each.key: each for each in was.conditions}
     after = {each.key: each for each in to.conditions}
     for key, each in after.items():
         if before.get(key) != each:
-            changes["conditions"].append({"run": run, **msgspec.structs.asdict(each)})
+            sections["conditions"].append({"run": run, **msgspec.structs.asdict(each)})
     for source, id_, target in before.keys() - after.keys():
-        changes["ended_conditions"].append({"run": run, "source": source, "id": id_, "target": target})
+        sections["ended_conditions"].append({"run": run, "source": source, "id": id_, "target": target})
 
 
 def _login_row(run: int, node: Node) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from typing_extensions import override
 
 from farrier.io import decoding, statements
-from farrier.io.kinds.rows import Changes
+from farrier.io.kinds.rows import Changes, SectionRows
 from farrier.model.kinds.resource import Answer, Resource
 from farrier.model.kinds.spec import KindSpec
 from farrier.model.loop.runs import Due, Finished
@@ -31,7 +32,7 @@ WRITER = "farrier.write_resources"
 """The SQL function that writes kinds with one table."""
 
 
-class ResourceRows(Generic[R, W]):
+class ResourceRows(SectionRows[R, W], Generic[R, W]):
     """Implements `rows.Rows` for one kind. `columns` are the kind's columns that a run may write, in addition to its
     layers and `last_error`. `load` is SQL like `Rows.load`, based on `farrier.load_resources(kind, ids)`. If the kind
     has additional writes, `section` returns for each such write its section, and the fields that the write has in this
@@ -57,6 +58,7 @@ class ResourceRows(Generic[R, W]):
         self._own_section = section
         self.decode = decoding.reader(type_, spec.what)
 
+    @override
     def changes(self, runs: Sequence[Finished[R, W]]) -> Changes:
         # Each element names its run, including the elements of `kind`, so that the commit can omit the elements of runs
         # that lost their shard. `run` comes last, so that no column or field of this name replaces it.

@@ -475,7 +475,8 @@ def test_no_write_can_name_another_run() -> None:
     """A field `run` in the data of a section's row would make the row count as that of another run."""
     weighing = extension(writer="x.y", section=lambda write: ("weights", {"kg": write.kg, "run": 2}))
     run = weighed(PACKED, 1)
-    assert loop_of(weighing, None).rows.changes([run])["weights"] == [{"kg": 70, "run": 1}]
+    (changes,) = loop_of(weighing, None).rows.written([run])
+    assert msgspec.json.decode(changes)["weights"] == [{"kg": 70, "run": 1}]
 
 
 async def test_a_write_without_a_section_raises_an_error_that_names_it() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 
 import pytest
@@ -20,7 +19,7 @@ TTL = 6 * HOUR
 
 _ENROLL = "SELECT agent_key FROM farrier.enroll_agent($1)"
 _VERSION = "SELECT version FROM farrier.nodes WHERE id = $1 FOR NO KEY UPDATE"
-_WRITE = "SELECT run FROM farrier.write_nodes($1::jsonb)"
+_WRITE = f"SELECT run FROM farrier.write_nodes({', '.join(f'${place}' for place in range(1, 9))})"
 _TOKENS = """
     SELECT encode(hash, 'hex') AS digest, used_at IS NOT NULL AS used, revoked_at IS NOT NULL AS revoked
       FROM farrier.bootstrap_tokens WHERE node_id = $1 ORDER BY issued_at, hash
@@ -34,8 +33,8 @@ async def written(site: Site, machine: Machine, *writes: Write) -> None:
         run: Finished[Node, Write] = Finished(
             id=machine.id, epoch=1, version=version, due=Due.PERIODIC, outcome="wait", writes=writes
         )
-        changes = {"runs": [{"run": machine.id, "version": version}], **NodeRows().changes([run])}
-        assert await site.conn.fetch(_WRITE, json.dumps(changes)) == []
+        changes, *columns = NodeRows().written([run])
+        assert await site.conn.fetch(_WRITE, changes, [], *columns) == []
 
 
 async def issued(site: Site, machine: Machine, token: str, ttl: timedelta = TTL) -> None:

@@ -333,17 +333,20 @@ async def test_many_concurrent_nodes_get_one_address_each_without_a_deadlock(lan
 # --- one commit of several runs
 
 
-def changes(*runs: tuple[Machine, int], wants: Sequence[Machine] = ()) -> str:
-    """The changes of a commit: runs with their versions, each revoking a token, and the nodes that use the segment."""
+def changes(*runs: tuple[Machine, int], wants: Sequence[Machine] = ()) -> tuple[str, list[int], list[int]]:
+    """The changes of a commit: runs, each revoking a token, and the nodes that use the segment; the runs and their
+    versions."""
     made: dict[str, list[dict[str, object]]] = {
-        "runs": [{"run": node.id, "version": version} for node, version in runs],
         "revoked": [{"run": node.id} for node, _ in runs],
         "networks": [{"run": node.id, "segments": [SEGMENT], "partitions": []} for node in wants],
     }
-    return json.dumps(made)
+    return json.dumps(made), [node.id for node, _ in runs], [version for _, version in runs]
 
 
-_WRITE = "SELECT run, due_in FROM farrier.write_nodes_and_networks($1::text::jsonb) ORDER BY run"
+_WRITE = """
+    SELECT run, due_in
+      FROM farrier.write_nodes_and_networks($1::text::jsonb, '{}', $2, $3, '{}', '{}', '{}', '{}') ORDER BY run
+"""
 _VERSION = "SELECT version FROM farrier.nodes WHERE id = $1"
 _TOKENS = "SELECT node_id FROM farrier.bootstrap_tokens WHERE revoked_at IS NOT NULL ORDER BY node_id"
 
@@ -360,7 +363,7 @@ async def test_a_run_that_cannot_get_its_address_now_writes_nothing_and_other_ru
     (first, one), (second, two) = await with_tokens(every_lan, 2)
     async with every_db.connect() as client, client.transaction():
         await client.execute("SELECT farrier.allocate_address($1, 'vm-1')", SEGMENT)
-        unwritten = await every_lan.site.conn.fetch(_WRITE, changes((first, one), (second, two), wants=[first]))
+        unwritten = await every_lan.site.conn.fetch(_WRITE, *changes((first, one), (second, two), wants=[first]))
         assert [tuple(row) for row in unwritten] == [(first.id, SECOND)]
         assert [row["node_id"] for row in await every_lan.site.conn.fetch(_TOKENS)] == [second.id]
         await client.execute("SELECT farrier.release_address($1, '10.9.0.2', 'vm-1')", SEGMENT)
@@ -369,7 +372,7 @@ async def test_a_run_that_cannot_get_its_address_now_writes_nothing_and_other_ru
 async def test_a_run_on_an_older_version_takes_no_address(every_lan: Tenancy) -> None:
     (first, one), (second, two) = await with_tokens(every_lan, 2)
     runs = ((first, one - 1), (second, two))
-    unwritten = await every_lan.site.conn.fetch(_WRITE, changes(*runs, wants=[first, second]))
+    unwritten = await every_lan.site.conn.fetch(_WRITE, *changes(*runs, wants=[first, second]))
     assert [row["run"] for row in unwritten] == [first.id]
     assert (await every_lan.addresses(first), await every_lan.addresses(second)) == ([], ["10.9.0.2"])
 
@@ -388,7 +391,7 @@ async def test_a_segment_that_is_not_ready_is_skipped_without_an_error(every_db:
 async def test_a_repeated_write_of_a_run_takes_no_second_address(every_lan: Tenancy) -> None:
     ((node, version),) = await with_tokens(every_lan, 1)
     for _ in range(2):
-        assert await every_lan.site.conn.fetch(_WRITE, changes((node, version), wants=[node])) == []
+        assert await every_lan.site.conn.fetch(_WRITE, *changes((node, version), wants=[node])) == []
     assert await every_lan.addresses(node) == ["10.9.0.2"]
 
 

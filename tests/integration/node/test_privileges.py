@@ -331,9 +331,8 @@ async def test_history_is_recorded_by_owners_of_shards_only_and_removed_by_reten
 ) -> None:
     """The loop's role has no rights on the table of history; two functions write it with the owner's rights."""
     record = """
-        SELECT farrier.record_moves('node', $1, jsonb_build_array(jsonb_build_object(
-                   'run', $2::bigint, 'version', 2, 'layer', 'status', 'from_value', 'enrolling', 'to_value', 'active',
-                   'entered', farrier.now(), 'cause', 'forged', 'reason', 'forged', 'source', 'forged')))
+        SELECT farrier.record_moves('node', $1, '{}', ARRAY[$2::bigint], '{2}', '{status}', '{enrolling}', '{active}',
+                                    '{1700000000}', '{forged}', '{forged}', '{forged}')
     """
     async with every_db.connect() as owner:
         node = await owner.fetchval("SELECT farrier.register_node('gpu-1')")

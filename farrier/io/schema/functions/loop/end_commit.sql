@@ -1,46 +1,60 @@
--- Ends a commit of runs of one kind: records what their resources do not store, and returns the verdict of each of `ids`:
--- `lost` if it is not among held_runs, `conflict` if the writer wrote nothing for it because its snapshot is outdated, `deferred`
--- if the writer wrote nothing because the run has to wait (it is then due after the delay in dues), `locked` if the writer wrote
--- nothing because another transaction has locked the resource (the delay is null), and `committed` otherwise. Sections of `records`: `moves` (see record_moves), `outcomes` [{run, outcome, key}],
--- and `wakes` [{run, wake}], the wakes in the snapshots of the runs, which this function deletes. See begin_commit.
+-- Ends a commit of runs of one kind: records what their resources do not store, and returns each run that was not written with its
+-- verdict: `lost` if begin_commit returned it, `conflict` if the writer wrote nothing for it because its snapshot is outdated,
+-- `deferred` if the writer wrote nothing because the run has to wait (it is then due after the delay in dues), and `locked` if the
+-- writer wrote nothing because another transaction has locked the resource (the delay is null). All other runs are committed; a row
+-- without id and verdict says so. Arrays with the same prefix have an element for each row: moved_ are moves (see record_moves), ended_ are the outcomes of runs, and seen_ are the wakes in
+-- the snapshots of the runs, which this function deletes. Skips the rows of runs that were not written.
 CREATE OR REPLACE FUNCTION farrier.end_commit(
-    of_kind text, controller uuid, ids bigint[], held_runs bigint[], records jsonb, unwritten bigint[], dues interval[])
+    of_kind text, controller uuid, lost bigint[], unwritten bigint[], dues interval[],
+    moved_runs bigint[], moved_versions bigint[], moved_layers text[], moved_from text[], moved_to text[], moved_since float8[],
+    moved_causes text[], moved_reasons text[], moved_sources text[],
+    ended_runs bigint[], ended_outcomes jsonb[], ended_keys integer[], seen_runs bigint[], seen_wakes uuid[])
     RETURNS TABLE (id bigint, verdict text, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    won bigint[] := held_runs;
+    without bigint[] := lost;
+    updated bigint;
 BEGIN
     IF unwritten IS NOT NULL THEN
-        won := ARRAY(SELECT r FROM unnest(won) r WHERE r <> ALL (unwritten));
-        records := farrier.filter_runs(records, won);
+        without := lost || unwritten;
         RETURN QUERY SELECT c.run, CASE WHEN c.due_in IS NULL THEN 'locked' WHEN c.due_in > interval '0' THEN 'deferred' ELSE 'conflict' END,
                             coalesce(c.due_in, '0')
                        FROM unnest(unwritten, dues) c (run, due_in);
     END IF;
-    IF records ? 'moves' THEN
-        PERFORM farrier.record_moves(of_kind, controller, records -> 'moves');
+    IF moved_runs <> '{}' THEN
+        PERFORM farrier.record_moves(of_kind, controller, without, moved_runs, moved_versions, moved_layers, moved_from, moved_to,
+                                     moved_since, moved_causes, moved_reasons, moved_sources);
     END IF;
-    IF records ? 'outcomes' THEN
-        INSERT INTO farrier.outcomes AS o (kind, id, at, outcome, key)
-        SELECT of_kind, r.run, farrier.now(), r.outcome, r.key
-          FROM jsonb_to_recordset(records -> 'outcomes') r (run bigint, outcome jsonb, key integer)
-            ON CONFLICT (kind, id) DO UPDATE SET at = excluded.at, outcome = excluded.outcome, key = excluded.key
-         WHERE (o.outcome, o.key) IS DISTINCT FROM (excluded.outcome, excluded.key);
+    IF ended_runs <> '{}' THEN
+        -- Not only an INSERT with ON CONFLICT, which would lock each row before it updates the row.
+        UPDATE farrier.outcomes o
+           SET at = farrier.now(), outcome = ended_outcomes[r.place], key = ended_keys[r.place]
+          FROM unnest(ended_runs) WITH ORDINALITY r (run, place)
+         WHERE o.kind = of_kind AND o.id = r.run AND r.run <> ALL (without)
+           AND (o.outcome, o.key) IS DISTINCT FROM (ended_outcomes[r.place], ended_keys[r.place]);
+        GET DIAGNOSTICS updated = ROW_COUNT;
+        IF updated < cardinality(ended_runs) THEN
+            INSERT INTO farrier.outcomes (kind, id, at, outcome, key)
+            SELECT of_kind, r.run, farrier.now(), ended_outcomes[r.place], ended_keys[r.place]
+              FROM unnest(ended_runs) WITH ORDINALITY r (run, place) WHERE r.run <> ALL (without)
+                ON CONFLICT DO NOTHING;
+        END IF;
     END IF;
-    IF records ? 'wakes' THEN
+    IF seen_runs <> '{}' THEN
         -- Finds each wake by its key: a join planned while the table was empty would read all wakes of the kind. Wakes
         -- are never updated, so a ctid stays valid.
         DELETE FROM farrier.wakes w
          WHERE w.ctid = ANY (ARRAY(
                    SELECT found.ctid
-                     FROM jsonb_to_recordset(records -> 'wakes') r (run bigint, wake uuid)
+                     FROM unnest(seen_runs, seen_wakes) r (run, wake)
                     CROSS JOIN LATERAL (
                           SELECT x.ctid FROM farrier.wakes x
-                           WHERE x.kind = of_kind AND x.resource = r.run AND x.id = r.wake OFFSET 0) found));
+                           WHERE x.kind = of_kind AND x.resource = r.run AND x.id = r.wake OFFSET 0) found
+                    WHERE r.run <> ALL (without)));
     END IF;
+    RETURN QUERY SELECT r, 'lost', interval '0' FROM unnest(lost) r;
     -- Checks deferred constraints before the verdicts are returned, so that a refused run is never reported as committed.
     SET CONSTRAINTS ALL IMMEDIATE;
-    RETURN QUERY SELECT r, 'committed', interval '0' FROM unnest(won) r;
-    RETURN QUERY SELECT r, 'lost', interval '0' FROM unnest(ids) r WHERE r <> ALL (held_runs);
+    RETURN NEXT;
 END $$;

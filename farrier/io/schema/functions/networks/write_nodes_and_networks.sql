@@ -1,8 +1,10 @@
 -- Writes the nodes of a commit, and which segments and partitions they use. The writer of kind node. Section `networks` [{run,
--- segments, partitions}] lists these uses; write_nodes describes the other sections. Each run that has or gets networks is written
+-- segments, partitions}] lists these uses; write_nodes describes the other parameters. Each run that has or gets networks is written
 -- in a subtransaction of its own. If a lock that it needs is taken, or if a segment or partition has changed, this run is due again
 -- in a second; the other runs of the commit are not affected.
-CREATE OR REPLACE FUNCTION farrier.write_nodes_and_networks(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
+CREATE OR REPLACE FUNCTION farrier.write_nodes_and_networks(
+    changes jsonb, without bigint[], runs bigint[], versions bigint[], commits uuid[], statuses text[], managements text[], workflows text[])
+    RETURNS TABLE (run bigint, due_in interval)
     LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -12,6 +14,9 @@ DECLARE
     ours boolean;
     unwritten boolean;
 BEGIN
+    IF without <> '{}' THEN
+        changes := farrier.filter_runs(changes, ARRAY(SELECT r FROM unnest(runs) r WHERE r <> ALL (without)));
+    END IF;
     IF changes ? 'networks' THEN
         FOR wish IN
             SELECT c.* FROM jsonb_to_recordset(changes -> 'networks') c (run bigint, segments text[], partitions text[])
@@ -21,7 +26,9 @@ BEGIN
             BEGIN
                 PERFORM farrier.lock_networks(wish.run, wish.segments, wish.partitions);
                 ours := false;
-                SELECT w.due_in INTO late FROM farrier.write_nodes(farrier.filter_runs(changes, ARRAY[wish.run])) w;
+                SELECT w.due_in INTO late FROM farrier.write_nodes(
+                    farrier.filter_runs(changes, ARRAY[wish.run]), ARRAY(SELECT r FROM unnest(runs) r WHERE r <> wish.run),
+                    runs, versions, commits, statuses, managements, workflows) w;
                 unwritten := FOUND;
                 ours := true;
                 IF NOT unwritten THEN
@@ -36,8 +43,9 @@ BEGIN
         END LOOP;
     END IF;
     IF users <> '{}' THEN
-        changes := farrier.runs_without(changes, users);
-        IF changes = '{}' THEN RETURN; END IF;
+        without := without || users;
+        changes := farrier.filter_runs(changes, ARRAY(SELECT r FROM unnest(runs) r WHERE r <> ALL (without)));
     END IF;
-    RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_nodes(changes) w;
+    RETURN QUERY SELECT w.run, w.due_in FROM farrier.write_nodes(
+        changes, without, runs, versions, commits, statuses, managements, workflows) w;
 END $$;

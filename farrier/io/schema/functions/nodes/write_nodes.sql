@@ -1,15 +1,20 @@
 -- Writes the nodes of a commit and all other results of their runs: workflows, details, tasks, responses to intents, bootstrap tokens
--- and agents. Returns the runs for which it wrote nothing, each with the delay after which it is due; see begin_commit. Locks the
--- nodes, and skips nodes that another transaction has locked. Writes workflows first, because a node's row names its live workflow. Ends
--- tasks before it creates tasks, because a node has at most one live task of a type. Called by
--- write_nodes_and_networks.
-CREATE OR REPLACE FUNCTION farrier.write_nodes(changes jsonb) RETURNS TABLE (run bigint, due_in interval)
-    LANGUAGE plpgsql AS $$
+-- and agents. `changes` has the sections of the runs, an object of arrays whose elements name their run. The other arrays have an
+-- element for each run: the version of its snapshot, the ID of its commit, and the columns that most runs write. The status is null if
+-- the run writes no columns, and if section `nodes` has all its columns; section `touched` has the runs that write only other sections.
+-- Skips the runs in `without`. Returns the other runs for which it wrote nothing, each with the delay after which it is due; see
+-- begin_commit. Locks the nodes, and skips nodes that another transaction has locked. Writes workflows first, because a node's row names
+-- its live workflow. Ends tasks before it creates tasks, because a node has at most one live task of a type. enable_seqscan is off so
+-- that a plan made while nodes had few rows also finds rows by their keys. Called by write_nodes_and_networks.
+CREATE OR REPLACE FUNCTION farrier.write_nodes(
+    changes jsonb, without bigint[], runs bigint[], versions bigint[], commits uuid[], statuses text[], managements text[], workflows text[])
+    RETURNS TABLE (run bigint, due_in interval)
+    LANGUAGE plpgsql SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     fit bigint[] := ARRAY(
-        SELECT n.id FROM farrier.nodes n
-          JOIN jsonb_to_recordset(changes -> 'runs') c (run bigint, version bigint) ON c.run = n.id AND c.version = n.version
+        SELECT n.id FROM unnest(runs) WITH ORDINALITY r (run, place) JOIN farrier.nodes n ON n.id = r.run AND n.version = versions[r.place]
+         WHERE r.run <> ALL (without)
          ORDER BY n.id FOR NO KEY UPDATE OF n SKIP LOCKED);
     overtaken bigint[] := '{}';
 BEGIN
@@ -32,23 +37,45 @@ BEGIN
     IF changes ? 'leaving' THEN
         overtaken := overtaken || farrier.held_by_brakes(changes -> 'leaving', ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
     END IF;
-    IF cardinality(fit) < jsonb_array_length(changes -> 'runs') OR overtaken <> '{}' THEN
-        RETURN QUERY SELECT u.run, u.due_in FROM farrier.unfit_runs('farrier.nodes', changes -> 'runs', fit) u;
+    IF cardinality(fit) < cardinality(runs) OR overtaken <> '{}' THEN
+        RETURN QUERY SELECT r.run, CASE WHEN n.id IS NULL THEN interval '0' END
+                       FROM unnest(runs) WITH ORDINALITY r (run, place)
+                       LEFT JOIN farrier.nodes n ON n.id = r.run AND n.version = versions[r.place]
+                      WHERE r.run <> ALL (without) AND r.run <> ALL (fit);
         RETURN QUERY SELECT f, interval '1 second' FROM unnest(fit) f WHERE f = ANY (overtaken);
-        changes := farrier.filter_runs(changes, ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken)));
+        fit := ARRAY(SELECT f FROM unnest(fit) f WHERE f <> ALL (overtaken));
+        without := ARRAY(SELECT r FROM unnest(runs) r WHERE r <> ALL (fit));
+        changes := farrier.filter_runs(changes, fit);
     END IF;
 
     -- A commit with any write increments the version and stores its ID, so that a commit whose reply was lost can be settled.
-    -- Section `nodes` does this, too; `writes` is true for the few runs that write something but no row of nodes.
-    IF changes @? '$.runs[*] ? (@.writes == true)' THEN
+    IF changes ? 'touched' THEN
         UPDATE farrier.nodes n SET version = n.version + 1, commit_id = c.commit_id
-          FROM jsonb_to_recordset(changes -> 'runs') c (run bigint, writes boolean, commit_id uuid)
-         WHERE n.id = c.run AND c.writes;
+          FROM jsonb_to_recordset(changes -> 'touched') c (run bigint, commit_id uuid)
+         WHERE n.id = c.run;
     END IF;
+    IF changes ?| '{new_onboardings,new_decommissions,onboardings,decommissions}' THEN
+        PERFORM farrier.write_workflows(changes);
+    END IF;
+    UPDATE farrier.nodes n
+       SET version = n.version + 1,
+           commit_id = commits[r.place],
+           status = statuses[r.place],
+           status_entered_at = CASE WHEN n.status = statuses[r.place] THEN n.status_entered_at ELSE farrier.now() END,
+           management = managements[r.place],
+           management_entered_at = CASE WHEN n.management = managements[r.place] THEN n.management_entered_at ELSE farrier.now() END,
+           live_workflow_kind = workflows[r.place],
+           -- The id is looked up and not taken from the run: a row that write_workflows inserted has its id only
+           -- now.
+           live_workflow_id = CASE workflows[r.place]
+               WHEN 'onboarding' THEN (SELECT o.id FROM farrier.node_onboardings o
+                                        WHERE o.node_id = n.id AND o.ended_at IS NULL)
+               WHEN 'decommission' THEN (SELECT d.id FROM farrier.node_decommissions d
+                                          WHERE d.node_id = n.id AND d.ended_at IS NULL)
+           END
+      FROM unnest(runs) WITH ORDINALITY r (run, place)
+     WHERE n.id = r.run AND statuses[r.place] IS NOT NULL AND r.run <> ALL (without);
     IF changes ? 'nodes' THEN
-        IF changes ?| '{new_onboardings,new_decommissions,onboardings,decommissions}' THEN
-            PERFORM farrier.write_workflows(changes);
-        END IF;
         UPDATE farrier.nodes n
            SET version = n.version + 1,
                commit_id = r.commit_id,
@@ -71,8 +98,6 @@ BEGIN
                redeploying = r.redeploying,
                cleaned = r.cleaned,
                live_workflow_kind = r.live_workflow_kind,
-               -- The id is looked up and not taken from the run: a row that write_workflows inserted has its id only
-               -- now.
                live_workflow_id = CASE r.live_workflow_kind
                    WHEN 'onboarding' THEN (SELECT o.id FROM farrier.node_onboardings o
                                             WHERE o.node_id = n.id AND o.ended_at IS NULL)
