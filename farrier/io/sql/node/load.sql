@@ -55,7 +55,8 @@ SELECT n.id, farrier.now() AS now,
                     AND (SELECT NOT bool_or(a.identities ->> i.kind = CASE i.kind WHEN 'serial' THEN substr(i.value, strpos(i.value, '/') + 1) ELSE i.value END)
                            FROM farrier.node_identities i WHERE i.node_id = n.id AND a.identities ? i.kind)
                     OR n.maas_id IS NOT NULL AND (
-                       SELECT lower(a.serial) <> lower(o.detail -> 'hardware_info' ->> 'system_serial') OR lower(a.uuid) <> lower(o.detail ->> 'hardware_uuid')
+                       SELECT a.identities ->> 'serial' <> lower(o.detail -> 'hardware_info' ->> 'system_serial')
+                              OR a.identities ? 'uuid' AND lower(a.uuid) <> lower(o.detail ->> 'hardware_uuid')
                          FROM farrier.node_observations o WHERE o.node_id = n.id))
                   THEN farrier.other_machine(n.id, a.serial, a.uuid) END) END AS agent,
            -- Nothing waited in an outage that ended before: for most nodes, one lookup for the whole statement shows this.
