@@ -9,11 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from farrier.model.intents.actions import Action
+from farrier.model.maas.reading import MaasStatus
+from farrier.model.maas.reading import StatusNumber as Status
+from farrier.model.machine.observation import MaasObservation
 from farrier.model.node.conditions import NOT_SCRUBBED
-from farrier.model.node.snapshot import Memo, Node, TaskStatus, TaskType
+from farrier.model.node.snapshot import Memo, Node, TaskStatus, TaskType, WorkflowOptions
 from farrier.model.node.stages import DecommissionStage as D
 from farrier.model.node.status import NodeStatus as N
-from farrier.model.node.workflow import DecommissionMode, OnboardingMode
+from farrier.model.node.workflow import CleaningBy, DecommissionMode, OnboardingMode
 from farrier.model.node.workflow import WorkflowStatus as W
 from farrier.model.node.writes import CreateTask
 from tests.support.nodes import (
@@ -63,6 +66,13 @@ def cleaning(stage: D, status: T, workflow: W = FAILED) -> Node:
     return node(N.RETIRED, agent=agent(), workflow=job, tasks=(task(CLEANING[stage], status),))
 
 
+def observed(status: Status) -> MaasObservation:
+    """A reading of the machine in this status."""
+    return MaasObservation(
+        system_id="abc123", state=MaasStatus.OTHER, status=status, since=NOW, read_at=NOW, fresh_at=NOW
+    )
+
+
 def idle(it: Node) -> Node:
     """The node after its workflow and tasks have ended."""
     return replace(it, workflow=None, tasks=())
@@ -88,6 +98,26 @@ def test_a_node_whose_validation_was_cancelled_returns_only_by_a_release_with_a_
     released = ask(idle(given_up), Action.RELEASE, key=UNVALIDATED, reason="cleaned by hand").node
     assert (released.status, released.conditions) == (N.RETIRED, ())
     assert ask(released, Action.REACTIVATE).node.status is N.OFFLINE
+
+
+@pytest.mark.parametrize(
+    ("stage", "memo", "seen", "is_marked"),
+    [
+        (D.RELEASE_MAAS_NODE, Memo(), Status.DEPLOYED, False),
+        (D.RELEASE_MAAS_NODE, Memo(asked="release", asked_at=NOW), Status.DEPLOYED, True),
+        (D.RELEASE_MAAS_NODE, Memo(asked="abort", asked_at=NOW), Status.FAILED_DISK_ERASING, True),
+        (D.RELEASE_MAAS_NODE, Memo(), Status.DISK_ERASING, True),
+        (D.CLEANUP_STORAGE, Memo(), Status.READY, True),
+    ],
+    ids=["nothing requested", "requested", "aborted", "response lost", "released"],
+)
+def test_a_node_is_marked_if_the_region_had_begun_to_clean_it(
+    stage: D, memo: Memo, seen: Status, is_marked: bool
+) -> None:
+    by_region = WorkflowOptions(cleaned_by=CleaningBy.REGION)
+    job = decommission(stage, FAILED, mode=DecommissionMode.REIMAGE, options=by_region, memo=memo)
+    it = node(N.RETIRED, workflow=job, maas_id="abc123", maas=observed(seen))
+    assert ask(it, Action.CANCEL).node.not_scrubbed is is_marked
 
 
 def test_a_node_whose_cleaning_succeeded_is_not_marked() -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from farrier.model.maas.reading import BEING_RELEASED
 from farrier.model.node import conditions
 from farrier.model.node.conditions import Effect, Source
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.snapshot import Decommission, Node, TaskStatus, TaskType
-from farrier.model.node.stages import CLEANING
+from farrier.model.node.stages import CLEANING, DecommissionStage
 from farrier.model.node.workflow import CleaningBy
 
 REFUSAL = (
@@ -80,15 +81,23 @@ def skipped(node: Node, type_: TaskType, why: str) -> Node:
 
 def given_up(node: Node) -> Node:
     """Return the node after its workflow was cancelled. If a task of a cleaning or validation was issued and did not
-    succeed, or if the region was to check the released machine, the node is marked."""
-    workflow = node.workflow
-    by_region = isinstance(workflow, Decommission) and workflow.options.cleaned_by is CleaningBy.REGION
-    if by_region and workflow is not None and workflow.stage in CLEANING:
-        node = _with(node, conditions.NOT_SCRUBBED, "the check of the released machine was cancelled")
+    succeed, or if the region had begun to clean the machine, the node is marked."""
+    if _region_began(node):
+        node = _with(node, conditions.NOT_SCRUBBED, "the cleaning by the region was cancelled")
     for task in node.tasks:
         if task.status is not TaskStatus.SUCCEEDED:
             node = skipped(node, task.type, f"task {task.type} was cancelled with its workflow")
     return node
+
+
+def _region_began(node: Node) -> bool:
+    """Return whether the region had begun to erase or to check the machine in the live workflow."""
+    workflow = node.workflow
+    if not isinstance(workflow, Decommission) or workflow.options.cleaned_by is not CleaningBy.REGION:
+        return False
+    if workflow.stage is not DecommissionStage.RELEASE_MAAS_NODE:
+        return workflow.stage in CLEANING
+    return workflow.memo.asked is not None or (node.maas is not None and node.maas.status in BEING_RELEASED)
 
 
 def _with(node: Node, id_: str, message: str) -> Node:
