@@ -49,7 +49,8 @@ async def _round(http: aiohttp.ClientSession, addresses: Sequence[str], seconds:
     began = asyncio.get_running_loop().time()
     async with anyio.create_task_group() as polls:
         for number, address in enumerate(addresses):
-            await anyio.sleep(began + number * seconds / len(addresses) - asyncio.get_running_loop().time())
+            due = began + number * seconds / len(addresses)
+            await anyio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
             polls.start_soon(poll, address)
 
 

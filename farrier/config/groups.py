@@ -330,7 +330,7 @@ class BmcConfig(BmcTrustConfig, frozen=True, forbid_unknown_fields=True, kw_only
             "one for each BMC, for at most 150 s without a read. A connection takes some 60 KiB of memory. With the "
             "value 0, each request gets a new connection.",
         ),
-    ] = 4096
+    ] = 8192
     connect_timeout: Annotated[
         timedelta,
         Meta(

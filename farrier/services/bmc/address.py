@@ -21,6 +21,7 @@ BMCS = 16_384
 call."""
 
 
+@lru_cache(maxsize=BMCS)
 def number(host: str) -> IPv4Address | IPv6Address | None:
     """Return a numeric address, or None for a name."""
     try:

@@ -88,6 +88,7 @@ async def open_bmc(
                 yield RedfishBmc(shared, opened[usual], of_hosts, ways)
             finally:
                 await sessions.close()
+                connections.close_all()
 
 
 @contextmanager

@@ -28,7 +28,7 @@ IDLE = timedelta(seconds=150)
 time for a read that is late."""
 LIVES = timedelta(hours=1)
 """The age at which a connection is closed, so that the name is resolved and the certificate is checked again."""
-MOST = 4096
+MOST = 8192
 """The largest number of connections that a process keeps. A connection takes some 60 KiB; further BMCs get a connection
 for each request."""
 GIVEN_UP_FOR = timedelta(hours=1)
