@@ -206,7 +206,7 @@ async def _polls(ground: Ground, nodes: int) -> AsyncIterator[Measure]:
     async with bmc_fleet(nodes) as keeping, bmc_fleet(nodes, mixed=True) as mixed:
 
         async def measure() -> Readings:
-            alone = await _alone(mixed)
+            alone = await _alone(keeping)
             await connect(ground, mixed)
             seen = await poll(ground, mixed, warm_up=_WARM_UP, interval=_MINUTE)
             await connect(ground, keeping)
