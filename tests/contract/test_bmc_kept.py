@@ -102,6 +102,15 @@ async def test_a_read_on_a_connection_that_the_bmc_resets_succeeds(keeping: Fake
         await keeping.until_open(0)
 
 
+async def test_a_bmc_that_resets_reused_connections_can_be_verified(keeping: FakeBmc) -> None:
+    """The first request with the secret never goes over a connection that the BMC may reset."""
+    keeping.resets_reuse = True
+    async with connect(keeping.ca_file) as client:
+        found = BmcTarget(address=keeping.url, credential=CREDENTIAL)
+        assert (await client.verify(found, macs=True)).system_path == SYSTEM
+    assert keeping.failed_logins == 0
+
+
 async def test_a_bmc_that_ends_a_connection_is_tried_again_after_an_hour(keeping: FakeBmc) -> None:
     clock = HandClock()
     async with connect(keeping.ca_file, clock=clock) as client:

@@ -45,7 +45,8 @@ Place: TypeAlias = tuple[str, int]
 
 
 class KeptConnection:
-    """A connection to a BMC. `identity` is the secret that was sent on it; None before."""
+    """A connection to a BMC. `identity` is the secret of the requests on it; None for requests
+    without a secret."""
 
     __slots__ = ("identity", "idle_for", "idle_since", "opened_at", "place", "protocol", "reused", "tls")
 
@@ -58,10 +59,6 @@ class KeptConnection:
         self.idle_since: float | None = None  # None while a request uses the connection
         self.idle_for = IDLE.total_seconds()
         self.reused = False
-
-    def fits(self, identity: Hashable) -> bool:
-        """Return whether a request with this secret may use the connection."""
-        return self.identity is None or identity is None or self.identity == identity
 
 
 class KeptConnections:

@@ -98,14 +98,13 @@ class Dial(msgspec.Struct, kw_only=True):
     """The destination of a request. After TLS has proven the host, `authenticate` adds headers, and returns the secret
     that they show. `begin` is called directly before the request is sent.
 
-    The connector sets `link`, and `repeats`: whether the request may be sent again if the BMC ends the connection
-    without a response, because it has accepted a request with the same secret on this connection."""
+    The connector sets `link`. A connection is reused only with the secret that the BMC has accepted on it. So if the
+    BMC ends a reused connection without a response, the request may be sent again."""
 
     route: Route
     authenticate: Callable[[Headers], Awaitable[Hashable]] = _anonymous
     begin: Callable[[], None] = _without_record
     link: KeptConnection | None = None
-    repeats: bool = False
 
 
 _DIAL: ContextVar[Dial] = ContextVar("farrier_dial")
@@ -186,9 +185,8 @@ class _BmcConnector(aiohttp.TCPConnector):
                     link = self._opened(connection, place, dial.route.host)
                     self._connections.opened(link, reads=reads)
                 identity = await dial.authenticate(req.headers)
-                if link.fits(identity) and link.protocol.is_connected():
-                    dial.link, dial.repeats = link, link.reused and link.identity == identity
-                    link.identity = link.identity if identity is None else identity
+                if not link.reused or (link.identity == identity and link.protocol.is_connected()):
+                    dial.link, link.identity = link, identity
                     dial.begin()
                     return connection
             except BaseException:
@@ -283,10 +281,10 @@ class _Sending:
         try:
             return await handler(request)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-            if dial.link is None or not dial.repeats:
+            if dial.link is None or not dial.link.reused:
                 raise
             self._connections.give_up(dial.link.place)
-            dial.link, dial.repeats = None, False
+            dial.link = None
         return await handler(request)
 
 
