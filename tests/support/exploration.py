@@ -39,7 +39,7 @@ from farrier.model.node.conditions import Effect, Source, has_source, quarantini
 from farrier.model.node.edges import Layer
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.management import Management as M
-from farrier.model.node.snapshot import Agent, Decommission, Node, TaskStatus, TaskType, Workflow
+from farrier.model.node.snapshot import Agent, Decommission, Node, Onboarding, TaskStatus, TaskType, Workflow
 from farrier.model.node.stages import DecommissionStage
 from farrier.model.node.status import NodeStatus as N
 from farrier.model.node.workflow import LIVE
@@ -354,8 +354,12 @@ def kind_of(place: Place) -> object:
         job
         and (job.kind, job.status, job.mode, job.stage, job.options.force, job.options.untouched, job.stop_requested),
         it.agent and (it.agent.last_heartbeat_at is not None and place.now - it.agent.last_heartbeat_at < MINUTE),
-        it.agent and (any(alert.blocks_scheduling for alert in it.agent.health.alerts), it.agent.ssh_seed_failures > 0),
-        it.agent and job and job.mode_given_at and it.agent.enrolled_at >= (job.memo.asked_at or job.mode_given_at),
+        # Its alerts are conditions. Only an onboarding compares the enrolment with its own beginning.
+        it.agent and it.agent.ssh_seed_failures > 0,
+        isinstance(job, Onboarding)
+        and it.agent
+        and job.mode_given_at
+        and it.agent.enrolled_at >= (job.memo.asked_at or job.mode_given_at),
         frozenset((task.type, task.status) for task in it.tasks if task.status in OPEN),
         (place.region_answers, machine_of(place), it.maas_id, it.redeploying),
         it.maas and (it.maas.state, it.maas.status),
