@@ -119,6 +119,17 @@ async def test_a_demo_that_misses_its_goal_reports_the_reasons(tmp_path: Path) -
 
 
 @pytest.mark.timeout(120)
+async def test_the_command_beside_the_addresses_reaches_the_running_fleet(tmp_path: Path) -> None:
+    """A reader of an operator's page practises on the demo: each command takes the database as this one does."""
+    async with farrier("demo", "--nodes", "1", "--dir", str(tmp_path)) as demo:
+        await demo.prints("1 enrolling")
+        (command,) = re.findall(r"^commands: farrier (.*)$", demo.printed, re.MULTILINE)
+        async with farrier(*shlex.split(command)) as shown:
+            assert await shown.ended() == 0, shown.logged
+    assert "gpu-0001" in shown.printed
+
+
+@pytest.mark.timeout(120)
 async def test_an_interrupt_stops_everything_in_order(tmp_path: Path) -> None:
     async with farrier("demo", "--nodes", "5", "--dir", str(tmp_path)) as demo:
         await demo.prints("4 enrolling")

@@ -232,6 +232,7 @@ def _places(scene: Scene) -> Places:
         ("agents", f"{serving.servers[DoorKind.AGENTS]}/"),
         ("metrics", f"{serving.url}/metrics"),
         ("database", f"psql '{scene.serving.dsn}'"),
+        ("commands", f"farrier node list --dsn '{scene.serving.dsn}'"),
         ("BMCs", f"{scene.bmc.base_url}/redfish/v1/Systems"),
         ("MAAS", f"{scene.region_url}/api/2.0/"),
     )
