@@ -146,7 +146,7 @@ def _generated(root: Path) -> Iterator[tuple[Path, str, str | None]]:
 
 
 def _model() -> dict[str, str]:
-    """Return the sections of `farrier model`, named by their titles, such as `onboarding-stages`."""
+    """Return the sections of the model, named by their titles, such as `onboarding-stages`."""
     _, *parts = _SECTION.split(diagram.markdown())
     titles, texts = parts[::2], parts[1::2]
     return {re.sub(r"\W+", "-", title.lower()): text for title, text in zip(titles, texts, strict=True)}

@@ -49,7 +49,6 @@ COMMANDS = {
     "alerts": "Print alert rules for Prometheus, generated from the limits and periods of the settings.",
     "dashboard": "Print one dashboard for Grafana, or write all of them to a directory.",
     "token": "Create and list tokens of the HTTP API.",
-    "model": "Print the state model: states, edges, limits, actions, failure classes.",
     "context": "Save named connections to databases and APIs, and select the current connection.",
     "config": "Print every setting with its default and description.",
 }
@@ -77,7 +76,6 @@ _MODULES = {
     "alerts": "fleet.alerts",
     "monitor": "fleet.monitor",
     "dashboard": "fleet.dashboard",
-    "model": "fleet.model",
     "token": "settings.token",
     "context": "settings.context",
     "config": "settings.config",

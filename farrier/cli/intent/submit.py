@@ -24,7 +24,9 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
     node: Annotated[str, typer.Argument(help="Name or ID of the node.", autocompletion=completed_names.node_names)],
     action: Annotated[
         str,
-        typer.Argument(help="The action. farrier model lists all actions.", autocompletion=completion.one_of(Action)),
+        typer.Argument(
+            help="The action. farrier kind list names all actions.", autocompletion=completion.one_of(Action)
+        ),
     ],
     params: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="A parameter of the action.")
@@ -40,7 +42,8 @@ async def submit(  # noqa: PLR0913 - one parameter is one option
     """Submit an intent for one node, with the action as an argument. The commands of farrier node are easier to use:
     each action is a command that accepts many nodes.
 
-    A controller answers the intent; --wait waits for the answer. farrier model lists the parameters of each action.
+    A controller answers the intent; --wait waits for the answer. The help of farrier node has the parameters of each
+    action.
     """
     # The database refuses an unknown action, and a parameter that the action does not have.
     fields = actions.rules(Action(action)).fields if action in set(Action) else {}

@@ -14,11 +14,6 @@ from farrier.model.kinds.spec import KindEdge, KindLayer, KindSpec
 from farrier.model.markdown import table
 
 
-def mermaid(spec: KindSpec) -> str:
-    """Return a diagram of the states and edges of each layer of a kind. Each edge is labelled with its trigger."""
-    return "\n".join(map(picture, spec.every_layer))
-
-
 def markdown(spec: KindSpec) -> str:
     """Return the diagram and limits of each layer, and the actions of the kind."""
     layers = [f"```mermaid\n{picture(layer)}```\n\n{_limits(layer)}\n" for layer in spec.every_layer]

@@ -1,17 +1,12 @@
-"""The model as diagrams, tables and JSON, generated from its data.
-
-The command `farrier model --format md|mermaid|json` prints these texts. The documentation contains the same texts, and
-a check fails when the documentation differs. The same model always gives the same output.
+"""The model as diagrams and tables, generated from its data, as the documentation contains them. A check fails when the
+documentation differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
-
-import msgspec
 
 from farrier.model.advice import recommended
 from farrier.model.advice.recommended import Advice
@@ -58,29 +53,6 @@ def markdown() -> str:
         "## BMC failures\n\n" + _advice_table("class", meanings.BMC_MEANINGS, failures.BMC_ADVICE),
     ]
     return "\n".join(sections)
-
-
-def as_json() -> dict[str, object]:
-    """Return the model as plain data: strings, numbers (seconds), lists and dicts only."""
-    return {
-        "edges": [
-            {"layer": str(layer), **msgspec.to_builtins(edge)} for layer, of in edges.EDGES.items() for edge in of
-        ],
-        "initial": {str(layer): sorted(map(str, states)) for layer, states in edges.INITIAL.items()},
-        "terminal": {str(layer): sorted(map(str, states)) for layer, states in edges.TERMINAL.items()},
-        "stages": {str(mode): [str(stage) for stage in path] for mode, path in stages.PATHS.items()},
-        "stages_by_region": {str(mode): [str(stage) for stage in path] for mode, path in stages.BY_REGION.items()},
-        "mapping": [msgspec.to_builtins(row) for row in mapping.ROWS],
-        "without_workflow": sorted(mapping.WITHOUT_WORKFLOW),
-        "sla": {name: _seconds(limit) for name, limit in _limits()},
-        "actions": {str(action): _action_as_json(action) for action in actions.Action},
-        "failures": {
-            str(name): {"meaning": meanings.FAILURE_MEANINGS[failures.FailureClass(name)]}
-            | {"retryable": spec.retryable, **msgspec.json.decode(msgspec.json.encode(spec.advice))}
-            for name, spec in failures.FAILURES.items()
-        },
-        "api": {"min": actions.API_MIN, "max": actions.API_MAX},
-    }
 
 
 def _layer_section(layer: Layer, title: str) -> str:
@@ -208,32 +180,3 @@ def _failure_table() -> str:
 def _advice_table(title: str, means: Mapping[Any, str], advice: Mapping[Any, Advice]) -> str:
     rows = [(str(name), means[name], recommended.text(each)) for name, each in advice.items()]
     return table((title, "meaning", "recommended action"), rows)
-
-
-def _limits() -> Iterable[tuple[str, timedelta | None]]:
-    for layer, states in sla.DEFAULTS.items():
-        for state, default in states.items():
-            yield f"{layer}.{state}", default.limit
-    for layer, limits in sla.STAGES.items():
-        for stage, limit in limits.items():
-            yield f"{layer}.running.{stage}", limit
-    for layer, limit in sla.END_TO_END.items():
-        yield f"{layer}.end_to_end", limit
-
-
-def _action_as_json(action: actions.Action) -> dict[str, object]:
-    spec = actions.ACTIONS[action]
-    return {
-        "group": str(spec.group),
-        "description": spec.description,
-        "since": spec.since,
-        "interrupts": spec.interrupts,
-        "params": msgspec.json.decode(msgspec.json.encode(actions.rules(action))),
-        "statuses": [str(state) for state in edges.STATES[Layer.STATUS] if state in spec.accepted_in],
-        "management": [str(state) for state in edges.STATES[Layer.MANAGEMENT] if state in spec.managements],
-        "accepted": spec.condition.text + _regardless(spec),
-    }
-
-
-def _seconds(limit: timedelta | None) -> float | None:
-    return None if limit is None else limit.total_seconds()

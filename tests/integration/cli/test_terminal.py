@@ -52,8 +52,6 @@ LISTS = (
     "token list",
     "sla list",
     "sla breaches",
-    "model",
-    "model --kind network_segment",
 )
 
 

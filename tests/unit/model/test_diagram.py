@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 
-import msgspec
 import pytest
 
 from farrier.model.intents import actions
 from farrier.model.machine.bmc import BmcFailure
 from farrier.model.node import condition_effects, conditions, edges, failures, sla
 from farrier.model.node.edges import Layer
-from farrier.model.node.limits import KEYS
 from farrier.model.views import diagram
 
 ARROW = re.compile(r"^    (\S+) --> (\S+)(?: : .+)?$")
@@ -83,13 +81,3 @@ def test_a_table_has_a_row_for_each_entry_of_the_model_with_equally_many_cells(s
 def test_stage_marks_are_those_of_the_model() -> None:
     assert rows("Onboarding stages")[11] == ["classify_deploy_failure", "on failure", "", ""]
     assert rows("Decommission stages")[12] == ["remove_maas_record", "", "", "x", "by policy"]
-
-
-def test_json_is_plain_and_complete() -> None:
-    plain = diagram.as_json()
-    assert msgspec.json.decode(msgspec.json.encode(plain)) == plain
-    listed = {(e["layer"], e["source"], e["target"]) for e in msgspec.convert(plain["edges"], list[dict[str, str]])}
-    assert listed == {(layer, *pair) for layer in Layer for pair in edges.ALLOWED[layer]}
-    shown = msgspec.convert(plain["sla"], dict[str, float | None])
-    assert shown.keys() >= KEYS
-    assert {shown[key] for key in shown.keys() - KEYS} == {None}
