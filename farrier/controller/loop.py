@@ -34,6 +34,7 @@ from farrier.model.loop.controllers import ListedResources
 from farrier.model.loop.outcome import Step, Update, Wait
 from farrier.model.loop.runs import CommitResult, CommitVerdict, Due, Loaded, Turn
 from farrier.protocols import Kind, Snapshot, StateHandler, StateIO
+from farrier.slices import sliced, taken_in_slice
 
 R = TypeVar("R", bound=Snapshot)
 S = TypeVar("S")
@@ -45,8 +46,8 @@ Batch: TypeAlias = Sequence[tuple[AgendaEntry[Any], Run[Any, Any, Any]]]
 
 _log = structlog.stdlib.get_logger(__name__)
 
-# How many handlers one slice calls before other tasks run: about half a millisecond of work.
-_SLICE = 64
+_SLICE = 64  # how many handlers one slice of the sweep calls at most, so that it hardly ever puts entries back
+_PUBLISHED = 8  # how many runs are published together, because a publication has a fixed cost
 _MANY = 1_000  # how many wakes are recorded before other tasks run: a millisecond of work
 _MASS = 64  # how many resources for which nobody waits are loaded together: some 20 ms of work for the database
 # How often the sweep takes due entries, in seconds.
@@ -197,15 +198,14 @@ class Loop(Generic[R, S, W, V]):
         begin. Any other decision except to do nothing is dropped, and the resource is loaded. Returns whether more
         resources may be due."""
         agenda, now = self.agenda, self._clock.monotonic()
-        due: Sequence[AgendaEntry[R]] = ()
+        due: list[AgendaEntry[R]] = []
         if self._time is not None and not self._stopping and self._host.may_act():
             due = agenda.wheel.take(now, _SLICE)
             read_at, read = self._time
             at = read + timedelta(0, now - read_at)
-        done: list[float] = []
-        waited: list[float] = []
+        more, ran = len(due) == _SLICE, dict[str, list[float]]()
         began = time.perf_counter()
-        for entry in due:
+        for entry in taken_in_slice(due):
             if entry.snapshot is None or entry.reload_at <= now:
                 agenda.reload(entry, now)
                 continue
@@ -222,16 +222,15 @@ class Loop(Generic[R, S, W, V]):
                 if decision.requeue_after is not None:
                     delay = min(delay, decision.requeue_after.total_seconds())
                 agenda.wheel.put(entry, now + delay)
-                (waited if type(decision) is Wait else done).append(ended - began)
+                ran.setdefault("wait" if type(decision) is Wait else "do_nothing", []).append(ended - began)
             began = ended
+        agenda.wheel.put_back(due, now)
         self.steps.begin_observing()
-        if due:
-            self._host.sink.ran(
-                self.kind, {name: each for name, each in (("do_nothing", done), ("wait", waited)) if each}
-            )
+        if ran:
+            self._host.sink.ran(self.kind, ran)
         if agenda.load_at <= now:
             self._to_load.ring()
-        return len(due) == _SLICE
+        return more or bool(due)
 
     async def _load(self) -> None:
         """Load and run resources in batches, until the process stops."""
@@ -285,11 +284,9 @@ class Loop(Generic[R, S, W, V]):
             waited = [max(0.0, (self._now() - at).total_seconds()) for at in loaded.woken_at.values()]
             self._host.sink.waited(self.kind, waited)
         planned: list[Acting[R, S, W, V]] = []
-        for first in range(0, len(entries), _SLICE):
-            for entry in entries[first : first + _SLICE]:
-                if self._take_in(entry, loaded, at) and (run := self._run_fresh(entry, loaded, at, planned)):
-                    self._hand_over(entry, run, finished)
-            await anyio.lowlevel.checkpoint()
+        async for entry in sliced(entries):
+            if self._take_in(entry, loaded, at) and (run := self._run_fresh(entry, loaded, at, planned)):
+                self._hand_over(entry, run, finished)
         if planned or self.steps.slots.waiting:
             self.steps.begin(entries, planned)
 
@@ -423,9 +420,11 @@ class Loop(Generic[R, S, W, V]):
                 results = await self.io.commit(runs, id_)
             results = await self._report_locks(batch, results, id_)
         settled = [each for each in batch if each[0].id in results]
-        self._publisher.publish([run for _, run in settled], results)
-        for entry, run in settled:
-            self._settle_entry(entry, run, results[entry.id])
+        with anyio.CancelScope(shield=True):
+            async for some in sliced([settled[at : at + _PUBLISHED] for at in range(0, len(settled), _PUBLISHED)]):
+                self._publisher.publish([run for _, run in some], results)
+                for entry, run in some:
+                    self._settle_entry(entry, run, results[entry.id])
         if self.agenda.load_at <= self._clock.monotonic():
             self._to_load.ring()
 

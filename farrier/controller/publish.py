@@ -35,12 +35,13 @@ class Publisher(Generic[R, S]):
     def publish(self, runs: Sequence[Run[R, S, Any]], results: Mapping[int, CommitResult]) -> None:
         """Publish runs and the results of their commits."""
         seconds: dict[str, list[float]] = defaultdict(list)
-        log = _log.bind()  # called only one time, because each use of the lazy logger assembles it again
+        log: structlog.stdlib.BoundLogger | None = None
         for run in runs:
             result = results[run.finished.id]
             if result.verdict is CommitVerdict.COMMITTED:
                 seconds[run.finished.outcome].append(run.seconds)
                 if _has_effects(run):
+                    log = log or _log.bind()  # one time, because each use of the lazy logger assembles it again
                     self._publish_one(run, result, log)
             elif result.verdict is CommitVerdict.DEFERRED:
                 self._sink.deferred(self._kind.name)

@@ -7,6 +7,7 @@ adding it again, or by setting its slot to NOWHERE.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 # The length of a slot in seconds. This is also the longest time by which an entry can be late. With a million entries
@@ -42,6 +43,11 @@ class Wheel(Generic[T]):
             self._slots[slot] = [entry]
         else:
             waiting.append(entry)
+
+    def put_back(self, entries: Iterable[T], now: float) -> None:
+        """Make entries that were due at `now` due again at once."""
+        for entry in entries:
+            self.put(entry, now - TICK)
 
     def take(self, now: float, limit: int) -> list[T]:
         """Remove and return up to `limit` due entries."""

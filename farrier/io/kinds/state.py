@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import TypeVar
 from uuid import UUID
 
-import anyio
 import asyncpg
 import msgspec
 
@@ -25,6 +24,7 @@ from farrier.io.kinds.rows import Rows
 from farrier.model.loop.controllers import ListedResources
 from farrier.model.loop.restores import Hold
 from farrier.model.loop.runs import Finished, Loaded, Marking, Settled
+from farrier.slices import sliced
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -32,8 +32,6 @@ W = TypeVar("W")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# How many snapshots to decode before other tasks run: half a millisecond of work.
-_SLICE = 64
 # How many wakes one load reads. A load of very many wakes would delay its runs.
 _MOST_WAKES = 10_000
 
@@ -93,9 +91,7 @@ class PostgresStateIO(commit.Committer[R, S, W]):
         keys: dict[int, int] = {}
         holds: dict[int, Hold] = {}
         decode = self._rows.decode
-        for count, (id_, at, snapshot, seen, key, hold) in enumerate(records):
-            if count % _SLICE == _SLICE - 1:
-                await anyio.lowlevel.checkpoint()
+        async for id_, at, snapshot, seen, key, hold in sliced(records):
             if snapshot is not None:
                 now = at
                 try:

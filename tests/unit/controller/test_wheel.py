@@ -37,6 +37,15 @@ def test_an_entry_that_is_put_again_is_due_only_at_its_new_time() -> None:
     assert taken(wheel, 70.0) == []
 
 
+def test_entries_that_are_put_back_are_due_at_once() -> None:
+    wheel: Wheel[Timer] = Wheel()
+    timer = Timer()
+    wheel.put(timer, 60.0)
+    now = 60.0 + 2 * TICK
+    wheel.put_back(taken(wheel, now), now)
+    assert taken(wheel, now) == [timer]
+
+
 def test_entries_above_the_limit_wait_for_the_next_call_and_count_as_overdue() -> None:
     wheel: Wheel[Timer] = Wheel()
     timers = [Timer() for _ in range(5)]
