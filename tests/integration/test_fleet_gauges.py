@@ -138,18 +138,6 @@ async def test_a_deleted_node_is_missing_from_the_next_scrape_of_every_replica(
         assert not [labels for name, labels in told if "deleted" in labels]
 
 
-async def test_of_a_fleet_above_its_limits_the_hundred_worst_nodes_are_named(
-    db: pg.Database, replicas: tuple[FleetGauges, ...]
-) -> None:
-    async with db.connect() as conn:
-        await conn.execute("SET session_replication_role = replica")
-        await conn.execute(LATE, 130)
-    told = await scraped(replicas[0])
-    named = {labels[0] for name, labels in told if name == NAMED}
-    assert named == {f"gpu-{n}" for n in range(31, 131)}
-    assert told["farrier_resources_above_sla", ("node", "quarantined", "")] == 130
-
-
 async def test_in_an_outage_the_last_figures_stay_with_the_time_of_their_count(db: pg.Database) -> None:
     gauges = process()
     async with AsyncExitStack() as stack:

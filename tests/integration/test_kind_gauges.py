@@ -269,17 +269,6 @@ async def test_unanswered_intents_of_nodes_and_of_other_kinds_are_counted_togeth
     assert 1200 <= told["farrier_intents_oldest_pending_seconds", ()] < 1300
 
 
-async def test_runs_that_keep_failing_are_counted_by_their_error(yard: Yard) -> None:
-    id_ = await yard.create("c-1")
-    await yard.pool.execute(
-        "INSERT INTO farrier.outcomes (kind, id, outcome, at) VALUES ('crate', $1, $2, farrier.now())",
-        id_,
-        '{"outcome": "error", "error": "timeout"}',
-    )
-    await yard.db.advance(6 * MINUTE)
-    assert (await scraped(yard))["farrier_resources_failing", ("crate", "timeout")] == 1
-
-
 def test_a_process_has_every_counter_of_the_kinds_that_it_runs_at_zero() -> None:
     sink = PrometheusSink(wiring.vocabulary([crates.SPEC]))
     there = {

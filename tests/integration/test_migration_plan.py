@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import msgspec
 import pytest
 
@@ -12,16 +10,12 @@ from farrier.io.connections.pool import Connection
 from farrier.io.schema import migrate
 from farrier.io.schema import plan as schema_plan
 from farrier.io.schema.files import Schema, TableFile
-from tests.support import pg
+from tests.support import pg, toys
 from tests.support.catalogs import catalogs
 from tests.support.plans import GO_ON, SEEN, STOP, TABLE, planned_and_done, schema
 from tests.support.toys import f, touch, trigger
 
-
-@pytest.fixture
-async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
-    async with empty_db.connect() as conn:
-        yield conn
+conn = toys.conn
 
 
 async def test_a_plan_for_an_empty_database_leaves_it_empty(conn: Connection) -> None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from farrier.io.connections.pool import Connection
 from farrier.io.schema import migrate
-from tests.support import pg
+from tests.support import toys
 from tests.support.plans import GO_ON, SEEN, planned_and_done, schema
 from tests.support.toys import f, touch, trigger
 
-
-@pytest.fixture
-async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
-    async with empty_db.connect() as conn:
-        yield conn
+conn = toys.conn
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -11,7 +11,7 @@ from farrier.io.connections.pool import Connection
 from farrier.io.schema import migrate
 from farrier.io.schema import plan as schema_plan
 from farrier.io.schema.files import Schema
-from tests.support import pg, toys
+from tests.support import toys
 from tests.support.catalogs import places
 from tests.support.plans import planned_and_done
 
@@ -19,10 +19,7 @@ TABLE = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text)"
 SET = {"touch": toys.touch()}
 
 
-@pytest.fixture
-async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
-    async with empty_db.connect() as conn:
-        yield conn
+conn = toys.conn
 
 
 def schema(

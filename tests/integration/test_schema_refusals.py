@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-
 import pytest
 
 from farrier import errors
 from farrier.io.connections.pool import Connection
 from farrier.io.schema import migrate
 from farrier.io.schema.files import Schema
-from tests.support import pg, toys
+from tests.support import toys
 from tests.support.catalogs import places
 
-TABLE = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text, size integer)"
-
-
-@pytest.fixture
-async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
-    async with empty_db.connect() as conn:
-        yield conn
-
-
-def schema(
-    functions: Mapping[str, str] | None = None,
-    views: Mapping[str, str] | None = None,
-    triggers: Mapping[str, str] | None = None,
-    *,
-    tables: str = TABLE,
-) -> Schema:
-    return toys.schema(toys.named(functions, views, triggers), tables=tables)
+TABLE, conn, schema = toys.TABLE, toys.conn, toys.of_toy
 
 
 @pytest.mark.parametrize(

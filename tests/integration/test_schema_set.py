@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-
 import asyncpg
 import pytest
 
@@ -11,10 +9,10 @@ from farrier import errors
 from farrier.io.connections.pool import Connection
 from farrier.io.schema import migrate
 from farrier.io.schema.files import Schema
-from tests.support import pg, toys
+from tests.support import toys
 from tests.support.catalogs import places
 
-TABLE = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text, size integer)"
+TABLE, conn, schema = toys.TABLE, toys.conn, toys.of_toy
 
 SIGNATURES = """
     SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = 'farrier'::regnamespace AND p.proname = $1
@@ -23,22 +21,6 @@ COLUMNS = """
     SELECT a.attname || ' ' || format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
      WHERE a.attrelid = $1::text::regclass ORDER BY a.attnum
 """
-
-
-@pytest.fixture
-async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
-    async with empty_db.connect() as conn:
-        yield conn
-
-
-def schema(
-    functions: Mapping[str, str] | None = None,
-    views: Mapping[str, str] | None = None,
-    triggers: Mapping[str, str] | None = None,
-    *,
-    tables: str = TABLE,
-) -> Schema:
-    return toys.schema(toys.named(functions, views, triggers), tables=tables)
 
 
 async def texts(conn: Connection, query: str, *arguments: object) -> list[str]:

@@ -173,12 +173,6 @@ async def test_a_change_in_a_version_that_lacks_it_is_refused(web: httpx.AsyncCl
     assert (await change(web, {"rack": "r1"}, Farrier_Api_Version="1")).json()["sqlstate"] == "FR406"
 
 
-async def test_controllers_are_listed_with_the_unowned_shards(web: httpx.AsyncClient) -> None:
-    listed = (await web.get("/api/v1/controllers")).json()
-    assert listed["controllers"] == []
-    assert {share["kind"] for share in listed["unowned"]} >= {"node", "network_segment"}
-
-
 async def test_a_node_is_shown_with_the_recommended_next_action(
     web: httpx.AsyncClient, conn: Connection, db: pg.Database
 ) -> None:

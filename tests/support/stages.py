@@ -169,6 +169,20 @@ class Stand:
         return seen
 
 
+async def done(at: Stand) -> Done:
+    """Run the stage, and assert that it is done."""
+    settled = await at.settle()
+    assert isinstance(settled, Done), settled
+    return settled
+
+
+async def failed(at: Stand) -> Failed:
+    """Run the stage, and assert that it fails."""
+    settled = await at.settle()
+    assert isinstance(settled, Failed), settled
+    return settled
+
+
 def observation(
     region: Region, system_id: str, now: datetime, before: MaasObservation | None = None
 ) -> MaasObservation:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
+import pytest
 
+from farrier.io.connections.pool import Connection
 from farrier.io.schema.files import BASELINE, MigrationStep, ObjectKind, Schema, SchemaObject, TableFile
+from tests.support import pg
 
+TABLE = "CREATE TABLE farrier.toy (id integer PRIMARY KEY, name text, size integer)"
 # The objects that every schema needs: rights, and a function that a migration calls.
 LEAST = {
     "function grant_rights": "SELECT 1",
@@ -40,6 +44,24 @@ def named(
     """The `objects` of a schema, from mappings by name; triggers are named TABLE.TRIGGER, rights by their role."""
     kinds = {"function": functions, "view": views, "trigger": triggers, "rights": rights}
     return {f"{kind} {name}": text for kind, texts in kinds.items() for name, text in (texts or {}).items()}
+
+
+def of_toy(
+    functions: Mapping[str, str] | None = None,
+    views: Mapping[str, str] | None = None,
+    triggers: Mapping[str, str] | None = None,
+    *,
+    tables: str = TABLE,
+) -> Schema:
+    """A schema with the table `toy`."""
+    return schema(named(functions, views, triggers), tables=tables)
+
+
+@pytest.fixture
+async def conn(empty_db: pg.Database) -> AsyncIterator[Connection]:
+    """A connection to a database without a schema. A test module assigns it to a name."""
+    async with empty_db.connect() as connection:
+        yield connection
 
 
 def reordered(schema: Schema) -> Schema:

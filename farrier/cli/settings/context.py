@@ -11,7 +11,6 @@ from farrier.cli.options import arguments, completion
 from farrier.cli.output import printing
 from farrier.config import contexts
 from farrier.config.contexts import Context
-from farrier.errors import ConfigError
 from farrier.log import mask_urls
 
 context = group("context")
@@ -39,28 +38,6 @@ def list_(as_json: printing.AsJson = False) -> None:
             for name, each in found.contexts.items()
         ),
     )
-
-
-@context.command("show")
-def show(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            help="Name of the context. Default: the current context.", autocompletion=completion.context_names
-        ),
-    ] = None,
-    as_json: printing.AsJson = False,
-) -> None:
-    """Show a context, without the password of its URL."""
-    found = contexts.load()
-    chosen = name or found.current
-    if not chosen:
-        raise ConfigError(f"no context is selected in {contexts.path()}; to select one, run farrier context use NAME")
-    if as_json:
-        printing.json(_object(chosen, found.named(chosen)))
-    else:
-        each = found.named(chosen)
-        printing.facts([("context", chosen), ("database", _database(each)), ("settings", each.config)])
 
 
 @context.command("use")

@@ -152,22 +152,6 @@ async def test_a_bug_of_the_client_is_a_failure_in_adoption_read_and_power_chang
     assert (await read.bmc())["sync_failure"] == "internal"
 
 
-async def test_consecutive_failures_are_counted_together_and_each_class_has_a_separate_backoff(site: Site) -> None:
-    machine = await site.register(auto_manage=True)
-    site.bmc.fail(BmcError(BmcFailure.UNREACHABLE, "no route"))
-    await machine.asked("set_bmc", address="https://10.0.0.1", credential="env:BMC")
-    await site.wait(31 * SECOND)
-    site.bmc.fail(BmcError(BmcFailure.TIMEOUT, "slow"))
-    await site.wait(61 * SECOND)
-    assert (await machine.bmc())["failures"] == 3
-    dialled = len(site.bmc.calls)
-    await site.wait(31 * SECOND)
-    assert len(site.bmc.calls) == dialled + 1, "the first failure of a class has the shortest back-off"
-    site.bmc.recover()
-    await site.wait(5 * MINUTE)
-    assert not {"failures", "of_class"} & set(await machine.bmc())
-
-
 async def test_power_that_was_not_read_is_unknown(site: Site) -> None:
     machine = await site.with_bmc()
     site.bmc.fail(BmcError(BmcFailure.TIMEOUT, "slow"))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting
+from farrier.handlers.node.moves import Failed, StageStep, Waiting
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault
 from farrier.sim.maas.records import Link, Vlan
 from tests.support.networks import begin, changes, links, named, ready
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand, done, failed, open_stand
 
 STAGE = OnboardingStage.APPLY_ROCE_PHASE2
 BOND = {
@@ -49,18 +49,6 @@ EVERY_CHANGE = [
 async def at() -> AsyncIterator[Stand]:
     async with open_stand() as stand:
         yield stand
-
-
-async def done(at: Stand) -> Done:
-    settled = await at.settle()
-    assert isinstance(settled, Done), settled
-    return settled
-
-
-async def failed(at: Stand) -> Failed:
-    settled = await at.settle()
-    assert isinstance(settled, Failed), settled
-    return settled
 
 
 # --- the goal

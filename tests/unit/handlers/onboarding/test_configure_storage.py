@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from farrier.config.sites import Layout, StorageSite
-from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting
+from farrier.handlers.node.moves import StageStep, Waiting
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, DiskModel, Fault, Hardware, Nature, Status
@@ -18,7 +18,7 @@ from farrier.sim.maas.inside import lay_out
 from farrier.sim.maas.records import Machine
 from tests.support.maas import COMMISSION
 from tests.support.machines import created
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand, done, failed, open_stand
 
 STAGE = OnboardingStage.CONFIGURE_STORAGE
 MUTATIONS = {"set_boot_disk", "set_storage_layout"}
@@ -59,18 +59,6 @@ def wants(at: Stand, layout: Layout, **fields: int) -> None:
 def root(machine: Machine) -> list[str]:
     """The disks on which the root file system lies, also by way of RAIDs and volume groups."""
     return [disk.name for disk in machine.disks if disk.partition is not None]
-
-
-async def done(at: Stand) -> Done:
-    settled = await at.settle()
-    assert isinstance(settled, Done), settled
-    return settled
-
-
-async def failed(at: Stand) -> Failed:
-    settled = await at.settle()
-    assert isinstance(settled, Failed), settled
-    return settled
 
 
 # --- the goal

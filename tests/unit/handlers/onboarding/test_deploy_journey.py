@@ -14,7 +14,7 @@ from farrier.model.node.failures import MAX_ATTEMPTS
 from farrier.model.node.snapshot import Agent
 from farrier.model.node.stages import OnboardingStage as O
 from farrier.model.node.status import NodeStatus
-from farrier.sim.maas import Broken, DeployFate, Durations, Fault, Nature, Region, Status
+from farrier.sim.maas import DeployFate, Durations, Nature, Region, Status
 from tests.support.deployments import Journey, changes, memo, on_ready, record, sent, workflow
 from tests.support.stages import Stand, stand
 
@@ -35,18 +35,6 @@ async def at() -> AsyncIterator[Stand]:
 
 def fates(at: Stand, fate: DeployFate) -> None:
     at.region.default_nature = Nature(deploy=fate)
-
-
-async def test_a_deployment_that_succeeds_passes_the_stages_in_order(at: Stand) -> None:
-    journey = Journey(at)
-    await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
-    assert journey.stages == [
-        O.DEPLOY_VIA_MAAS,
-        O.WAIT_FOR_DEPLOYED,
-        O.ENSURE_HARDWARE_SYNC_CONFIGURED,
-        O.WAIT_FOR_HARDWARE_SYNC_HEALTHY,
-    ]
-    assert journey.failures == [] and changes(at) == ["deploy"]
 
 
 async def test_a_datasource_that_fails_once_is_retried_with_a_new_token(at: Stand) -> None:
@@ -103,17 +91,6 @@ async def test_a_deployment_that_is_aborted_once_succeeds_the_second_time(at: St
     at.region.durations = Durations()
     await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
     assert changes(at) == ["deploy", "abort", "release", "deploy"]
-
-
-async def test_no_change_is_sent_twice_if_each_response_is_lost_once(at: Stand) -> None:
-    fates(at, DeployFate.NO_DATASOURCE)
-    for operation in ("deploy", "release"):
-        at.region.faults.add(Fault(op=operation, broken=Broken.DROP))
-    journey = Journey(at)
-    await journey.until(O.RECOVER_FOR_DATASOURCE_RETRY)
-    fates(at, DeployFate.SUCCEEDS)
-    await journey.until(O.WAIT_FOR_HARDWARE_SYNC_HEALTHY)
-    assert changes(at) == ["deploy", "release", "deploy"]
 
 
 async def test_a_node_that_was_reimaged_is_deployed_by_the_same_stages(at: Stand) -> None:

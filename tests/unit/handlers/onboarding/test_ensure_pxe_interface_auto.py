@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from farrier.config.sites import NetworkSite
-from farrier.handlers.node.moves import Done, Failed, StageStep, Waiting
+from farrier.handlers.node.moves import StageStep, Waiting
 from farrier.model.node.failures import FailureClass
 from farrier.model.node.stages import OnboardingStage
 from farrier.sim.maas import Broken, Fault, Status
 from farrier.sim.maas.records import Interface, Link, Machine, Subnet, Vlan
 from tests.support.machines import machine_in
-from tests.support.stages import Stand, open_stand
+from tests.support.stages import Stand, done, failed, open_stand
 
 STAGE = OnboardingStage.ENSURE_PXE_INTERFACE_AUTO
 PXE_CIDR = "10.20.0.0/16"
@@ -57,18 +57,6 @@ def second(at: Stand, vlan: Vlan | None = None) -> Subnet:
 
 def changes(at: Stand) -> int:
     return at.world.observed.operations.count("link_subnet")
-
-
-async def done(at: Stand) -> Done:
-    settled = await at.settle()
-    assert isinstance(settled, Done), settled
-    return settled
-
-
-async def failed(at: Stand) -> Failed:
-    settled = await at.settle()
-    assert isinstance(settled, Failed), settled
-    return settled
 
 
 # --- the goal
