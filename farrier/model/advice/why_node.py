@@ -25,6 +25,7 @@ from farrier.model.node import clocks, conditions
 from farrier.model.node.clocks import StateClock
 from farrier.model.node.limits import Limits
 from farrier.model.node.status import NodeStatus
+from farrier.model.node.workflow import WorkflowStatus
 from farrier.model.views import sweeps
 from farrier.model.views.nodes import MaasView, NodeDetail, RequestView
 
@@ -132,12 +133,18 @@ def _case(node: NodeDetail, now: datetime, limits: Limits, patience: Patience | 
 
 def _ends_by(node: NodeDetail, chosen: Advice) -> EndsBy | None:
     """Return what ends the wait of the node; None if it waits for nothing."""
-    if chosen.todo or chosen.intents:
-        return EndsBy.PERSON
     outcome = node.outcome
+    if chosen.todo or chosen.intents:
+        return EndsBy.ITSELF if _is_retried(node) else EndsBy.PERSON
     if outcome is None or outcome.outcome != "wait" or diagnosis.is_deleted(node):
         return chosen.ends_by if chosen.wait else None
     return EndsBy.CONFIRMATION if outcome.ends_by == EndsBy.CONFIRMATION else EndsBy.ITSELF
+
+
+def _is_retried(node: NodeDetail) -> bool:
+    """Return whether the node's last run waits for the retry of a failed stage, which an operator may only hasten."""
+    failed = node.workflow is not None and node.workflow.status == WorkflowStatus.FAILED_RETRYABLE
+    return failed and node.outcome is not None and node.outcome.ends_by == EndsBy.ITSELF
 
 
 def _reason(node: NodeDetail) -> str:

@@ -211,7 +211,8 @@ def test_each_intent_recommended_for_a_failure_is_accepted(failure: FailureClass
                 for deleting in (False, True):
                     it = with_failure(mode, failure, status, where, machine, deleting=deleting)
                     faults += (f"{mode} {where} {machine} {deleting}: {why}" for why in refused(it))
-                    assert advised(it).ends_by is EndsBy.PERSON
+                    ends_by = advised(it).ends_by
+                    assert ends_by is EndsBy.PERSON or (ends_by, status) == (EndsBy.ITSELF, W.FAILED_RETRYABLE)
     assert faults == []
 
 
@@ -422,6 +423,15 @@ def test_a_wait_that_ends_by_itself_needs_no_action() -> None:
     outcome = Record("wait", "waits for an agent", "x.py:1", "", EndsBy.ITSELF)
     said = explain(shown.detail(node(N.DRAINING, workflow=job, agent=agent()), NOW, outcome=outcome), NOW, Limits())
     assert said.ends_by is EndsBy.ITSELF and not said.recommended and said.advice.startswith("wait: ")
+
+
+def test_a_failure_that_is_retried_ends_by_itself_though_an_operator_may_hasten_it() -> None:
+    it = with_failure(
+        OnboardingMode.DEPLOY, FailureClass.TIMEOUT, W.FAILED_RETRYABLE, N.ENROLLING, "not read", deleting=False
+    )
+    outcome = Record("wait", "farrier retries the stage", "x.py:1", "", EndsBy.ITSELF)
+    said = explain(shown.detail(it, NOW, outcome=outcome), NOW, Limits())
+    assert said.ends_by is EndsBy.ITSELF and said.recommended
 
 
 def test_a_wait_that_needs_a_person_is_never_said_to_need_no_action() -> None:
