@@ -14,7 +14,7 @@ from farrier.model.node.clocks import StateClock
 from farrier.model.views.resources import LateResource, late_clock
 from farrier.model.views.responses import MOST_ROWS, Breaches, ClockView, LateNode, LateOther
 from farrier.web.api import operation
-from farrier.web.api.operation import ApiRequest, Operation, ResponseType
+from farrier.web.api.operation import ApiRequest, reads
 from farrier.web.api.parameter_types import Nodes, narrowed
 from farrier.web.server.backend import Backend
 
@@ -39,10 +39,5 @@ async def late_resources(backend: Backend) -> list[tuple[LateResource, StateCloc
 
 
 OPERATIONS = [
-    Operation(
-        path="/breaches",
-        respond=list_,
-        given=narrowed(Nodes),
-        answers={200: ResponseType(what="The nodes and other resources above a limit.", body=Breaches)},
-    )
+    reads("/breaches", list_, "The nodes and other resources above a limit.", Breaches, given=narrowed(Nodes))
 ]

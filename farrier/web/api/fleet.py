@@ -21,7 +21,7 @@ from farrier.model.views.controllers import ShardOwnership
 from farrier.model.views.nodes import Figures
 from farrier.model.views.responses import Brakes, Enqueued, ForeseenAnswers, Holds, LiftedHolds, Tasks
 from farrier.web.api import operation
-from farrier.web.api.operation import ApiRequest, NoParameters, Operation, ResponseType
+from farrier.web.api.operation import ApiRequest, NoParameters, Operation, ResponseType, reads
 from farrier.web.api.parameter_types import Limit, OfNode, OfResource
 from farrier.web.server.access import requester
 from farrier.web.server.refusals import MEDIA, Problem
@@ -148,16 +148,10 @@ async def foresee(call: ApiRequest[NoParameters, Foreseeing]) -> Response:
 _ENQUEUED = {202: ResponseType(what="The resource is enqueued.", body=Enqueued)}
 
 OPERATIONS = [
-    Operation(
-        path="/controllers",
-        respond=list_controllers,
-        answers={200: ResponseType(what="The controllers.", body=ShardOwnership)},
-    ),
-    Operation(
-        path="/tasks", respond=list_tasks, given=TaskFilter, answers={200: ResponseType(what="Tasks.", body=Tasks)}
-    ),
-    Operation(path="/figures", respond=show_figures, answers={200: ResponseType(what="The figures.", body=Figures)}),
-    Operation(path="/brakes", respond=list_brakes, answers={200: ResponseType(what="The brakes.", body=Brakes)}),
+    reads("/controllers", list_controllers, "The controllers.", ShardOwnership),
+    reads("/tasks", list_tasks, "Tasks.", Tasks, given=TaskFilter),
+    reads("/figures", show_figures, "The figures.", Figures),
+    reads("/brakes", list_brakes, "The brakes.", Brakes),
     Operation(
         path="/nodes/{node}/enqueue",
         method="POST",
@@ -184,12 +178,7 @@ OPERATIONS = [
             404: ResponseType(what="A resource does not exist.", body=Problem, media=MEDIA),
         },
     ),
-    Operation(
-        path="/restore-holds",
-        respond=list_holds,
-        given=HoldFilter,
-        answers={200: ResponseType(what="The held resources.", body=Holds)},
-    ),
+    reads("/restore-holds", list_holds, "The held resources.", Holds, given=HoldFilter),
     Operation(
         path="/restore-holds/lift",
         method="POST",

@@ -22,7 +22,7 @@ from farrier.model.monitors.monitor import Report, ReportAnswer, Verdict
 from farrier.model.node.conditions import Effect
 from farrier.model.views.responses import Monitors, Refusals
 from farrier.web.api import operation
-from farrier.web.api.operation import ApiRequest, NoParameters, Operation, ResponseType
+from farrier.web.api.operation import ApiRequest, NoParameters, Operation, ResponseType, reads
 from farrier.web.api.parameter_types import Limit, Name
 from farrier.web.pages import lists, render
 from farrier.web.server.access import requester
@@ -186,17 +186,8 @@ OPERATIONS = [
             403: _refusal("The token does not have the scope, or no monitor has its name."),
         },
     ),
-    Operation(
-        path="/monitors",
-        respond=list_monitors,
-        answers={200: ResponseType(what="The monitors.", body=Monitors)},
-    ),
-    Operation(
-        path="/monitors/refusals",
-        respond=list_refusals,
-        given=RefusalFilter,
-        answers={200: ResponseType(what="The reports.", body=Refusals)},
-    ),
+    reads("/monitors", list_monitors, "The monitors.", Monitors),
+    reads("/monitors/refusals", list_refusals, "The reports.", Refusals, given=RefusalFilter),
 ]
 
 ROUTES = [Route("/monitors", page)]

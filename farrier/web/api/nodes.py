@@ -36,7 +36,7 @@ from farrier.model.views.responses import (
     ShownNode,
 )
 from farrier.web.api import intents, operation
-from farrier.web.api.operation import ApiRequest, Operation, ResponseType
+from farrier.web.api.operation import ApiRequest, Operation, ResponseType, reads
 from farrier.web.api.parameter_types import ApiVersion, Limit, Nodes, OfNode, Wait, narrowed
 from farrier.web.server.access import requester
 from farrier.web.server.refusals import MEDIA, Problem, RefusedRequest
@@ -298,12 +298,7 @@ OPERATIONS = [
         scope=Scope.REGISTER,
         answers={201: ResponseType(what="The token.", body=Bootstrap)},
     ),
-    Operation(
-        path="/nodes/{node}/evidence",
-        respond=list_evidence,
-        given=EvidencePage,
-        answers={200: ResponseType(what="The evidence.", body=EvidenceList)},
-    ),
+    reads("/nodes/{node}/evidence", list_evidence, "The evidence.", EvidenceList, given=EvidencePage),
     # The paths of any kind also work for nodes; these two respond with more data than for other kinds.
     Operation(path=f"/resources/{NODE}", respond=list_, given=narrowed(NodePage), answers=_LIST),
     Operation(path=f"/resources/{NODE}/{{node}}", respond=show, given=ReadNode, answers=_SHOW),

@@ -78,6 +78,18 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         return [{scheme: [self.scope.value]}, *([{}] if self.scope is Scope.READ else [])]
 
 
+def reads(
+    path: str,
+    respond: Callable[[Any], Awaitable[Response]],
+    what: str,
+    body: Any,
+    *,
+    given: type[msgspec.Struct] = NoParameters,
+) -> Operation:
+    """Return an operation that only reads, and has one response besides refusals."""
+    return Operation(path=path, respond=respond, given=given, answers={200: ResponseType(what=what, body=body)})
+
+
 def routes(operations: Iterable[Operation]) -> list[Route]:
     """Return one route for each path, in the order of the table."""
     paths: dict[str, dict[str, Operation]] = {}

@@ -32,7 +32,7 @@ from farrier.model.views.responses import (
     ShownResource,
 )
 from farrier.web.api import operation
-from farrier.web.api.operation import ApiRequest, Operation, ResponseType
+from farrier.web.api.operation import ApiRequest, reads
 from farrier.web.api.parameter_types import Limit, Name, OtherKind
 from farrier.web.pages.parameters import key_of, parse_after
 from farrier.web.server.refusals import RefusedRequest
@@ -120,34 +120,9 @@ def _clocked(resource: ResourceView, now: datetime, limits: Limits) -> ClockedRe
 
 
 OPERATIONS = [
-    Operation(
-        path="/resources",
-        respond=list_kinds,
-        given=KindFilter,
-        answers={200: ResponseType(what="The kinds.", body=Kinds)},
-    ),
-    Operation(
-        path="/resources/{kind}",
-        respond=list_,
-        given=ResourceQuery,
-        answers={200: ResponseType(what="A page of resources.", body=ResourceList)},
-    ),
-    Operation(
-        path="/resources/{kind}/{name}",
-        respond=show,
-        given=Shown,
-        answers={200: ResponseType(what="The resource.", body=ShownResource)},
-    ),
-    Operation(
-        path=f"/resources/{segment.KIND}/{{name}}/addresses",
-        respond=list_addresses,
-        given=Named,
-        answers={200: ResponseType(what="The addresses.", body=Addresses)},
-    ),
-    Operation(
-        path=f"/resources/{partition.KIND}/{{name}}/members",
-        respond=list_members,
-        given=Named,
-        answers={200: ResponseType(what="The ports.", body=Members)},
-    ),
+    reads("/resources", list_kinds, "The kinds.", Kinds, given=KindFilter),
+    reads("/resources/{kind}", list_, "A page of resources.", ResourceList, given=ResourceQuery),
+    reads("/resources/{kind}/{name}", show, "The resource.", ShownResource, given=Shown),
+    reads(f"/resources/{segment.KIND}/{{name}}/addresses", list_addresses, "The addresses.", Addresses, given=Named),
+    reads(f"/resources/{partition.KIND}/{{name}}/members", list_members, "The ports.", Members, given=Named),
 ]
