@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from farrier.model.machine.bmc import BmcError, BmcFailure, BmcReading
 from tests.support import paths_of_jobs
 from tests.support.fake_bmc import READING
@@ -21,6 +23,11 @@ def another_machine() -> BmcReading:
         uuid="9999a8c4-0001-11ec-9621-0242ac130002",
         macs=("aa:bb:cc:00:09:99",),
     )
+
+
+def with_version(version: str) -> BmcReading:
+    """The reading of a BMC with another version of the credential."""
+    return replace(READING, credential_version=version)
 
 
 @takes(MANAGEMENT, "manageable", "adopting", "intent")

@@ -342,21 +342,3 @@ async def test_adopting_ends_at_its_deadline_although_its_process_died(db: pg.Da
         bmc = await machine.bmc()
         assert (bmc["failure"], len(bmc["tries"])) == ("timeout", 1)
         assert not peer.bmc.calls
-
-
-async def test_an_adopt_during_a_verification_is_answered_after_it(site: Site) -> None:
-    machine = await site.verifying(await site.with_bmc(agentless=True, auto_manage=False))
-
-    intent = await machine.tell("adopt")
-    site.bmc.let_go()
-    await site.settled()
-
-    assert (await site.answer(intent)).status == "accepted"
-    assert (await machine.look())["status"] == "active"
-
-
-async def test_a_second_adopt_is_refused_and_the_reason_names_the_first(site: Site) -> None:
-    machine = await site.with_bmc(agentless=True)
-    first, second = await machine.ask_together(("adopt", {}), ("adopt", {}))
-    assert (first.status, second.status) == ("accepted", "rejected")
-    assert "mode adopt" in (second.reason or "")

@@ -94,15 +94,3 @@ async def test_intents_that_wait_for_the_end_of_a_pause_come_before_the_work_tha
     await site.wait(2 * MINUTE)
     assert (await site.answer(correction)).status == ACCEPTED
     assert PowerRequest.OFF not in site.bmc.sent[sent:]
-
-
-async def test_a_pause_stops_a_verification_and_nothing_is_read_until_it_ends(site: Site) -> None:
-    machine = await site.verifying(await site.with_bmc(auto_manage=False))
-
-    await machine.tell("pause", reason="fire drill")
-    await site.cut_short()
-    before = len(site.bmc.calls) + len(site.bmc.reads)
-    await site.wait(10 * MINUTE)
-
-    assert (await machine.look())["management"] == "enroll"
-    assert len(site.bmc.calls) + len(site.bmc.reads) == before

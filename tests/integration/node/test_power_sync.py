@@ -352,17 +352,3 @@ async def test_a_system_whose_identity_is_not_proven_does_not_become_the_machine
         "unsupported",
         "HTTP 404",
     )
-
-
-async def test_a_read_whose_bmc_details_are_removed_meanwhile_is_cancelled_and_not_used(site: Site) -> None:
-    machine = await site.with_bmc()
-    site.bmc.hold()
-    await site.db.advance(2 * MINUTE)
-    site.wake()
-    await site.bmc.called()
-
-    await machine.tell("clear_bmc")
-    await site.cut_short()
-
-    assert (await machine.look())["management"] == "error"
-    assert "power_at" not in await machine.bmc()
