@@ -38,7 +38,6 @@ MISTAKES = {
     "demo --nodes 0": "'--nodes': Input should be greater than or equal to 1, got '0' (see",
     "demo --until-active --faults": "--until-active cannot be combined with --faults",
     "run --log-level loud": "farrier: '--log-level': 'loud' is not one of 'debug'",
-    "model --layer statsu": "'statsu'",
     "node list --context nosuch": "no context is named 'nosuch'",
     "node list --context x --dsn postgresql://y": "omit --dsn, --embedded and --api",
     "context add x": "set at least one of dsn, embedded, api and config",
